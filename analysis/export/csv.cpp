@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/export/csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+namespace halfscope {
+namespace {
+
+/// Builds one row at a time and hands it to the stream.
+class CsvWriter {
+ public:
+  explicit CsvWriter(std::ostream& out) : out_(out) {}
+
+  CsvWriter& text(std::string_view value) {
+    separate();
+    if (value.find_first_of(",\"\r\n") == std::string_view::npos) {
+      line_.append(value);
+      return *this;
+    }
+    line_.push_back('"');
+    for (const char c : value) {
+      if (c == '"') line_.push_back('"');
+      line_.push_back(c);
+    }
+    line_.push_back('"');
+    return *this;
+  }
+
+  CsvWriter& number(int64_t value) {
+    separate();
+    fmt::format_to(std::back_inserter(line_), "{}", value);
+    return *this;
+  }
+
+  /// fmt's "{}" is the shortest text that reads back to the same double. A NaN's sign says
+  /// nothing, so it is always the word "nan".
+  CsvWriter& number(double value) {
+    separate();
+    if (std::isnan(value)) {
+      line_.append(std::string_view("nan"));
+    } else {
+      fmt::format_to(std::back_inserter(line_), "{}", value);
+    }
+    return *this;
+  }
+
+  /// Where a value may be missing, NaN says that it is.
+  CsvWriter& number_or_empty(double value) { return std::isnan(value) ? empty() : number(value); }
+
+  CsvWriter& empty() {
+    separate();
+    return *this;
+  }
+
+  void end_row() {
+    line_.push_back('\n');
+    out_.write(line_.data(), static_cast<std::streamsize>(line_.size()));
+    line_.clear();
+    first_ = true;
+  }
+
+ private:
+  void separate() {
+    if (!first_) line_.push_back(',');
+    first_ = false;
+  }
+
+  std::ostream& out_;
+  fmt::memory_buffer line_;
+  bool first_ = true;
+};
+
+void write_header(CsvWriter& csv, std::initializer_list<const char*> columns) {
+  for (const char* column : columns) csv.text(column);
+  csv.end_row();
+}
+
+/// One row of a table and what orders it.
+template <typename Row>
+struct Entry {
+  int64_t step;
+  int lane;
+  int site;
+  const Row* row;
+};
+
+/// By step, then lane, then execution order.
+template <typename Row>
+void sort_entries(std::vector<Entry<Row>>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const Entry<Row>& a, const Entry<Row>& b) {
+    return std::tie(a.step, a.lane, a.site) < std::tie(b.step, b.lane, b.site);
+  });
+}
+
+/// "-3:12 -2:7": exponent and count of the non-empty bins.
+std::string exponents_text(const TensorStats& stats) {
+  std::string text;
+  for (int bin = 0; bin < kExponentBins; ++bin) {
+    const int64_t count = stats.exponents[static_cast<size_t>(bin)];
+    if (count == 0) continue;
+    if (!text.empty()) text += ' ';
+    fmt::format_to(std::back_inserter(text), "{}:{}", bin + kMinExponentBin, count);
+  }
+  return text;
+}
+
+void write_stats(CsvWriter& csv, const TensorStats& stats) {
+  for (const int64_t counter :
+       {stats.n, stats.zero, stats.pos_inf, stats.neg_inf, stats.nan, stats.overflow,
+        stats.underflow, stats.subnormal, stats.lost}) {
+    csv.number(counter);
+  }
+  const int64_t finite = stats.n - stats.non_finite();
+  if (finite > 0) {
+    csv.number(static_cast<double>(stats.max_abs));
+  } else {
+    csv.empty();
+  }
+  if (std::isinf(stats.min_abs)) {
+    csv.empty();
+  } else {
+    csv.number(static_cast<double>(stats.min_abs));
+  }
+  if (finite > 0) {
+    csv.number(stats.sum / static_cast<double>(finite));
+    csv.number(std::sqrt(stats.sum_sq / static_cast<double>(finite)));
+  } else {
+    csv.empty().empty();
+  }
+  csv.text(exponents_text(stats));
+}
+
+}  // namespace
+
+void write_steps_csv(const RunView& run, std::ostream& out) {
+  CsvWriter csv(out);
+  write_header(csv, {"step", "lane", "loss", "loss_scale", "skipped", "grad_norm", "accuracy",
+                     "ms", "first_bad"});
+  std::vector<Entry<StepRow>> entries;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    for (const StepRow& row : run.steps(lane)) entries.push_back({row.step, lane, 0, &row});
+  }
+  sort_entries(entries);
+  for (const auto& [step, lane_index, site, row] : entries) {
+    const LaneInfo& lane = run.lane(lane_index);
+    csv.number(step).text(lane.name).number(row->loss).number(row->loss_scale);
+    // A loss or norm that is NaN was computed so; an accuracy or a time can only be missing.
+    csv.number(static_cast<int64_t>(row->skipped)).number(row->grad_norm);
+    csv.number_or_empty(row->accuracy).number_or_empty(row->ms);
+    if (row->first_bad < 0) {
+      csv.empty();
+    } else {
+      csv.text(lane.sites.at(static_cast<size_t>(row->first_bad)).name());
+    }
+    csv.end_row();
+  }
+}
+
+void write_stats_csv(const RunView& run, std::ostream& out) {
+  CsvWriter csv(out);
+  write_header(csv, {"step",     "step_count", "lane",      "site",      "path",    "tensor",
+                     "role",     "phase",      "op",        "format",    "n",       "zero",
+                     "pos_inf",  "neg_inf",    "nan",       "overflow",  "underflow",
+                     "subnormal", "lost",      "max_abs",   "min_abs",   "mean",    "rms",
+                     "exponents"});
+  std::vector<Entry<StatsWindow>> entries;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    for (const SiteInfo& site : run.lane(lane).sites) {
+      for (const StatsWindow& window : run.windows(lane, site.order)) {
+        entries.push_back({window.step, lane, site.order, &window});
+      }
+    }
+  }
+  sort_entries(entries);
+  for (const auto& [step, lane_index, site_index, window] : entries) {
+    const LaneInfo& lane = run.lane(lane_index);
+    const SiteInfo& site = lane.sites[static_cast<size_t>(site_index)];
+    csv.number(step).number(window->step_count).text(lane.name).text(site.name());
+    csv.text(site.path).text(site.tensor).text(role_name(site.role)).text(phase_name(site.phase));
+    csv.text(site.op).text(format_name(site.format));
+    write_stats(csv, window->stats);
+    csv.end_row();
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// The two tables of `halfscope export`, as docs/contracts.md describes them under "steps.csv"
+// and "stats.csv": a header row, numbers in their shortest exact form, RFC 4180 quoting, lines
+// ended by a line feed.
+#pragma once
+
+#include <iosfwd>
+
+#include "analysis/run_view.h"
+
+namespace halfscope {
+
+/// One row per lane and step.
+void write_steps_csv(const RunView& run, std::ostream& out);
+
+/// One row per lane, step window and site.
+void write_stats_csv(const RunView& run, std::ostream& out);
+
+}  // namespace halfscope

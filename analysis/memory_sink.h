@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// MemorySink: the TapSink that keeps a run in memory, for tests and for looking at a run that
+// has just happened without a file. It gives the same RunView as the run file would.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "analysis/run_view.h"
+#include "core/error.h"
+#include "core/train/recording.h"
+
+namespace halfscope {
+
+class MemorySink : public TapSink {
+ public:
+  void begin(const RunInfo& run) override { view_.emplace(run, RunStatus::running); }
+
+  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override {
+    open_view().add_step(lane, row);
+    for (size_t site = 0; site < stats.size(); ++site) {
+      if (stats[site].n == 0) continue;  // not measured in this step
+      open_view().add_window(lane, static_cast<int>(site), {row.step, 1, stats[site]});
+    }
+  }
+
+  void eval(int lane, const EvalRow& row) override { open_view().add_eval(lane, row); }
+
+  void end(bool interrupted) override {
+    open_view().set_status(interrupted ? RunStatus::interrupted : RunStatus::complete);
+  }
+
+  /// What has been seen so far; begin() must have come.
+  const RunView& view() const {
+    if (!view_) throw Error("the run has not begun");
+    return *view_;
+  }
+
+ private:
+  RunView& open_view() {
+    if (!view_) throw Error("the run has not begun");
+    return *view_;
+  }
+
+  std::optional<RunView> view_;
+};
+
+}  // namespace halfscope

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Recorder: the TapSink that writes the run file of docs/contracts.md, "Run file". Every step of
+// all lanes is one transaction, so whoever reads the file meanwhile, or after a crash, sees
+// whole steps only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "core/train/recording.h"
+
+namespace halfscope {
+
+class Recorder : public TapSink {
+ public:
+  struct Options {
+    bool force = false;  ///< replace an existing file, unless a program has it open
+  };
+
+  /// Creates the file, so that a wrong name shows before the work begins. The file goes away
+  /// again if begin() never comes.
+  explicit Recorder(const std::filesystem::path& file);
+  Recorder(const std::filesystem::path& file, Options options);
+  /// Without end() the run is marked interrupted.
+  ~Recorder() override;
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// All of these throw Error if the file cannot be written. What was committed before stays
+  /// readable, and nothing is written any more.
+  void begin(const RunInfo& run) override;
+  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override;
+  void eval(int lane, const EvalRow& row) override;
+  void end(bool interrupted) override;
+
+ private:
+  class Writer;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace halfscope

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// report.csv: the layers table, one row per lane and site. Fields are quoted as in RFC 4180.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/report/report.h"
+
+namespace halfscope {
+namespace {
+
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string field(const std::optional<double>& value) {
+  if (!value) return "";  // not measured
+  if (std::isnan(*value)) return "nan";
+  return fmt::format("{}", *value);
+}
+
+}  // namespace
+
+std::string report_csv(const Report& report) {
+  std::string csv =
+      "lane,path,op,read,write,parameters,site,role,format,n,zero,overflow,underflow,subnormal,"
+      "non_finite,lost,max_abs,min_abs,rms,headroom_bits\n";
+  for (const LayerReport& layer : report.layers) {
+    const std::string head = fmt::format(
+        "{},{},{},{},{},{}", field(report.lanes[static_cast<size_t>(layer.lane)].name),
+        field(layer.path), field(layer.op), format_name(layer.read), format_name(layer.write),
+        layer.parameters);
+    for (const SiteReport& site : layer.sites) {
+      csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", head, field(site.name),
+                         role_name(site.role), format_name(site.format), site.n, site.zero,
+                         site.overflow, site.underflow, site.subnormal, site.non_finite, site.lost,
+                         field(site.max_abs), field(site.min_abs), field(site.rms),
+                         field(site.headroom_bits));
+    }
+  }
+  return csv;
+}
+
+}  // namespace halfscope

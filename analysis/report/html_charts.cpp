@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// The two charts over steps: the loss of all lanes, and the loss scale with skipped steps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+
+#include "analysis/report/html_parts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope::html {
+namespace {
+
+/// The drawing's own units; the page stretches it.
+constexpr double kWidth = 1000.0;
+constexpr double kHeight = 100.0;
+constexpr double kTop = 12.0;  ///< the strip above the curves, for steps without a value
+constexpr size_t kCurveLanes = 8;
+constexpr size_t kCurvePoints = 400;
+constexpr double kLogRange = 30.0;  ///< a wider span than this reads better in logarithms
+
+struct Axis {
+  double low = 0.0, high = 1.0;
+  bool log = false;
+
+  double position(double value) const {
+    const double t = log ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
+                         : (value - low) / (high - low);
+    return kHeight - std::clamp(t, 0.0, 1.0) * (kHeight - kTop);
+  }
+};
+
+std::string lane_class(size_t lane) { return fmt::format("c{} d{}", lane % 4, lane % 4); }
+
+struct Steps {
+  int64_t first = 0, last = 1;
+  double position(int64_t step) const {
+    return kWidth * static_cast<double>(step - first) / static_cast<double>(last - first);
+  }
+};
+
+Steps steps_of(const Report& report) {
+  Steps steps{INT64_MAX, INT64_MIN};
+  for (const LaneReport& lane : report.lanes) {
+    if (lane.rows.empty()) continue;
+    steps.first = std::min(steps.first, lane.rows.front().step);
+    steps.last = std::max(steps.last, lane.rows.back().step);
+  }
+  if (steps.first > steps.last) return {};
+  if (steps.first == steps.last) ++steps.last;
+  return steps;
+}
+
+bool loss_gone(const StepRow& row) { return !std::isfinite(row.loss); }
+bool was_skipped(const StepRow& row) { return row.skipped; }
+
+/// The most ragged steps of a curve are kept: of each stretch the lowest and the highest value.
+std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
+                                       const std::function<double(const StepRow&)>& value) {
+  std::vector<const StepRow*> points;
+  const size_t stretch = std::max<size_t>(1, (2 * rows.size() + kCurvePoints - 1) / kCurvePoints);
+  for (size_t begin = 0; begin < rows.size(); begin += stretch) {
+    const size_t end = std::min(begin + stretch, rows.size());
+    size_t low = begin, high = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (!std::isfinite(value(rows[i]))) {  // a gap must stay a gap
+        low = high = i;
+        break;
+      }
+      if (value(rows[i]) < value(rows[low])) low = i;
+      if (value(rows[i]) > value(rows[high])) high = i;
+    }
+    points.push_back(&rows[std::min(low, high)]);
+    if (low != high) points.push_back(&rows[std::max(low, high)]);
+  }
+  if (!rows.empty() && points.back() != &rows.back()) points.push_back(&rows.back());
+  return points;
+}
+
+/// A curve with gaps where the value is not finite; `stairs` holds each value until the next.
+std::string curve(const LaneReport& lane, size_t index, const Steps& steps, const Axis& axis,
+                  bool stairs, const std::function<double(const StepRow&)>& value) {
+  std::string path;
+  bool pen_down = false;
+  for (const StepRow* row : thin_curve(lane.rows, value)) {
+    if (!std::isfinite(value(*row)) || (axis.log && value(*row) <= 0.0)) {
+      pen_down = false;
+      continue;
+    }
+    const double x = steps.position(row->step), y = axis.position(value(*row));
+    if (!pen_down) {
+      // A lone point is drawn too: a line of no length gets no ink.
+      path += fmt::format("M{:.1f} {:.1f}h.01", x, y);
+    } else if (stairs) {
+      path += fmt::format("H{:.1f}V{:.1f}", x, y);
+    } else {
+      path += fmt::format("L{:.1f} {:.1f}", x, y);
+    }
+    pen_down = true;
+  }
+  if (path.empty()) return "";
+  return fmt::format("<path class=\"curve {}\" d=\"{}\"><title>{}</title></path>",
+                     lane_class(index), path, escape(lane.name));
+}
+
+/// Marks in the strip above the curves; neighbouring marked rows become one bar.
+std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
+                  const std::function<bool(const StepRow&)>& marked) {
+  std::string marks;
+  const double step_width = kWidth / static_cast<double>(steps.last - steps.first);
+  for (size_t i = 0; i < lane.rows.size(); ++i) {
+    if (!marked(lane.rows[i])) continue;
+    const size_t begin = i;
+    while (i + 1 < lane.rows.size() && marked(lane.rows[i + 1])) ++i;
+    const int64_t from = lane.rows[begin].step, to = lane.rows[i].step;
+    const double x = steps.position(from);
+    // At least two pixels on a wide page, however many steps there are.
+    const double width = std::max(steps.position(to) - x + 0.6 * step_width, 2.5);
+    const std::string when =
+        from == to ? fmt::format("step {}", from) : fmt::format("steps {} to {}", from, to);
+    marks += fmt::format("<path class=\"gone\" d=\"M{:.1f} 5h{:.1f}\"><title>{}: {} at {}"
+                         "</title></path>", x, std::min(width, kWidth - x + 1.0),
+                         escape(lane.name), what, when);
+  }
+  return marks;
+}
+
+std::string frame(const std::string& kind, const std::string& label, const std::string& drawing,
+                  const std::vector<std::pair<double, std::string>>& ticks, const Steps& steps) {
+  std::string html = fmt::format("<div class=\"plot{}\"><div class=\"y\">", kind);
+  std::string grid;
+  for (const auto& [y, text] : ticks) {
+    html += fmt::format("<span style=\"top:{:.1f}%\">{}</span>", y, text);
+    grid += fmt::format("<path class=\"grid\" d=\"M0 {:.1f}h1000\"/>", y);
+  }
+  html += fmt::format("</div><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" "
+                      "role=\"img\" aria-label=\"{}\">{}{}</svg>"
+                      "<div class=\"x\"><span>step {}</span><span>{}</span><span>{}</span></div>"
+                      "</div>\n",
+                      escape(label), grid, drawing, steps.first,
+                      steps.last - steps.first > 2 ? std::to_string((steps.first + steps.last) / 2)
+                                                   : "",
+                      steps.last);
+  return html;
+}
+
+/// Lanes in the order they are drawn: the reference last, so that its dashes lie over a curve
+/// that runs the same way and both can be seen.
+std::vector<size_t> drawing_order(const Report& report) {
+  std::vector<size_t> order;
+  for (bool reference : {false, true}) {
+    for (size_t i = 0; i < std::min(report.lanes.size(), kCurveLanes); ++i) {
+      if (report.lanes[i].reference == reference) order.push_back(i);
+    }
+  }
+  return order;
+}
+
+/// "update skipped: mixed_float16"; empty if no lane has such a row.
+std::string marked_lanes(const Report& report, const std::string& what,
+                         const std::function<bool(const StepRow&)>& marked) {
+  std::vector<std::string> names;
+  for (const LaneReport& lane : report.lanes) {
+    if (std::any_of(lane.rows.begin(), lane.rows.end(), marked)) names.push_back(lane.name);
+  }
+  return names.empty() ? "" : what + ": " + escape(name_list(names));
+}
+
+std::string legend(const Report& report, const std::string& marked) {
+  std::string html = "<div class=\"legend\">";
+  for (size_t i = 0; i < std::min(report.lanes.size(), kCurveLanes); ++i) {
+    html += fmt::format("<span>{}{}</span>", lane_swatch(i), escape(report.lanes[i].name));
+  }
+  if (!marked.empty()) {
+    html += fmt::format("<span><svg width=\"14\" height=\"8\" aria-hidden=\"true\">"
+                        "<path class=\"gone\" d=\"M0 4h14\"/></svg>{}</span>", marked);
+  }
+  html += "</div>\n";
+  if (report.lanes.size() > kCurveLanes) {
+    html += fmt::format("<p class=\"how\">The first {} of {} lanes are drawn.</p>\n", kCurveLanes,
+                        report.lanes.size());
+  }
+  return html;
+}
+
+/// 1, 2 or 5 times a power of ten, so that about `parts` of them fill the span.
+double tick_distance(double span, double parts) {
+  const double raw = span / parts;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= raw) return factor * power;
+  }
+  return 10.0 * power;
+}
+
+}  // namespace
+
+std::string lane_swatch(size_t lane) {
+  return fmt::format("<svg width=\"28\" height=\"8\" aria-hidden=\"true\"><path class=\"curve {}\" "
+                     "d=\"M0 4h28\"/></svg>", lane_class(lane));
+}
+
+std::string loss_chart(const Report& report) {
+  const Steps steps = steps_of(report);
+  double low = INFINITY, high = -INFINITY;
+  for (const LaneReport& lane : report.lanes) {
+    for (const StepRow& row : lane.rows) {
+      if (!std::isfinite(row.loss)) continue;
+      low = std::min(low, row.loss);
+      high = std::max(high, row.loss);
+    }
+  }
+  Axis axis;
+  std::vector<std::pair<double, std::string>> ticks;
+  if (low <= high) {
+    axis.log = low > 0.0 && high / low > kLogRange;
+    axis.low = axis.log ? low : std::min(0.0, low);
+    axis.high = high > axis.low ? high : axis.low + 1.0;
+    if (axis.log) {
+      const int every = std::max(1, static_cast<int>(std::log10(high / low) / 4.0));
+      for (int e = static_cast<int>(std::ceil(std::log10(low))); std::pow(10.0, e) <= high;
+           e += every) {
+        ticks.emplace_back(axis.position(std::pow(10.0, e)), short_number(std::pow(10.0, e)));
+      }
+    } else {
+      const double distance = tick_distance(axis.high - axis.low, 4.0);
+      for (double v = std::ceil(axis.low / distance) * distance; v <= axis.high; v += distance) {
+        ticks.emplace_back(axis.position(v), fmt::format("{:.3g}", v));
+      }
+    }
+  }
+  std::string drawing;
+  for (size_t i : drawing_order(report)) {
+    const LaneReport& lane = report.lanes[i];
+    drawing += curve(lane, i, steps, axis, false, [](const StepRow& row) { return row.loss; });
+    drawing += strip(lane, steps, "loss not finite", loss_gone);
+  }
+  return fmt::format("<figure><h3>Loss{}</h3>\n", axis.log ? ", logarithmic" : "") +
+         frame("", "Loss of every lane over the steps", drawing, ticks, steps) +
+         legend(report, marked_lanes(report, "loss not finite", loss_gone)) +
+         "<figcaption>Mean loss of each batch, before scaling. Lanes see the same batches, so "
+         "curves that part show the format at work.</figcaption></figure>\n";
+}
+
+std::string scale_chart(const Report& report) {
+  const Steps steps = steps_of(report);
+  double low = INFINITY, high = -INFINITY;
+  bool skipped = false;
+  for (const LaneReport& lane : report.lanes) {
+    for (const StepRow& row : lane.rows) {
+      skipped = skipped || row.skipped;
+      if (!(row.loss_scale > 0.0) || !std::isfinite(row.loss_scale)) continue;
+      low = std::min(low, row.loss_scale);
+      high = std::max(high, row.loss_scale);
+    }
+  }
+  const bool scaled = low <= high && !(low == 1.0 && high == 1.0);
+  if (!scaled && !skipped) return "";  // nobody scales the loss: nothing to see
+  Axis axis{0.5, 2.0, true};
+  if (low <= high) axis = {low / 2.0, high * 2.0, true};
+  std::vector<std::pair<double, std::string>> ticks;
+  const int first = static_cast<int>(std::ceil(std::log2(axis.low)));
+  const int last = static_cast<int>(std::floor(std::log2(axis.high)));
+  const int every = std::max(1, (last - first + 3) / 4);
+  for (int e = first; e <= last; e += every) {
+    ticks.emplace_back(axis.position(std::exp2(e)), fmt::format("2<sup>{}</sup>", e));
+  }
+  std::string drawing;
+  for (size_t i : drawing_order(report)) {
+    const LaneReport& lane = report.lanes[i];
+    drawing += curve(lane, i, steps, axis, true,
+                     [](const StepRow& row) { return row.loss_scale; });
+    drawing += strip(lane, steps, "update skipped", was_skipped);
+  }
+  return "<figure><h3>Loss scale</h3>\n" +
+         frame(" low", "Loss scale of every lane over the steps", drawing, ticks, steps) +
+         legend(report, marked_lanes(report, "update skipped", was_skipped)) +
+         "<figcaption>A dynamic scale halves when a gradient overflows, and that step's update is "
+         "skipped. A few halvings at the start are normal; a scale that falls without end is not "
+         "looking for a scale any more.</figcaption></figure>\n";
+}
+
+}  // namespace halfscope::html

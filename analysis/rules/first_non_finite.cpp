@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// first_non_finite: the first tensor of a lane that left the finite numbers, the way from there to
+// the loss, and whether it was harm or only the loss scaler finding its scale.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "analysis/rules/format_limits.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+/// From 65536 a dynamic scaler reaches 1 after so many skipped steps; more is no calibration.
+constexpr int64_t kCalibrationSkips = 16;
+constexpr double kRareSkips = 0.05;
+constexpr size_t kChainShown = 7;
+
+struct Course {
+  int64_t steps = 0, skipped = 0;
+  int64_t last_skipped = -1;      ///< index of the last skipped row
+  bool loss_ends_finite = true;
+  bool ends_skipped = false;
+  bool harmed = false;            ///< a step that was not skipped had a non-finite loss
+  double first_scale = 1.0, last_scale = 1.0;
+};
+
+Course course_of(std::span<const StepRow> rows) {
+  Course course;
+  for (const StepRow& row : rows) {
+    if (course.steps == 0) course.first_scale = row.loss_scale;
+    if (row.skipped) {
+      ++course.skipped;
+      course.last_skipped = course.steps;
+    }
+    ++course.steps;
+    course.loss_ends_finite = std::isfinite(row.loss);
+    course.ends_skipped = row.skipped;
+    course.harmed = course.harmed || (!row.skipped && !std::isfinite(row.loss));
+    course.last_scale = row.loss_scale;
+  }
+  return course;
+}
+
+struct Start {
+  int64_t step = 0;
+  int site = -1;                         ///< -1: not recorded, only the loss tells
+  const RecordedStep* record = nullptr;  ///< statistics of that step, if there are any
+  const StepRow* row = nullptr;
+};
+
+std::optional<Start> find_start(const LaneFacts& lane) {
+  std::optional<Start> start;
+  for (const RecordedStep& record : lane.recorded()) {
+    if (record.bad.empty()) continue;
+    start = Start{.step = record.step, .site = record.bad.front(), .record = &record};
+    break;
+  }
+  for (const StepRow& row : lane.steps()) {
+    if (start && row.step > start->step) break;
+    if (start && row.step == start->step) {
+      start->row = &row;
+      break;
+    }
+    if (row.first_bad < 0 && std::isfinite(row.loss) && !row.skipped) continue;
+    start = Start{.step = row.step, .site = row.first_bad, .row = &row};
+    break;
+  }
+  const int sites = static_cast<int>(lane.info().sites.size());
+  if (start && start->site >= sites) start->site = -1;
+  return start;
+}
+
+/// "conv2.activation -> relu2.activation -> loss": what depends on the start and left the finite
+/// numbers in the same step.
+std::string chain_of(const LaneFacts& lane, const Start& start) {
+  std::vector<std::string> chain{lane.site(start.site).name()};
+  const bool forward = lane.site(start.site).phase == Phase::forward;
+  if (start.record != nullptr) {
+    const std::vector<bool> below = lane.downstream(lane.node_of(start.site));
+    for (int site : start.record->bad) {
+      if (site <= start.site) continue;
+      const SiteInfo& info = lane.site(site);
+      // Gradients run against the graph: everything later in the pass may depend on the first.
+      const bool next = forward ? info.role == Role::activation &&
+                                      below[static_cast<size_t>(lane.node_of(site))]
+                                : info.phase == Phase::backward;
+      if (next) chain.push_back(info.name());
+    }
+  }
+  std::string text;
+  for (size_t i = 0; i < chain.size() && i < kChainShown; ++i) {
+    if (i > 0) text += " -> ";
+    text += chain[i];
+  }
+  if (chain.size() > kChainShown) {
+    text += fmt::format(" -> ({} more)", chain.size() - kChainShown);
+  }
+  if (start.row != nullptr) {
+    if (forward && !std::isfinite(start.row->loss)) text += " -> loss";
+    if (start.row->skipped) text += " -> update skipped";
+  }
+  return text;
+}
+
+Severity severity_of(const Course& course, bool forward) {
+  if (!course.loss_ends_finite) return Severity::error;
+  if (course.ends_skipped && course.last_scale < 1.0) return Severity::error;
+  if (course.harmed) return Severity::warning;
+  if (forward) return Severity::info;  // forward_overflow weighs it
+  const bool settling = course.skipped <= kCalibrationSkips &&
+                        course.last_skipped + 1 <= 4 * kCalibrationSkips;
+  const bool rare = static_cast<double>(course.skipped) <=
+                    kRareSkips * static_cast<double>(course.steps);
+  return settling || (rare && !course.ends_skipped) ? Severity::info : Severity::warning;
+}
+
+/// A gradient that overflows again and again needs a lower scale; its largest value says which.
+void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& finding) {
+  if (finding.severity == Severity::info || start.record == nullptr) return;
+  const SiteInfo& site = lane.site(start.site);
+  if (site.phase != Phase::backward) return;
+  double scale = std::numeric_limits<double>::infinity();
+  for (const RecordedStep& record : lane.recorded()) {
+    const TensorStats* stats = lane.stats(start.site, record.step);
+    if (record.forward_bad || stats == nullptr || stats->overflow == 0) continue;
+    const double ceiling = overflow_threshold(site.format) /
+                           static_cast<double>(stats->max_abs) * record.loss_scale;
+    if (ceiling < scale) scale = ceiling;
+  }
+  if (!std::isfinite(scale)) return;
+  scale = std::exp2(std::floor(std::log2(scale)) - 1.0);  // one power of two of room
+  finding.action = {.kind = Action::Kind::loss_scale,
+                    .loss_scale = scale,
+                    .text = fmt::format("Use dynamic loss scaling, or a static scale of at most "
+                                        "{}.", scale_text(scale))};
+}
+
+std::string outcome_text(const Course& course, Severity severity, bool forward) {
+  if (!course.loss_ends_finite) return "The loss is not finite at the end: the lane is lost.";
+  if (forward) {
+    return course.harmed ? "The loss became finite again later."
+                         : "The loss stayed finite or the steps were skipped.";
+  }
+  if (course.skipped == 0) return "No update was skipped, and the loss ends finite.";
+  if (severity == Severity::info) {
+    if (course.ends_skipped && course.skipped == course.steps) {
+      return fmt::format("All of {} skipped: the run ended while dynamic scaling was still looking "
+                         "for its scale.", counted(course.steps, "step") +
+                         (course.steps == 1 ? " was" : " were"));
+    }
+    return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",
+                       counted(course.skipped, "skipped step"), course.last_skipped + 1,
+                       course.skipped == 1 ? "is" : "are");
+  }
+  return fmt::format("{} of {} were skipped: the scale does not settle.", course.skipped,
+                     counted(course.steps, "step"));
+}
+
+}  // namespace
+
+void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const std::optional<Start> start = find_start(lane);
+  if (!start) return;
+  const Course course = course_of(lane.steps());
+  const bool known = start->site >= 0;
+  const bool forward = known ? lane.site(start->site).phase == Phase::forward
+                             : start->row != nullptr && !std::isfinite(start->row->loss);
+
+  Finding finding{.rule = "first_non_finite", .lane = lane.lane()};
+  finding.severity = severity_of(course, forward);
+  finding.step = start->step;
+  finding.evidence = {{"skipped_steps", static_cast<double>(course.skipped)},
+                      {"steps", static_cast<double>(course.steps)},
+                      {"first_loss_scale", course.first_scale},
+                      {"last_loss_scale", course.last_scale}};
+  if (known) {
+    const SiteInfo& site = lane.site(start->site);
+    finding.site = site.name();
+    finding.layer = site.path;
+    const TensorStats* stats =
+        start->record != nullptr ? lane.stats(start->site, start->record->step) : nullptr;
+    const bool overflowed = stats == nullptr || stats->overflow > 0;
+    finding.mechanism = fmt::format("{} {} at step {}", site.name(),
+                                    overflowed ? "overflowed " + format_name(site.format)
+                                               : std::string("was not finite"),
+                                    start->step);
+    const std::string chain = chain_of(lane, *start);
+    finding.evidence["chain"] = chain;
+    finding.text = fmt::format("First to leave the finite numbers: {}. The way it went: {}. ",
+                               finding.mechanism, chain);
+    advise_lower_scale(lane, *start, finding);
+  } else {
+    finding.mechanism = fmt::format(
+        "{} at step {}; no statistics of that step",
+        start->row != nullptr && start->row->skipped ? "the update was skipped"
+                                                     : "the loss was not finite",
+        start->step);
+    finding.text = "First to leave the finite numbers: " + finding.mechanism + ". ";
+  }
+  finding.text += outcome_text(course, finding.severity, forward);
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace halfscope

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// gradient_underflow: layers whose gradients lost more than 1 % of their non-zero values and more
+// than 0.1 % of their energy to rounding to zero, at the loss scales the run used.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/rules/format_limits.h"
+#include "analysis/rules/loss_scale_window.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+struct Flushed {
+  int site = -1;
+  int64_t flushed = 0, non_zero = 0;
+  double lost_energy = 0.0, energy = 0.0;
+  int64_t first_step = -1;
+  double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
+
+  double share() const {
+    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
+  }
+  double energy_share() const { return energy > 0.0 ? std::min(lost_energy / energy, 1.0) : 0.0; }
+};
+
+/// Upper bound of the sum of squares of what was flushed: whole bins below the threshold, each
+/// value as large as its bin allows, and the threshold itself for ties.
+double lost_energy_bound(const TensorStats& stats, const FloatFormat& format) {
+  const double threshold = flush_threshold(format);  // a power of two, so no bin straddles it
+  double energy = 0.0;
+  int64_t below = 0;
+  for (int i = 0; i < kExponentBins; ++i) {
+    const double high = std::ldexp(1.0, i + kMinExponentBin + 1);
+    if (high > threshold) break;
+    const int64_t count = stats.exponents[static_cast<size_t>(i)];
+    energy += static_cast<double>(count) * high * high;
+    below += count;
+  }
+  const int64_t ties = std::max<int64_t>(stats.underflow - below, 0);
+  return energy + static_cast<double>(ties) * threshold * threshold;
+}
+
+Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
+  Flushed result{.site = site.order};
+  for (const RecordedStep& step : lane.recorded()) {
+    if (!step.finite()) continue;
+    const TensorStats* stats = lane.stats(site.order, step.step);
+    if (stats == nullptr || stats->n == 0) continue;
+    result.non_zero += stats->non_zero();
+    result.flushed += stats->underflow;
+    // Steps count alike, whatever their loss scale: energies are compared unscaled.
+    const double scale = step.loss_scale > 0.0 ? step.loss_scale : 1.0;
+    const double lost = lost_energy_bound(*stats, site.format) / (scale * scale);
+    result.lost_energy += lost;
+    result.energy += std::max(stats->sum_sq / (scale * scale), lost);
+    if (stats->underflow > 0) {
+      if (result.first_step < 0) result.first_step = step.step;
+      result.low_scale = std::min(result.low_scale, scale);
+      result.high_scale = std::max(result.high_scale, scale);
+    }
+  }
+  return result;
+}
+
+Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, int node) {
+  const std::string& layer = lane.nodes()[static_cast<size_t>(node)].path;
+  const bool outside =
+      window && std::find(window->outside.begin(), window->outside.end(), node) !=
+                    window->outside.end();
+  if (!window || outside || !(window->scale > 0.0)) {
+    return {.kind = Action::Kind::keep_fp32,
+            .layers = {layer},
+            .text = fmt::format("Keep {} in fp32.", layer)};
+  }
+  return {.kind = Action::Kind::loss_scale,
+          .loss_scale = window->scale,
+          .text = fmt::format("Use a loss scale of {}, or dynamic loss scaling.",
+                              scale_text(window->scale))};
+}
+
+}  // namespace
+
+void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
+  std::map<int, Flushed> worst;  // by node: one finding a layer, about its worst tensor
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward) continue;
+    const Flushed flushed = measure_site(lane, site);
+    if (!(flushed.share() > kFlushedShare && flushed.energy_share() > kFlushedEnergy)) continue;
+    const auto [place, fresh] = worst.try_emplace(lane.node_of(site.order), flushed);
+    if (!fresh && flushed.energy_share() > place->second.energy_share()) place->second = flushed;
+  }
+  if (worst.empty()) return;
+  const std::optional<ScaleWindow> window = loss_scale_window(lane);
+  for (const auto& [node, flushed] : worst) {
+    const SiteInfo& site = lane.site(flushed.site);
+    const std::string format = format_name(site.format);
+    const std::string smallest = fmt::format("2^{:.0f}", std::log2(flush_threshold(site.format)));
+    std::string scales = scale_text(flushed.low_scale);
+    if (flushed.high_scale > flushed.low_scale) {
+      scales += " to " + scale_text(flushed.high_scale);
+    }
+    Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};
+    finding.severity = Severity::warning;
+    finding.site = site.name();
+    finding.layer = site.path;
+    finding.step = flushed.first_step;
+    finding.mechanism = fmt::format("{} of the non-zero values of {} are flushed to zero in {}",
+                                    percent(flushed.share()), site.name(), format);
+    finding.evidence = {{"flushed_share", flushed.share()},
+                        {"flushed", static_cast<double>(flushed.flushed)},
+                        {"non_zero", static_cast<double>(flushed.non_zero)},
+                        {"lost_energy_share_at_most", flushed.energy_share()},
+                        {"flush_threshold", flush_threshold(site.format)},
+                        {"lowest_loss_scale", flushed.low_scale},
+                        {"highest_loss_scale", flushed.high_scale}};
+    finding.text = fmt::format(
+        "{} loses gradient: at loss scale {}, {} of its non-zero values lie at or below {} and "
+        "become zero in {}; with them goes up to {} of the gradient's energy.",
+        site.name(), scales, percent(flushed.share()), smallest, format,
+        percent(flushed.energy_share()));
+    finding.action = advise(lane, window, node);
+    findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace halfscope

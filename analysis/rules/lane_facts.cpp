@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/rules/lane_facts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/rules/format_limits.h"
+
+namespace halfscope {
+namespace {
+
+bool left_the_finite(const TensorStats& stats) {
+  return stats.overflow > 0 || stats.non_finite() > 0;
+}
+
+/// Rows of the steps a window covers.
+std::span<const StepRow> rows_of(std::span<const StepRow> rows, int64_t step, int64_t count) {
+  const auto before = [](const StepRow& row, int64_t value) { return row.step < value; };
+  const auto first = std::lower_bound(rows.begin(), rows.end(), step, before);
+  const auto last = std::lower_bound(first, rows.end(), step + count, before);
+  return {first, last};
+}
+
+}  // namespace
+
+bool RecordedStep::is_bad(int site) const {
+  return std::binary_search(bad.begin(), bad.end(), site);
+}
+
+LaneFacts::LaneFacts(const RunView& run, int lane) : run_(&run), lane_(lane) {
+  build_graph();
+  gather_windows();
+}
+
+void LaneFacts::gather_windows() {
+  std::map<int64_t, RecordedStep> by_step;
+  const std::vector<SiteInfo>& sites = info().sites;
+  for (const SiteInfo& site : sites) {
+    for (const StatsWindow& window : run_->windows(lane_, site.order)) {
+      RecordedStep& record = by_step[window.step];
+      record.step = window.step;
+      record.step_count = std::max(record.step_count, window.step_count);
+      if (!left_the_finite(window.stats)) continue;
+      record.bad.push_back(site.order);  // ascending, since sites stand in execution order
+      if (site.phase == Phase::forward) record.forward_bad = true;
+      if (site.phase == Phase::backward) record.backward_bad = true;
+    }
+  }
+  for (auto& [step, record] : by_step) {
+    record.loss_scale = std::numeric_limits<double>::quiet_NaN();
+    bool first = true;
+    for (const StepRow& row : rows_of(steps(), step, record.step_count)) {
+      if (first) record.loss_scale = row.loss_scale;
+      if (row.loss_scale != record.loss_scale) {
+        record.loss_scale = std::numeric_limits<double>::quiet_NaN();
+      }
+      first = false;
+      record.skipped = record.skipped || row.skipped;
+      record.loss_finite = record.loss_finite && std::isfinite(row.loss);
+    }
+    recorded_.push_back(std::move(record));
+  }
+}
+
+void LaneFacts::build_graph() {
+  const LaneInfo& lane = info();
+  for (size_t i = 0; i < lane.layers.size(); ++i) {
+    node_by_path_.emplace(lane.layers[i].path, static_cast<int>(nodes_.size()));
+    nodes_.push_back({.path = lane.layers[i].path, .layer = static_cast<int>(i)});
+  }
+  for (const SiteInfo& site : lane.sites) {
+    const auto [place, fresh] =
+        node_by_path_.emplace(site.path, static_cast<int>(nodes_.size()));
+    if (fresh) nodes_.push_back({.path = site.path});
+    node_of_site_.push_back(place->second);
+    ForwardNode& node = nodes_[static_cast<size_t>(place->second)];
+    if (site.role == Role::weight) node.weight_sites.push_back(site.order);
+    if (site.role == Role::activation || site.role == Role::input) node.output_site = site.order;
+  }
+  for (size_t i = 0; i < lane.layers.size(); ++i) {
+    for (const std::string& input : lane.layers[i].inputs) {
+      const auto place = node_by_path_.find(input);
+      if (place == node_by_path_.end()) continue;  // an input that is not recorded
+      nodes_[i].inputs.push_back(place->second);
+      nodes_[static_cast<size_t>(place->second)].readers.push_back(static_cast<int>(i));
+    }
+  }
+}
+
+const TensorStats* LaneFacts::stats(int site, int64_t step) const {
+  const std::span<const StatsWindow> windows = run_->windows(lane_, site);
+  const auto place = std::lower_bound(
+      windows.begin(), windows.end(), step,
+      [](const StatsWindow& window, int64_t value) { return window.step < value; });
+  return place != windows.end() && place->step == step ? &place->stats : nullptr;
+}
+
+std::vector<bool> LaneFacts::downstream(int node) const {
+  std::vector<bool> reached(nodes_.size(), false);
+  std::vector<int> open{node};
+  reached[static_cast<size_t>(node)] = true;
+  while (!open.empty()) {
+    const ForwardNode& next = nodes_[static_cast<size_t>(open.back())];
+    open.pop_back();
+    for (int reader : next.readers) {
+      if (reached[static_cast<size_t>(reader)]) continue;
+      reached[static_cast<size_t>(reader)] = true;
+      open.push_back(reader);
+    }
+  }
+  return reached;
+}
+
+std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
+  std::vector<int> roots;
+  if (!step.forward_bad) return roots;
+  std::vector<bool> bad_node(nodes_.size(), false), infected(nodes_.size(), false);
+  std::vector<int> open;
+  for (int site : step.bad) {
+    if (this->site(site).phase != Phase::forward) continue;
+    const size_t node = static_cast<size_t>(node_of(site));
+    if (!bad_node[node]) open.push_back(static_cast<int>(node));
+    bad_node[node] = true;
+  }
+  while (!open.empty()) {  // everything below a bad node reads what it spoiled
+    const int node = open.back();
+    open.pop_back();
+    for (int reader : nodes_[static_cast<size_t>(node)].readers) {
+      if (infected[static_cast<size_t>(reader)]) continue;
+      infected[static_cast<size_t>(reader)] = true;
+      open.push_back(reader);
+    }
+  }
+  bool earlier = false;  // a bad forward site before this one in execution order
+  for (int order : step.bad) {
+    const SiteInfo& info = site(order);
+    if (info.phase != Phase::forward) break;  // the forward sites come first
+    const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];
+    const TensorStats& counts = *stats(order, step.step);
+    bool root = false;
+    if (info.role == Role::activation) {
+      // Without structure, whatever ran before may have been read.
+      const bool spoiled_input =
+          node.layer >= 0 ? infected[static_cast<size_t>(node_of(order))] : earlier;
+      const bool spoiled_weight =
+          std::any_of(node.weight_sites.begin(), node.weight_sites.end(),
+                      [&](int weight) { return step.is_bad(weight); });
+      root = !spoiled_input && !spoiled_weight;
+    } else {
+      // Data and variables come from outside the pass: only their own rounding can be at fault.
+      root = counts.overflow > 0 && counts.non_finite() == 0;
+    }
+    if (root) roots.push_back(order);
+    earlier = true;
+  }
+  return roots;
+}
+
+std::vector<std::string> LaneFacts::in_order(std::vector<std::string> paths) const {
+  const auto rank = [&](const std::string& path) {
+    const auto place = node_by_path_.find(path);
+    return place == node_by_path_.end() ? static_cast<int>(nodes_.size()) : place->second;
+  };
+  std::sort(paths.begin(), paths.end(), [&](const std::string& a, const std::string& b) {
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a < b;
+  });
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
+bool full_precision_lane(const LaneInfo& lane) {
+  if (lane.backend == "float64") return true;
+  const bool layers = std::all_of(lane.layers.begin(), lane.layers.end(), [](const LayerInfo& l) {
+    return full_precision(l.read) && full_precision(l.write);
+  });
+  const bool sites = std::all_of(lane.sites.begin(), lane.sites.end(),
+                                 [](const SiteInfo& s) { return full_precision(s.format); });
+  return layers && sites;
+}
+
+int reference_lane(const RunView& run) {
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    if (full_precision_lane(run.lane(lane))) return lane;
+  }
+  return -1;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// LaneFacts: what several rules ask about one lane, gathered in one pass over its statistics:
+// which sites left the finite numbers in which recorded step, at which loss scale, and who reads
+// whom in the forward graph.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/run_view.h"
+
+namespace halfscope {
+
+/// One recorded window of a lane (one step, unless the run file merged several).
+struct RecordedStep {
+  int64_t step = 0;
+  int64_t step_count = 1;
+  double loss_scale = 0.0;  ///< NaN if its steps ran with different scales or were not recorded
+  bool skipped = false;     ///< an update was skipped
+  bool loss_finite = true;
+  std::vector<int> bad;     ///< sites that overflowed or were not finite, in execution order
+  bool forward_bad = false;
+  bool backward_bad = false;
+
+  bool is_bad(int site) const;
+  /// Gradients of this step can be trusted: nothing before them or among them left the finite.
+  bool finite() const noexcept { return !forward_bad && !backward_bad && !skipped; }
+};
+
+/// One node of the forward graph: a layer, or the path of sites that belong to no layer ("input").
+struct ForwardNode {
+  std::string path{};
+  int layer = -1;                ///< index into LaneInfo::layers; -1 for a path without one
+  std::vector<int> inputs{};       ///< nodes it reads
+  std::vector<int> readers{};      ///< nodes that read it
+  std::vector<int> weight_sites{}; ///< what it reads besides: its variables, in the compute format
+  int output_site = -1;          ///< its activation, or the input itself
+};
+
+class LaneFacts {
+ public:
+  LaneFacts(const RunView& run, int lane);
+
+  const RunView& run() const noexcept { return *run_; }
+  int lane() const noexcept { return lane_; }
+  const LaneInfo& info() const { return run_->lane(lane_); }
+  const SiteInfo& site(int order) const { return info().sites[static_cast<size_t>(order)]; }
+  std::span<const StepRow> steps() const { return run_->steps(lane_); }
+
+  /// Recorded windows, ascending.
+  const std::vector<RecordedStep>& recorded() const noexcept { return recorded_; }
+  /// Statistics of a site in the window that starts at `step`; null if there are none.
+  const TensorStats* stats(int site, int64_t step) const;
+
+  const std::vector<ForwardNode>& nodes() const noexcept { return nodes_; }
+  /// Node that owns a site.
+  int node_of(int site) const { return node_of_site_[static_cast<size_t>(site)]; }
+  /// Forward sites of a recorded step that left the finite numbers although nothing they read,
+  /// directly or further up, had: the places where it starts.
+  std::vector<int> forward_roots(const RecordedStep& step) const;
+  /// Nodes that depend on `node` in the forward pass, itself included.
+  std::vector<bool> downstream(int node) const;
+
+  /// Sorts paths into execution order and drops duplicates.
+  std::vector<std::string> in_order(std::vector<std::string> paths) const;
+
+ private:
+  void gather_windows();
+  void build_graph();
+
+  const RunView* run_;
+  int lane_;
+  std::vector<RecordedStep> recorded_;
+  std::vector<ForwardNode> nodes_;
+  std::map<std::string, int> node_by_path_;
+  std::vector<int> node_of_site_;
+};
+
+/// True if every layer of the lane computes in full precision (or the whole lane in double).
+bool full_precision_lane(const LaneInfo& lane);
+/// The first full-precision lane, which the others are compared with; -1 if there is none.
+int reference_lane(const RunView& run);
+
+}  // namespace halfscope

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+// loss_scale_window: the interval of loss scales that suits every layer's gradients, and if there
+// is none, the fewest layers to keep in fp32 so that there is one.
+#include "analysis/rules/loss_scale_window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/rules/format_limits.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+/// Unscaled gradient magnitudes of one site over the run: counts between `low` and `high`.
+struct Bin {
+  double low, high;
+  int64_t count;
+};
+
+struct Magnitudes {
+  std::vector<Bin> bins;
+  double energy = 0.0;   ///< sum of squares
+  int64_t count = 0;     ///< non-zero finite values
+  double max_abs = 0.0;
+  double ceiling = std::numeric_limits<double>::infinity();
+};
+
+void add_bins(const TensorStats& stats, double scale, std::map<double, Bin>& bins) {
+  bool lowest = true;
+  for (int i = 0; i < kExponentBins; ++i) {
+    const int64_t count = stats.exponents[static_cast<size_t>(i)];
+    if (count == 0) continue;
+    double low = std::ldexp(1.0, i + kMinExponentBin);
+    const double high = 2.0 * low;
+    // The smallest magnitude is known exactly, and it lies in the lowest bin.
+    if (lowest && stats.min_abs >= low && stats.min_abs < high) low = stats.min_abs;
+    lowest = false;
+    Bin& bin = bins.try_emplace(low / scale, Bin{low / scale, high / scale, 0}).first->second;
+    bin.high = std::max(bin.high, high / scale);
+    bin.count += count;
+  }
+}
+
+Magnitudes gather(const LaneFacts& lane, int site) {
+  Magnitudes result;
+  std::map<double, Bin> bins;
+  const double limit = overflow_threshold(lane.site(site).format);
+  for (const RecordedStep& step : lane.recorded()) {
+    // Behind a forward overflow gradients mean nothing; without one scale they cannot be unscaled.
+    if (step.forward_bad || !(step.loss_scale > 0.0) || !std::isfinite(step.loss_scale)) continue;
+    const TensorStats* stats = lane.stats(site, step.step);
+    if (stats == nullptr || stats->n == 0) continue;
+    if (stats->overflow > 0 && stats->max_abs > 0.0f) {
+      result.ceiling =
+          std::min(result.ceiling, limit / static_cast<double>(stats->max_abs) * step.loss_scale);
+    }
+    if (!step.finite()) continue;
+    add_bins(*stats, step.loss_scale, bins);
+    result.energy += stats->sum_sq / (step.loss_scale * step.loss_scale);
+    result.max_abs =
+        std::max(result.max_abs, static_cast<double>(stats->max_abs) / step.loss_scale);
+  }
+  double least_energy = 0.0;
+  for (const auto& [low, bin] : bins) {
+    result.bins.push_back(bin);
+    result.count += bin.count;
+    least_energy += static_cast<double>(bin.count) * low * low;
+  }
+  result.energy = std::max(result.energy, least_energy);
+  return result;
+}
+
+/// Lowest scales at which the limits on flushed values hold. Conservative: a bin counts as lost
+/// with all its values, each as large as the bin allows, unless it survives as a whole.
+SiteScales scales_of(int site, const FloatFormat& format, const Magnitudes& values) {
+  const double flush = flush_threshold(format);
+  int64_t lost = 0;
+  double lost_energy = 0.0;
+  double by_share = 0.0, by_energy = 0.0;
+  for (const Bin& bin : values.bins) {
+    lost += bin.count;
+    lost_energy += static_cast<double>(bin.count) * bin.high * bin.high;
+    const double floor = flush / bin.low;  // above this scale the bin survives
+    // The first bin that may no longer be lost sets the floor.
+    if (by_share == 0.0 &&
+        static_cast<double>(lost) > kFlushedShare * static_cast<double>(values.count)) {
+      by_share = floor;
+    }
+    if (by_energy == 0.0 && lost_energy > kFlushedEnergy * values.energy) by_energy = floor;
+    if (by_share > 0.0 && by_energy > 0.0) break;
+  }
+  const double high = std::min(values.ceiling, overflow_threshold(format) / values.max_abs);
+  return {.site = site,
+          .comfortable = {std::max(by_share, by_energy), high},
+          .usable = {std::min(by_share, by_energy), high}};
+}
+
+void add_to_layer(ScaleWindow& window, int node, const SiteScales& scales) {
+  auto layer = std::find_if(window.layers.begin(), window.layers.end(),
+                            [&](const LayerScales& l) { return l.node == node; });
+  if (layer == window.layers.end()) {
+    window.layers.push_back({.node = node, .comfortable = {}, .usable = {}});
+    layer = window.layers.end() - 1;
+  }
+  layer->comfortable.intersect(scales.comfortable);
+  layer->usable.intersect(scales.usable);
+}
+
+std::string interval_text(const ScaleInterval& window) {
+  return fmt::format("2^{:.1f} to 2^{:.1f}", std::log2(window.low), std::log2(window.high));
+}
+
+double last_scale_used(const LaneFacts& lane) {
+  double scale = 1.0;
+  for (const StepRow& row : lane.steps()) {
+    if (!row.skipped && std::isfinite(row.loss_scale)) scale = row.loss_scale;
+  }
+  return scale;
+}
+
+}  // namespace
+
+std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
+  ScaleWindow window;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward || !narrow_exponent(site.format)) continue;
+    const Magnitudes values = gather(lane, site.order);
+    if (values.count == 0) continue;
+    const SiteScales scales = scales_of(site.order, site.format, values);
+    window.comfortable.intersect(scales.comfortable);
+    if (window.floor_site < 0 || scales.usable.low > window.usable.low) {
+      window.floor_site = site.order;
+    }
+    if (window.ceiling_site < 0 || scales.usable.high < window.usable.high) {
+      window.ceiling_site = site.order;
+    }
+    window.usable.intersect(scales.usable);
+    add_to_layer(window, lane.node_of(site.order), scales);
+    window.sites.push_back(scales);
+  }
+  if (window.sites.empty()) return std::nullopt;
+  if (!window.comfortable.empty()) {
+    window.rest = window.comfortable;
+  } else if (!window.usable.empty()) {
+    window.rest = window.usable;
+  } else {
+    std::vector<ScaleInterval> intervals;
+    for (const LayerScales& layer : window.layers) intervals.push_back(layer.usable);
+    const ScaleChoice choice = best_scale(intervals);
+    for (size_t i : choice.outside) window.outside.push_back(window.layers[i].node);
+    window.rest = choice.window;
+    // The rest may even have room for comfort.
+    ScaleInterval comfortable;
+    for (size_t i = 0; i < window.layers.size(); ++i) {
+      if (!std::binary_search(choice.outside.begin(), choice.outside.end(), i)) {
+        comfortable.intersect(window.layers[i].comfortable);
+      }
+    }
+    if (!comfortable.empty()) window.rest = comfortable;
+  }
+  // With every layer taken out nothing is left to scale.
+  if (window.outside.size() == window.layers.size()) return window;
+  window.scale = middle_scale(window.rest);
+  // Shrinking the loss is sound but odd; where leaving it alone is as safe, do that.
+  if (window.scale < 1.0 && window.rest.contains(1.0)) window.scale = 1.0;
+  return window;
+}
+
+void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const std::optional<ScaleWindow> found = loss_scale_window(lane);
+  if (!found) return;
+  const ScaleWindow& window = *found;
+  const std::string floor = lane.site(window.floor_site).name();
+  const std::string ceiling = lane.site(window.ceiling_site).name();
+
+  Finding finding{.rule = "loss_scale_window", .lane = lane.lane()};
+  const ScaleInterval& shown = window.comfortable.empty() ? window.usable : window.comfortable;
+  finding.evidence = {{"window_low", shown.low},
+                      {"window_high", shown.high},
+                      {"highest_floor_site", floor},
+                      {"lowest_ceiling_site", ceiling},
+                      {"highest_floor", window.usable.low},
+                      {"lowest_ceiling", window.usable.high},
+                      {"gradient_sites", static_cast<double>(window.sites.size())}};
+  if (window.scale > 0.0) finding.evidence["advised_scale"] = window.scale;
+
+  if (!window.usable.empty()) {
+    finding.mechanism = fmt::format("loss scales from {} suit all {}", interval_text(shown),
+                                    counted(static_cast<int64_t>(window.sites.size()),
+                                            "gradient tensor"));
+    finding.text = fmt::format(
+        "One loss scale suits every gradient: {}, {:.0f} powers of two wide. {} allows the least "
+        "({}), {} needs the most ({}).",
+        interval_text(shown), std::floor(std::log2(shown.high / shown.low)), ceiling,
+        scale_text(std::exp2(std::floor(std::log2(window.usable.high)))), floor,
+        scale_text(std::exp2(std::ceil(std::log2(window.usable.low)))));
+    if (window.comfortable.empty()) {
+      finding.text +=
+          " No scale keeps 99 % of the values of every gradient, but what is flushed within the "
+          "window carries less than 0.1 % of its energy.";
+    }
+    const double used = last_scale_used(lane);
+    finding.evidence["last_scale_used"] = used;
+    finding.action = {.kind = Action::Kind::loss_scale,
+                      .loss_scale = window.scale,
+                      .text = fmt::format("A static loss scale of {} sits in the middle of the "
+                                          "window; the last one used was {}.",
+                                          scale_text(window.scale), scale_text(used))};
+    findings.push_back(std::move(finding));
+    return;
+  }
+
+  std::vector<std::string> layers;
+  for (int node : window.outside) {
+    layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);
+  }
+  layers = lane.in_order(std::move(layers));
+  finding.severity = Severity::error;
+  if (layers.size() == 1) finding.layer = layers.front();
+  for (const SiteScales& site : window.sites) {  // where to look: the first gradient left out
+    if (std::find(window.outside.begin(), window.outside.end(), lane.node_of(site.site)) ==
+        window.outside.end()) {
+      continue;
+    }
+    finding.site = lane.site(site.site).name();
+    finding.layer = lane.site(site.site).path;
+    break;
+  }
+  finding.evidence["layers_outside"] = static_cast<double>(layers.size());
+  finding.mechanism = fmt::format(
+      "no loss scale suits all gradients: {} needs more than 2^{:.1f}, {} overflows from 2^{:.1f}",
+      floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
+  finding.text = fmt::format(
+      "There is no loss scale that suits all layers: {} loses its gradient below 2^{:.1f}, while {} "
+      "overflows from 2^{:.1f} on. Whatever a loss scaler chooses, it is wrong for one of them.",
+      floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
+  finding.action = {.kind = Action::Kind::keep_fp32,
+                    .layers = layers,
+                    .loss_scale = window.scale,
+                    .text = fmt::format("Keep {} in fp32", name_list(layers))};
+  if (window.scale > 0.0) {
+    finding.action.text += fmt::format(
+        "; loss scales from {} then suit all other layers, for example {}.",
+        interval_text(window.rest), scale_text(window.scale));
+  } else {
+    finding.action.text += ".";
+  }
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace halfscope

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Which loss scales suit the gradients of a lane, worked out from their recorded histograms.
+// A gradient value g recorded at scale s would be g / s * S at scale S; it is flushed to zero up
+// to the format's flush threshold and overflows from its overflow threshold on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/rules/lane_facts.h"
+#include "analysis/rules/scale_interval.h"
+
+namespace halfscope {
+
+/// What may be flushed to zero without harm: this share of the non-zero values, and this share
+/// of the gradient's energy (sum of squares). Both exceeded means information is being lost.
+inline constexpr double kFlushedShare = 0.01;
+inline constexpr double kFlushedEnergy = 1e-3;
+
+/// The scales one gradient tensor allows.
+struct SiteScales {
+  int site = 0;
+  ScaleInterval comfortable;  ///< both limits hold
+  ScaleInterval usable;       ///< at least one of them holds: nothing that matters is lost
+};
+
+struct LayerScales {
+  int node = 0;  ///< index into LaneFacts::nodes
+  ScaleInterval comfortable, usable;
+};
+
+struct ScaleWindow {
+  std::vector<SiteScales> sites;    ///< gradient tensors in narrow-exponent formats with data
+  std::vector<LayerScales> layers;  ///< the same, intersected per layer
+  ScaleInterval comfortable;        ///< scales that suit every layer; may be empty
+  ScaleInterval usable;
+  int floor_site = -1;              ///< who needs the highest scale (by the usable limit)
+  int ceiling_site = -1;            ///< who allows only the lowest
+  std::vector<int> outside;         ///< if `usable` is empty: the fewest nodes to take out
+  ScaleInterval rest;               ///< what suits all others then
+  double scale = 0.0;               ///< advised static scale, for the rest if need be
+};
+
+/// Nothing if the lane has no narrow gradients or never recorded a step with finite ones.
+std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane);
+
+}  // namespace halfscope

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/rules/recommend.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/rules/lane_facts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSuffix = "+fp32";
+
+/// The lane's plan; a bare one if the file does not hold it.
+Json plan_of(const LaneInfo& lane) {
+  Json plan = Json::parse(lane.plan_json, nullptr, false);
+  if (!plan.is_object()) plan = Json{{"schema", "halfscope.plan/1"}, {"name", lane.name}};
+  return plan;
+}
+
+std::string advised_name(const std::string& name) {
+  return name.ends_with(kSuffix) ? name : name + kSuffix;
+}
+
+std::string sentence(const Recommendation& advice, bool fp32_storage) {
+  std::vector<std::string> parts;
+  if (!advice.layers.empty()) parts.push_back("keep " + name_list(advice.layers) + " in fp32");
+  if (fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
+  if (advice.loss_scale) {
+    parts.push_back("use dynamic loss scaling or a static scale of " +
+                    scale_text(*advice.loss_scale));
+  }
+  std::string text = name_list(parts) + ".";
+  text[0] = static_cast<char>(text[0] - 'a' + 'A');  // every part starts with a small letter
+  return text;
+}
+
+}  // namespace
+
+std::optional<Recommendation> recommend(const RunView& run, std::span<const Finding> findings,
+                                        int lane) {
+  Recommendation advice{.lane = lane};
+  bool fp32_storage = false;
+  for (const Finding& finding : findings) {
+    if (finding.lane != lane || finding.severity < Severity::warning) continue;
+    const Action& action = finding.action;
+    if (action.kind == Action::Kind::keep_fp32) {
+      advice.layers.insert(advice.layers.end(), action.layers.begin(), action.layers.end());
+    }
+    if (action.kind == Action::Kind::format) fp32_storage = true;
+    // The first scale named comes from the weightiest finding.
+    if (action.loss_scale > 0.0 && !advice.loss_scale) advice.loss_scale = action.loss_scale;
+  }
+  if (advice.layers.empty() && !fp32_storage && !advice.loss_scale) return std::nullopt;
+  advice.layers = LaneFacts(run, lane).in_order(std::move(advice.layers));
+
+  Json plan = plan_of(run.lane(lane));
+  if (!advice.layers.empty() || fp32_storage) plan["name"] = advised_name(run.lane(lane).name);
+  if (fp32_storage) plan["variables"]["storage"] = "fp32";
+  if (!advice.layers.empty()) {
+    Json& rules = plan["rules"];
+    if (!rules.is_array()) rules = Json::array();
+    for (const std::string& layer : advice.layers) {
+      rules.push_back(Json{{"path", layer}, {"format", "fp32"}});  // later rules win
+    }
+  }
+  advice.plan_json = plan.dump(2, ' ', false, Json::error_handler_t::replace);
+  advice.text = sentence(advice, fp32_storage);
+  return advice;
+}
+
+int default_lane(const RunView& run, std::span<const Finding> findings) {
+  for (Severity least : {Severity::warning, Severity::info}) {
+    for (const Finding& finding : findings) {  // sorted by lane
+      if (finding.severity >= least) return finding.lane;
+    }
+  }
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    if (!full_precision_lane(run.lane(lane))) return lane;
+  }
+  return run.lane_count() - 1 < 0 ? -1 : 0;
+}
+
+}  // namespace halfscope

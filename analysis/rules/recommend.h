@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Turns the findings of a lane into one edit of its plan: the smallest set of layers to keep in
+// fp32 that the rules could justify, a loss scale, fp32 storage of the variables.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/finding.h"
+
+namespace halfscope {
+
+struct Recommendation {
+  int lane = 0;
+  std::vector<std::string> layers{};   ///< to keep in fp32, in execution order; may be empty
+  std::string plan_json{};             ///< the lane's plan with the edit made
+  std::optional<double> loss_scale{};  ///< a static scale that suits the advised plan
+  std::string text{};                  ///< one sentence
+};
+
+/// Nothing if no finding of the lane is a warning or worse, or none of them can be acted on.
+std::optional<Recommendation> recommend(const RunView& run, std::span<const Finding> findings,
+                                        int lane);
+
+/// The lane to speak about if the user names none: the first with a warning or error, else the
+/// first with any finding, else the first that is not a reference. -1 if the run has no lanes.
+int default_lane(const RunView& run, std::span<const Finding> findings);
+
+}  // namespace halfscope

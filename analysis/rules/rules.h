@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// The rules and the one function that runs them. A rule is one file and one line in the table of
+// rules.cpp; it sees one lane at a time and appends what it finds.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analysis/finding.h"
+#include "analysis/rules/lane_facts.h"
+
+namespace halfscope {
+
+struct Rule {
+  const char* id;       ///< as in docs/contracts.md: "forward_overflow"
+  const char* question; ///< what it asks, for people
+  void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
+};
+
+/// All rules, in the order in which findings of the same weight and place are listed.
+std::span<const Rule> rules() noexcept;
+
+/// Every finding of a run: by lane, then severity (worst first), then execution order.
+std::vector<Finding> run_rules(const RunView& run);
+
+/// The table's entries, one file each.
+void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings);
+
+}  // namespace halfscope

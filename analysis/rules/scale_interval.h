@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// The arithmetic behind the loss-scale window, free of runs and layers: every gradient tensor
+// allows the scales of one open interval (above `low` enough of it survives, below `high` nothing
+// overflows); one scale has to suit all of them.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace halfscope {
+
+struct ScaleInterval {
+  double low = 0.0;
+  double high = std::numeric_limits<double>::infinity();
+
+  bool empty() const noexcept { return !(low < high); }
+  bool contains(double scale) const noexcept { return low < scale && scale < high; }
+  /// Narrows this interval to what `other` allows too.
+  void intersect(const ScaleInterval& other) noexcept {
+    if (other.low > low) low = other.low;
+    if (other.high < high) high = other.high;
+  }
+};
+
+struct ScaleChoice {
+  ScaleInterval window;         ///< scales that suit all intervals but those in `outside`
+  std::vector<size_t> outside;  ///< the fewest intervals one has to give up, ascending
+};
+
+/// Exact: the number of intervals that hold a scale changes only at their ends, so trying one
+/// scale between each two neighbouring ends finds the best. Among equally good ones the widest
+/// window (in powers of two) wins, then the lowest.
+ScaleChoice best_scale(std::span<const ScaleInterval> intervals);
+
+/// The power of two nearest to the window's geometric middle; the middle itself if the window
+/// holds no power of two. The window must not be empty.
+double middle_scale(const ScaleInterval& window);
+
+}  // namespace halfscope

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/rules/text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace halfscope {
+
+std::string percent(double share) {
+  const double value = 100.0 * share;
+  if (value == 0.0) return "0 %";
+  if (!std::isfinite(value)) return fmt::format("{} %", value);
+  if (value < 0.01) return "< 0.01 %";
+  // 99.97 must not read as "100 %": something is still left.
+  if (value < 100.0 && value >= 99.95) return "> 99.9 %";
+  return value < 1.0 ? fmt::format("{:.2f} %", value) : fmt::format("{:.3g} %", value);
+}
+
+std::string short_number(double value) {
+  const double magnitude = std::fabs(value);
+  if (value == std::floor(value) && magnitude < 1e6) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.3g}", value);
+}
+
+std::string scale_text(double scale) {
+  int exponent = 0;
+  const bool power = std::isfinite(scale) && scale > 0.0 && std::frexp(scale, &exponent) == 0.5;
+  if (!power) return short_number(scale);
+  --exponent;  // frexp puts the fraction into [0.5, 1)
+  if (exponent >= -3 && exponent <= 0) return short_number(scale);
+  if (exponent > 0 && exponent <= 24) return fmt::format("{:.0f} (2^{})", scale, exponent);
+  return fmt::format("2^{}", exponent);
+}
+
+std::string counted(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string name_list(std::span<const std::string> names, size_t limit) {
+  const size_t shown = names.size() <= limit ? names.size() : limit;
+  const size_t hidden = names.size() - shown;
+  std::string text;
+  for (size_t i = 0; i < shown; ++i) {
+    if (i > 0) text += (i + 1 == shown && hidden == 0) ? " and " : ", ";
+    text += names[i];
+  }
+  if (hidden > 0) text += fmt::format(" and {} more", hidden);
+  return text;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// Numbers in sentences: short, and the same in every rule and every report. Files that programs
+// read print round-trip numbers instead.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace halfscope {
+
+/// "12.3 %", "< 0.01 %", "0 %".
+std::string percent(double share);
+/// Three or four significant digits: "65504", "1.2e+05", "nan".
+std::string short_number(double value);
+/// "65536 (2^16)"; a plain number if it is no power of two.
+std::string scale_text(double scale);
+/// "1 step", "3 steps".
+std::string counted(int64_t count, const std::string& noun);
+/// "a", "a and b", "a, b and c"; beyond `limit` names: "a, b and 7 more".
+std::string name_list(std::span<const std::string> names, size_t limit = 6);
+
+}  // namespace halfscope

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MIT
+// RunView::open: reads a run file (docs/contracts.md, "Run file") in one read transaction, live
+// or finished. Nothing in the file is believed: each value is checked before it is used as an
+// index or a size, and whatever does not fit is one Error.
+#include <fmt/format.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "analysis/run_schema.h"
+#include "analysis/run_view.h"
+#include "analysis/sqlite.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+using sqlite::Access;
+using sqlite::Database;
+using sqlite::SqliteError;
+using sqlite::Statement;
+using sqlite::Transaction;
+
+/// No honest counter or step gets near; sums of many rows still fit into 64 bits.
+constexpr int64_t kLargestCount = int64_t{1} << 48;
+
+constexpr uintmax_t kSmallestPage = 512;
+
+/// The writer has created the file, but begin() has not come.
+Error not_begun(const Database& database) {
+  return Error(fmt::format("{} holds no run yet", database.file().string()),
+               "if a run has just been started, try again in a moment");
+}
+
+Error not_a_run_file(const fs::path& file) {
+  return usage_error(fmt::format("{} is not a run file", file.string()),
+                     "give a file that `halfscope train` has written");
+}
+
+class Reader {
+ public:
+  explicit Reader(Database& database) : database_(database) {}
+
+  RunView read() {
+    check_schema();
+    const std::map<std::string, std::string> meta = read_meta();
+    if (!meta.contains("status")) throw not_begun(database_);
+    RunInfo info = to_run_info(meta);
+    read_lanes(info);
+    for (size_t lane = 0; lane < info.lanes.size(); ++lane) {
+      read_layers(static_cast<int64_t>(lane), info.lanes[lane]);
+      read_sites(static_cast<int64_t>(lane), info.lanes[lane]);
+    }
+    RunView view(std::move(info), to_status(meta.at("status")));
+    read_steps(view);
+    read_evals(view);
+    read_stats(view);
+    return view;
+  }
+
+ private:
+  void check_schema() {
+    const int64_t application_id = database_.query_integer("PRAGMA application_id");
+    const int64_t version = database_.query_integer("PRAGMA user_version");
+    const std::string file = database_.file().string();
+    if (application_id == 0 && version == 0 &&
+        database_.query_integer("SELECT count(*) FROM sqlite_schema") == 0) {
+      throw not_begun(database_);
+    }
+    if (application_id != kApplicationId) throw not_a_run_file(database_.file());
+    if (version > kSchemaVersion) {
+      throw usage_error(fmt::format("{} has the newer format {}; this program reads up to {}",
+                                    file, version, kSchemaVersion),
+                        "update HalfScope");
+    }
+    if (version < 1) database_.fail_damaged("it has no schema version");
+  }
+
+  std::map<std::string, std::string> read_meta() {
+    std::map<std::string, std::string> meta;
+    Statement rows(database_, "SELECT key, value FROM meta");
+    while (rows.step()) meta[rows.text(0)] = rows.text(1);
+    return meta;
+  }
+
+  template <typename Integer>
+  Integer meta_integer(const std::map<std::string, std::string>& meta, const char* key) const {
+    const std::string text = meta_text(meta, key);
+    Integer value = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (code != std::errc() || end != text.data() + text.size()) {
+      database_.fail_damaged(fmt::format("meta.{} is not a number", key));
+    }
+    return value;
+  }
+
+  std::string meta_text(const std::map<std::string, std::string>& meta, const char* key) const {
+    const auto entry = meta.find(key);
+    if (entry == meta.end()) database_.fail_damaged(fmt::format("meta.{} is missing", key));
+    return entry->second;
+  }
+
+  RunInfo to_run_info(const std::map<std::string, std::string>& meta) const {
+    RunInfo info;
+    info.model = meta_text(meta, "model");
+    info.data = meta_text(meta, "data");
+    info.optimizer = meta_text(meta, "optimizer");
+    info.command = meta_text(meta, "command");
+    info.batch = meta_integer<int64_t>(meta, "batch");
+    info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
+    info.classes = meta_integer<int64_t>(meta, "classes");
+    info.train_samples = meta_integer<int64_t>(meta, "train_samples");
+    info.test_samples = meta_integer<int64_t>(meta, "test_samples");
+    info.seed = meta_integer<uint64_t>(meta, "seed");
+    info.threads = meta_integer<int>(meta, "threads");
+    info.every = meta_integer<int>(meta, "every");
+    info.isa = meta_text(meta, "isa");
+    info.version = meta_text(meta, "version");
+    return info;
+  }
+
+  RunStatus to_status(const std::string& text) const {
+    for (RunStatus status : {RunStatus::running, RunStatus::complete, RunStatus::interrupted}) {
+      if (text == status_name(status)) return status;
+    }
+    database_.fail_damaged("meta.status is unknown");
+  }
+
+  void read_lanes(RunInfo& info) {
+    Statement rows(database_, "SELECT lane, name, backend, plan FROM lanes ORDER BY lane");
+    while (rows.step()) {
+      require(rows.integer(0) == static_cast<int64_t>(info.lanes.size()), "lanes");
+      LaneInfo lane;
+      lane.name = rows.text(1);
+      lane.backend = rows.text(2);
+      lane.plan_json = rows.text(3);
+      info.lanes.push_back(std::move(lane));
+    }
+  }
+
+  void read_layers(int64_t lane_index, LaneInfo& lane) {
+    Statement rows(database_,
+                   "SELECT layer, path, op, inputs, read, write, follows, parameters FROM layers "
+                   "WHERE lane = ?1 ORDER BY layer");
+    rows.bind(1, lane_index);
+    while (rows.step()) {
+      require(rows.integer(0) == static_cast<int64_t>(lane.layers.size()), "layers");
+      LayerInfo layer;
+      layer.path = rows.text(1);
+      layer.op = rows.text(2);
+      layer.inputs = json_array<std::string>(rows.text(3));
+      layer.read = to_format(rows.text(4));
+      layer.write = to_format(rows.text(5));
+      layer.follows = rows.integer(6) != 0;
+      layer.parameters = count(rows, 7);
+      lane.layers.push_back(std::move(layer));
+    }
+  }
+
+  void read_sites(int64_t lane_index, LaneInfo& lane) {
+    Statement rows(database_,
+                   "SELECT site, path, tensor, role, phase, op, format, shape FROM sites "
+                   "WHERE lane = ?1 ORDER BY site");
+    rows.bind(1, lane_index);
+    while (rows.step()) {
+      SiteInfo site;
+      site.order = static_cast<int>(lane.sites.size());
+      require(rows.integer(0) == site.order, "sites");
+      site.path = rows.text(1);
+      site.tensor = rows.text(2);
+      site.role = to_role(rows.text(3));
+      site.phase = to_phase(rows.text(4));
+      site.op = rows.text(5);
+      site.format = to_format(rows.text(6));
+      site.shape = json_array<int64_t>(rows.text(7));
+      lane.sites.push_back(std::move(site));
+    }
+  }
+
+  void read_steps(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, loss, loss_scale, skipped, grad_norm, accuracy, ms, "
+                   "first_bad FROM steps ORDER BY step, lane");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      StepRow row;
+      row.step = count(rows, 0);
+      row.loss = rows.real(2);
+      row.loss_scale = rows.real(3);
+      row.skipped = rows.integer(4) != 0;
+      row.grad_norm = rows.real(5);
+      row.accuracy = rows.real(6);
+      row.ms = rows.real(7);
+      if (!rows.is_null(8)) row.first_bad = site_index(view, lane, rows.integer(8));
+      require(view.steps(lane).empty() || view.steps(lane).back().step < row.step, "steps");
+      view.add_step(lane, row);
+    }
+  }
+
+  void read_evals(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, loss, accuracy FROM evals ORDER BY step, lane");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      const EvalRow row{count(rows, 0), rows.real(2), rows.real(3)};
+      require(view.evals(lane).empty() || view.evals(lane).back().step < row.step, "evals");
+      view.add_eval(lane, row);
+    }
+  }
+
+  void read_stats(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, site, step_count, n, zero, pos_inf, neg_inf, nan, overflow, "
+                   "underflow, subnormal, lost, max_abs, min_abs, sum, sum_sq, exponents "
+                   "FROM stats ORDER BY step, lane, site");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      const int site = site_index(view, lane, rows.integer(2));
+      StatsWindow window;
+      window.step = count(rows, 0);
+      window.step_count = count(rows, 3);
+      TensorStats& stats = window.stats;
+      int column = 4;
+      for (int64_t* counter :
+           {&stats.n, &stats.zero, &stats.pos_inf, &stats.neg_inf, &stats.nan, &stats.overflow,
+            &stats.underflow, &stats.subnormal, &stats.lost}) {
+        *counter = count(rows, column++);
+      }
+      stats.max_abs = magnitude(rows.real(13));
+      if (!rows.is_null(14)) stats.min_abs = magnitude(rows.real(14));
+      stats.sum = rows.real(15);
+      stats.sum_sq = rows.real(16);
+      require(decode_exponents(rows.blob(17), stats.exponents), "stats");
+      for (const int64_t bin : stats.exponents) require(bin <= stats.n, "stats");
+      const auto windows = view.windows(lane, site);
+      require(windows.empty() || windows.back().step + windows.back().step_count <= window.step,
+              "stats");
+      view.add_window(lane, site, std::move(window));
+    }
+  }
+
+  void require(bool condition, const char* table) const {
+    if (!condition) database_.fail_damaged(fmt::format("a row of table {} makes no sense", table));
+  }
+
+  int64_t count(const Statement& rows, int column) const {
+    const int64_t value = rows.integer(column);
+    if (value < 0 || value > kLargestCount) database_.fail_damaged("a count is out of range");
+    return value;
+  }
+
+  float magnitude(double value) const {
+    if (!(value >= 0.0 && value <= std::numeric_limits<float>::max())) {
+      database_.fail_damaged("a magnitude is out of range");
+    }
+    return static_cast<float>(value);
+  }
+
+  int lane_index(const RunView& view, int64_t lane) const {
+    if (lane < 0 || lane >= view.lane_count()) {
+      database_.fail_damaged(fmt::format("there is no lane {}", lane));
+    }
+    return static_cast<int>(lane);
+  }
+
+  int site_index(const RunView& view, int lane, int64_t site) const {
+    if (site < 0 || site >= static_cast<int64_t>(view.lane(lane).sites.size())) {
+      database_.fail_damaged(fmt::format("lane {} has no site {}", lane, site));
+    }
+    return static_cast<int>(site);
+  }
+
+  FloatFormat to_format(const std::string& text) const {
+    const std::optional<FloatFormat> format = parse_format(text);
+    if (!format) database_.fail_damaged("it names an unknown float format");
+    return *format;
+  }
+
+  Role to_role(const std::string& text) const {
+    for (Role role : {Role::input, Role::activation, Role::weight, Role::activation_grad,
+                      Role::weight_grad, Role::update}) {
+      if (text == role_name(role)) return role;
+    }
+    database_.fail_damaged("a site has an unknown role");
+  }
+
+  Phase to_phase(const std::string& text) const {
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::update}) {
+      if (text == phase_name(phase)) return phase;
+    }
+    database_.fail_damaged("a site has an unknown phase");
+  }
+
+  template <typename Value>
+  std::vector<Value> json_array(const std::string& text) const {
+    const nlohmann::json array = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    std::vector<Value> values;
+    require(array.is_array(), "layers or sites");
+    for (const nlohmann::json& value : array) {
+      if constexpr (std::is_integral_v<Value>) {
+        require(value.is_number_integer() && value >= 0 && value <= kLargestCount, "sites");
+      } else {
+        require(value.is_string(), "layers");
+      }
+      values.push_back(value.get<Value>());
+    }
+    return values;
+  }
+
+  Database& database_;
+};
+
+RunView read_file(const fs::path& file, Access access) {
+  Database database(file, access);
+  database.set_busy_timeout(5000);
+  // Finds inconsistent pages early, before their content is used.
+  database.execute("PRAGMA cell_size_check=ON");
+  Transaction transaction(database, Transaction::Kind::read);
+  try {
+    return Reader(database).read();
+  } catch (const SqliteError& error) {
+    // It is a database, so what is not understood here (a missing table, say) is damage.
+    if (error.primary_code() != SQLITE_ERROR) throw;
+    database.fail_damaged("its tables are not those of a run file");
+  }
+}
+
+void check_is_file(const fs::path& file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::not_found) {
+    throw Error(fmt::format("cannot read {}: there is no such file", file.string()),
+                "`halfscope train --out FILE` writes a run file");
+  }
+  if (fs::is_directory(status)) {
+    throw usage_error(fmt::format("{} is a folder, not a run file", file.string()),
+                      "give the run file in it");
+  }
+  if (!fs::exists(status)) {
+    throw Error(fmt::format("cannot read {}: {}", file.string(), error.message()),
+                "check the permissions of its folder");
+  }
+  // SQLite takes a file of less than one page for an empty database.
+  const uintmax_t size = fs::file_size(file, error);
+  if (!error && size > 0 && size < kSmallestPage) throw not_a_run_file(file);
+}
+
+bool has_wal(const fs::path& file) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(sqlite::side_file(file, "-wal"), error);
+  return !error && size > 0;
+}
+
+}  // namespace
+
+RunView RunView::open(const fs::path& file) {
+  check_is_file(file);
+  try {
+    return read_file(file, Access::read_only);
+  } catch (const SqliteError& error) {
+    if (error.code() == SQLITE_READONLY_ROLLBACK) {
+      // The writer died while it turned the WAL into a plain file; undoing that needs writing.
+      return read_file(file, Access::read_write);
+    }
+    const bool cannot_share_wal =
+        error.primary_code() == SQLITE_CANTOPEN || error.primary_code() == SQLITE_READONLY;
+    if (!cannot_share_wal || ::access(file.c_str(), R_OK) != 0) throw;
+    // A file in WAL mode in a folder we may not write to, where SQLite cannot make its -shm.
+    if (has_wal(file)) {
+      throw Error(fmt::format("cannot read {}: its run was not closed, and the folder is read-only",
+                              file.string()),
+                  fmt::format("copy it together with {}-wal into a folder you may write to",
+                              file.filename().string()));
+    }
+    return read_file(file, Access::immutable);
+  }
+}
+
+}  // namespace halfscope

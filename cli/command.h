@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// A subcommand is one file that adds itself to the command line and sets `command` to what it
+// does; main() runs it. Commands return the exit code and throw Error.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "analysis/finding.h"
+
+namespace halfscope {
+
+using Command = std::function<int()>;
+
+void add_train(CLI::App& app, Command& command);
+void add_recommend(CLI::App& app, Command& command);
+void add_report(CLI::App& app, Command& command);
+void add_export(CLI::App& app, Command& command);
+void add_runs(CLI::App& app, Command& command);
+void add_doctor(CLI::App& app, Command& command);
+
+inline constexpr const char* kVersion = HALFSCOPE_VERSION;
+
+/// Exit code 1 if a finding reaches `threshold` ("info", "warning", "error"), else 0; "" never
+/// fails. Throws Error (usage) for another word.
+int exit_code(std::span<const Finding> findings, const std::string& threshold);
+
+
+/// A number as a table shows it: four significant digits, "-" for NaN.
+std::string table_number(double value);
+
+}  // namespace halfscope

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// `halfscope export`: the tables of a run as CSV.
+#include <memory>
+#include <sstream>
+
+#include "analysis/export/csv.h"
+#include "analysis/output_file.h"
+#include "cli/command.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+struct Options {
+  std::string run, steps, stats;
+  bool force = false;
+};
+
+int export_command(const Options& options) {
+  if (options.steps.empty() && options.stats.empty()) {
+    throw usage_error("nothing to export", "name --steps FILE, --stats FILE or both");
+  }
+  const RunView run = RunView::open(options.run);
+  const auto write = [&](const std::string& file, void (*table)(const RunView&, std::ostream&)) {
+    if (file.empty()) return;
+    check_output_file(file, options.force);
+    std::ostringstream text;
+    table(run, text);
+    write_output_file(file, text.str(), options.force);
+  };
+  write(options.steps, write_steps_csv);
+  write(options.stats, write_stats_csv);
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Command& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("export", "Write the steps and the statistics of a run as CSV");
+  sub->footer("Example:  halfscope export run.hscope --steps steps.csv --stats stats.csv");
+  sub->add_option("run", options->run, "Run file")->required();
+  sub->add_option("--steps", options->steps, "One row per lane and step");
+  sub->add_option("--stats", options->stats, "One row per lane, step and site");
+  sub->add_flag("--force", options->force, "Replace existing output files");
+  sub->callback([options, &command] { command = [options] { return export_command(*options); }; });
+}
+
+}  // namespace halfscope

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// `halfscope`: parses the command line, runs one subcommand, turns errors into one line and an
+// exit code (docs/contracts.md).
+#include <CLI/Error.hpp>
+#include <cmath>
+#include <fmt/format.h>
+#include <iostream>
+#include <new>
+
+#include "cli/command.h"
+#include "core/error.h"
+
+namespace halfscope {
+
+int exit_code(std::span<const Finding> findings, const std::string& threshold) {
+  if (threshold.empty()) return 0;
+  for (const Severity each : {Severity::info, Severity::warning, Severity::error}) {
+    if (threshold != severity_name(each)) continue;
+    for (const Finding& finding : findings) {
+      if (finding.severity >= each) return 1;
+    }
+    return 0;
+  }
+  throw usage_error("unknown severity " + threshold, "use info, warning or error");
+}
+
+
+std::string table_number(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.4g}", value);
+}
+
+namespace {
+
+int fail(const std::string& what, const std::string& hint, int code) {
+  std::cerr << "halfscope: " << what << '\n';
+  if (!hint.empty()) std::cerr << "hint: " << hint << '\n';
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Shows what reduced precision does to a neural network.", "halfscope");
+  app.set_version_flag("--version", std::string(kVersion));
+  app.require_subcommand(1);
+  app.footer("Start with:  halfscope train && halfscope report run.hscope --html report.html");
+  Command command;
+  add_train(app, command);
+  add_recommend(app, command);
+  add_report(app, command);
+  add_export(app, command);
+  add_runs(app, command);
+  add_doctor(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    return fail(e.what(), "halfscope " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help lists what is known", 2);
+  }
+  return command();
+}
+
+}  // namespace
+}  // namespace halfscope
+
+int main(int argc, char** argv) {
+  using halfscope::Error;
+  try {
+    return halfscope::run(argc, argv);
+  } catch (const Error& e) {
+    return halfscope::fail(e.what(), e.hint(), e.kind() == halfscope::ErrorKind::usage ? 2 : 3);
+  } catch (const std::bad_alloc&) {
+    return halfscope::fail("out of memory", "use a smaller --batch, or fewer lanes", 3);
+  } catch (const std::exception& e) {
+    return halfscope::fail(e.what(), "", 3);
+  }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+// The embedded data set: digits written by a procedure. A pen skeleton (digit_glyphs.h) gets its
+// points moved, is slanted, turned, scaled and shifted, and is drawn as an anti-aliased stroke;
+// some images are blurred, crossed out, partly erased or speckled. Bit for bit the same on every
+// machine: randomness is 64-bit integers, and doubles see only + - * / and sqrt, which IEEE 754
+// rounds correctly; nothing from libm, no fused multiply-add (-ffp-contract=off).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/data/digit_glyphs.h"
+
+namespace halfscope {
+namespace {
+
+constexpr int kSide = 28;
+constexpr int kPixels = kSide * kSide;
+constexpr int kClasses = 10;
+constexpr int64_t kTrainSamples = 12'000;
+constexpr int64_t kTestSamples = 2'000;
+constexpr uint64_t kSeed = 0x48616C6653636F70;  // "HalfScop"
+
+/// SplitMix64's output function: a bijection that mixes all bits.
+constexpr uint64_t mix(uint64_t x) noexcept {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+/// Counter-based generator: value i of stream s depends on (s, i) only, so that any image can be
+/// drawn without drawing the ones before it.
+class Random {
+ public:
+  explicit Random(uint64_t stream) noexcept : key_(mix(kSeed ^ mix(stream + 1))) {}
+
+  uint64_t bits() noexcept { return mix(key_ + 0x9E3779B97F4A7C15 * ++counter_); }
+
+  /// In [0, 1), 53 bits.
+  double unit() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
+
+  double between(double low, double high) noexcept { return low + (high - low) * unit(); }
+
+  /// In [0, count); the bias of the remainder is below 2^-50 for our counts.
+  size_t below(size_t count) noexcept { return static_cast<size_t>(bits() % count); }
+
+  bool chance(double probability) noexcept { return unit() < probability; }
+
+  /// Bell-shaped, mean 0, standard deviation 1, at most 3.46 away: four uniforms summed.
+  double bell() noexcept {
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) sum += unit();
+    return (sum - 2.0) * 1.7320508075688772;  // sqrt(3): the sum's variance is 4/12
+  }
+
+ private:
+  uint64_t key_;
+  uint64_t counter_ = 0;
+};
+
+struct Point {
+  double x, y;
+};
+
+struct Segment {
+  Point from, to;
+};
+
+using Image = std::array<double, kPixels>;  // 0 = background, 1 = ink
+
+/// Point at t in [0, 1] between b and c on the Catmull-Rom spline through a, b, c, d.
+Point spline_point(Point a, Point b, Point c, Point d, double t) noexcept {
+  const auto along = [t](double a0, double b0, double c0, double d0) {
+    const double linear = c0 - a0;
+    const double square = 2.0 * a0 - 5.0 * b0 + 4.0 * c0 - d0;
+    const double cube = 3.0 * b0 - a0 - 3.0 * c0 + d0;
+    return 0.5 * (2.0 * b0 + (linear + (square + cube * t) * t) * t);
+  };
+  return {along(a.x, b.x, c.x, d.x), along(a.y, b.y, c.y, d.y)};
+}
+
+/// The skeleton as short straight pieces.
+std::vector<Segment> flatten(glyphs::Glyph glyph, std::span<const Point> points) {
+  constexpr int kPieces = 5;
+  std::vector<Segment> segments;
+  segments.reserve(points.size() * kPieces);
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (glyph[i].pen == glyphs::Pen::lift) continue;
+    const bool starts = i == 1 || glyph[i - 1].pen != glyphs::Pen::curve;
+    const bool ends = i + 1 == points.size() || glyph[i].pen == glyphs::Pen::corner ||
+                      glyph[i + 1].pen == glyphs::Pen::lift;
+    const Point before = starts ? points[i - 1] : points[i - 2];
+    const Point after = ends ? points[i] : points[i + 1];
+    Point from = points[i - 1];
+    for (int piece = 1; piece <= kPieces; ++piece) {
+      const Point to = spline_point(before, points[i - 1], points[i], after,
+                                    static_cast<double>(piece) / kPieces);
+      segments.push_back({from, to});
+      from = to;
+    }
+  }
+  return segments;
+}
+
+/// Moves the ink's centre of mass to the image's centre plus `shift`, as MNIST does.
+void centre(std::vector<Segment>& segments, Point shift) noexcept {
+  double length = 0, sum_x = 0, sum_y = 0;
+  for (const Segment& s : segments) {
+    const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
+    const double piece = std::sqrt(dx * dx + dy * dy);
+    length += piece;
+    sum_x += piece * 0.5 * (s.from.x + s.to.x);
+    sum_y += piece * 0.5 * (s.from.y + s.to.y);
+  }
+  const double x = 0.5 * kSide + shift.x - sum_x / length;
+  const double y = 0.5 * kSide + shift.y - sum_y / length;
+  for (Segment& s : segments) {
+    s.from = {s.from.x + x, s.from.y + y};
+    s.to = {s.to.x + x, s.to.y + y};
+  }
+}
+
+double squared_distance(Point p, const Segment& s) noexcept {
+  const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
+  const double px = p.x - s.from.x, py = p.y - s.from.y;
+  const double length = dx * dx + dy * dy;
+  const double t = length > 0 ? std::clamp((px * dx + py * dy) / length, 0.0, 1.0) : 0.0;
+  const double ex = px - t * dx, ey = py - t * dy;
+  return ex * ex + ey * ey;
+}
+
+/// Coverage of every pixel by a pen of the given radius whose edge fades over `edge` pixels.
+Image draw(std::span<const Segment> segments, double radius, double edge) noexcept {
+  const double reach = radius + 0.5 * edge;
+  Image nearest;
+  nearest.fill(reach * reach);
+  for (const Segment& s : segments) {
+    // Only the pixels whose centre the pen can reach; truncation is floor, as these are >= 0.
+    const auto low = [reach](double a, double b) {
+      return static_cast<int>(std::clamp(std::min(a, b) - reach, 0.0, double{kSide}));
+    };
+    const auto high = [reach](double a, double b) {
+      return static_cast<int>(std::clamp(std::max(a, b) + reach + 1.0, 0.0, double{kSide}));
+    };
+    const int left = low(s.from.x, s.to.x), right = high(s.from.x, s.to.x);
+    const int top = low(s.from.y, s.to.y), bottom = high(s.from.y, s.to.y);
+    for (int y = top; y < bottom; ++y) {
+      for (int x = left; x < right; ++x) {
+        double& best = nearest[static_cast<size_t>(y * kSide + x)];
+        best = std::min(best, squared_distance({x + 0.5, y + 0.5}, s));
+      }
+    }
+  }
+  Image image;
+  for (size_t i = 0; i < image.size(); ++i) {
+    image[i] = std::clamp((reach - std::sqrt(nearest[i])) / edge, 0.0, 1.0);
+  }
+  return image;
+}
+
+/// A straight stroke through a random point near the middle.
+Segment random_line(Random& random) noexcept {
+  const Point middle{random.between(7, 21), random.between(7, 21)};
+  const Point half{random.between(-8, 8), random.between(-8, 8)};
+  return {{middle.x - half.x, middle.y - half.y}, {middle.x + half.x, middle.y + half.y}};
+}
+
+/// 3x3 binomial filter.
+void blur(Image& image) noexcept {
+  const Image source = image;
+  const auto at = [&source](int y, int x) {
+    const bool inside = y >= 0 && y < kSide && x >= 0 && x < kSide;
+    return inside ? source[static_cast<size_t>(y * kSide + x)] : 0.0;
+  };
+  for (int y = 0; y < kSide; ++y) {
+    for (int x = 0; x < kSide; ++x) {
+      const double cross = at(y, x - 1) + at(y, x + 1) + at(y - 1, x) + at(y + 1, x);
+      const double diagonal =
+          at(y - 1, x - 1) + at(y - 1, x + 1) + at(y + 1, x - 1) + at(y + 1, x + 1);
+      image[static_cast<size_t>(y * kSide + x)] =
+          0.25 * at(y, x) + 0.125 * cross + 0.0625 * diagonal;
+    }
+  }
+}
+
+/// The skeleton as this writer's hand puts it on the paper, in pixels.
+std::vector<Segment> write_skeleton(glyphs::Glyph glyph, Random& random) {
+  constexpr double kPixelsPerUnit = 9.6;  // MNIST's digits are 20 pixels high
+  const double jitter = random.between(0.02, 0.12);
+  const double slant = 0.15 + 0.20 * random.bell();
+  // With h = tan(angle/2), sine and cosine are rational: no libm needed.
+  const double h = 0.075 * random.bell();
+  const double cosine = (1.0 - h * h) / (1.0 + h * h), sine = 2.0 * h / (1.0 + h * h);
+  const double height = kPixelsPerUnit * random.between(0.82, 1.06);
+  const double width = height * random.between(0.80, 1.30);
+  std::vector<Point> points;
+  points.reserve(glyph.size());
+  for (const glyphs::GlyphPoint& p : glyph) {
+    const double move_x = jitter * random.bell();
+    const double move_y = jitter * random.bell();
+    const double x = width * (p.x + move_x - slant * p.y), y = height * (p.y + move_y);
+    points.push_back({cosine * x - sine * y, sine * x + cosine * y});
+  }
+  std::vector<Segment> segments = flatten(glyph, points);
+  const double shift_x = 0.5 * random.bell();
+  const double shift_y = 0.5 * random.bell();
+  centre(segments, {shift_x, shift_y});
+  return segments;
+}
+
+/// Draws one sample; its label is stream modulo 10.
+void draw_sample(uint64_t stream, std::span<uint8_t> pixels) {
+  Random random(stream);
+  const std::span<const glyphs::Glyph> styles = glyphs::kStyles[stream % kClasses];
+  const std::vector<Segment> skeleton = write_skeleton(styles[random.below(styles.size())], random);
+  const double radius = random.between(0.75, 1.70);
+  const double edge = random.between(0.8, 1.4);
+  Image image = draw(skeleton, radius, edge);
+
+  if (random.chance(0.12)) {  // crossed by a stray stroke
+    const Segment line = random_line(random);
+    const Image stray = draw({&line, 1}, random.between(0.4, 0.9), 1.0);
+    for (size_t i = 0; i < image.size(); ++i) image[i] = std::max(image[i], stray[i]);
+  }
+  if (random.chance(0.15)) {  // a streak rubbed out
+    const Segment line = random_line(random);
+    const Image streak = draw({&line, 1}, random.between(0.8, 1.8), 1.0);
+    for (size_t i = 0; i < image.size(); ++i) image[i] *= 1.0 - streak[i];
+  }
+  if (random.chance(0.15)) blur(image);
+  if (random.chance(0.12)) {  // specks of dust
+    const size_t specks = 4 + random.below(16);
+    for (size_t i = 0; i < specks; ++i) {
+      const size_t where = random.below(kPixels);
+      image[where] = std::max(image[where], random.between(0.2, 1.0));
+    }
+  }
+  // Ink is uneven, paper is not: the background stays exactly zero, as in MNIST.
+  const double ink = random.between(0.90, 1.30);
+  const double grain = random.between(0.0, 0.30);
+  for (size_t i = 0; i < image.size(); ++i) {
+    const double value = image[i] * ink * (1.0 - grain * random.unit());
+    pixels[i] = static_cast<uint8_t>(std::min(value, 1.0) * 255.0 + 0.5);
+  }
+}
+
+/// Samples first .. first + count, every class equally often, in random order.
+Split make_split(uint64_t first, int64_t count) {
+  std::vector<uint64_t> order(static_cast<size_t>(count));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = first + i;
+  Random random(~first);  // a stream that no sample uses
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+
+  Split split;
+  split.pixels.resize(order.size() * kPixels);
+  split.labels.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    split.labels[i] = static_cast<int32_t>(order[i] % kClasses);
+    draw_sample(order[i], std::span(split.pixels).subspan(i * kPixels, kPixels));
+  }
+  return split;
+}
+
+}  // namespace
+
+Dataset make_digits() {
+  return {.name = "digits",
+          .sample_shape = {1, kSide, kSide},
+          .classes = kClasses,
+          .train = make_split(0, kTrainSamples),
+          .test = make_split(kTrainSamples, kTestSamples)};
+}
+
+}  // namespace halfscope

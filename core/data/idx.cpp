@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// IDX reader on zlib's gz functions, which read plain files too, and the MNIST loader on it.
+// Sizes in a header are believed only as far as bytes arrive: memory grows with the data.
+#include "core/data/idx.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "core/data/dataset.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kUnsignedByteMagic = 0x0800;  // + number of dimensions
+constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
+constexpr const char* kGetAgain = "download the file again, or unpack it with gzip -d to check it";
+
+std::string hex(uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%08x", value);
+  return text;
+}
+
+std::string in_bytes(uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " byte" : " bytes");
+}
+
+/// One open file; `read` gives fewer bytes than asked for only at its end.
+class GzInput {
+ public:
+  explicit GzInput(const fs::path& file) : file_(file), handle_(gzopen(file.c_str(), "rb")) {
+    if (!handle_) {
+      const int code = errno;
+      throw Error("cannot open " + file.string() + ": " +
+                      (code != 0 ? std::generic_category().message(code) : "out of memory"),
+                  "check the path and its permissions");
+    }
+  }
+
+  size_t read(uint8_t* target, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+      constexpr size_t kChunk = size_t{1} << 20;
+      const int got = gzread(handle_.get(), target + done,
+                             static_cast<unsigned>(std::min(size - done, kChunk)));
+      int code = Z_OK;
+      const char* message = gzerror(handle_.get(), &code);
+      // A cut gzip stream still yields the bytes before the cut, and only then the error code.
+      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) throw_damaged(code, message);
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  [[noreturn]] void throw_damaged(int code, const char* message) const {
+    const std::string name = file_.string();
+    if (code == Z_BUF_ERROR) throw Error(name + ": the gzip stream is cut short", kGetAgain);
+    if (code == Z_ERRNO) {
+      throw Error("cannot read " + name + ": " + std::generic_category().message(errno),
+                  "check that it is a regular file and readable");
+    }
+    throw Error(name + ": damaged gzip stream (" + message + ")", kGetAgain);
+  }
+
+  struct Close {
+    void operator()(gzFile handle) const noexcept { gzclose_r(handle); }
+  };
+  fs::path file_;
+  std::unique_ptr<gzFile_s, Close> handle_;
+};
+
+uint32_t big_endian(const uint8_t* bytes) noexcept {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
+}
+
+/// The first of the usual spellings of a file's name that is there.
+fs::path find_file(const fs::path& folder, const std::string& stem, const std::string& rank) {
+  std::string looked_for;
+  for (const std::string& name : {stem + "-" + rank, stem + "-" + rank + ".gz", stem + "." + rank,
+                                  stem + "." + rank + ".gz"}) {
+    std::error_code ignored;
+    if (fs::exists(folder / name, ignored)) return folder / name;
+    looked_for += (looked_for.empty() ? "" : ", ") + name;
+  }
+  throw Error(
+      folder.string() + " has no file with the " + stem + " of MNIST; looked for " + looked_for,
+      "the folder must hold the four MNIST files train-images, train-labels, t10k-images "
+      "and t10k-labels, gzipped or not");
+}
+
+Split load_split(const fs::path& folder, const std::string& name, Shape& image_shape) {
+  const fs::path images_file = find_file(folder, name + "-images", "idx3-ubyte");
+  const fs::path labels_file = find_file(folder, name + "-labels", "idx1-ubyte");
+  IdxArray images = read_idx(images_file, 3);
+  const IdxArray labels = read_idx(labels_file, 1);
+  if (images.shape[0] != labels.shape[0]) {
+    throw Error(images_file.string() + " has " + std::to_string(images.shape[0]) + " images, but " +
+                    labels_file.string() + " has " + std::to_string(labels.shape[0]) + " labels",
+                "both files must come from the same data set");
+  }
+  const Shape shape = {1, images.shape[1], images.shape[2]};
+  if (!image_shape.empty() && shape != image_shape) {
+    throw Error(images_file.string() + " has images of shape " + to_string(shape) +
+                    ", the training images have " + to_string(image_shape),
+                "all four files must come from the same data set");
+  }
+  image_shape = shape;
+  const auto bad = std::find_if(labels.bytes.begin(), labels.bytes.end(),
+                                [](uint8_t label) { return label > 9; });
+  if (bad != labels.bytes.end()) {
+    throw Error(labels_file.string() + ": label " + std::to_string(bad - labels.bytes.begin()) +
+                    " is " + std::to_string(*bad) + ", expected 0 to 9",
+                "only data sets with ten classes can be read");
+  }
+  return {.pixels = std::move(images.bytes),
+          .labels = std::vector<int32_t>(labels.bytes.begin(), labels.bytes.end())};
+}
+
+}  // namespace
+
+IdxArray read_idx(const fs::path& file, int dimensions) {
+  const std::string name = file.string();
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) {
+    throw Error("cannot read " + name + ": it is a folder", "name the IDX file itself");
+  }
+  GzInput input(file);
+
+  std::vector<uint8_t> header(4 + 4 * static_cast<size_t>(dimensions));
+  const size_t header_read = input.read(header.data(), header.size());
+  const uint32_t expected_magic = kUnsignedByteMagic + static_cast<uint32_t>(dimensions);
+  if (header_read >= 4 && big_endian(header.data()) != expected_magic) {
+    throw usage_error(name + ": magic number " + hex(big_endian(header.data())) + ", expected " +
+                          hex(expected_magic) + " (IDX, unsigned bytes, " +
+                          std::to_string(dimensions) +
+                          (dimensions == 1 ? " dimension)" : " dimensions)"),
+                      "images have 3 dimensions and labels 1: are two files swapped, or is this "
+                      "not an IDX file?");
+  }
+  if (header_read < header.size()) {
+    throw Error(name + ": truncated: " + in_bytes(header_read) + ", but the header alone has " +
+                    std::to_string(header.size()),
+                kGetAgain);
+  }
+
+  IdxArray array;
+  uint64_t size = 1;
+  for (int i = 0; i < dimensions; ++i) {
+    const uint32_t extent = big_endian(header.data() + 4 + 4 * i);
+    array.shape.push_back(extent);
+    // The limit keeps the product far from wrapping: 2^40 * 2^32 does not fit, so divide.
+    size = extent != 0 && size > kMaxBytes / extent ? kMaxBytes + 1 : size * extent;
+    if (extent == 0 || size > kMaxBytes) {
+      throw Error(name + ": the header declares dimension " + std::to_string(i + 1) + " of " +
+                      std::to_string(dimensions) + " as " + std::to_string(extent) +
+                      ", expected at least 1 and at most 2^40 values in all",
+                  kGetAgain);
+    }
+  }
+
+  constexpr uint64_t kChunk = uint64_t{1} << 24;
+  while (array.bytes.size() < size) {
+    const size_t before = array.bytes.size();
+    const size_t wanted = static_cast<size_t>(std::min(size - before, kChunk));
+    array.bytes.resize(before + wanted);
+    const size_t got = input.read(array.bytes.data() + before, wanted);
+    if (got < wanted) {
+      throw Error(name + ": truncated: " + in_bytes(before + got) + " of data, but the header " +
+                      to_string(array.shape) + " announces " + std::to_string(size),
+                  kGetAgain);
+    }
+  }
+  uint8_t extra = 0;  // reading past the end also makes zlib check the gzip checksum
+  if (input.read(&extra, 1) != 0) {
+    throw Error(name + ": more data than the " + in_bytes(size) + " that the header " +
+                    to_string(array.shape) + " announces",
+                kGetAgain);
+  }
+  return array;
+}
+
+Dataset load_mnist(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    throw Error(folder.string() +
+                    (fs::exists(folder, ignored) ? " is not a folder" : ": no such folder") +
+                    "; looked for train-images-idx3-ubyte(.gz), train-labels-idx1-ubyte(.gz), "
+                    "t10k-images-idx3-ubyte(.gz) and t10k-labels-idx1-ubyte(.gz) in it",
+                "name the folder that holds the four MNIST files, or use the embedded \"digits\"");
+  }
+  Dataset dataset{.name = "mnist", .sample_shape = {}, .classes = 10, .train = {}, .test = {}};
+  dataset.train = load_split(folder, "train", dataset.sample_shape);
+  dataset.test = load_split(folder, "t10k", dataset.sample_shape);
+  return dataset;
+}
+
+}  // namespace halfscope

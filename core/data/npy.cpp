@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+// .npy parsing (numpy.lib.format, versions 1.0 to 3.0) and conversion of every plain number type
+// to float32. The header is parsed as the little of Python it is allowed to be, nothing more.
+#include "core/data/npy.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "core/data/npz.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr uint64_t kPreamble = 8;  // magic and two version bytes
+constexpr uint64_t kMaxHeader = uint64_t{1} << 20;
+constexpr const char* kDamaged = "the file is damaged or not finished; copy or make it again";
+constexpr const char* kOtherType =
+    "save it as numbers: numpy.save(file, array.astype(numpy.float32))";
+
+/// What "<f4" says.
+struct ScalarType {
+  char kind = 0;  // f, i, u or b
+  size_t size = 0;
+  bool big_endian = false;
+};
+
+struct Header {
+  ScalarType type;
+  bool fortran_order = false;
+  Shape shape;
+};
+
+ScalarType parse_descr(std::string_view descr, const std::string& name) {
+  ScalarType type;
+  std::string_view rest = descr;
+  if (!rest.empty() && std::string_view("<>=|").find(rest[0]) != std::string_view::npos) {
+    const bool native_big = std::endian::native == std::endian::big;
+    type.big_endian = rest[0] == '>' || (rest[0] == '=' && native_big);
+    rest.remove_prefix(1);
+  }
+  constexpr std::string_view kKnown[] = {"f2", "f4", "f8", "i1", "i2", "i4",
+                                         "i8", "u1", "u2", "u4", "u8", "b1"};
+  if (std::find(std::begin(kKnown), std::end(kKnown), rest) == std::end(kKnown)) {
+    throw usage_error(name + ": values of type \"" + std::string(descr) +
+                          "\", expected a float of 2, 4 or 8 bytes, an integer or bool",
+                      kOtherType);
+  }
+  type.kind = rest[0];
+  type.size = static_cast<size_t>(rest[1] - '0');
+  return type;
+}
+
+/// Parser of a dict literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+class HeaderParser {
+ public:
+  HeaderParser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+
+  Header parse() {
+    std::optional<ScalarType> type;
+    std::optional<bool> fortran_order;
+    std::optional<Shape> shape;
+    expect('{');
+    while (!accept('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      if (key == "descr" && !type) {
+        if (peek() == '[' || peek() == '(') {
+          throw usage_error(name_ + ": structured records, expected plain numbers", kOtherType);
+        }
+        type = parse_descr(quoted(), name_);
+      } else if (key == "fortran_order" && !fortran_order) {
+        fortran_order = boolean();
+      } else if (key == "shape" && !shape) {
+        shape = tuple();
+      } else {
+        fail("unknown or repeated key \"" + std::string(key) + "\"");
+      }
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    if (peek() != '\0') fail("text after the closing brace");
+    if (!type || !fortran_order || !shape) fail("descr, fortran_order or shape is missing");
+    return {*type, *fortran_order, *shape};
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(name_ + ": .npy header: " + what, kDamaged);
+  }
+
+  char peek() noexcept {
+    constexpr std::string_view kBlank = " \t\n";
+    while (at_ < text_.size() && kBlank.find(text_[at_]) != std::string_view::npos) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  bool accept(char wanted) noexcept {
+    if (peek() != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  void expect(char wanted) {
+    if (!accept(wanted)) fail("no '" + std::string(1, wanted) + "' where one is due");
+  }
+
+  std::string_view quoted() {
+    const char quote = peek();
+    if (quote != '\'' && quote != '"') fail("no quoted text where one is due");
+    const size_t end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) fail("unfinished quoted text");
+    const std::string_view text = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return text;
+  }
+
+  bool boolean() {
+    peek();
+    for (const std::string_view word : {"True", "False"}) {
+      if (text_.substr(at_).starts_with(word)) {
+        at_ += word.size();
+        return word == "True";
+      }
+    }
+    fail("fortran_order is neither True nor False");
+  }
+
+  Shape tuple() {
+    Shape shape;
+    expect('(');
+    while (!accept(')')) {
+      if (peek() < '0' || peek() > '9') fail("shape is not a tuple of sizes");
+      int64_t size = 0;
+      const char* const begin = text_.data() + at_;
+      const auto [end, code] = std::from_chars(begin, text_.data() + text_.size(), size);
+      if (code != std::errc()) fail("a size in shape does not fit in 64 bits");
+      at_ += static_cast<size_t>(end - begin);
+      accept('L');  // Python 2 wrote long integers like this
+      shape.push_back(size);
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return shape;
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  size_t at_ = 0;
+};
+
+/// Binary16 to binary32, which is exact.
+float half_to_float(uint16_t half) noexcept {
+  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
+  const uint32_t exponent = (half >> 10) & 0x1Fu, fraction = half & 0x3FFu;
+  if (exponent == 0) {  // zero and subnormal numbers are multiples of 2^-24
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+  }
+  const uint32_t wide = exponent == 31 ? 255u : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+float to_float(uint64_t bits, ScalarType type) noexcept {
+  switch (type.kind) {
+    case 'f':
+      if (type.size == 2) return half_to_float(static_cast<uint16_t>(bits));
+      if (type.size == 4) return std::bit_cast<float>(static_cast<uint32_t>(bits));
+      return static_cast<float>(std::bit_cast<double>(bits));
+    case 'i': {
+      const int unused = 64 - 8 * static_cast<int>(type.size);
+      return static_cast<float>(static_cast<int64_t>(bits << unused) >> unused);
+    }
+    case 'u':
+      return static_cast<float>(bits);
+    default:
+      return bits != 0 ? 1.0f : 0.0f;
+  }
+}
+
+void decode(std::span<const uint8_t> raw, ScalarType type, float* out) noexcept {
+  for (size_t at = 0; at < raw.size(); at += type.size) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < type.size; ++i) {
+      const size_t significance = type.big_endian ? type.size - 1 - i : i;
+      bits |= uint64_t{raw[at + i]} << (8 * significance);
+    }
+    *out++ = to_float(bits, type);
+  }
+}
+
+/// Reorders values from first dimension fastest to last dimension fastest.
+std::vector<float> to_row_major(const std::vector<float>& source, const Shape& shape) {
+  std::vector<float> result;
+  result.reserve(source.size());
+  std::vector<int64_t> index(shape.size(), 0);
+  for (size_t i = 0; i < source.size(); ++i) {
+    int64_t offset = 0;
+    for (size_t d = shape.size(); d-- > 0;) offset = offset * shape[d] + index[d];
+    result.push_back(source[static_cast<size_t>(offset)]);
+    for (size_t d = shape.size(); d-- > 0;) {
+      if (++index[d] < shape[d]) break;
+      index[d] = 0;
+    }
+  }
+  return result;
+}
+
+/// Number of values, or nothing if the sizes multiply beyond what any file can hold. Zeros do
+/// not excuse the others: element_count() multiplies in order and must not overflow either.
+std::optional<uint64_t> checked_count(const Shape& shape) noexcept {
+  constexpr int64_t kMax = int64_t{1} << 60;
+  int64_t product = 1;
+  bool empty = false;
+  for (int64_t size : shape) {
+    if (size == 0) {
+      empty = true;
+    } else if (product > kMax / size) {
+      return std::nullopt;
+    } else {
+      product *= size;
+    }
+  }
+  return empty ? 0 : static_cast<uint64_t>(product);
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const std::filesystem::path& file) {
+  namespace fs = std::filesystem;
+  const char* const kCheck = "check the path and its permissions";
+  std::error_code code;
+  const uint64_t size = fs::file_size(file, code);  // fails for folders, too
+  if (code) throw Error("cannot read " + file.string() + ": " + code.message(), kCheck);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw Error("cannot open " + file.string(), kCheck);
+  std::vector<uint8_t> bytes(size);
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!stream) throw Error("cannot read all of " + file.string(), kCheck);
+  return bytes;
+}
+
+Tensor read_npy_array(ByteSource& source, const std::string& name) {
+  uint64_t left = source.size();
+  const auto take = [&](uint64_t count) {
+    if (count > left) {
+      throw Error(name + ": truncated: the .npy header needs " + std::to_string(count - left) +
+                      " bytes more than the " + std::to_string(source.size()) + " there are",
+                  kDamaged);
+    }
+    std::vector<uint8_t> bytes(count);
+    source.read(bytes);
+    left -= count;
+    return bytes;
+  };
+
+  const std::vector<uint8_t> preamble = take(kPreamble);
+  if (std::memcmp(preamble.data(), kMagic.data(), kMagic.size()) != 0) {
+    throw usage_error(name + ": not a .npy array: it does not begin with \\x93NUMPY",
+                      "make it with numpy.save or numpy.savez");
+  }
+  const int version = preamble[6];
+  if (version < 1 || version > 3 || preamble[7] != 0) {
+    throw usage_error(name + ": .npy version " + std::to_string(version) + "." +
+                          std::to_string(preamble[7]) + ", expected 1.0, 2.0 or 3.0",
+                      kDamaged);
+  }
+  uint64_t header_size = 0;
+  const std::vector<uint8_t> length = take(version == 1 ? 2 : 4);
+  for (size_t i = length.size(); i-- > 0;) header_size = header_size << 8 | length[i];
+  if (header_size > kMaxHeader) {
+    throw Error(name + ": .npy header of " + std::to_string(header_size) +
+                    " bytes, expected at most " + std::to_string(kMaxHeader),
+                kDamaged);
+  }
+  const std::vector<uint8_t> text = take(header_size);
+  const Header header =
+      HeaderParser({reinterpret_cast<const char*>(text.data()), text.size()}, name).parse();
+
+  const std::optional<uint64_t> count = checked_count(header.shape);
+  if (!count || *count > left / header.type.size || *count * header.type.size != left) {
+    throw Error(name + ": shape " + to_string(header.shape) + " with " +
+                    std::to_string(header.type.size) + " bytes per value does not fit the " +
+                    std::to_string(left) + " bytes of data",
+                kDamaged);
+  }
+  std::vector<float> values;
+  try {
+    values.resize(*count);
+  } catch (const std::bad_alloc&) {
+    throw Error(name + ": not enough memory for its " + std::to_string(*count) + " values");
+  }
+  std::vector<uint8_t> chunk(size_t{1} << 16);  // a multiple of every value size
+  for (size_t at = 0; at < values.size();) {
+    const size_t number = std::min(chunk.size() / header.type.size, values.size() - at);
+    const std::span<uint8_t> raw = std::span(chunk).first(number * header.type.size);
+    source.read(raw);
+    decode(raw, header.type, values.data() + at);
+    at += number;
+  }
+  if (header.fortran_order && header.shape.size() > 1) values = to_row_major(values, header.shape);
+  return {header.shape, std::move(values)};
+}
+
+std::vector<uint8_t> npy_float32_header(const Shape& shape) {
+  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+  for (int64_t size : shape) text += std::to_string(size) + (shape.size() == 1 ? "," : ", ");
+  if (shape.size() > 1) text.resize(text.size() - 2);
+  text += "), }";
+  constexpr size_t kAlignment = 64;
+  const size_t fixed = kPreamble + 2 + text.size() + 1;
+  text.append((kAlignment - fixed % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  if (text.size() > 0xFFFF) {
+    throw Error("a shape of " + std::to_string(shape.size()) +
+                " dimensions does not fit in a .npy header");
+  }
+  std::string header(kMagic);
+  header += '\1';
+  header += '\0';
+  header += static_cast<char>(text.size() & 0xFF);
+  header += static_cast<char>(text.size() >> 8);
+  header += text;
+  return {header.begin(), header.end()};
+}
+
+void MemorySource::read(std::span<uint8_t> target) {
+  std::copy_n(rest_.begin(), target.size(), target.begin());
+  rest_ = rest_.subspan(target.size());
+}
+
+Tensor read_npy(const std::filesystem::path& file) {
+  const std::vector<uint8_t> bytes = read_file(file);
+  MemorySource source(bytes);
+  return read_npy_array(source, file.string());
+}
+
+}  // namespace halfscope

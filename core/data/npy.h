@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// One .npy array (numpy.lib.format): magic, version, header length, a Python dict literal with
+// descr, fortran_order and shape, padding, then the raw values. Shared by .npy files and the
+// members of .npz archives. What a file declares is checked against the bytes that are there
+// before memory is taken for it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace halfscope {
+
+/// Bytes of known number that are read in order.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+
+  /// All bytes, read or not.
+  virtual uint64_t size() const noexcept = 0;
+
+  /// Fills `target` with the next bytes or throws Error. Callers never ask for more than is left.
+  virtual void read(std::span<uint8_t> target) = 0;
+};
+
+/// Bytes in memory, which must outlive the source.
+class MemorySource : public ByteSource {
+ public:
+  explicit MemorySource(std::span<const uint8_t> bytes) noexcept
+      : rest_(bytes), size_(bytes.size()) {}
+
+  uint64_t size() const noexcept override { return size_; }
+  void read(std::span<uint8_t> target) override;
+
+ private:
+  std::span<const uint8_t> rest_;
+  uint64_t size_;
+};
+
+/// The whole file. Throws Error if it cannot be read.
+std::vector<uint8_t> read_file(const std::filesystem::path& file);
+
+/// Reads one array that takes up exactly the source; `name` is for messages.
+Tensor read_npy_array(ByteSource& source, const std::string& name);
+
+/// Version 1.0 header of a C-order float32 array, a multiple of 64 bytes as numpy writes it.
+std::vector<uint8_t> npy_float32_header(const Shape& shape);
+
+}  // namespace halfscope

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// .npz = ZIP (zip.h) of .npy arrays (npy.h). This file joins the two.
+#include "core/data/npz.h"
+
+#include <bit>
+#include <chrono>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/data/npy.h"
+#include "core/data/zip.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".npy";
+
+static_assert(std::endian::native == std::endian::little,
+              "write_npz writes floats as they are in memory, and .npz members are '<f4'");
+
+/// A file next to the target that becomes it at the end, or goes away: a reader never sees half
+/// a file, and a full disk does not cost the old one.
+class PendingFile {
+ public:
+  explicit PendingFile(const fs::path& target) : target_(target), temporary_(target) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+    temporary_ += '.' + std::to_string(now) + ".tmp";
+    stream_.open(temporary_, std::ios::binary | std::ios::trunc);
+    if (!stream_) {
+      throw Error("cannot create " + target.string(),
+                  "check that its folder exists and can be written to");
+    }
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+  ~PendingFile() {
+    std::error_code ignored;
+    if (!done_) fs::remove(temporary_, ignored);
+  }
+
+  std::ostream& stream() noexcept { return stream_; }
+
+  void commit() {
+    stream_.close();
+    if (!stream_) {
+      throw Error("cannot write all of " + target_.string(), "check the free space of the disk");
+    }
+    std::error_code code;
+    fs::rename(temporary_, target_, code);
+    if (code) {
+      throw Error("cannot write " + target_.string() + ": " + code.message(),
+                  "check that it is not a folder and may be replaced");
+    }
+    done_ = true;
+  }
+
+ private:
+  fs::path target_, temporary_;
+  std::ofstream stream_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+NamedTensors read_npz(const fs::path& file) { return parse_npz(read_file(file), file.string()); }
+
+NamedTensors parse_npz(std::vector<uint8_t> bytes, const std::string& name_of_file) {
+  const ZipReader archive(std::move(bytes), name_of_file);
+  NamedTensors tensors;
+  for (const ZipMember& member : archive.members()) {
+    const std::string name = archive.describe(member);
+    if (!member.name.ends_with(kSuffix)) {
+      throw usage_error(name + " is not a .npy array",
+                        "expected a .npz file as numpy.savez writes it");
+    }
+    const std::string key = member.name.substr(0, member.name.size() - kSuffix.size());
+    if (tensors.contains(key)) {
+      throw Error(name + " is there twice", "save the file again with one array per name");
+    }
+    tensors.emplace(key, read_npy_array(*archive.open(member), name));
+  }
+  return tensors;
+}
+
+void write_npz(const fs::path& file, const NamedTensors& tensors) {
+  PendingFile pending(file);
+  ZipWriter archive(pending.stream());
+  for (const auto& [key, tensor] : tensors) {
+    if (element_count(tensor.shape) != static_cast<int64_t>(tensor.data.size())) {
+      throw Error("tensor \"" + key + "\" has " + std::to_string(tensor.data.size()) +
+                  " values, but shape " + to_string(tensor.shape));
+    }
+    const std::span<const float> values = tensor.data;
+    archive.add(key + std::string(kSuffix), npy_float32_header(tensor.shape),
+                {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+  }
+  archive.finish();
+  pending.commit();
+}
+
+}  // namespace halfscope

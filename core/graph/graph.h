@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Graph: Nodes and Values in SSA form. Operators are named and defined as in ONNX (opset 21);
+// ours, such as gradients and optimizers, stand in the same table (core/ops/ops.h). A node's
+// scope path ("block2/conv1") is what users call a layer.
+//
+// The same type holds the source graph that a model builds and the executable graph that
+// lower() makes of it; formats and plans are meaningful in the latter only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/numeric/accumulation.h"
+#include "core/numeric/float_format.h"
+#include "core/tensor.h"
+#include "core/train/recording.h"
+
+namespace halfscope {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr int32_t kNone = -1;
+
+enum class ElementType : uint8_t {
+  real,   ///< numbers of Value::format, in a float container
+  index,  ///< integers: labels, positions
+};
+
+struct Value {
+  Shape shape;
+  ElementType type = ElementType::real;
+  NodeId producer = kNone;     ///< kNone for inputs, variables and constants
+  FloatFormat format = kFp32;  ///< every stored element is a value of this format
+};
+
+using Attribute = std::variant<int64_t, double, std::vector<int64_t>>;
+using Attributes = std::map<std::string, Attribute>;
+
+/// How one node computes; see docs/contracts.md, "Plan JSON".
+struct NodePlan {
+  FloatFormat read = kFp32;
+  FloatFormat write = kFp32;
+  Accumulation accumulation = Accumulation::fp32;
+  bool stagewise = false;
+  bool follows = false;  ///< read and write are the widest format among the inputs
+};
+
+struct Node {
+  std::string op;    ///< name in the operator table: "Gemm"
+  std::string path;  ///< "fc1"
+  std::vector<ValueId> inputs;   ///< kNone for an optional input left out
+  std::vector<ValueId> outputs;
+  Attributes attributes;
+  Phase phase = Phase::forward;
+  NodeId forward = kNone;  ///< gradient nodes: the forward node they belong to
+  NodePlan plan;
+};
+
+/// How a variable starts: uniform in +-bound (0 gives zeros), then times gain.
+struct Initializer {
+  double bound = 0.0;
+  double gain = 1.0;
+};
+
+struct Variable {
+  std::string path;             ///< "fc1.weight"
+  ValueId value = kNone;
+  Initializer initializer;
+  ValueId next = kNone;         ///< its value after the update, set by the optimizer's builder
+  bool commits_on_skip = false; ///< takes its next value even if the step is skipped
+};
+
+/// A named input written by the caller before a run.
+struct Input {
+  std::string name;  ///< "input", "labels", "loss_scale" ...
+  ValueId value = kNone;
+};
+
+struct Constant {
+  ValueId value = kNone;
+  Tensor tensor;
+};
+
+class Graph {
+ public:
+  ValueId add_input(std::string name, Shape shape, ElementType type = ElementType::real);
+  ValueId add_variable(std::string path, Shape shape, Initializer initializer);
+  ValueId add_constant(Tensor tensor);
+  ValueId add_constant(float scalar) { return add_constant(Tensor{{}, {scalar}}); }
+
+  /// Appends a node; shapes come from the operator's shape rule. Throws Error for an unknown
+  /// operator or shapes that do not fit. Returns its outputs.
+  std::vector<ValueId> add(std::string op, std::string path, std::vector<ValueId> inputs,
+                           Attributes attributes = {});
+  /// The first output of add().
+  ValueId add1(std::string op, std::string path, std::vector<ValueId> inputs,
+               Attributes attributes = {}) {
+    return add(std::move(op), std::move(path), std::move(inputs), std::move(attributes)).front();
+  }
+  /// Low level: a value that add() or a pass then gives a producer.
+  ValueId add_value(Shape shape, ElementType type, NodeId producer = kNone);
+
+  const Value& value(ValueId id) const { return values_.at(static_cast<size_t>(id)); }
+  Value& value(ValueId id) { return values_.at(static_cast<size_t>(id)); }
+  const Node& node(NodeId id) const { return nodes_.at(static_cast<size_t>(id)); }
+  Node& node(NodeId id) { return nodes_.at(static_cast<size_t>(id)); }
+
+  const std::vector<Value>& values() const noexcept { return values_; }
+  const std::vector<Node>& nodes() const noexcept { return nodes_; }
+  const std::vector<Variable>& variables() const noexcept { return variables_; }
+  std::vector<Variable>& variables() noexcept { return variables_; }
+  const std::vector<Input>& inputs() const noexcept { return inputs_; }
+  const std::vector<Constant>& constants() const noexcept { return constants_; }
+
+  /// The input of that name; throws Error if there is none.
+  ValueId input(const std::string& name) const;
+  /// The variable a value is, or nullptr.
+  const Variable* variable_of(ValueId value) const;
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;  // in an order that can be executed
+  std::vector<Variable> variables_;
+  std::vector<Input> inputs_;
+  std::vector<Constant> constants_;
+};
+
+int64_t int_attribute(const Node& node, const std::string& name, int64_t fallback);
+double real_attribute(const Node& node, const std::string& name, double fallback);
+std::vector<int64_t> ints_attribute(const Node& node, const std::string& name,
+                                    std::vector<int64_t> fallback = {});
+
+}  // namespace halfscope

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "core/models/models.h"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/numeric/rng.h"
+
+namespace halfscope {
+namespace {
+
+/// Builds one network, layer after layer.
+class Builder {
+ public:
+  Builder(std::string name, int64_t batch, const Shape& sample_shape) {
+    model_.name = std::move(name);
+    Shape shape{batch};
+    shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
+    model_.input = model_.graph.add_input("input", shape);
+    model_.labels = model_.graph.add_input("labels", {batch}, ElementType::index);
+  }
+
+  ValueId input() const { return model_.input; }
+
+  ValueId linear(const std::string& path, ValueId x, int64_t out) {
+    const int64_t in = model_.graph.value(x).shape.at(1);
+    const Initializer init{1.0 / std::sqrt(static_cast<double>(in)), 1.0};
+    const ValueId w = model_.graph.add_variable(path + ".weight", {out, in}, init);
+    const ValueId b = model_.graph.add_variable(path + ".bias", {out}, init);
+    return model_.graph.add1("Gemm", path, {x, w, b}, {{"transB", int64_t{1}}});
+  }
+
+  ValueId conv(const std::string& path, ValueId x, int64_t out, int64_t kernel, double gain = 1.0) {
+    const int64_t in = model_.graph.value(x).shape.at(1);
+    const Initializer init{1.0 / std::sqrt(static_cast<double>(in * kernel * kernel)), gain};
+    const ValueId w = model_.graph.add_variable(path + ".weight", {out, in, kernel, kernel}, init);
+    const ValueId b = model_.graph.add_variable(path + ".bias", {out}, init);
+    return model_.graph.add1("Conv", path, {x, w, b});
+  }
+
+  ValueId relu(const std::string& path, ValueId x) { return model_.graph.add1("Relu", path, {x}); }
+
+  ValueId max_pool(const std::string& path, ValueId x, int64_t size) {
+    return model_.graph.add1("MaxPool", path, {x},
+                             {{"kernel_shape", std::vector<int64_t>{size, size}},
+                              {"strides", std::vector<int64_t>{size, size}}});
+  }
+
+  ValueId flatten(const std::string& path, ValueId x) { return model_.graph.add1("Flatten", path, {x}); }
+
+  ValueId scale(const std::string& path, ValueId x, float factor) {
+    return model_.graph.add1("Mul", path, {x, model_.graph.add_constant(factor)});
+  }
+
+  Model finish(ValueId logits) {
+    model_.logits = logits;
+    model_.loss = model_.graph.add1("SoftmaxCrossEntropyLoss", "loss", {logits, model_.labels});
+    return std::move(model_);
+  }
+
+ private:
+  Model model_;
+};
+
+std::vector<int64_t> parse_widths(const std::string& name) {
+  std::vector<int64_t> widths;
+  std::string_view rest = std::string_view(name).substr(4);
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find('-'));
+    int64_t width = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), width);
+    if (error != std::errc() || end != item.data() + item.size() || width < 1 || width > 1 << 20) {
+      throw usage_error("model " + name + ": \"" + std::string(item) + "\" is not a layer width",
+                        "write for example mlp:784-512-512-10");
+    }
+    widths.push_back(width);
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+  }
+  if (widths.size() < 2 || name.back() == '-') {
+    throw usage_error("model " + name + " needs at least two widths", "write for example mlp:784-512-512-10");
+  }
+  return widths;
+}
+
+}  // namespace
+
+std::vector<std::string> model_names() { return {"lenet", "lenet-hot", "mlp:A-B-...-Z"}; }
+
+Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape) {
+  std::string name = "mlp:";
+  for (size_t i = 0; i < widths.size(); ++i) name += (i > 0 ? "-" : "") + std::to_string(widths[i]);
+  Builder b(name, batch, sample_shape);
+  ValueId x = sample_shape.size() == 1 ? b.input() : b.flatten("flatten", b.input());
+  for (size_t i = 1; i < widths.size(); ++i) {
+    x = b.linear("fc" + std::to_string(i), x, widths[i]);
+    if (i + 1 < widths.size()) x = b.relu("relu" + std::to_string(i), x);
+  }
+  return b.finish(x);
+}
+
+Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, bool hot) {
+  // With this gain conv2's activations, of order 1, come to lie around 1e5.
+  constexpr float kGain = 65536.0f;
+  Builder b(hot ? "lenet-hot" : "lenet", batch, sample_shape);
+  ValueId x = b.max_pool("pool1", b.relu("relu1", b.conv("conv1", b.input(), 32, 5)), 2);
+  x = b.conv("conv2", x, 64, 5, hot ? kGain : 1.0);
+  if (hot) x = b.scale("rescale2", x, 1.0f / kGain);
+  x = b.flatten("flatten", b.max_pool("pool2", b.relu("relu2", x), 2));
+  x = b.relu("relu3", b.linear("fc1", x, 256));
+  return b.finish(b.linear("fc2", x, classes));
+}
+
+Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape, int64_t classes) {
+  if (name.starts_with("mlp:")) {
+    const std::vector<int64_t> widths = parse_widths(name);
+    if (widths.front() != element_count(sample_shape) || widths.back() != classes) {
+      throw usage_error("model " + name + " does not fit the data",
+                        "the first width must be " + std::to_string(element_count(sample_shape)) +
+                            " and the last " + std::to_string(classes));
+    }
+    return build_mlp(widths, batch, sample_shape);
+  }
+  if (name == "lenet" || name == "lenet-hot") {
+    if (sample_shape.size() != 3 || sample_shape[1] < 16 || sample_shape[2] < 16) {
+      throw usage_error("model " + name + " needs images of at least 16x16 pixels");
+    }
+    return build_lenet(batch, sample_shape, classes, name == "lenet-hot");
+  }
+  std::string names;
+  for (const std::string& each : model_names()) names += (names.empty() ? "" : ", ") + each;
+  throw usage_error("unknown model " + name, "models: " + names);
+}
+
+NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
+  NamedTensors weights;
+  uint64_t index = 0;
+  for (const Variable& variable : graph.variables()) {
+    Tensor tensor{graph.value(variable.value).shape, {}};
+    const int64_t count = element_count(tensor.shape);
+    tensor.data.reserve(static_cast<size_t>(count));
+    const float bound = static_cast<float>(variable.initializer.bound);
+    const float gain = static_cast<float>(variable.initializer.gain);
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t counter = (seed << 32) + (index << 26) + static_cast<uint64_t>(i);
+      const float unit = static_cast<float>(splitmix64(counter) >> 40) * 0x1p-23f - 1.0f;
+      tensor.data.push_back(unit * bound * gain);
+    }
+    weights[variable.path] = std::move(tensor);
+    ++index;
+  }
+  return weights;
+}
+
+}  // namespace halfscope

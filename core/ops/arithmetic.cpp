@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// Element-wise operators: Add, Sub, Mul, Div with numpy broadcasting; Neg, Exp, Log, Sqrt.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+std::vector<OutputType> infer_binary(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  return {{broadcast_shapes(node, graph.value(node.inputs[0]).shape,
+                            graph.value(node.inputs[1]).shape)}};
+}
+
+std::vector<OutputType> infer_unary(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+using Gradients = std::vector<ValueId>;
+
+Gradients add_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  Gradients result(2, kNone);
+  for (size_t i = 0; i < 2; ++i) {
+    if (c.needed(i)) result[i] = c.unbroadcast(dy, c.input_shape(i));
+  }
+  return result;
+}
+
+Gradients sub_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  Gradients result(2, kNone);
+  if (c.needed(0)) result[0] = c.unbroadcast(dy, c.input_shape(0));
+  if (c.needed(1)) result[1] = c.unbroadcast(c.add("Neg", {dy}), c.input_shape(1));
+  return result;
+}
+
+Gradients mul_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  Gradients result(2, kNone);
+  for (size_t i = 0; i < 2; ++i) {
+    if (c.needed(i)) {
+      result[i] = c.unbroadcast(c.add("Mul", {dy, c.input(1 - i)}), c.input_shape(i));
+    }
+  }
+  return result;
+}
+
+// d(a/b) = dy / b, -dy * (a/b) / b
+Gradients div_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  Gradients result(2, kNone);
+  if (!c.needed(0) && !c.needed(1)) return result;
+  const ValueId quotient = c.add("Div", {dy, c.input(1)});
+  if (c.needed(0)) result[0] = c.unbroadcast(quotient, c.input_shape(0));
+  if (c.needed(1)) {
+    const ValueId product = c.add("Mul", {quotient, c.output(0)});
+    result[1] = c.unbroadcast(c.add("Neg", {product}), c.input_shape(1));
+  }
+  return result;
+}
+
+Gradients neg_gradient(GradientContext& c) { return {c.add("Neg", {c.output_gradient(0)})}; }
+
+Gradients exp_gradient(GradientContext& c) {
+  return {c.add("Mul", {c.output_gradient(0), c.output(0)})};
+}
+
+Gradients log_gradient(GradientContext& c) {
+  return {c.add("Div", {c.output_gradient(0), c.input(0)})};
+}
+
+// d sqrt(x) = dy / (2 y)
+Gradients sqrt_gradient(GradientContext& c) {
+  const ValueId two = c.graph().add_constant(2.0f);
+  const ValueId doubled = c.add("Mul", {c.output(0), two});
+  return {c.add("Div", {c.output_gradient(0), doubled})};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& arithmetic() {
+  static const std::vector<OpDef> defs{
+      {"Add", "", infer_binary, add_gradient},
+      {"Sub", "", infer_binary, sub_gradient},
+      {"Mul", "", infer_binary, mul_gradient},
+      {"Div", "", infer_binary, div_gradient},
+      {.name = "Neg", .domain = "", .infer = infer_unary, .gradient = neg_gradient, .selects = true},
+      {"Exp", "", infer_unary, exp_gradient},
+      {"Log", "", infer_unary, log_gradient},
+      {"Sqrt", "", infer_unary, sqrt_gradient},
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// Cast: the same numbers rounded to another format. lower() inserts it at every port whose
+// operand arrives in another format than the node reads; the target is the output's format.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+std::vector<OutputType> infer(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& cast() {
+  static const std::vector<OpDef> defs{{"Cast", "", infer}};
+  return defs;
+}
+
+}  // namespace halfscope::ops

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Conv: 2-D convolution (cross-correlation) of x [n, in, h, w] with w [out, in, kh, kw] and an
+// optional bias [out]; attributes strides, dilations, pads (top, left, bottom, right) as in ONNX,
+// group 1. Its two gradients are operators of ours with the same attributes.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+struct Sizes {
+  int64_t height, width;
+};
+
+Sizes output_sizes(const Node& node, const Shape& x, const Shape& w) {
+  const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
+  const std::vector<int64_t> dilations = ints_attribute(node, "dilations", {1, 1});
+  const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
+  check_node(node, x.size() == 4 && w.size() == 4, "operands must have four dimensions");
+  check_node(node, strides.size() == 2 && dilations.size() == 2 && pads.size() == 4,
+             "strides and dilations need two values, pads four");
+  for (size_t i = 0; i < 2; ++i) {
+    check_node(node, strides[i] >= 1 && dilations[i] >= 1 && pads[i] >= 0 && pads[i + 2] >= 0,
+               "strides and dilations must be positive, pads not negative");
+  }
+  check_node(node, x[1] == w[1], "the weight " + to_string(w) + " does not fit the input " + to_string(x));
+  const int64_t free_h = x[2] + pads[0] + pads[2] - dilations[0] * (w[2] - 1) - 1;
+  const int64_t free_w = x[3] + pads[1] + pads[3] - dilations[1] * (w[3] - 1) - 1;
+  check_node(node, free_h >= 0 && free_w >= 0, "the kernel is larger than the padded input");
+  return {free_h / strides[0] + 1, free_w / strides[1] + 1};
+}
+
+std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2 || node.inputs.size() == 3, "needs two or three inputs");
+  check_node(node, int_attribute(node, "group", 1) == 1, "grouped convolution is not supported yet");
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  const Shape& w = graph.value(node.inputs[1]).shape;
+  const Sizes out = output_sizes(node, x, w);
+  if (node.inputs.size() == 3) {
+    check_node(node, graph.value(node.inputs[2]).shape == Shape{w[0]}, "the bias must have shape [out]");
+  }
+  return {{Shape{x[0], w[0], out.height, out.width}}};
+}
+
+// ConvGradInput(dy, w), attribute shape = x's; ConvGradWeight(dy, x), attribute shape = w's.
+std::vector<OutputType> infer_gradient(const Graph&, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  return {{ints_attribute(node, "shape")}};
+}
+
+std::vector<ValueId> gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  const bool has_bias = c.node().inputs.size() == 3;
+  const Attributes attributes = c.node().attributes;
+  std::vector<ValueId> result(has_bias ? 3 : 2, kNone);
+  if (has_bias && c.needed(2)) {
+    result[2] = c.add("ReduceSum", {dy},
+                      {{"axes", std::vector<int64_t>{0, 2, 3}}, {"keepdims", int64_t{0}}});
+  }
+  if (c.needed(1)) {
+    Attributes with_shape = attributes;
+    with_shape["shape"] = c.input_shape(1);
+    result[1] = c.add("ConvGradWeight", {dy, c.input(0)}, with_shape);
+  }
+  if (c.needed(0)) {
+    Attributes with_shape = attributes;
+    with_shape["shape"] = c.input_shape(0);
+    result[0] = c.add("ConvGradInput", {dy, c.input(1)}, with_shape);
+  }
+  return result;
+}
+
+}  // namespace
+
+const std::vector<OpDef>& conv() {
+  static const std::vector<OpDef> defs{
+      {"Conv", "", infer_conv, gradient},
+      {"ConvGradInput", "halfscope", infer_gradient},
+      {"ConvGradWeight", "halfscope", infer_gradient},
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Private to core/ops: the operators that each file defines. table.cpp puts them together.
+#pragma once
+
+#include <vector>
+
+#include "core/ops/ops.h"
+
+namespace halfscope::ops {
+
+const std::vector<OpDef>& arithmetic();
+const std::vector<OpDef>& cast();
+const std::vector<OpDef>& conv();
+const std::vector<OpDef>& gather();
+const std::vector<OpDef>& gemm();
+const std::vector<OpDef>& loss();
+const std::vector<OpDef>& pooling();
+const std::vector<OpDef>& reductions();
+const std::vector<OpDef>& relu();
+const std::vector<OpDef>& shape_ops();
+const std::vector<OpDef>& training();
+
+}  // namespace halfscope::ops

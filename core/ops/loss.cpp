@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// SoftmaxCrossEntropyLoss(logits [n, c], labels [n]): mean over rows of
+//   log sum_j exp(x_j - max) - (x_label - max),
+// rows with a negative label left out (ONNX ignore_index = -1). Fused it is evaluated in double
+// and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log, GatherElements,
+// Sub, ReduceMean. Accuracy(logits, labels): share of labelled rows whose first largest logit is
+// the label's; a row with a NaN counts as wrong.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+void check_inputs(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() >= 2, "needs logits and labels");
+  const Shape& logits = graph.value(node.inputs[0]).shape;
+  const Value& labels = graph.value(node.inputs[1]);
+  check_node(node, logits.size() == 2 && labels.type == ElementType::index &&
+                       labels.shape == Shape{logits[0]},
+             "needs logits [n, c] and labels [n]");
+}
+
+std::vector<OutputType> infer_scalar(const Graph& graph, const Node& node) {
+  check_inputs(graph, node);
+  return {{Shape{}}};
+}
+
+// SoftmaxCrossEntropyLossGrad(logits, labels, dloss): (softmax - onehot) * (dloss / rows)
+std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
+  check_inputs(graph, node);
+  check_node(node, node.inputs.size() == 3, "needs three inputs");
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+std::vector<ValueId> gradient(GradientContext& c) {
+  return {c.add("SoftmaxCrossEntropyLossGrad", {c.input(0), c.input(1), c.output_gradient(0)}), kNone};
+}
+
+std::vector<ValueId> expand(Graph& graph, const Node& node) {
+  const ValueId x = node.inputs[0], labels = node.inputs[1];
+  const std::string base = node.path + "/";
+  const Attributes rows{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}};
+  // The maximum cancels out of the loss, so its gradient is zero in exact arithmetic.
+  const ValueId largest = graph.add1(
+      "StopGradient", base + "StopGradient", {graph.add1("ReduceMax", base + "ReduceMax", {x}, rows)});
+  const ValueId shifted = graph.add1("Sub", base + "Shift", {x, largest});
+  const ValueId powers = graph.add1("Exp", base + "Exp", {shifted});
+  const ValueId sum = graph.add1("ReduceSum", base + "ReduceSum", {powers}, rows);
+  const ValueId log_sum = graph.add1("Log", base + "Log", {sum});
+  const ValueId picked = graph.add1("GatherElements", base + "GatherElements", {shifted, labels});
+  const ValueId losses = graph.add1("Sub", base + "Sub", {log_sum, picked});
+  return {graph.add1("ReduceMean", base + "ReduceMean", {losses},
+                     {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}})};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& loss() {
+  static const std::vector<OpDef> defs{
+      {"SoftmaxCrossEntropyLoss", "", infer_scalar, gradient, expand},
+      {"SoftmaxCrossEntropyLossGrad", "halfscope", infer_grad},
+      {"Accuracy", "halfscope", infer_scalar},
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// The operator table. Each operator is one file of core/ops with its shape rule, its gradient
+// rule and, for composites, its expansion into primitives; a line in table.cpp makes it known.
+// Names and semantics are ONNX's (opset 21); operators of ours are marked in `domain`.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace halfscope {
+
+struct OutputType {
+  Shape shape;
+  ElementType type = ElementType::real;
+};
+
+/// What a gradient rule works with: the graph it may add nodes to, and the gradients of the
+/// node's outputs. Nodes added through add() carry the forward node's path.
+class GradientContext {
+ public:
+  GradientContext(Graph& graph, NodeId node, std::vector<ValueId> output_gradients,
+                  std::vector<bool> needed)
+      : graph_(graph), node_(node), output_gradients_(std::move(output_gradients)),
+        needed_(std::move(needed)) {}
+
+  Graph& graph() { return graph_; }
+  /// Do not hold the reference across add(): the graph grows.
+  const Node& node() const { return graph_.node(node_); }
+  ValueId input(size_t i) const { return node().inputs.at(i); }
+  ValueId output(size_t i) const { return node().outputs.at(i); }
+  Shape input_shape(size_t i) const { return graph_.value(input(i)).shape; }
+  /// Gradient of output i; kNone if the loss does not depend on it.
+  ValueId output_gradient(size_t i) const { return output_gradients_.at(i); }
+  /// Whether anyone wants the gradient of input i.
+  bool needed(size_t i) const { return i < needed_.size() && needed_[i]; }
+  /// Adds a node of the backward phase and returns its first output.
+  ValueId add(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// Sums `gradient` over the axes that broadcasting stretched, back to `shape`.
+  ValueId unbroadcast(ValueId gradient, const Shape& shape);
+
+ private:
+  Graph& graph_;
+  NodeId node_;
+  std::vector<ValueId> output_gradients_;
+  std::vector<bool> needed_;
+};
+
+struct OpDef {
+  const char* name;
+  const char* domain;  ///< "" for ONNX, "halfscope" for ours
+  /// Types of all outputs. Throws Error naming the node if the inputs do not fit.
+  std::vector<OutputType> (*infer)(const Graph&, const Node&);
+  /// Gradients of the inputs, kNone where none is needed; null if the operator has none.
+  std::vector<ValueId> (*gradient)(GradientContext&) = nullptr;
+  /// Composites: adds the primitives to `graph` under node.path + "/..." and returns the values
+  /// that replace the node's outputs. Null for primitives.
+  std::vector<ValueId> (*expand)(Graph& graph, const Node& node) = nullptr;
+  /// Every output element is an element of an input, so rounding it to the inputs' format
+  /// changes nothing.
+  bool selects = false;
+};
+
+/// All operators, by name in ascending order.
+std::span<const OpDef> op_table();
+/// Throws Error for an unknown name.
+const OpDef& find_op(const std::string& name);
+
+/// Numpy-style broadcast of two shapes; throws Error naming `node` if they do not fit.
+Shape broadcast_shapes(const Node& node, const Shape& a, const Shape& b);
+
+/// Throws Error "fc1 (Gemm): TEXT" unless `ok`.
+void check_node(const Node& node, bool ok, const std::string& text);
+
+/// Axes attribute of a reduction made non-negative and sorted; empty means all axes.
+std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
+
+}  // namespace halfscope

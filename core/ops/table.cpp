@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// The explicit list of operators, and helpers that their rules share.
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/ops/definitions.h"
+#include "core/ops/ops.h"
+
+namespace halfscope {
+
+std::span<const OpDef> op_table() {
+  static const auto table = [] {
+    std::vector<OpDef> all;
+    for (const auto* defs : {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::gather(),
+                             &ops::gemm(), &ops::loss(), &ops::pooling(), &ops::reductions(),
+                             &ops::relu(), &ops::shape_ops(), &ops::training()}) {
+      all.insert(all.end(), defs->begin(), defs->end());
+    }
+    std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {
+      return std::string_view(a.name) < std::string_view(b.name);
+    });
+    return all;
+  }();
+  return table;
+}
+
+const OpDef& find_op(const std::string& name) {
+  const std::span<const OpDef> table = op_table();
+  const auto found = std::lower_bound(
+      table.begin(), table.end(), name,
+      [](const OpDef& def, const std::string& wanted) { return def.name < wanted; });
+  if (found == table.end() || name != found->name) throw Error("unknown operator " + name);
+  return *found;
+}
+
+void check_node(const Node& node, bool ok, const std::string& text) {
+  if (!ok) throw Error(node.path + " (" + node.op + "): " + text);
+}
+
+Shape broadcast_shapes(const Node& node, const Shape& a, const Shape& b) {
+  const size_t rank = std::max(a.size(), b.size());
+  Shape result(rank, 1);
+  for (size_t i = 0; i < rank; ++i) {  // from the last dimension backwards
+    const int64_t from_a = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t from_b = i < b.size() ? b[b.size() - 1 - i] : 1;
+    check_node(node, from_a == from_b || from_a == 1 || from_b == 1,
+               "shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
+    result[rank - 1 - i] = from_a == 1 ? from_b : from_a;
+  }
+  return result;
+}
+
+std::vector<int64_t> reduction_axes(const Node& node, size_t rank) {
+  std::vector<int64_t> axes = ints_attribute(node, "axes");
+  if (axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+  }
+  for (int64_t& axis : axes) {
+    if (axis < 0) axis += static_cast<int64_t>(rank);
+    check_node(node, axis >= 0 && axis < static_cast<int64_t>(rank), "axis out of range");
+  }
+  std::sort(axes.begin(), axes.end());
+  check_node(node, std::adjacent_find(axes.begin(), axes.end()) == axes.end(), "repeated axis");
+  return axes;
+}
+
+ValueId GradientContext::add(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
+  const ValueId result =
+      graph_.add1(std::move(op), node().path, std::move(inputs), std::move(attributes));
+  Node& added = graph_.node(graph_.value(result).producer);
+  added.phase = Phase::backward;
+  added.forward = node_;
+  return result;
+}
+
+ValueId GradientContext::unbroadcast(ValueId gradient, const Shape& shape) {
+  const Shape from = graph_.value(gradient).shape;
+  if (from == shape) return gradient;
+  std::vector<int64_t> axes;
+  const size_t extra = from.size() - shape.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (i < extra || (shape[i - extra] == 1 && from[i] != 1)) axes.push_back(static_cast<int64_t>(i));
+  }
+  if (!axes.empty()) {
+    gradient = add("ReduceSum", {gradient}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+  }
+  if (graph_.value(gradient).shape != shape) gradient = add("Reshape", {gradient}, {{"shape", shape}});
+  return gradient;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// Presets and the resolution of rules. The operators that follow their input are those that
+// PyTorch's autocast has on no list for CUDA and TensorFlow's grappler calls "infer" or "clear".
+#include "core/plan/plan.h"
+
+namespace halfscope {
+namespace {
+
+constexpr const char* kFollowing[] = {"Add",     "Div",  "Expand",  "Flatten",       "GatherElements",
+                                      "Identity", "MaxPool", "Mul", "Neg", "ReduceMax", "Relu",
+                                      "Reshape", "StopGradient", "Sub"};
+constexpr const char* kFullPrecision[] = {"Exp", "Log", "ReduceMean", "ReduceSum",
+                                          "SoftmaxCrossEntropyLoss", "Accuracy"};
+
+Plan mixed(std::string name, const FloatFormat& format) {
+  Plan plan;
+  plan.name = std::move(name);
+  plan.defaults.read = plan.defaults.write = format;
+  for (const char* op : kFollowing) plan.rules.push_back({.path = "", .op = op, .follow = true});
+  for (const char* op : kFullPrecision) {
+    plan.rules.push_back({.path = "", .op = op, .read = kFp32, .write = kFp32});
+  }
+  return plan;
+}
+
+Plan pure(std::string name, const FloatFormat& format) {
+  Plan plan = mixed(std::move(name), format);
+  plan.storage = format;
+  return plan;
+}
+
+}  // namespace
+
+std::vector<std::string> preset_names() {
+  return {"float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16"};
+}
+
+std::optional<Plan> preset_plan(std::string_view name) {
+  if (name == "float32") return Plan{};
+  if (name == "float64") {
+    Plan plan;
+    plan.name = "float64";
+    plan.double_precision = true;
+    return plan;
+  }
+  if (name == "mixed_float16") return mixed("mixed_float16", kFp16);
+  if (name == "mixed_bfloat16") return mixed("mixed_bfloat16", kBf16);
+  if (name == "float16") return pure("float16", kFp16);
+  if (name == "bfloat16") return pure("bfloat16", kBf16);
+  return std::nullopt;
+}
+
+void keep_fp32(Plan& plan, const std::string& glob) {
+  plan.rules.push_back({.path = glob, .op = "", .read = kFp32, .write = kFp32});
+}
+
+void accumulate_in(Plan& plan, Accumulation accumulation) {
+  plan.defaults.accumulation = accumulation;
+  for (PlanRule& rule : plan.rules) rule.accumulation.reset();
+}
+
+bool is_full_precision(const Plan& plan) {
+  const auto full = [](const std::optional<FloatFormat>& format) { return !format || *format == kFp32; };
+  bool all = full(plan.defaults.read) && full(plan.defaults.write) && full(plan.storage) &&
+             plan.defaults.accumulation != Accumulation::format;
+  for (const PlanRule& rule : plan.rules) all = all && full(rule.read) && full(rule.write);
+  return plan.double_precision || all;
+}
+
+NodePlan resolve(const Plan& plan, const std::string& path, const std::string& op) {
+  NodePlan result = plan.defaults;
+  for (const PlanRule& rule : plan.rules) {
+    if (!rule.op.empty() && rule.op != op) continue;
+    if (!rule.path.empty() && !glob_match(rule.path, path)) continue;
+    if (rule.follow) result.follows = true;
+    if (rule.read || rule.write) result.follows = false;
+    if (rule.read) result.read = *rule.read;
+    if (rule.write) result.write = *rule.write;
+    if (rule.accumulation) result.accumulation = *rule.accumulation;
+    if (rule.stagewise) result.stagewise = *rule.stagewise;
+  }
+  return result;
+}
+
+bool needs_loss_scaling(const Plan& plan) {
+  if (plan.double_precision) return false;
+  const auto narrow = [](const FloatFormat& format) { return format.exponent_bits < 8; };
+  bool any = narrow(plan.defaults.read) || narrow(plan.defaults.write) || narrow(plan.storage);
+  for (const PlanRule& rule : plan.rules) {
+    any = any || (rule.read && narrow(*rule.read)) || (rule.write && narrow(*rule.write));
+  }
+  return any;
+}
+
+bool glob_match(std::string_view glob, std::string_view text) noexcept {
+  // Classic two-pointer matching: on a mismatch the last star takes one more character.
+  size_t g = 0, t = 0, star = std::string_view::npos, resume = 0;
+  while (t < text.size()) {
+    if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t]) && glob[g] != '*') {
+      ++g, ++t;
+    } else if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      resume = t;
+    } else if (star != std::string_view::npos) {
+      g = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (g < glob.size() && glob[g] == '*') ++g;
+  return g == glob.size();
+}
+
+}  // namespace halfscope

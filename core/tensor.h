@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Dense row-major host tensors, used at the borders of the engine: files, initial weights, tests.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace halfscope {
+
+using Shape = std::vector<int64_t>;
+
+/// Product of the dimensions; 1 for a scalar (empty shape).
+inline int64_t element_count(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t dimension : shape) count *= dimension;
+  return count;
+}
+
+/// "[128, 512]"; "[]" for a scalar.
+inline std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+struct Tensor {
+  Shape shape;
+  std::vector<float> data;  ///< element_count(shape) values, last dimension fastest
+};
+
+/// Tensors by variable path, such as "fc1.weight".
+using NamedTensors = std::map<std::string, Tensor>;
+
+}  // namespace halfscope

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// The narrow waist between training and its executors. A Backend compiles the executable graph
+// of one lane into a Program, which owns the lane's variables and runs the entry points.
+// Decorators that check, record or fake a backend have the same interface.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/graph/lower.h"
+#include "core/numeric/tensor_stats.h"
+
+namespace halfscope {
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  /// Writes an input, or a variable (rounded to its storage format).
+  virtual void write(ValueId value, std::span<const float> data) = 0;
+  /// Writes an index input.
+  virtual void write(ValueId value, std::span<const int32_t> data) = 0;
+  /// Writes a scalar input.
+  virtual void write_scalar(ValueId value, double scalar) = 0;
+
+  /// Runs an entry point. `stats`, if not empty, has one element per tap; those of the taps that
+  /// the entry passes are overwritten. Recording never changes results. The update entry moves
+  /// every variable to its next value.
+  virtual void run(Entry entry, std::span<TensorStats> stats) = 0;
+
+  /// Reads any value that the last run computed, or a variable; double-precision programs round
+  /// to fp32 here.
+  virtual Tensor read(ValueId value) const = 0;
+  /// Reads a scalar without that rounding.
+  virtual double read_scalar(ValueId value) const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const noexcept = 0;
+  /// The program keeps its own copy of the graph.
+  virtual std::unique_ptr<Program> compile(const Executable& executable) const = 0;
+};
+
+}  // namespace halfscope

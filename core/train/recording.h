@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// What a run tells the world: its sites, its steps and the statistics of every site, handed to
+// a TapSink by the Trainer once per lane and step. The recorder writes them to the run file,
+// tests keep them in memory; whoever reads a run back gets the same structs.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/numeric/float_format.h"
+#include "core/numeric/tensor_stats.h"
+#include "core/tensor.h"
+
+namespace halfscope {
+
+/// What a tensor is to its layer.
+enum class Role : uint8_t { input, activation, weight, activation_grad, weight_grad, update };
+/// When in the step it is made.
+enum class Phase : uint8_t { forward, backward, update };
+
+const char* role_name(Role role) noexcept;    // "activation_grad"
+const char* phase_name(Phase phase) noexcept; // "backward"
+
+/// One recorded tensor of one lane. Its name is "PATH.TENSOR", e.g. "fc1.activation",
+/// "fc1.activation_grad", "fc1.weight", "fc1.bias_grad", "conv2.weight_update", "input.input".
+struct SiteInfo {
+  std::string path;    ///< node path, which is what users call a layer: "fc1", "block2/conv1"
+  std::string tensor;  ///< "activation", "activation_grad", "weight", "weight_grad", "bias_update" ...
+  Role role = Role::activation;
+  Phase phase = Phase::forward;
+  std::string op;      ///< ONNX operator type of the node: "Gemm", "Conv", "Relu" ...
+  FloatFormat format;  ///< the format the tensor is written in, which the counters refer to
+  Shape shape;
+  int order = 0;       ///< position in execution order, unique within the lane
+
+  std::string name() const { return path + "." + tensor; }
+};
+
+/// One operator of a lane's forward graph; rules read structure from here.
+struct LayerInfo {
+  std::string path;                 ///< "conv2"
+  std::string op;                   ///< "Conv"
+  std::vector<std::string> inputs;  ///< paths of the nodes it reads; "input" for the data
+  FloatFormat read;                 ///< format its operands are read in
+  FloatFormat write;                ///< format its result is written in
+  bool follows = false;             ///< it has no format of its own: runs in what arrives
+  int64_t parameters = 0;           ///< number of variable elements it owns
+};
+
+struct LaneInfo {
+  std::string name;       ///< "float32", "mixed_float16", "candidate" ...
+  std::string backend;    ///< "emulated", "float64"
+  std::string plan_json;  ///< the plan, as docs/contracts.md describes it
+  std::vector<LayerInfo> layers;
+  std::vector<SiteInfo> sites;
+};
+
+struct RunInfo {
+  std::string model, data, optimizer, command;
+  int64_t batch = 0, steps_planned = 0, classes = 0, train_samples = 0, test_samples = 0;
+  uint64_t seed = 0;
+  int threads = 0, every = 1;
+  std::string isa;      ///< "avx512", "avx2", "baseline"
+  std::string version;  ///< of HalfScope
+  std::vector<LaneInfo> lanes;
+};
+
+/// One step of one lane. Steps count from 0. NaN stands for "not measured".
+struct StepRow {
+  int64_t step = 0;
+  double loss = 0.0;
+  double loss_scale = 1.0;  ///< the scale this step ran with; 1 without loss scaling
+  bool skipped = false;     ///< the update was skipped since a gradient was not finite
+  double grad_norm = 0.0;   ///< 2-norm of all weight gradients, unscaled
+  double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< of this batch, 0..1
+  double ms = 0.0;          ///< wall time of the lane's step
+  int first_bad = -1;       ///< order of the first site that overflowed or made a non-finite value
+};
+
+/// Accuracy and loss on the test part.
+struct EvalRow {
+  int64_t step = 0;  ///< number of steps done before this evaluation
+  double loss = 0.0, accuracy = 0.0;
+};
+
+/// Receives a run while it happens. Calls come from one thread.
+class TapSink {
+ public:
+  virtual ~TapSink() = default;
+  /// Once, before the first step.
+  virtual void begin(const RunInfo& run) = 0;
+  /// Once per lane and step, in lane order. `stats` is indexed by SiteInfo::order and empty on
+  /// steps that are not recorded; an entry with n == 0 was not measured in this step (updates
+  /// of a skipped step).
+  virtual void step(int lane, const StepRow& row, std::span<const TensorStats> stats) = 0;
+  virtual void eval(int lane, const EvalRow& row) = 0;
+  /// Once, at the end. `interrupted` if the user stopped the run before its last step.
+  virtual void end(bool interrupted) = 0;
+};
+
+}  // namespace halfscope

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// Kernels without sums: arithmetic with broadcasting, Relu, casts, copies, gathers. In the
+// emulator the operands are values of narrow formats and fp32 arithmetic is wide enough for a
+// single later rounding of +, -, *, / and sqrt to be the correct one (NUMERICS: 24 >= 2p + 2).
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/ops/ops.h"
+#include "emulation/engine/kernel.h"
+
+namespace halfscope {
+namespace {
+
+/// Strides of `shape` seen as broadcast to `to`: 0 along stretched dimensions.
+std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& to) {
+  std::vector<int64_t> strides(to.size(), 0);
+  int64_t stride = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const size_t from_end = shape.size() - 1 - i;
+    const size_t target = to.size() - 1 - i;
+    strides[target] = shape[from_end] == 1 ? 0 : stride;
+    stride *= shape[from_end];
+  }
+  return strides;
+}
+
+/// Position in a broadcast operand for a row-major index into `shape`.
+int64_t broadcast_offset(int64_t index, const Shape& shape, const std::vector<int64_t>& strides) {
+  int64_t offset = 0;
+  for (size_t i = shape.size(); i-- > 0;) {
+    offset += index % shape[i] * strides[i];
+    index /= shape[i];
+  }
+  return offset;
+}
+
+template <class T, class F>
+void binary(KernelCall<T>& call, const F& f) {
+  const T* a = call.in[0];
+  const T* b = call.in[1];
+  T* y = call.out[0];
+  const Shape& shape = call.out_shape(0);
+  const int64_t n = element_count(shape);
+  const bool same_a = call.in_count(0) == n, same_b = call.in_count(1) == n;
+  const bool scalar_a = call.in_count(0) == 1, scalar_b = call.in_count(1) == 1;
+  if (same_a && same_b) {
+    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) y[i] = f(a[i], b[i]);
+    });
+  } else if (same_a && scalar_b) {
+    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) y[i] = f(a[i], b[0]);
+    });
+  } else if (scalar_a && same_b) {
+    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) y[i] = f(a[0], b[i]);
+    });
+  } else {
+    const std::vector<int64_t> sa = broadcast_strides(call.in_shape(0), shape);
+    const std::vector<int64_t> sb = broadcast_strides(call.in_shape(1), shape);
+    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        y[i] = f(a[broadcast_offset(i, shape, sa)], b[broadcast_offset(i, shape, sb)]);
+      }
+    });
+  }
+}
+
+template <class T, class F>
+void unary(KernelCall<T>& call, const F& f) {
+  const T* x = call.in[0];
+  T* y = call.out[0];
+  parallel_ranges(call.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
+  });
+}
+
+template <class T> void add(KernelCall<T>& c) { binary(c, [](T a, T b) { return a + b; }); }
+template <class T> void sub(KernelCall<T>& c) { binary(c, [](T a, T b) { return a - b; }); }
+template <class T> void mul(KernelCall<T>& c) { binary(c, [](T a, T b) { return a * b; }); }
+template <class T> void div(KernelCall<T>& c) { binary(c, [](T a, T b) { return a / b; }); }
+template <class T> void neg(KernelCall<T>& c) { unary(c, [](T x) { return -x; }); }
+template <class T> void square_root(KernelCall<T>& c) { unary(c, [](T x) { return std::sqrt(x); }); }
+
+// exp and log are taken in double and rounded once, so that they do not depend on the float
+// functions of a C library.
+template <class T> void exponential(KernelCall<T>& c) {
+  unary(c, [](T x) { return static_cast<T>(std::exp(static_cast<double>(x))); });
+}
+template <class T> void logarithm(KernelCall<T>& c) {
+  unary(c, [](T x) { return static_cast<T>(std::log(static_cast<double>(x))); });
+}
+
+template <class T> void relu(KernelCall<T>& c) {
+  unary(c, [](T x) { return x <= T{0} ? T{0} : x; });  // NaN compares false and stays
+}
+
+template <class T> void relu_grad(KernelCall<T>& c) {
+  binary(c, [](T dy, T y) { return y <= T{0} ? T{0} : dy; });
+}
+
+template <class T> void copy(KernelCall<T>& c) {
+  if (c.in[0] == c.out[0]) return;
+  const T* x = c.in[0];
+  T* y = c.out[0];
+  parallel_ranges(c.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(y + begin, x + begin, static_cast<size_t>(end - begin) * sizeof(T));
+  });
+}
+
+template <class T> void expand(KernelCall<T>& c) {
+  const T* x = c.in[0];
+  T* y = c.out[0];
+  const Shape& shape = c.out_shape(0);
+  const std::vector<int64_t> strides = broadcast_strides(c.in_shape(0), shape);
+  parallel_ranges(element_count(shape), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y[i] = x[broadcast_offset(i, shape, strides)];
+  });
+}
+
+template <class T> void gather(KernelCall<T>& c) {
+  const int64_t rows = c.in_shape(0)[0], columns = c.in_shape(0)[1];
+  for (int64_t row = 0; row < rows; ++row) {
+    const int32_t index = c.index_in[1][row];
+    c.out[0][row] = index < 0 ? T{0} : c.in[0][row * columns + index];
+  }
+}
+
+template <class T> void gather_grad(KernelCall<T>& c) {
+  const int64_t rows = c.out_shape(0)[0], columns = c.out_shape(0)[1];
+  std::fill_n(c.out[0], rows * columns, T{0});
+  for (int64_t row = 0; row < rows; ++row) {
+    const int32_t index = c.index_in[1][row];
+    if (index >= 0) c.out[0][row * columns + index] = c.in[0][row];
+  }
+}
+
+}  // namespace
+
+template <class T>
+std::span<const KernelEntry<T>> elementwise_kernels() {
+  static constexpr KernelEntry<T> kernels[] = {
+      {"Add", add<T>},           {"Sub", sub<T>},
+      {"Mul", mul<T>},           {"Div", div<T>},
+      {"Neg", neg<T>},           {"Sqrt", square_root<T>},
+      {"Exp", exponential<T>},   {"Log", logarithm<T>},
+      {"Relu", relu<T>},         {"ReluGrad", relu_grad<T>},
+      {"Cast", copy<T>},         {"Identity", copy<T>},
+      {"StopGradient", copy<T>}, {"Flatten", copy<T>},
+      {"Reshape", copy<T>},      {"Expand", expand<T>},
+      {"GatherElements", gather<T>}, {"GatherElementsGrad", gather_grad<T>},
+  };
+  return kernels;
+}
+
+template std::span<const KernelEntry<float>> elementwise_kernels();
+template std::span<const KernelEntry<double>> elementwise_kernels();
+
+}  // namespace halfscope

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// What an operator's kernel gets, and the table of kernels. T is float in the emulator and double
+// in the reference; one source serves both where the arithmetic is the same. Kernels write exact
+// results (as exact as the accumulation is); the Program rounds and measures them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "emulation/gemm/gemm.h"
+
+namespace halfscope {
+
+template <class T>
+struct KernelCall {
+  const Graph* graph = nullptr;
+  const Node* node = nullptr;
+  std::vector<const T*> in;              ///< null for index inputs and inputs left out
+  std::vector<const int32_t*> index_in;  ///< null for real inputs
+  std::vector<T*> out;
+  std::vector<int32_t*> index_out;
+  bool measured = false;  ///< statistics are wanted in this run
+  int64_t lost = 0;       ///< set by update kernels if measured
+  double wide = 0.0;      ///< set by kernels whose scalar result needs double's range
+
+  const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
+  const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
+  int64_t in_count(size_t i) const { return element_count(in_shape(i)); }
+  int64_t out_count(size_t i) const { return element_count(out_shape(i)); }
+  const FloatFormat& out_format(size_t i) const { return graph->value(node->outputs[i]).format; }
+  SumSpec sum_spec() const { return {node->plan.accumulation, out_format(0)}; }
+};
+
+template <class T>
+using Kernel = void (*)(KernelCall<T>&);
+
+template <class T>
+struct KernelEntry {
+  const char* op;
+  Kernel<T> run;
+};
+
+// One list per file of this folder.
+template <class T> std::span<const KernelEntry<T>> elementwise_kernels();
+template <class T> std::span<const KernelEntry<T>> sum_kernels();
+template <class T> std::span<const KernelEntry<T>> pooling_kernels();
+template <class T> std::span<const KernelEntry<T>> loss_kernels();
+template <class T> std::span<const KernelEntry<T>> update_kernels();
+
+/// Throws Error if the operator has no kernel.
+template <class T> Kernel<T> find_kernel(const std::string& op);
+
+/// Calls f(begin, end) over [0, n) in fixed pieces on all threads; small n stay on one.
+template <class F>
+void parallel_ranges(int64_t n, int64_t grain, const F& f) {
+  const int64_t pieces = (n + grain - 1) / grain;
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t begin = piece * grain;
+    f(begin, begin + grain < n ? begin + grain : n);
+  }
+}
+
+/// Elements per piece of element-wise work.
+inline constexpr int64_t kGrain = 16384;
+
+}  // namespace halfscope

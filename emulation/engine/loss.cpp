@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// The fused loss, its gradient and the accuracy. Inside they compute in double and deliver one
+// value that the Program rounds to the node's format.
+#include <algorithm>
+#include <cmath>
+
+#include "core/numeric/round_odd.h"
+#include "emulation/engine/kernel.h"
+
+namespace halfscope {
+namespace {
+
+template <class T>
+T delivered(double value, const FloatFormat& format) {
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else {
+    return deliver(value, format);
+  }
+}
+
+struct Softmax {
+  double largest = 0.0, sum = 0.0;  // sum of exp(x - largest)
+};
+
+template <class T>
+Softmax softmax_of(const T* row, int64_t classes) {
+  Softmax result;
+  result.largest = -INFINITY;
+  for (int64_t j = 0; j < classes; ++j) {
+    const double x = static_cast<double>(row[j]);
+    if (x > result.largest || std::isnan(x)) result.largest = x;
+  }
+  for (int64_t j = 0; j < classes; ++j) result.sum += std::exp(static_cast<double>(row[j]) - result.largest);
+  return result;
+}
+
+int64_t labelled_rows(const int32_t* labels, int64_t rows) {
+  return std::count_if(labels, labels + rows, [](int32_t label) { return label >= 0; });
+}
+
+template <class T>
+void cross_entropy(KernelCall<T>& c) {
+  const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
+  const int32_t* labels = c.index_in[1];
+  double total = 0.0;
+  for (int64_t i = 0; i < rows; ++i) {
+    if (labels[i] < 0) continue;
+    const T* row = c.in[0] + i * classes;
+    const Softmax softmax = softmax_of(row, classes);
+    total += std::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
+  }
+  c.out[0][0] = delivered<T>(total / static_cast<double>(labelled_rows(labels, rows)), c.out_format(0));
+}
+
+template <class T>
+void cross_entropy_grad(KernelCall<T>& c) {
+  const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
+  const int32_t* labels = c.index_in[1];
+  const double scale =
+      static_cast<double>(c.in[2][0]) / static_cast<double>(labelled_rows(labels, rows));
+  for (int64_t i = 0; i < rows; ++i) {
+    const T* row = c.in[0] + i * classes;
+    T* out = c.out[0] + i * classes;
+    if (labels[i] < 0) {
+      std::fill_n(out, classes, T{0});
+      continue;
+    }
+    const Softmax softmax = softmax_of(row, classes);
+    for (int64_t j = 0; j < classes; ++j) {
+      const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
+      out[j] = delivered<T>((p - (j == labels[i] ? 1.0 : 0.0)) * scale, c.out_format(0));
+    }
+  }
+}
+
+template <class T>
+void accuracy(KernelCall<T>& c) {
+  const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
+  const int32_t* labels = c.index_in[1];
+  int64_t right = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    const T* row = c.in[0] + i * classes;
+    const bool bad = std::any_of(row, row + classes, [](T x) { return std::isnan(x); });
+    if (labels[i] >= 0 && !bad && std::max_element(row, row + classes) - row == labels[i]) ++right;
+  }
+  c.out[0][0] = static_cast<T>(static_cast<double>(right) / static_cast<double>(labelled_rows(labels, rows)));
+}
+
+}  // namespace
+
+template <class T>
+std::span<const KernelEntry<T>> loss_kernels() {
+  static constexpr KernelEntry<T> kernels[] = {{"SoftmaxCrossEntropyLoss", cross_entropy<T>},
+                                               {"SoftmaxCrossEntropyLossGrad", cross_entropy_grad<T>},
+                                               {"Accuracy", accuracy<T>}};
+  return kernels;
+}
+
+template std::span<const KernelEntry<float>> loss_kernels();
+template std::span<const KernelEntry<double>> loss_kernels();
+
+}  // namespace halfscope

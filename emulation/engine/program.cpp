@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// The Program of both backends: one buffer per value, one kernel call per node; behind each call
+// the results pass the tap and are rounded to their format.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <new>
+
+#include "core/error.h"
+#include "core/ops/ops.h"
+#include "emulation/backends.h"
+#include "emulation/engine/kernel.h"
+#include "emulation/measure/measure.h"
+
+namespace halfscope {
+namespace {
+
+/// Zeroed memory on 64-byte boundaries.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(int64_t count)
+      : data_(static_cast<T*>(::operator new[](static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T),
+                                               std::align_val_t{64}))) {
+    std::fill_n(data_, count, T{});
+  }
+  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  Buffer& operator=(Buffer&&) = delete;
+  ~Buffer() { ::operator delete[](data_, std::align_val_t{64}); }
+  T* data() const noexcept { return data_; }
+
+ private:
+  T* data_;
+};
+
+void round_values(float* x, int64_t n, const FloatFormat& format) {
+  if (format != kFp32) round_tensor(x, x, n, format);
+}
+void round_values(double*, int64_t, const FloatFormat&) {}
+
+/// Rounding cannot change what only moves values of formats that the target holds.
+bool needs_rounding(const Graph& graph, const Node& node, const Value& output) {
+  if (output.format == kFp32) return false;
+  if (!find_op(node.op).selects) return true;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    return input != kNone && graph.value(input).type == ElementType::real &&
+           !output.format.contains(graph.value(input).format);
+  });
+}
+
+template <class T>
+class EngineProgram final : public Program {
+ public:
+  explicit EngineProgram(const Executable& executable) : executable_(executable) {
+    const Graph& graph = executable_.graph;
+    for (const Variable& variable : graph.variables()) {
+      if (variable.next != kNone) alias_[variable.next] = variable.value;
+    }
+    real_.resize(graph.values().size(), nullptr);
+    index_.resize(graph.values().size(), nullptr);
+    allocate_used_values();
+    for (const Constant& constant : graph.constants()) {
+      if (T* target = real_[at(constant.value)]) {
+        std::copy(constant.tensor.data.begin(), constant.tensor.data.end(), target);
+      }
+    }
+    tap_of_.assign(graph.values().size(), -1);
+    for (const Tap& tap : executable_.taps) {
+      tap_of_[at(tap.value)] = tap.site.order;
+      if (graph.value(tap.value).producer == kNone) source_taps_.push_back(&tap);
+    }
+    for (size_t entry = 0; entry < kEntryCount; ++entry) {
+      for (NodeId id : executable_.entries[entry]) calls_[entry].push_back(make_call(id));
+    }
+  }
+
+  void write(ValueId value, std::span<const float> data) override {
+    T* target = checked(real_, value, data.size());
+    std::copy(data.begin(), data.end(), target);
+    const Value& description = executable_.graph.value(value);
+    round_values(target, element_count(description.shape), description.format);
+  }
+
+  void write(ValueId value, std::span<const int32_t> data) override {
+    std::copy(data.begin(), data.end(), checked(index_, value, data.size()));
+  }
+
+  void write_scalar(ValueId value, double scalar) override {
+    if (T* target = real_[at(value)]) *target = static_cast<T>(scalar);  // unused inputs have no memory
+  }
+
+  void run(Entry entry, std::span<TensorStats> stats) override {
+    if (entry == Entry::grad && !stats.empty()) measure_sources(stats);
+    for (Call& call : calls_[static_cast<size_t>(entry)]) {
+      call.args.measured = !stats.empty();
+      call.args.lost = 0;
+      call.kernel(call.args);
+      for (const Result& result : call.results) finish(result, call.args.lost, stats);
+      if (call.args.wide != 0.0) wide_[call.args.node->outputs[0]] = call.args.wide;
+    }
+  }
+
+  Tensor read(ValueId value) const override {
+    const Shape& shape = executable_.graph.value(value).shape;
+    const T* source = real_[at(value)];
+    if (source == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
+    return Tensor{shape, std::vector<float>(source, source + element_count(shape))};
+  }
+
+  double read_scalar(ValueId value) const override {
+    if (const auto wide = wide_.find(value); wide != wide_.end()) return wide->second;
+    return static_cast<double>(*real_[at(value)]);
+  }
+
+ private:
+  struct Result {
+    T* data;
+    int64_t count;
+    FloatFormat format;
+    bool rounds;
+    int tap;
+    bool is_update;
+  };
+  struct Call {
+    Kernel<T> kernel;
+    KernelCall<T> args;
+    std::vector<Result> results;
+  };
+
+  static size_t at(ValueId value) { return static_cast<size_t>(value); }
+
+  template <class Pointer>
+  Pointer checked(const std::vector<Pointer>& pointers, ValueId value, size_t count) const {
+    const int64_t wanted = element_count(executable_.graph.value(value).shape);
+    if (static_cast<int64_t>(count) != wanted) {
+      throw Error("value " + std::to_string(value) + " takes " + std::to_string(wanted) + " elements, not " +
+                  std::to_string(count));
+    }
+    if (pointers[at(value)] == nullptr) throw Error("value " + std::to_string(value) + " is not in use");
+    return pointers[at(value)];
+  }
+
+  void allocate(ValueId value) {
+    if (const auto alias = alias_.find(value); alias != alias_.end()) {
+      allocate(alias->second);
+      real_[at(value)] = real_[at(alias->second)];
+      return;
+    }
+    const Value& description = executable_.graph.value(value);
+    const int64_t count = element_count(description.shape);
+    if (description.type == ElementType::index) {
+      if (index_[at(value)] != nullptr) return;
+      index_buffers_.emplace_back(count);
+      index_[at(value)] = index_buffers_.back().data();
+    } else if (real_[at(value)] == nullptr) {
+      real_buffers_.emplace_back(count);
+      real_[at(value)] = real_buffers_.back().data();
+    }
+  }
+
+  void allocate_used_values() {
+    const Graph& graph = executable_.graph;
+    for (const Variable& variable : graph.variables()) allocate(variable.value);
+    allocate(executable_.input);
+    allocate(executable_.labels);
+    for (const std::vector<NodeId>& entry : executable_.entries) {
+      for (NodeId id : entry) {
+        for (ValueId value : graph.node(id).inputs) {
+          if (value != kNone) allocate(value);
+        }
+        for (ValueId value : graph.node(id).outputs) allocate(value);
+      }
+    }
+  }
+
+  Call make_call(NodeId id) {
+    const Graph& graph = executable_.graph;
+    const Node& node = graph.node(id);
+    Call call{find_kernel<T>(node.op), {}, {}};
+    call.args.graph = &graph;
+    call.args.node = &node;
+    for (ValueId value : node.inputs) {
+      call.args.in.push_back(value == kNone ? nullptr : real_[at(value)]);
+      call.args.index_in.push_back(value == kNone ? nullptr : index_[at(value)]);
+    }
+    for (ValueId value : node.outputs) {
+      call.args.out.push_back(real_[at(value)]);
+      call.args.index_out.push_back(index_[at(value)]);
+      const Value& output = graph.value(value);
+      if (output.type != ElementType::real) continue;
+      // Update kernels round the new values themselves.
+      const bool rounds = node.phase != Phase::update && needs_rounding(graph, node, output);
+      const int tap = tap_of_[at(value)];
+      if (rounds || tap >= 0) {
+        call.results.push_back({real_[at(value)], element_count(output.shape), output.format, rounds, tap,
+                                node.phase == Phase::update});
+      }
+    }
+    return call;
+  }
+
+  void measure_sources(std::span<TensorStats> stats) {
+    for (const Tap* tap : source_taps_) {
+      stats[static_cast<size_t>(tap->site.order)] = measured(real_[at(tap->value)], nullptr,
+                                                             element_count(tap->site.shape), tap->site.format);
+    }
+  }
+
+  static TensorStats measured(const float* in, float* out, int64_t n, const FloatFormat& format) {
+    return measure_tensor(in, out, n, format);
+  }
+  static TensorStats measured(const double*, double*, int64_t, const FloatFormat&) { return {}; }
+
+  void finish(const Result& result, int64_t lost, std::span<TensorStats> stats) {
+    if (result.tap >= 0 && !stats.empty()) {
+      TensorStats& target = stats[static_cast<size_t>(result.tap)];
+      target = measured(result.data, result.rounds ? result.data : nullptr, result.count, result.format);
+      if (result.is_update) target.lost = lost;
+    } else if (result.rounds) {
+      round_values(result.data, result.count, result.format);
+    }
+  }
+
+  const Executable executable_;
+  std::vector<Buffer<T>> real_buffers_;
+  std::vector<Buffer<int32_t>> index_buffers_;
+  std::vector<T*> real_;         // by value; null if no entry uses it
+  std::vector<int32_t*> index_;  // by value
+  std::map<ValueId, ValueId> alias_;  // a variable's next value lives in the variable's memory
+  std::vector<int> tap_of_;
+  std::vector<const Tap*> source_taps_;
+  std::array<std::vector<Call>, kEntryCount> calls_;
+  std::map<ValueId, double> wide_;
+};
+
+template <class T>
+class EngineBackend final : public Backend {
+ public:
+  explicit EngineBackend(const char* name) : name_(name) {}
+  const char* name() const noexcept override { return name_; }
+  std::unique_ptr<Program> compile(const Executable& executable) const override {
+    return std::make_unique<EngineProgram<T>>(executable);
+  }
+
+ private:
+  const char* name_;
+};
+
+}  // namespace
+
+template <class T>
+Kernel<T> find_kernel(const std::string& op) {
+  for (const std::span<const KernelEntry<T>> list :
+       {elementwise_kernels<T>(), sum_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>()}) {
+    for (const KernelEntry<T>& entry : list) {
+      if (op == entry.op) return entry.run;
+    }
+  }
+  throw Error("the emulation backend has no kernel for operator " + op);
+}
+
+template Kernel<float> find_kernel<float>(const std::string&);
+template Kernel<double> find_kernel<double>(const std::string&);
+
+const Backend& emulation_backend() {
+  static const EngineBackend<float> backend("emulated");
+  return backend;
+}
+
+const Backend& float64_backend() {
+  static const EngineBackend<double> backend("float64");
+  return backend;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// Kernels that sum: Gemm, Conv and its gradients, reductions. The accumulation of the node's plan
+// holds for all of them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/numeric/round.h"
+#include "core/numeric/round_odd.h"
+#include "core/ops/ops.h"
+#include "emulation/engine/double_sums.h"
+#include "emulation/engine/kernel.h"
+
+namespace halfscope {
+namespace {
+
+void product(KernelCall<float>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+  const MatrixView a{c.in[0], ta ? 1 : k, ta ? m : 1};
+  const MatrixView b{c.in[1], tb ? 1 : n, tb ? k : 1};
+  gemm(m, n, k, a, b, c.in.size() > 2 ? c.in[2] : nullptr, c.out[0], c.sum_spec());
+}
+
+void product(KernelCall<double>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+  gemm_double(m, n, k, c.in[0], ta, c.in[1], tb, c.in.size() > 2 ? c.in[2] : nullptr, c.out[0]);
+}
+
+template <class T>
+void gemm_kernel(KernelCall<T>& c) {
+  const bool ta = int_attribute(*c.node, "transA", 0) != 0;
+  const bool tb = int_attribute(*c.node, "transB", 0) != 0;
+  const Shape& a = c.in_shape(0);
+  const Shape& y = c.out_shape(0);
+  product(c, y[0], y[1], ta ? a[0] : a[1], ta, tb);
+}
+
+ConvShape conv_shape(const Node& node, const Shape& x, const Shape& w) {
+  const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
+  const std::vector<int64_t> dilations = ints_attribute(node, "dilations", {1, 1});
+  const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
+  return {.batch = x[0], .in = x[1], .height = x[2], .width = x[3],
+          .out = w[0], .kernel_h = w[2], .kernel_w = w[3],
+          .stride_h = strides[0], .stride_w = strides[1],
+          .dilation_h = dilations[0], .dilation_w = dilations[1],
+          .pad_top = pads[0], .pad_left = pads[1], .pad_bottom = pads[2], .pad_right = pads[3]};
+}
+
+template <class T>
+void conv_kernel(KernelCall<T>& c) {
+  const ConvShape shape = conv_shape(*c.node, c.in_shape(0), c.in_shape(1));
+  const T* bias = c.in.size() > 2 ? c.in[2] : nullptr;
+  if constexpr (std::is_same_v<T, float>) {
+    conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], c.sum_spec());
+  } else {
+    conv_forward_double(shape, c.in[0], c.in[1], bias, c.out[0]);
+  }
+}
+
+template <class T>
+void conv_grad_input_kernel(KernelCall<T>& c) {  // (dy, w) -> dx
+  const ConvShape shape = conv_shape(*c.node, c.out_shape(0), c.in_shape(1));
+  if constexpr (std::is_same_v<T, float>) {
+    conv_grad_input(shape, c.in[0], c.in[1], c.out[0], c.sum_spec());
+  } else {
+    conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
+  }
+}
+
+template <class T>
+void conv_grad_weight_kernel(KernelCall<T>& c) {  // (dy, x) -> dw
+  const ConvShape shape = conv_shape(*c.node, c.in_shape(1), c.out_shape(0));
+  if constexpr (std::is_same_v<T, float>) {
+    conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], c.sum_spec());
+  } else {
+    conv_grad_weight_double(shape, c.in[1], c.in[0], c.out[0]);
+  }
+}
+
+/// Positions of a reduction: output element o sums x[base[o] + inner[i]] over ascending i.
+struct Reduction {
+  std::vector<int64_t> base, inner;
+
+  Reduction(const Node& node, const Shape& shape) {
+    const std::vector<int64_t> axes = reduction_axes(node, shape.size());
+    base = inner = {0};
+    int64_t stride = element_count(shape);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      stride = shape[i] == 0 ? 0 : stride / shape[i];
+      const bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
+      std::vector<int64_t>& positions = reduced ? inner : base;
+      std::vector<int64_t> grown;
+      for (int64_t position : positions) {
+        for (int64_t j = 0; j < shape[i]; ++j) grown.push_back(position + j * stride);
+      }
+      positions = std::move(grown);
+    }
+  }
+};
+
+/// A sum under an accumulation, one term after the other.
+double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inner, const SumSpec& spec) {
+  switch (spec.accumulation) {
+    case Accumulation::fp32: {
+      float sum = 0.0f;
+      for (int64_t offset : inner) sum += x[base + offset];
+      return static_cast<double>(sum);
+    }
+    case Accumulation::fp64: break;
+    case Accumulation::format: {
+      // A double holds the exact sum of an accumulator in the format and a value of one of the
+      // formats in use to within far less than half an ulp; rounding to odd settles ties.
+      double sum = 0.0;
+      for (int64_t offset : inner) {
+        const double a = sum, b = static_cast<double>(x[base + offset]), s = a + b;
+        const double t = s - a, rest = (a - (s - t)) + (b - t);
+        double odd = s;
+        if (rest != 0.0 && std::isfinite(s) && (std::bit_cast<uint64_t>(s) & 1) == 0) {
+          odd = std::nextafter(s, rest > 0.0 ? INFINITY : -INFINITY);
+        }
+        sum = round_to_format(odd, spec.write).value;
+      }
+      return sum;
+    }
+  }
+  double sum = 0.0;
+  for (int64_t offset : inner) sum += static_cast<double>(x[base + offset]);
+  return sum;
+}
+
+double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inner, const SumSpec&) {
+  double sum = 0.0;
+  for (int64_t offset : inner) sum += x[base + offset];
+  return sum;
+}
+
+template <class T>
+T delivered(double value, const SumSpec& spec) {
+  if constexpr (std::is_same_v<T, double>) return value;
+  return spec.accumulation == Accumulation::fp64 ? static_cast<T>(deliver(value, spec.write))
+                                                 : static_cast<T>(value);
+}
+
+template <class T>
+void reduce_sum(KernelCall<T>& c) {
+  const SumSpec spec = c.sum_spec();
+  if constexpr (std::is_same_v<T, float>) {
+    // Bias gradients have a fast kernel: everything but axis 1 is summed.
+    const Shape& x = c.in_shape(0);
+    const std::vector<int64_t> axes = reduction_axes(*c.node, x.size());
+    if (axes == std::vector<int64_t>{0} && x.size() == 2) {
+      sum_except(x[0], x[1], 1, c.in[0], c.out[0], spec);
+      return;
+    }
+    if (axes == std::vector<int64_t>{0, 2, 3} && x.size() == 4) {
+      sum_except(x[0], x[1], x[2] * x[3], c.in[0], c.out[0], spec);
+      return;
+    }
+  }
+  const Reduction reduction(*c.node, c.in_shape(0));
+  parallel_ranges(static_cast<int64_t>(reduction.base.size()), 64, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      c.out[0][i] = delivered<T>(
+          accumulate(c.in[0], reduction.base[static_cast<size_t>(i)], reduction.inner, spec), spec);
+    }
+  });
+}
+
+template <class T>
+void reduce_mean(KernelCall<T>& c) {
+  const SumSpec spec = c.sum_spec();
+  const Reduction reduction(*c.node, c.in_shape(0));
+  const double count = static_cast<double>(reduction.inner.size());
+  for (size_t i = 0; i < reduction.base.size(); ++i) {
+    const double sum = accumulate(c.in[0], reduction.base[i], reduction.inner, spec);
+    // In double the quotient of two fp32 numbers rounds to fp32 as the fp32 quotient does.
+    c.out[0][i] = delivered<T>(sum / count, spec);
+  }
+}
+
+template <class T>
+void reduce_max(KernelCall<T>& c) {
+  const Reduction reduction(*c.node, c.in_shape(0));
+  for (size_t i = 0; i < reduction.base.size(); ++i) {
+    T largest = -std::numeric_limits<T>::infinity();
+    for (int64_t offset : reduction.inner) {
+      const T value = c.in[0][reduction.base[i] + offset];
+      if (value > largest || std::isnan(value)) largest = value;
+    }
+    c.out[0][i] = largest;
+  }
+}
+
+template <class T>
+void reduce_max_grad(KernelCall<T>& c) {  // (dy, x, y), dy and y with kept axes
+  const Reduction reduction(*c.node, c.in_shape(1));
+  const T* x = c.in[1];
+  std::fill_n(c.out[0], c.out_count(0), T{0});
+  for (size_t i = 0; i < reduction.base.size(); ++i) {
+    const T largest = c.in[2][i];
+    const auto is_max = [&](int64_t offset) { return x[reduction.base[i] + offset] == largest; };
+    const int64_t ties = std::count_if(reduction.inner.begin(), reduction.inner.end(), is_max);
+    for (int64_t offset : reduction.inner) {
+      if (is_max(offset)) c.out[0][reduction.base[i] + offset] = c.in[0][i] / static_cast<T>(ties);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+std::span<const KernelEntry<T>> sum_kernels() {
+  static constexpr KernelEntry<T> kernels[] = {
+      {"Gemm", gemm_kernel<T>},
+      {"Conv", conv_kernel<T>},
+      {"ConvGradInput", conv_grad_input_kernel<T>},
+      {"ConvGradWeight", conv_grad_weight_kernel<T>},
+      {"ReduceSum", reduce_sum<T>},
+      {"ReduceMean", reduce_mean<T>},
+      {"ReduceMax", reduce_max<T>},
+      {"ReduceMaxGrad", reduce_max_grad<T>},
+  };
+  return kernels;
+}
+
+template std::span<const KernelEntry<float>> sum_kernels();
+template std::span<const KernelEntry<double>> sum_kernels();
+
+}  // namespace halfscope

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// What the drivers of gemm.h share: choosing the kernels, scratch memory, packing operands into
+// the order in which the register tiles read them, and splitting work between threads.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "emulation/gemm/gemm.h"
+#include "emulation/gemm/tile.h"
+
+namespace halfscope::gemm_detail {
+
+/// The kernels of the active instruction set and the arithmetic of one SumSpec.
+template <class T>
+struct Chains {
+  const Kernels<T>& kernels;
+  FormatRounding rounding;
+  bool odd;  ///< deliver by round-to-odd
+
+  int lanes() const { return kernels.lanes; }
+  int panel() const { return 2 * kernels.lanes; }  ///< columns of a full panel of b
+  /// Distance between two k of a packed tile of a: room for whole blocks of the transpose.
+  int row_pitch() const { return (kernels.rows + 7) / 8 * 8; }
+};
+
+const KernelSet& active_kernels();
+FormatRounding format_rounding(const FloatFormat& format) noexcept;
+
+/// Calls f(const Chains<float>&) or f(const Chains<double>&).
+template <class F>
+void with_chains(const SumSpec& spec, F f) {
+  const KernelSet& set = active_kernels();
+  const bool to_fp32 = spec.write == kFp32;
+  if (spec.accumulation == Accumulation::fp64) {
+    f(Chains<double>{set.fp64, {}, !to_fp32});
+  } else if (spec.accumulation == Accumulation::format && !to_fp32) {
+    // Already values of the format: the delivery is exact either way.
+    f(Chains<double>{set.format, format_rounding(spec.write), false});
+  } else {  // rounding to fp32 after every term is the fp32 chain
+    f(Chains<float>{set.fp32, {}, false});
+  }
+}
+
+/// Memory that grows and is kept: one per thread and purpose.
+template <class T>
+class Scratch {
+ public:
+  T* get(int64_t count) {
+    if (count > size_) {
+      size_ = count + count / 4;
+      data_.reset();  // before the new one, not beside it
+      data_.reset(static_cast<T*>(
+          ::operator new(static_cast<size_t>(size_) * sizeof(T), std::align_val_t{kAlign})));
+    }
+    return data_.get();
+  }
+
+ private:
+  static constexpr size_t kAlign = 64;
+  struct Free {
+    void operator()(T* p) const { ::operator delete(p, std::align_val_t{kAlign}); }
+  };
+  std::unique_ptr<T, Free> data_;
+  int64_t size_ = 0;
+};
+
+enum class Purpose { panels, rows, tile, image, offsets, bias, chains, delivered };
+
+template <class T, Purpose>
+T* scratch(int64_t count) {
+  thread_local Scratch<T> memory;
+  return memory.get(std::max<int64_t>(count, 1));
+}
+
+/// Half-open part `index` of [0, total) cut into `parts` nearly equal ones.
+struct Part {
+  int64_t begin, end;
+  Part(int64_t total, int64_t parts, int64_t index)
+      : begin(total * index / parts), end(total * (index + 1) / parts) {}
+  int64_t size() const { return end - begin; }
+};
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Threads worth starting for that many multiply-adds.
+inline int threads_for(int64_t terms) {
+  constexpr int64_t kTermsPerThread = 1 << 16;
+  const int64_t useful = std::max<int64_t>(terms / kTermsPerThread, 1);
+  return static_cast<int>(std::min<int64_t>(omp_get_max_threads(), useful));
+}
+
+/// Packs lines of X(line, k) = from[line * line_stride + k * k_stride] as to[k * width + line].
+/// `width` is a multiple of 8 and at least `lines`, which is at least 1; the lanes in between hold
+/// some values, so that whole vectors may be read.
+template <class T>
+void pack_lines(const Kernels<T>& kernels, int64_t lines, int64_t k, const float* from,
+                int64_t line_stride, int64_t k_stride, T* to, int64_t width) {
+  int64_t filled = lines;
+  if (k_stride == 1) {
+    kernels.transpose(lines, k, from, line_stride, to, width, true);
+    filled = ceil_div(lines, 8) * 8;
+  } else if (line_stride == 1) {
+    for (int64_t i = 0; i < k; ++i) std::copy_n(from + i * k_stride, lines, to + i * width);
+  } else {
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t j = 0; j < lines; ++j) to[i * width + j] = from[j * line_stride + i * k_stride];
+    }
+  }
+  if (filled == width) return;
+  for (int64_t i = 0; i < k; ++i) std::fill(to + i * width + filled, to + (i + 1) * width, T{0});
+}
+
+/// How many vectors a panel with that many columns needs.
+template <class T>
+int vectors_for(const Chains<T>& chains, int64_t columns) {
+  return columns > chains.lanes() ? 2 : 1;
+}
+
+/// Distance between two k of a packed panel of b: its vectors, in whole blocks of the transpose.
+template <class T>
+int64_t panel_width(const Chains<T>& chains, int64_t columns) {
+  return ceil_div(static_cast<int64_t>(vectors_for(chains, columns)) * chains.lanes(), 8) * 8;
+}
+
+/// Runs one tile and hands its results over: chains in float go straight to (or continue in) the
+/// float matrix at c, chains in double go through a small tile and are delivered.
+/// tile.c and tile.c_row are set here; rows of c are `stride` apart.
+template <class T>
+void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, float* c,
+                 int64_t stride) {
+  const int vectors = vectors_for(chains, tile.columns);
+  const auto function = (gather ? chains.kernels.gather : chains.kernels.strided)[rows - 1][vectors - 1];
+  tile.rounding = &chains.rounding;
+  int64_t c_row[kMaxRows];
+  tile.c_row = c_row;
+  if constexpr (std::is_same_v<T, float>) {
+    for (int i = 0; i < rows; ++i) c_row[i] = i * stride;
+    tile.c = c;
+    function(tile);
+  } else {
+    constexpr int kMaxPanel = 32;
+    alignas(64) T results[kMaxRows * kMaxPanel];
+    for (int i = 0; i < rows; ++i) c_row[i] = i * kMaxPanel;
+    tile.c = results;
+    function(tile);
+    for (int i = 0; i < rows; ++i) {
+      chains.kernels.deliver(tile.columns, results + i * kMaxPanel, c + i * stride, chains.odd);
+    }
+  }
+}
+
+/// Length of the blocks into which k is cut: short ones keep a packed tile of a in the first-level
+/// cache. Chains in double are not cut, since c cannot hold them between blocks.
+template <class T>
+int64_t k_block(int64_t k) {
+  constexpr int64_t kLongest = 512;
+  if (!std::is_same_v<T, float> || k <= kLongest) return std::max<int64_t>(k, 1);
+  return ceil_div(k, ceil_div(k, kLongest));
+}
+
+}  // namespace halfscope::gemm_detail

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Sums of products on the CPU: matrix product and the three convolution products, each with a
+// named accumulation. Every output element is one chain over ascending k; K is never split
+// between threads, so the result is the same bits for any thread count and instruction set. NaN
+// and infinity flow as IEEE 754 says; a NaN result is always the quiet NaN 0x7fc00000.
+#pragma once
+
+#include <cstdint>
+
+#include "core/numeric/accumulation.h"
+#include "core/numeric/float_format.h"
+
+namespace halfscope {
+
+/// How to sum, and the format the caller will round the result to.
+///  - fp32: acc = fma(a, b, acc) in fp32 from +0; the bias is added last, in fp32.
+///  - fp64: products and sums (bias included) in double; the double is delivered as fp32 by
+///    round-to-odd if `write` is narrower than fp32, so that the caller's rounding to `write`
+///    equals a single rounding of the double; by nearest-even if `write` is fp32.
+///  - format: acc = round(a * b + acc) to `write` after every term, from an exact a * b + acc;
+///    the bias is one more rounded addition.
+struct SumSpec {
+  Accumulation accumulation = Accumulation::fp32;
+  FloatFormat write = kFp32;
+};
+
+/// X(i, j) = data[i * row_stride + j * column_stride].
+struct MatrixView {
+  const float* data;
+  int64_t row_stride, column_stride;
+};
+
+/// c[i * n + j] = sum over k of a(i, k) * b(k, j), plus bias[j] if bias is not null.
+/// a is m x k, b is k x n, c is m x n dense and overlaps neither.
+void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
+          const SumSpec& spec);
+
+/// Sizes of a 2-D convolution (ONNX Conv with group 1). Layouts: x [batch, in, height, width],
+/// w [out, in, kernel_h, kernel_w], y [batch, out, out_height, out_width]. The dilated kernel must
+/// fit into the padded input (else there is no output pixel, and nothing is done).
+struct ConvShape {
+  int64_t batch = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+
+  int64_t out_height() const noexcept {
+    return (height + pad_top + pad_bottom - dilation_h * (kernel_h - 1) - 1) / stride_h + 1;
+  }
+  int64_t out_width() const noexcept {
+    return (width + pad_left + pad_right - dilation_w * (kernel_w - 1) - 1) / stride_w + 1;
+  }
+};
+
+/// y = conv(x, w) + bias. k runs over (in, kernel_h, kernel_w) in row-major order; taps on the
+/// zero padding take part as products with zero.
+void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias, float* y,
+                  const SumSpec& spec);
+
+/// dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order; only taps that exist
+/// take part.
+void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
+                     const SumSpec& spec);
+
+/// dw from x and dy. k runs over (batch, out_height, out_width) in row-major order.
+void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
+                      const SumSpec& spec);
+
+/// out[j] = sum of x over the axes outer and inner of x [outer, n, inner], ascending (outer,
+/// inner): bias gradients of Gemm (inner = 1) and Conv (inner = pixels). One chain per j.
+void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
+                const SumSpec& spec);
+
+}  // namespace halfscope

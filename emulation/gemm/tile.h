@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// The register tile: the one piece of arithmetic under gemm.h, one implementation per instruction
+// set. A tile is rows x columns chains
+//   c(i, j) = sum over ascending k of a(i, k) * b(k, j)
+// held in registers: b comes in vectors, a is broadcast. The drivers (product.cpp, conv_*.cpp)
+// choose what a and b point at; the tables below are the only way into the vector code.
+#pragma once
+
+#include <cstdint>
+
+#include "emulation/isa.h"
+
+namespace halfscope::gemm_detail {
+
+/// Rounding constants of one format, for chains in double that round after every term.
+struct FormatRounding {
+  double min_normal;     ///< 2^min_exponent: smaller values share the quantum of this binade
+  double above_max;      ///< 2^(max_exponent + 1)
+  double magic;          ///< 1.5 * 2^(52 - mantissa_bits): times 2^e, adding it rounds at e
+  double max_finite;
+  double overflow;       ///< what a larger value becomes: infinity or NaN
+};
+
+/// The work of one tile. T is the type of the chains (and of the operands, already converted).
+template <class T>
+struct Tile {
+  int64_t k;
+  const T* a;
+  int64_t a_stride;       ///< strided tiles: a(i, k) = a[k * a_stride + i]
+  const int64_t* a_row;   ///< gather tiles: a(i, k) = a[a_row[i] + a_column[k]]
+  const int64_t* a_column;
+  const T* b;             ///< b(k, j) = b[k * b_stride + j], readable to a whole vector
+  int64_t b_stride;
+  T* c;                   ///< c(i, j) = c[c_row[i] + j]
+  const int64_t* c_row;
+  int columns;            ///< how many columns of c exist; the others are not touched
+  bool accumulate;        ///< continue the chains stored in c instead of starting from +0
+  bool finish;            ///< last part of the chains: add the bias, make every NaN the quiet one
+  const T* row_bias;      ///< bias[i] or null; read only if finish
+  const T* column_bias;   ///< bias[j] or null, readable to a whole vector; read only if finish
+  const FormatRounding* rounding;  ///< used by the chains that round after every term
+};
+
+inline constexpr int kMaxRows = 14;
+
+/// A stretch of consecutive elements to copy.
+struct Run {
+  int64_t from, to;
+  int length;
+};
+
+/// What one instruction set offers for chains of type T. A tile is at most `rows` high and one or
+/// two vectors of `lanes` wide: strided[rows - 1][vectors - 1].
+template <class T>
+struct Kernels {
+  using TileFunction = void (*)(const Tile<T>&);
+  int rows;
+  int lanes;
+  TileFunction strided[kMaxRows][2];
+  TileFunction gather[kMaxRows][2];
+  /// to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < columns. If `pad`, i runs
+  /// on to the next multiple of 8 with copies of the last row, which saves a slow tail.
+  void (*transpose)(int64_t rows, int64_t columns, const float* from, int64_t from_stride, T* to,
+                    int64_t to_stride, bool pad);
+  /// Copies runs: to[k * to_stride + run.to + i] = from[offset[k] + run.from + i].
+  void (*copy_runs)(int64_t k, const T* from, const int64_t* offset, const Run* runs,
+                    int run_count, T* to, int64_t to_stride);
+  /// Chains to results: nearest, or round to odd (gemm.h, SumSpec); NaN becomes the quiet one.
+  void (*deliver)(int64_t n, const T* from, float* to, bool odd);
+};
+
+struct KernelSet {
+  Kernels<float> fp32;
+  Kernels<double> fp64;
+  Kernels<double> format;
+};
+
+const KernelSet& baseline_kernels() noexcept;
+#if defined(__x86_64__)
+const KernelSet& avx2_kernels() noexcept;
+const KernelSet& avx512_kernels() noexcept;
+#endif
+
+}  // namespace halfscope::gemm_detail

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// The bodies of the register tiles, written once over a vector type. Included only by
+// tile_<isa>.cpp, which defines the vector types FloatVector and DoubleVector.
+// Everything has internal linkage and calls no library templates: the linker must never pick code
+// with wide instructions for a processor that lacks them.
+#pragma once
+
+#include <cstdint>
+
+#include "emulation/gemm/tile.h"
+
+namespace halfscope::gemm_detail {
+namespace {
+
+/// acc = a * b + acc, rounded once to the type of the chain.
+template <class V>
+struct FmaStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  explicit FmaStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return V::fma(a, b, acc); }
+  Reg add(Reg acc, Reg bias) const { return V::add(acc, bias); }
+};
+
+/// acc = round(a * b + acc) to a narrow format. The product of two floats is exact in double. The
+/// sum is made round-to-odd with the error term of TwoSum (Knuth), so that rounding it once more
+/// to at most 23 mantissa bits is correct (Boldo and Melquiond, 2008).
+template <class V>
+struct FormatStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  Reg min_normal, above_max, magic, max_finite, overflow;
+  explicit FormatStep(const FormatRounding* r)
+      : min_normal(V::broadcast(&r->min_normal)), above_max(V::broadcast(&r->above_max)),
+        magic(V::broadcast(&r->magic)), max_finite(V::broadcast(&r->max_finite)),
+        overflow(V::broadcast(&r->overflow)) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
+  Reg add(Reg acc, Reg p) const {
+    Reg s = V::add(p, acc);
+    const Reg virtual_acc = V::sub(s, p);
+    const Reg error =
+        V::add(V::sub(p, V::sub(s, virtual_acc)), V::sub(acc, virtual_acc));
+    s = V::to_odd(s, error);
+    const Reg binade = V::min(V::max(V::exponent(s), min_normal), above_max);
+    const Reg shifter = V::mul(binade, magic);
+    const Reg rounded = V::or_sign(V::sub(V::add(s, shifter), shifter), s);
+    return V::select_above(rounded, max_finite, V::or_sign(overflow, s));
+  }
+};
+
+template <class Step, int kRows, int kVectors, bool kGather>
+void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
+  using V = typename Step::Vector;
+  using T = typename V::Scalar;
+  using Reg = typename V::Reg;
+  constexpr int kLanes = V::kLanes;
+  const Step step(t.rounding);
+  const int last = t.columns - (kVectors - 1) * kLanes;  // columns of the last vector, 1..kLanes
+  Reg acc[kRows][kVectors];
+  if (t.accumulate) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const T* c = t.c + t.c_row[i];
+#pragma GCC unroll 2
+      for (int v = 0; v + 1 < kVectors; ++v) acc[i][v] = V::load(c + v * kLanes);
+      acc[i][kVectors - 1] = V::load_some(c + (kVectors - 1) * kLanes, last);
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = V::zero();
+    }
+  }
+  const T* b = t.b;
+  const int64_t b_stride = t.b_stride;
+  if constexpr (kGather) {
+    const T* row[kRows];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) row[i] = t.a + t.a_row[i];
+    const int64_t* column = t.a_column;
+    for (int64_t k = 0; k < t.k; ++k, b += b_stride) {
+      const int64_t offset = column[k];
+      Reg bk[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) bk[v] = V::load(b + v * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const Reg a = V::broadcast(row[i] + offset);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = step.step(a, bk[v], acc[i][v]);
+      }
+    }
+  } else {
+    const T* a = t.a;
+    const int64_t a_stride = t.a_stride;
+    for (int64_t k = 0; k < t.k; ++k, a += a_stride, b += b_stride) {
+      Reg bk[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) bk[v] = V::load(b + v * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const Reg ak = V::broadcast(a + i);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = step.step(ak, bk[v], acc[i][v]);
+      }
+    }
+  }
+  if (t.finish) {
+    if (t.row_bias != nullptr) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const Reg bias = V::broadcast(t.row_bias + i);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = step.add(acc[i][v], bias);
+      }
+    }
+    if (t.column_bias != nullptr) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const Reg bias = V::load(t.column_bias + v * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) acc[i][v] = step.add(acc[i][v], bias);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = V::quiet(acc[i][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    T* c = t.c + t.c_row[i];
+#pragma GCC unroll 2
+    for (int v = 0; v + 1 < kVectors; ++v) V::store(c + v * kLanes, acc[i][v]);
+    V::store_some(c + (kVectors - 1) * kLanes, last, acc[i][kVectors - 1]);
+  }
+}
+
+/// Rows kRows, kRows - 1, ... 1 of the two function tables.
+template <class Step, int kRows, class T>
+void fill_tiles(Kernels<T>& kernels) {
+  kernels.strided[kRows - 1][0] = run_tile<Step, kRows, 1, false>;
+  kernels.strided[kRows - 1][1] = run_tile<Step, kRows, 2, false>;
+  kernels.gather[kRows - 1][0] = run_tile<Step, kRows, 1, true>;
+  kernels.gather[kRows - 1][1] = run_tile<Step, kRows, 2, true>;
+  if constexpr (kRows > 1) fill_tiles<Step, kRows - 1>(kernels);
+}
+
+template <class V>
+void copy_runs(int64_t k, const typename V::Scalar* from, const int64_t* offset, const Run* runs,
+               int run_count, typename V::Scalar* to, int64_t to_stride) {
+  for (int64_t i = 0; i < k; ++i) {
+    const typename V::Scalar* line = from + offset[i];
+    for (int r = 0; r < run_count; ++r) {
+      V::copy(line + runs[r].from, to + runs[r].to, runs[r].length);
+    }
+    to += to_stride;
+  }
+}
+
+template <class V>
+void deliver(int64_t n, const typename V::Scalar* from, float* to, bool odd) {
+  for (; n > 0; n -= V::kLanes, from += V::kLanes, to += V::kLanes) {
+    const int some = n < V::kLanes ? static_cast<int>(n) : V::kLanes;
+    V::deliver(to, some, V::load_some(from, some), odd);
+  }
+}
+
+template <class T>
+void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_stride, T* to,
+               int64_t to_stride, bool pad);
+
+template <class Step, int kRows>
+Kernels<typename Step::Vector::Scalar> make_kernels() {
+  using V = typename Step::Vector;
+  using T = typename V::Scalar;
+  static_assert(kRows <= kMaxRows);
+  Kernels<T> kernels{};
+  kernels.rows = kRows;
+  kernels.lanes = V::kLanes;
+  fill_tiles<Step, kRows>(kernels);
+  kernels.transpose = transpose<T>;
+  kernels.copy_runs = copy_runs<V>;
+  kernels.deliver = deliver<V>;
+  return kernels;
+}
+
+}  // namespace
+}  // namespace halfscope::gemm_detail

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Measuring kernels for AVX2, FMA and F16C: 32 bytes a vector.
+#include <immintrin.h>
+
+#include "emulation/measure/kernel_body.h"
+
+namespace halfscope::measure_detail {
+namespace {
+
+struct Avx2 {
+  using I = __m256i;
+  using F = __m256;
+  using D = __m256d;
+  static constexpr int kBytes = 32;
+  static constexpr int kDoubles = 4;
+
+  static I load(const void* p) { return _mm256_loadu_si256(static_cast<const I*>(p)); }
+  static void store(void* p, I x) { _mm256_storeu_si256(static_cast<I*>(p), x); }
+  static I zero() { return _mm256_setzero_si256(); }
+  static I set32(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x)); }
+  static I set8(uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
+  static F set_float(float x) { return _mm256_set1_ps(x); }
+  static F as_float(I x) { return _mm256_castsi256_ps(x); }
+  static I as_int(F x) { return _mm256_castps_si256(x); }
+
+  static I and_(I a, I b) { return _mm256_and_si256(a, b); }
+  static I or_(I a, I b) { return _mm256_or_si256(a, b); }
+  static I xor_(I a, I b) { return _mm256_xor_si256(a, b); }
+  static I add32(I a, I b) { return _mm256_add_epi32(a, b); }
+  static I max32(I a, I b) { return _mm256_max_epu32(a, b); }
+  static I min32(I a, I b) { return _mm256_min_epu32(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
+
+  static I nan_mask(I x) { return as_int(_mm256_cmp_ps(as_float(x), as_float(x), _CMP_UNORD_Q)); }
+  /// a, or a | bits where x is NaN.
+  static I or_if_nan(I a, I x, I bits) { return or_masked(a, nan_mask(x), bits); }
+  /// a, or x | bits where x is NaN.
+  static I replace_if_nan(I a, I x, I bits) {
+    return _mm256_blendv_epi8(a, or_(x, bits), nan_mask(x));
+  }
+  /// a, plus 1 where x has one of `bits`, which is a single bit.
+  static I add_one_if(I a, I x, I bits) {
+    return _mm256_sub_epi32(a, _mm256_cmpeq_epi32(and_(x, bits), bits));
+  }
+  /// a, or b where a as a float is above the limit.
+  static I replace_if_above(I a, F limit, I b) {
+    return _mm256_blendv_epi8(a, b, as_int(_mm256_cmp_ps(as_float(a), limit, _CMP_GT_OQ)));
+  }
+  /// a | (x & mask)
+  static I or_masked(I a, I x, I mask) { return or_(a, and_(x, mask)); }
+  /// Bits of a where the mask has ones, else of b.
+  static I select(I mask, I a, I b) { return or_(and_(mask, a), _mm256_andnot_si256(mask, b)); }
+  static I through_half(I x) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT;
+    return as_int(_mm256_cvtph_ps(_mm256_cvtps_ph(as_float(x), kNearest)));
+  }
+  /// Biased exponents of four vectors of floats, in some order.
+  static I exponent_bytes(I a, I b, I c, I d) {
+    const I ab = _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
+    const I cd = _mm256_blend_epi16(_mm256_srli_epi32(c, 16), d, 0xaa);
+    return select(_mm256_set1_epi16(0x00ff), right16<7>(ab), left16<1>(cd));
+  }
+
+  static I sub8(I a, I b) { return _mm256_sub_epi8(a, b); }
+  static I add8_saturating(I a, I b) { return _mm256_adds_epu8(a, b); }
+  static I shuffle(I table, I index) { return _mm256_shuffle_epi8(table, index); }
+  static I table(uint64_t low, uint64_t high) {
+    const __m128i lane = _mm_set_epi64x(static_cast<int64_t>(high), static_cast<int64_t>(low));
+    return _mm256_broadcastsi128_si256(lane);
+  }
+  template <int kShift>
+  static I left16(I x) {
+    return _mm256_slli_epi16(x, kShift);
+  }
+  template <int kShift>
+  static I right16(I x) {
+    return _mm256_srli_epi16(x, kShift);
+  }
+  /// sum <- the sum bit of sum + a + b; returns the carry bit.
+  static I full_add(I& sum, I a, I b) {
+    const I either = xor_(a, b);
+    const I carry = or_(and_(a, b), and_(sum, either));
+    sum = xor_(sum, either);
+    return carry;
+  }
+  static I count_equal(I counter, I a, I b) {
+    return _mm256_sub_epi8(counter, _mm256_cmpeq_epi8(a, b));
+  }
+  static I count_at_least(I counter, I a, I b) {
+    return count_equal(counter, _mm256_max_epu8(a, b), a);
+  }
+  static int64_t sum_of_quads(I x) {
+    const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    return _mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1);
+  }
+  static int64_t sum_bytes(I x) { return sum_of_quads(_mm256_sad_epu8(x, zero())); }
+  /// Byte sums of four vectors, 16 bits each.
+  static uint64_t sum_bytes_of_four(I a, I b, I c, I d) {
+    const I ab = or_(_mm256_sad_epu8(a, zero()), _mm256_slli_epi64(_mm256_sad_epu8(b, zero()), 16));
+    const I cd = or_(_mm256_sad_epu8(c, zero()), _mm256_slli_epi64(_mm256_sad_epu8(d, zero()), 16));
+    return static_cast<uint64_t>(sum_of_quads(or_(ab, _mm256_slli_epi64(cd, 32))));
+  }
+  static uint32_t max_of_lanes(I x) {
+    alignas(32) uint32_t lane[8];
+    store(lane, x);
+    uint32_t result = 0;
+    for (uint32_t each : lane) result = each > result ? each : result;
+    return result;
+  }
+  static uint32_t min_of_lanes(I x) { return ~max_of_lanes(xor_(x, set8(0xff))); }
+
+  static D zero_double() { return _mm256_setzero_pd(); }
+  static D load_double(const float* p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+  static void store_double(double* p, D x) { _mm256_storeu_pd(p, x); }
+  static D add_double(D a, D b) { return _mm256_add_pd(a, b); }
+  static D fma_double(D a, D b, D c) { return _mm256_fmadd_pd(a, b, c); }
+};
+
+}  // namespace
+
+const Kernels& avx2_kernels() noexcept {
+  static constexpr Kernels kKernels = make_kernels<Avx2>();
+  return kKernels;
+}
+
+}  // namespace halfscope::measure_detail

@@ -1,0 +1,6 @@
+# Prints the verdict of a report: cmake -D FILE=report.json -D NAME=run -P verdict.cmake
+# CMake reads JSON, and it is there on every machine that can build us.
+file(READ ${FILE} report)
+string(JSON state GET "${report}" verdict state)
+string(JSON text GET "${report}" verdict text)
+execute_process(COMMAND ${CMAKE_COMMAND} -E echo "${NAME}: ${state} - ${text}")

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+// The run file as written and read back by one healthy process.
+#include "analysis/recorder.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "analysis/memory_sink.h"
+#include "analysis/run_schema.h"
+#include "analysis/run_view.h"
+#include "analysis/sqlite.h"
+#include "core/error.h"
+#include "tests/analysis/sample_run.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;  // NOLINT: the helpers of these tests
+using testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+template <typename Call>
+Error error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no Error came";
+  return Error("");
+}
+
+TEST(Recorder, EveryFieldReadsBack) {
+  const TemporaryFolder folder;
+  const RunInfo info = sample_info();
+  MemorySink memory;
+  send_run(memory, info, 5);
+  {
+    Recorder recorder(folder / "run.hscope");
+    send_run(recorder, info, 5);
+  }
+  const RunView run = RunView::open(folder / "run.hscope");
+  expect_same_run(run, memory.view());
+  EXPECT_EQ(run.status(), RunStatus::complete);
+  EXPECT_EQ(expect_whole_steps(run), 5);
+  EXPECT_EQ(run.find_lane("mixed_float16"), 1);
+  EXPECT_EQ(run.find_lane("bfloat16"), std::nullopt);
+  for (const SiteInfo& site : info.lanes[1].sites) {
+    EXPECT_EQ(run.find_site(1, site.name()), site.order);
+  }
+  EXPECT_EQ(run.find_site(1, "fc1.nothing"), std::nullopt);
+  EXPECT_EQ(run.windows(1, 5).size(), 4u) << "the skipped step has no update";
+  EXPECT_EQ(run.total(0, 1).zero, 15);
+}
+
+TEST(Recorder, ExtremeValuesReadBack) {
+  const TemporaryFolder folder;
+  RunInfo info = sample_info(3);
+  info.lanes.resize(1);
+  info.model = "";
+  info.data = "a'b\"c\n\xc3\xa4";
+  StepRow row;
+  row.loss = kNan;
+  row.loss_scale = 0x1p-1022;
+  row.grad_norm = -kInf;
+  row.ms = std::numeric_limits<double>::denorm_min();
+  row.first_bad = 0;
+  std::vector<TensorStats> stats(3);
+  stats[0].n = int64_t{1} << 48;  // all non-finite: no magnitudes, empty histogram
+  stats[0].nan = stats[0].n;
+  stats[1].n = 277;
+  stats[1].exponents.fill(1);
+  stats[1].max_abs = std::numeric_limits<float>::max();
+  stats[1].min_abs = std::numeric_limits<float>::denorm_min();
+  stats[1].sum = std::numeric_limits<double>::max();
+  stats[2].n = (int64_t{1} << 40) + 127;
+  stats[2].exponents[276] = stats[2].n;
+
+  MemorySink memory;
+  Recorder recorder(folder / "run.hscope");
+  for (TapSink* sink : std::initializer_list<TapSink*>{&memory, &recorder}) {
+    sink->begin(info);
+    sink->step(0, row, stats);
+    row.step = 1;
+    sink->step(0, row, {});  // not recorded
+    row.step = 0;
+    sink->eval(0, {2, kInf, kNan});
+    sink->end(true);
+  }
+  const RunView run = RunView::open(folder / "run.hscope");
+  expect_same_run(run, memory.view());
+  EXPECT_EQ(run.status(), RunStatus::interrupted);
+  EXPECT_EQ(run.windows(0, 0).size(), 1u);
+}
+
+TEST(Recorder, LeavesOnePlainFile) {
+  const TemporaryFolder folder;
+  Recorder recorder(folder / "run.hscope");
+  const RunInfo info = sample_info();
+  recorder.begin(info);
+  send_steps(recorder, info, 0, 2);
+  EXPECT_TRUE(fs::exists(folder / "run.hscope-wal"));
+  EXPECT_EQ(RunView::open(folder / "run.hscope").status(), RunStatus::running);
+  recorder.end(false);
+  const auto files = std::distance(fs::directory_iterator(folder.path()), {});
+  EXPECT_EQ(files, 1);
+  // Bytes 18 and 19 of the header: 1 is a rollback journal, 2 is WAL.
+  EXPECT_EQ(read_text(folder / "run.hscope").substr(18, 2), "\1\1");
+}
+
+/// The CREATE TABLE statements of `sql` with single blanks.
+std::set<std::string> table_statements(const std::string& sql) {
+  std::set<std::string> statements;
+  std::istringstream parts(sql);
+  for (std::string part; std::getline(parts, part, ';');) {
+    std::istringstream words(part);
+    std::string statement;
+    for (std::string word; words >> word;) statement += (statement.empty() ? "" : " ") + word;
+    if (!statement.empty()) statements.insert(statement);
+  }
+  return statements;
+}
+
+TEST(Recorder, SchemaIsTheContract) {
+  const TemporaryFolder folder;
+  { Recorder(folder / "run.hscope").begin(sample_info()); }
+  const std::string section = contract_section("Run file");
+  const size_t begin = section.find("```sql\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string sql = section.substr(begin + 7, section.find("```", begin + 7) - begin - 7);
+
+  sqlite::Database database(folder / "run.hscope", sqlite::Access::read_only);
+  const std::string created =
+      database.query_text("SELECT group_concat(sql, ';') FROM sqlite_schema WHERE sql NOT NULL");
+  EXPECT_EQ(table_statements(created), table_statements(sql));
+  EXPECT_EQ(table_statements(sql).size(), 7u);
+
+  EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
+  EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
+  EXPECT_THAT(section, HasSubstr("`user_version` 1 "));
+  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 1);
+
+  // The meta keys that the text lists are those of the file.
+  const size_t keys_begin = section.find("`meta` keys:");
+  const std::string keys = section.substr(keys_begin, section.find(".\n", keys_begin) - keys_begin);
+  const std::vector<std::string> names = quoted_names(keys);
+  std::set<std::string> listed(names.begin(), names.end());
+  for (const char* not_a_key : {"meta", "running", "complete", "interrupted"}) {
+    listed.erase(not_a_key);
+  }
+  std::set<std::string> stored;
+  sqlite::Statement rows(database, "SELECT key FROM meta");
+  while (rows.step()) stored.insert(rows.text(0));
+  EXPECT_EQ(stored, listed);
+}
+
+TEST(Recorder, RefusesAnExistingFile) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  write_text(file, "precious");
+  const Error error = error_of([&] { Recorder recorder(file); });
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_THAT(error.what(), HasSubstr(file.string()));
+  EXPECT_THAT(error.hint(), HasSubstr("--force"));
+  EXPECT_EQ(read_text(file), "precious");
+
+  write_text(folder / "run.hscope-wal", "stale");
+  {
+    Recorder recorder(file, {.force = true});
+    send_run(recorder, sample_info(), 1);
+  }
+  EXPECT_EQ(expect_whole_steps(RunView::open(file)), 1);
+}
+
+TEST(Recorder, RefusesASecondWriter) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  const RunInfo info = sample_info();
+  Recorder first(file);
+  EXPECT_THROW(Recorder{file}, Error);
+  first.begin(info);
+  send_steps(first, info, 0, 2);
+  const Error error = error_of([&] { Recorder second(file, {.force = true}); });
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_THAT(error.what(), HasSubstr("in use"));
+  // The same from another process, whose locks are told apart in another way.
+  EXPECT_EQ(in_child([&] {
+    try {
+      Recorder second(file, {.force = true});
+    } catch (const Error&) {
+      return 3;
+    }
+    return 0;
+  }), 3);
+  send_steps(first, info, 2, 2);
+  first.end(false);
+  EXPECT_EQ(expect_whole_steps(RunView::open(file)), 4);
+}
+
+TEST(Recorder, WithoutEndTheRunIsInterrupted) {
+  const TemporaryFolder folder;
+  const RunInfo info = sample_info();
+  {
+    Recorder recorder(folder / "run.hscope");
+    recorder.begin(info);
+    send_steps(recorder, info, 0, 3);
+    // Half a step: only one of the lanes.
+    recorder.step(0, sample_step(0, 3), sample_all_stats(info, 0, 3));
+  }
+  const RunView run = RunView::open(folder / "run.hscope");
+  EXPECT_EQ(run.status(), RunStatus::interrupted);
+  EXPECT_EQ(expect_whole_steps(run), 3);
+  EXPECT_FALSE(fs::exists(folder / "run.hscope-wal"));
+}
+
+TEST(Recorder, WithoutBeginTheFileGoesAway) {
+  const TemporaryFolder folder;
+  {
+    Recorder recorder(folder / "run.hscope");
+    EXPECT_TRUE(fs::exists(folder / "run.hscope"));
+    const Error error = error_of([&] { RunView::open(folder / "run.hscope"); });
+    EXPECT_THAT(error.what(), HasSubstr("holds no run yet"));
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(Recorder, ChecksItsCaller) {
+  const TemporaryFolder folder;
+  const RunInfo info = sample_info();
+  Recorder recorder(folder / "run.hscope");
+  EXPECT_THROW(recorder.step(0, {}, {}), Error);
+  EXPECT_THROW(recorder.end(false), Error);
+  RunInfo wrong = info;
+  wrong.lanes[0].sites[1].order = 7;
+  EXPECT_THROW(recorder.begin(wrong), Error);
+  EXPECT_THROW(RunView(wrong, RunStatus::running), Error);
+  recorder.begin(info);
+  EXPECT_THROW(recorder.begin(info), Error);
+  EXPECT_THROW(recorder.step(1, {}, {}), Error);
+  EXPECT_THROW(recorder.eval(2, {}), Error);
+  EXPECT_THROW(recorder.step(0, {}, std::vector<TensorStats>(3)), Error);
+  EXPECT_THROW(recorder.step(0, {.first_bad = 6}, {}), Error);
+  send_steps(recorder, info, 0, 1);
+  // The same step again is a mistake of the caller; the file stays as it was.
+  EXPECT_THROW(send_steps(recorder, info, 0, 1), Error);
+  EXPECT_THAT(error_of([&] { send_steps(recorder, info, 1, 1); }).what(),
+              HasSubstr("earlier error"));
+  EXPECT_EQ(expect_whole_steps(RunView::open(folder / "run.hscope")), 1);
+}
+
+TEST(Recorder, WrongNamesAreErrors) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(Recorder(folder.path()), Error);
+  EXPECT_THROW(Recorder(folder / "missing/run.hscope"), Error);
+  EXPECT_THROW(Recorder(""), Error);
+  EXPECT_THROW(Recorder("/dev/null"), Error);
+  // Names that mean something else to SQLite.
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  for (const char* name : {":memory:", "file:a?mode=memory", "a%20b?c#d.hscope"}) {
+    {
+      Recorder recorder(name);
+      send_run(recorder, sample_info(), 1);
+    }
+    EXPECT_TRUE(fs::exists(name));
+    EXPECT_EQ(expect_whole_steps(RunView::open(name)), 1);
+  }
+  fs::current_path(before);
+}
+
+TEST(Exponents, Leb128) {
+  ExponentCounts counts{};
+  std::vector<uint8_t> blob;
+  encode_exponents(counts, blob);
+  EXPECT_TRUE(blob.empty());
+  counts[0] = 1;
+  counts[149] = 300;
+  counts[276] = int64_t{1} << 48;
+  encode_exponents(counts, blob);
+  const std::vector<uint8_t> expected = {0,    1,    0x95, 0x01, 0xac, 0x02, 0x94, 0x02, 0x80,
+                                         0x80, 0x80, 0x80, 0x80, 0x80, 0x40};
+  EXPECT_EQ(blob, expected);
+  ExponentCounts back{};
+  EXPECT_TRUE(decode_exponents(blob, back));
+  EXPECT_EQ(back, counts);
+
+  const std::vector<std::vector<uint8_t>> malformed = {
+      {5}, {0x80}, {5, 0}, {5, 0x80}, {5, 1, 5, 1}, {6, 1, 5, 1}, {0x95, 0x02, 1},
+      {5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}};
+  for (const std::vector<uint8_t>& bytes : malformed) EXPECT_FALSE(decode_exponents(bytes, back));
+}
+
+}  // namespace
+}  // namespace halfscope

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+// Files that are not run files, no longer run files, or run files of another time: one Error or
+// a view that makes sense, never anything else.
+#include <gmock/gmock.h>
+
+#include <random>
+#include <string>
+
+#include "analysis/recorder.h"
+#include "analysis/run_view.h"
+#include "analysis/sqlite.h"
+#include "core/error.h"
+#include "tests/analysis/sample_run.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;  // NOLINT: the helpers of these tests
+using testing::HasSubstr;
+
+std::string sample_file_bytes(int64_t steps) {
+  const TemporaryFolder folder;
+  {
+    Recorder recorder(folder / "run.hscope");
+    send_run(recorder, sample_info(), steps);
+  }
+  return read_text(folder / "run.hscope");
+}
+
+/// The Error that opening `file` gives; fails the test if there is none.
+Error open_error(const fs::path& file) {
+  try {
+    RunView::open(file);
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(file.string()));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+    return error;
+  }
+  ADD_FAILURE() << "no Error came";
+  return Error("");
+}
+
+/// True if it opened. Anything but a view or an Error fails the test (or crashes it).
+bool opens(const fs::path& file) {
+  try {
+    const RunView run = RunView::open(file);
+    for (int lane = 0; lane < run.lane_count(); ++lane) {
+      for (const SiteInfo& site : run.lane(lane).sites) run.total(lane, site.order);
+    }
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(DamagedRun, NotARunFile) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  EXPECT_THAT(open_error(file).what(), HasSubstr("no such file"));
+  EXPECT_EQ(open_error(file).kind(), ErrorKind::runtime);
+  EXPECT_EQ(open_error(folder.path()).kind(), ErrorKind::usage);
+
+  write_text(file, "");
+  EXPECT_THAT(open_error(file).what(), HasSubstr("no run yet"));
+  for (const std::string& text : {std::string("x"), std::string(5000, 'x')}) {
+    write_text(file, text);
+    EXPECT_THAT(open_error(file).what(), HasSubstr("not a run file"));
+    EXPECT_EQ(open_error(file).kind(), ErrorKind::usage);
+    EXPECT_EQ(read_text(file), text);
+  }
+}
+
+TEST(DamagedRun, AnotherProgramsDatabase) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  write_text(file, "");
+  {
+    sqlite::Database database(file, sqlite::Access::read_write);
+    database.execute("CREATE TABLE t(x)");
+  }
+  EXPECT_THAT(open_error(file).what(), HasSubstr("not a run file"));
+  EXPECT_EQ(open_error(file).kind(), ErrorKind::usage);
+}
+
+TEST(DamagedRun, NewerSchema) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  write_text(file, sample_file_bytes(1));
+  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=2");
+  const Error error = open_error(file);
+  EXPECT_THAT(error.what(), HasSubstr("newer format 2"));
+  EXPECT_THAT(error.hint(), HasSubstr("update"));
+}
+
+TEST(DamagedRun, RowsThatMakeNoSense) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  const std::string bytes = sample_file_bytes(2);
+  for (const char* sql : {
+           "UPDATE stats SET exponents=x'80' WHERE site=1",
+           "UPDATE stats SET exponents=x'0101' || x'0101' WHERE site=1",
+           "UPDATE stats SET exponents=7 WHERE site=1",
+           "UPDATE stats SET exponents=x'ac02ffffffffffffffff7f' WHERE site=1",
+           "UPDATE stats SET site=site+1 WHERE site=5",
+           "UPDATE stats SET site=-1 WHERE site=0",
+           "UPDATE stats SET lane=2 WHERE lane=1",
+           "UPDATE stats SET n=-1",
+           "UPDATE stats SET n=9223372036854775807",
+           "UPDATE stats SET n='many'",
+           "UPDATE stats SET step_count=1000000",
+           "UPDATE stats SET max_abs=1e300",
+           "UPDATE stats SET max_abs=-1",
+           "UPDATE stats SET min_abs='small'",
+           "UPDATE steps SET lane=4294967296 WHERE lane=0",
+           "UPDATE steps SET step=-1 WHERE step=0",
+           "UPDATE steps SET first_bad=6",
+           "UPDATE steps SET first_bad=-1",
+           "UPDATE steps SET skipped='no'",
+           "UPDATE evals SET lane=9 WHERE lane=1",
+           "UPDATE lanes SET lane=7 WHERE lane=1",
+           "UPDATE layers SET layer=7 WHERE layer=1",
+           "UPDATE layers SET inputs='[1]'",
+           "UPDATE layers SET inputs='['",
+           "UPDATE layers SET read='fp99'",
+           "UPDATE layers SET parameters=-5",
+           "UPDATE sites SET site=9 WHERE site=3",
+           "UPDATE sites SET role='hero'",
+           "UPDATE sites SET phase='moon'",
+           "UPDATE sites SET format=''",
+           "UPDATE sites SET shape='{}'",
+           "UPDATE sites SET shape='[-1]'",
+           "UPDATE sites SET shape='[1e99]'",
+           "UPDATE sites SET path=x'00'",
+           "UPDATE meta SET value='sleeping' WHERE key='status'",
+           "UPDATE meta SET value='8x' WHERE key='threads'",
+           "UPDATE meta SET value='99999999999999999999' WHERE key='seed'",
+           "DELETE FROM meta WHERE key='model'",
+           "DROP TABLE stats",
+           "ALTER TABLE steps RENAME COLUMN loss TO lost",
+           "PRAGMA user_version=0",
+       }) {
+    write_text(file, bytes);
+    sqlite::Database(file, sqlite::Access::read_write).execute(sql);
+    EXPECT_THAT(open_error(file).what(), HasSubstr("damaged")) << sql;
+  }
+}
+
+TEST(DamagedRun, CutOffAnywhere) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  const std::string bytes = sample_file_bytes(3);
+  const size_t stride = bytes.size() / 150 + 1;
+  for (size_t size = 0; size < bytes.size(); size += stride) {
+    write_text(file, bytes.substr(0, size));
+    EXPECT_FALSE(opens(file)) << size;
+  }
+  write_text(file, bytes);
+  EXPECT_TRUE(opens(file));
+}
+
+TEST(DamagedRun, FlippedBytes) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  const std::string bytes = sample_file_bytes(3);
+  std::mt19937 random(1);
+  int opened = 0;
+  for (int round = 0; round < 1500; ++round) {
+    std::string damaged = bytes;
+    const int flips = 1 + static_cast<int>(random() % 8);
+    for (int i = 0; i < flips; ++i) {
+      size_t place = random() % bytes.size();
+      // Every second time within a page's header and cell pointers, where structure is.
+      if (round % 2 == 0) place = place / 4096 * 4096 + random() % 160;
+      if (place >= bytes.size()) continue;
+      damaged[place] = static_cast<char>(random());
+    }
+    write_text(file, damaged);
+    if (opens(file)) ++opened;
+  }
+  // Most flips hit nothing that can be checked (a counter's value, unused space).
+  EXPECT_GT(opened, 0);
+  EXPECT_LT(opened, 1500);
+}
+
+TEST(DamagedRun, FlippedOrCutWal) {
+  const TemporaryFolder source;
+  write_killed_run(source / "run.hscope", 6);
+  const std::string bytes = read_text(source / "run.hscope");
+  const std::string wal = read_text(source / "run.hscope-wal");
+  ASSERT_GT(wal.size(), 10'000u);
+  std::mt19937 random(2);
+  for (int round = 0; round < 200; ++round) {
+    const TemporaryFolder folder;
+    write_text(folder / "run.hscope", bytes);
+    std::string damaged = wal;
+    if (round % 2 == 0) {
+      damaged.resize(random() % wal.size());
+    } else {
+      damaged[random() % wal.size()] ^= static_cast<char>(1 + random() % 255);
+    }
+    write_text(folder / "run.hscope-wal", damaged);
+    // The checksums of the WAL tell what is whole, so it is whole steps or no run at all.
+    try {
+      EXPECT_LE(expect_whole_steps(RunView::open(folder / "run.hscope")), 6);
+    } catch (const Error&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace halfscope

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// A small made-up run for the tests of the run file: two lanes, a few sites of every role, and
+// statistics that depend only on (lane, step, site), so that any reader can check them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/run_view.h"
+#include "core/train/recording.h"
+
+namespace halfscope::test {
+
+/// Two lanes, "float32" and "mixed_float16", with `sites` sites each.
+RunInfo sample_info(int sites = 6);
+StepRow sample_step(int lane, int64_t step);
+TensorStats sample_stats(int lane, int64_t step, int site);
+/// One entry per site of the lane.
+std::vector<TensorStats> sample_all_stats(const RunInfo& info, int lane, int64_t step);
+
+/// Gives the sink the steps [first, first + count) of all lanes.
+void send_steps(TapSink& sink, const RunInfo& info, int64_t first, int64_t count);
+/// begin, `steps` steps, one evaluation per lane, end.
+void send_run(TapSink& sink, const RunInfo& info, int64_t steps, bool interrupted = false);
+
+/// Google Test expectations: the same in every field, NaN equal to NaN.
+void expect_same_run(const RunView& actual, const RunView& expected);
+/// All lanes have the same steps 0, 1, ... with all rows as send_steps sent them.
+/// Returns the number of steps.
+int64_t expect_whole_steps(const RunView& run);
+
+/// A folder of its own that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Runs `work` in a forked process and returns what it returns; 1000 + signal if it was killed,
+/// 2000 if an exception left it.
+int in_child(const std::function<int()>& work);
+
+/// As in_child, but as a user who is not root, whom permissions bind.
+int in_unprivileged_child(const std::function<int()>& work);
+
+/// Records `steps` steps and dies by SIGKILL, which leaves the -wal and -shm files.
+void write_killed_run(const std::filesystem::path& file, int64_t steps);
+
+std::string read_text(const std::filesystem::path& file);
+void write_text(const std::filesystem::path& file, const std::string& text);
+
+/// The part of docs/contracts.md between the heading `## TITLE` and the next one.
+std::string contract_section(const std::string& title);
+/// The words between backquotes that hold only a-z and _, in order: `step` but not `exit 2`.
+std::vector<std::string> quoted_names(const std::string& markdown);
+
+}  // namespace halfscope::test

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+// Slow and obvious versions of gemm.h to compare with bit for bit, and the loops over instruction
+// sets and thread counts that every comparison runs in.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/numeric/round.h"
+#include "emulation/gemm/gemm.h"
+#include "emulation/isa.h"
+
+namespace halfscope::testing {
+
+/// One chain of the documented kind: steps in order, the bias last, then the delivery.
+class OracleChain {
+ public:
+  explicit OracleChain(const SumSpec& spec) : spec_(spec) {}
+  void add(float a, float b) {
+    switch (spec_.accumulation) {
+      case Accumulation::fp32: single_ = std::fma(a, b, single_); break;
+      case Accumulation::fp64: wide_ += static_cast<double>(a) * b; break;
+      case Accumulation::format: round_sum(static_cast<double>(a) * b); break;
+    }
+  }
+  void bias(float b) {
+    switch (spec_.accumulation) {
+      case Accumulation::fp32: single_ += b; break;
+      case Accumulation::fp64: wide_ += b; break;
+      case Accumulation::format: round_sum(b); break;
+    }
+  }
+  float result() const {
+    if (spec_.accumulation == Accumulation::fp32) return single_;
+    if (spec_.accumulation == Accumulation::fp64 && spec_.write != kFp32) return odd(wide_);
+    return static_cast<float>(wide_);
+  }
+
+ private:
+  // Quadruple precision has 113 bits: enough for the exact sum of a product of floats and a value
+  // of a format unless they are far apart, and then what is lost decides no rounding of the rest
+  // but a tie: so whatever is lost is made visible in the last bit (round to odd).
+  void round_sum(double product) {
+    if (!std::isfinite(product) || !std::isfinite(wide_)) {
+      wide_ = round_to_format(product + wide_, spec_.write).value;
+      return;
+    }
+    const __float128 exact = static_cast<__float128>(product) + wide_;
+    const __float128 lost = (product - (exact - wide_)) + (wide_ - (exact - (exact - wide_)));
+    double near = static_cast<double>(exact);
+    __float128 rest = exact - near;
+    if (rest == 0) rest = lost;
+    if (rest != 0 && (std::bit_cast<uint64_t>(near) & 1) == 0) {
+      near = std::nextafter(near, rest > 0 ? INFINITY : -INFINITY);
+    }
+    if (exact == 0 && lost == 0) near = product + wide_;  // the sign of zero
+    wide_ = round_to_format(near, spec_.write).value;
+  }
+  static float odd(double x) {
+    float near = static_cast<float>(x);
+    if (std::isnan(x) || static_cast<double>(near) == x) return near;
+    // Truncate towards zero, then set the last bit.
+    if (std::fabs(static_cast<double>(near)) > std::fabs(x)) near = std::nextafter(near, 0.0f);
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(near) | 1u);
+  }
+  SumSpec spec_;
+  float single_ = 0;
+  double wide_ = 0;
+};
+
+inline std::vector<float> oracle_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                                      const float* bias, const SumSpec& spec) {
+  std::vector<float> c(static_cast<size_t>(m * n));
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      OracleChain chain(spec);
+      for (int64_t l = 0; l < k; ++l) {
+        chain.add(a.data[i * a.row_stride + l * a.column_stride],
+                  b.data[l * b.row_stride + j * b.column_stride]);
+      }
+      if (bias != nullptr) chain.bias(bias[j]);
+      c[i * n + j] = chain.result();
+    }
+  }
+  return c;
+}
+
+/// Index of the input element behind output pixel and tap, or -1 on the padding.
+inline int64_t input_index(const ConvShape& s, int64_t n, int64_t c, int64_t oh, int64_t ow,
+                           int64_t kh, int64_t kw) {
+  const int64_t h = oh * s.stride_h - s.pad_top + kh * s.dilation_h;
+  const int64_t w = ow * s.stride_w - s.pad_left + kw * s.dilation_w;
+  if (h < 0 || h >= s.height || w < 0 || w >= s.width) return -1;
+  return ((n * s.in + c) * s.height + h) * s.width + w;
+}
+
+inline std::vector<float> oracle_forward(const ConvShape& s, const float* x, const float* w,
+                                         const float* bias, const SumSpec& spec) {
+  std::vector<float> y;
+  for (int64_t n = 0; n < s.batch; ++n)
+    for (int64_t o = 0; o < s.out; ++o)
+      for (int64_t oh = 0; oh < s.out_height(); ++oh)
+        for (int64_t ow = 0; ow < s.out_width(); ++ow) {
+          OracleChain chain(spec);
+          for (int64_t c = 0; c < s.in; ++c)
+            for (int64_t kh = 0; kh < s.kernel_h; ++kh)
+              for (int64_t kw = 0; kw < s.kernel_w; ++kw) {
+                const int64_t at = input_index(s, n, c, oh, ow, kh, kw);
+                chain.add(w[((o * s.in + c) * s.kernel_h + kh) * s.kernel_w + kw],
+                          at < 0 ? 0.0f : x[at]);
+              }
+          if (bias != nullptr) chain.bias(bias[o]);
+          y.push_back(chain.result());
+        }
+  return y;
+}
+
+inline std::vector<float> oracle_grad_input(const ConvShape& s, const float* dy, const float* w,
+                                            const SumSpec& spec) {
+  std::vector<OracleChain> chains(static_cast<size_t>(s.batch * s.in * s.height * s.width),
+                                  OracleChain(spec));
+  for (int64_t n = 0; n < s.batch; ++n)
+    for (int64_t c = 0; c < s.in; ++c)
+      for (int64_t kh = 0; kh < s.kernel_h; ++kh)
+        for (int64_t kw = 0; kw < s.kernel_w; ++kw)
+          for (int64_t o = 0; o < s.out; ++o)
+            for (int64_t oh = 0; oh < s.out_height(); ++oh)
+              for (int64_t ow = 0; ow < s.out_width(); ++ow) {
+                const int64_t at = input_index(s, n, c, oh, ow, kh, kw);
+                if (at < 0) continue;
+                chains[at].add(
+                    dy[((n * s.out + o) * s.out_height() + oh) * s.out_width() + ow],
+                    w[((o * s.in + c) * s.kernel_h + kh) * s.kernel_w + kw]);
+              }
+  std::vector<float> dx;
+  for (const OracleChain& chain : chains) dx.push_back(chain.result());
+  return dx;
+}
+
+inline std::vector<float> oracle_grad_weight(const ConvShape& s, const float* x, const float* dy,
+                                             const SumSpec& spec) {
+  std::vector<float> dw;
+  for (int64_t o = 0; o < s.out; ++o)
+    for (int64_t c = 0; c < s.in; ++c)
+      for (int64_t kh = 0; kh < s.kernel_h; ++kh)
+        for (int64_t kw = 0; kw < s.kernel_w; ++kw) {
+          OracleChain chain(spec);
+          for (int64_t n = 0; n < s.batch; ++n)
+            for (int64_t oh = 0; oh < s.out_height(); ++oh)
+              for (int64_t ow = 0; ow < s.out_width(); ++ow) {
+                const int64_t at = input_index(s, n, c, oh, ow, kh, kw);
+                chain.add(at < 0 ? 0.0f : x[at],
+                          dy[((n * s.out + o) * s.out_height() + oh) * s.out_width() + ow]);
+              }
+          dw.push_back(chain.result());
+        }
+  return dw;
+}
+
+inline std::vector<float> oracle_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x,
+                                            const SumSpec& spec) {
+  std::vector<float> out;
+  for (int64_t j = 0; j < n; ++j) {
+    OracleChain chain(spec);
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i) chain.add(x[(o * n + j) * inner + i], 1.0f);
+    out.push_back(chain.result());
+  }
+  return out;
+}
+
+/// Reproducible values with both signs; `wide` spreads the exponents and adds zeros.
+class Values {
+ public:
+  explicit Values(uint32_t seed, bool wide = false, FloatFormat format = kFp32)
+      : engine_(seed), wide_(wide), format_(format) {}
+  std::vector<float> operator()(int64_t count) {
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& x : out) x = next();
+    return out;
+  }
+
+ private:
+  float next() {
+    const double unit = static_cast<double>(engine_()) / 4294967296.0 * 2 - 1;
+    double scale = 1;
+    if (wide_) {
+      if (engine_() % 16 == 0) return engine_() % 2 ? 0.0f : -0.0f;
+      scale = std::ldexp(1.0, static_cast<int>(engine_() % 40) - 26);
+    }
+    return round_to_format(static_cast<float>(unit * scale), format_).value;
+  }
+  std::mt19937 engine_;
+  bool wide_;
+  FloatFormat format_;
+};
+
+/// Same bits, where every NaN counts as the quiet one.
+inline void expect_same(const std::vector<float>& expected, const std::vector<float>& actual,
+                        const std::string& what) {
+  ASSERT_EQ(expected.size(), actual.size()) << what;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const uint32_t want = std::isnan(expected[i]) ? 0x7fc00000u : std::bit_cast<uint32_t>(expected[i]);
+    ASSERT_EQ(want, std::bit_cast<uint32_t>(actual[i]))
+        << what << " element " << i << ": " << expected[i] << " != " << actual[i];
+  }
+}
+
+/// Runs f(description) for every instruction set of this machine and 1, 2 and 3 threads.
+template <class F>
+void everywhere(F f) {
+  const Isa before = active_isa();
+  const int threads_before = omp_get_max_threads();
+  for (const Isa isa : supported_isas()) {
+    for (const int threads : {1, 2, 3}) {
+      set_active_isa(isa);
+      omp_set_num_threads(threads);
+      f(std::string(isa_name(isa)) + ", " + std::to_string(threads) + " threads");
+    }
+  }
+  set_active_isa(before);
+  omp_set_num_threads(threads_before);
+}
+
+inline std::vector<SumSpec> all_specs() {
+  return {{Accumulation::fp32, kFp32},   {Accumulation::fp64, kFp32},
+          {Accumulation::fp64, kFp16},   {Accumulation::format, kFp16},
+          {Accumulation::format, kBf16}, {Accumulation::format, kE4m3fn},
+          {Accumulation::format, kFp32}};
+}
+
+inline std::string spec_name(const SumSpec& spec) {
+  return std::string(accumulation_name(spec.accumulation)) + " to e" +
+         std::to_string(spec.write.exponent_bits) + "m" + std::to_string(spec.write.mantissa_bits);
+}
+
+}  // namespace halfscope::testing

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Who may include whom: the rooms among each other, and which room may use which library. A new
+// library gets a row in kLibraries; there is no other way in.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
+#include "tests/house/rules.h"
+
+namespace halfscope::house {
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+struct Include {
+  int line = 0;
+  bool quoted = false;
+  std::string_view target;
+};
+
+struct Room {
+  std::string_view name;
+  Names may_include;
+};
+
+constexpr std::array<std::string_view, 1> kCoreMay{"core"};
+constexpr std::array<std::string_view, 2> kEmulationMay{"core", "emulation"};
+constexpr std::array<std::string_view, 2> kGpuMay{"core", "gpu"};
+constexpr std::array<std::string_view, 2> kAnalysisMay{"core", "analysis"};
+constexpr std::array<std::string_view, 3> kGuiMay{"core", "analysis", "gui"};
+constexpr std::array<std::string_view, 6> kCliMay{"core",     "emulation", "gpu",
+                                                  "analysis", "gui",       "cli"};
+constexpr std::array<std::string_view, 5> kExamplesMay{"core", "emulation", "gpu", "analysis",
+                                                       "examples"};
+constexpr std::array<std::string_view, 9> kAll{"core", "emulation", "gpu",   "analysis", "gui",
+                                               "cli",  "tests",     "bench", "examples"};
+constexpr std::array<Room, 9> kRooms{{{"core", kCoreMay},
+                                      {"emulation", kEmulationMay},
+                                      {"gpu", kGpuMay},
+                                      {"analysis", kAnalysisMay},
+                                      {"gui", kGuiMay},
+                                      {"cli", kCliMay},
+                                      {"examples", kExamplesMay},
+                                      {"tests", kAll},
+                                      {"bench", kAll}}};
+
+/// A header belongs to a library if it starts with one of `headers`. It may be included by files
+/// whose path matches one of `places`: "analysis/" is a folder, "core/plan/*.cpp" its sources
+/// at any depth, anything else one file. Tests and benchmarks may include everything.
+struct Library {
+  std::string_view name;
+  std::array<std::string_view, 10> headers;
+  std::array<std::string_view, 8> places;
+};
+
+// cli/doctor.cpp reports the versions of the libraries and so sees all their headers.
+constexpr std::array<Library, 15> kLibraries{{
+    {"SQLite", {"sqlite3"}, {"analysis/", "cli/doctor.cpp"}},
+    {"CUDA",
+     {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
+      "driver_types.h", "nvtx3/"},
+     {"gpu/"}},
+    {"Eigen", {"Eigen/"}, {"emulation/*.cpp", "cli/doctor.cpp"}},
+    {"zlib", {"zlib.h"}, {"core/data/", "cli/doctor.cpp"}},
+    {"nlohmann-json", {"nlohmann/"}, {"core/plan/*.cpp", "core/models/", "analysis/", "cli/"}},
+    {"fmt",
+     {"fmt/"},
+     {"core/plan/*.cpp", "core/models/", "core/data/", "emulation/", "gpu/", "analysis/", "gui/",
+      "cli/"}},
+    {"CLI11", {"CLI/"}, {"cli/"}},
+    {"OpenMP", {"omp.h"}, {"emulation/", "cli/"}},
+    {"x86 intrinsics", {"immintrin.h", "x86intrin.h", "cpuid.h"}, {"emulation/"}},
+    {"GoogleTest", {"gtest/", "gmock/"}, {}},
+    {"Google Benchmark", {"benchmark/"}, {}},
+    {"protobuf", {"google/", "onnx/"}, {"core/onnx/"}},
+    {"viewer libraries", {"imgui", "GLFW/", "GL/", "stb"}, {"gui/"}},
+    {"the dynamic loader", {"dlfcn.h"}, {"gpu/"}},
+    {"POSIX",
+     {"unistd.h", "fcntl.h", "sys/", "poll.h", "signal.h", "sched.h"},
+     {"core/data/", "analysis/", "gui/", "cli/", "emulation/"}},
+}};
+
+/// The headers of the C++ standard library are those without a dot and a folder.
+bool is_standard(std::string_view header) { return header.find_first_of("./") == header.npos; }
+
+std::string_view room_of(std::string_view path) {
+  const size_t slash = path.find('/');
+  return slash == path.npos ? std::string_view{} : path.substr(0, slash);
+}
+
+bool is_in_place(std::string_view path, std::string_view place) {
+  if (const size_t star = place.find('*'); star != place.npos) {
+    return path.starts_with(place.substr(0, star)) && path.ends_with(place.substr(star + 1));
+  }
+  return place.ends_with('/') ? path.starts_with(place) : path == place;
+}
+
+const Room* find_room(std::string_view name) {
+  const auto found = std::find_if(kRooms.begin(), kRooms.end(),
+                                  [&](const Room& room) { return room.name == name; });
+  return found == kRooms.end() ? nullptr : &*found;
+}
+
+const Library* find_library(std::string_view header) {
+  const auto found = std::find_if(kLibraries.begin(), kLibraries.end(), [&](const Library& each) {
+    return std::any_of(each.headers.begin(), each.headers.end(), [&](std::string_view start) {
+      return !start.empty() && header.starts_with(start);
+    });
+  });
+  return found == kLibraries.end() ? nullptr : &*found;
+}
+
+/// Reads `#include <x>` and `#include "x"` with any blanks; anything else is no include.
+std::optional<Include> parse_include(std::string_view line) {
+  const auto skip_blanks = [&line] {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+  };
+  skip_blanks();
+  if (!line.starts_with('#')) return std::nullopt;
+  line.remove_prefix(1);
+  skip_blanks();
+  constexpr std::string_view kWord = "include";
+  if (!line.starts_with(kWord)) return std::nullopt;
+  line.remove_prefix(kWord.size());
+  skip_blanks();
+  if (line.empty() || (line[0] != '"' && line[0] != '<')) return std::nullopt;
+  const bool quoted = line[0] == '"';
+  const size_t end = line.find(quoted ? '"' : '>', 1);
+  if (end == line.npos) return std::nullopt;
+  return Include{.quoted = quoted, .target = line.substr(1, end - 1)};
+}
+
+std::vector<Include> includes_of(std::string_view text) {
+  std::vector<Include> includes;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    if (std::optional<Include> include = parse_include(text.substr(0, end))) {
+      include->line = number;
+      includes.push_back(*include);
+    }
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+  }
+  return includes;
+}
+
+/// What is wrong with one include of a file of `room`; empty if nothing is.
+std::string judge(const File& file, const Room& room, const Include& include) {
+  const std::string target(include.target);
+  if (target.find("..") != target.npos) return "includes " + target + " by a relative path";
+  const std::string_view other = room_of(target);
+  if (find_room(other) != nullptr) {
+    const bool may = std::find(room.may_include.begin(), room.may_include.end(), other) !=
+                     room.may_include.end();
+    return may ? "" : std::string(room.name) + " must not know " + target;
+  }
+  if (include.quoted) return "";  // a file beside this one
+  if (is_standard(target) || room.name == "tests" || room.name == "bench") return "";
+  const Library* library = find_library(target);
+  if (library == nullptr) return "<" + target + "> belongs to no library we know";
+  const bool may = std::any_of(
+      library->places.begin(), library->places.end(),
+      [&](std::string_view place) { return !place.empty() && is_in_place(file.path, place); });
+  return may ? "" : std::string(library->name) + " must not be used here: <" + target + ">";
+}
+
+}  // namespace
+
+Violations check_includes(const File& file) {
+  Violations violations;
+  const Room* room = find_room(room_of(file.path));
+  if (room == nullptr || !is_cpp(file.path)) return violations;
+  for (const Include& include : includes_of(file.text)) {
+    if (std::string what = judge(file, *room, include); !what.empty()) {
+      violations.push_back({file.path, include.line, std::move(what)});
+    }
+  }
+  return violations;
+}
+
+}  // namespace halfscope::house

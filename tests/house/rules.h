@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// The house rules as functions over one file's text, so that tests can try them on bad samples
+// before they are let loose on the tree. A rule returns what it found, and nothing if all is well.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfscope::house {
+
+struct Violation {
+  std::string path;  ///< of the file, relative to the repository
+  int line = 0;      ///< from 1; 0 means the file as a whole
+  std::string what;
+
+  /// "path:line: what"
+  std::string text() const;
+};
+
+using Violations = std::vector<Violation>;
+
+/// A file of the repository; `path` is relative to its root, with forward slashes.
+struct File {
+  std::string path;
+  std::string text;
+};
+
+/// All files below `root` that are ours to keep in order: no build trees, run files or binaries.
+std::vector<File> read_tree(const std::string& root);
+
+/// C++ and CUDA sources and headers.
+bool is_cpp(std::string_view path);
+/// Bash, by its first line or its ending.
+bool is_bash(const File& file);
+/// Everything written by hand that a program reads: C++, CMake, bash, Python.
+bool is_source(const File& file);
+
+/// Rooms include the rooms they may know, and third-party headers stay where they belong.
+Violations check_includes(const File& file);
+/// At most 600 lines.
+Violations check_length(const File& file);
+/// `SPDX-License-Identifier: MIT` comes first, or right after the `#!` line.
+Violations check_spdx(const File& file);
+/// ASCII only and no tabs.
+Violations check_characters(const File& file);
+/// No path that exists on one machine only.
+Violations check_machine_paths(const File& file);
+/// A header starts with `#pragma once` before its first include.
+Violations check_pragma_once(const File& file);
+
+}  // namespace halfscope::house

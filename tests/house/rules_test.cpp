@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// Every house rule on small samples: it must catch the bad ones and leave the good ones alone.
+#include "tests/house/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace halfscope::house {
+namespace {
+
+std::string including(const std::string& target) {
+  return std::string("#include ").append(target).append("\n");
+}
+
+struct IncludeCase {
+  const char* path;
+  const char* target;
+  bool allowed;
+};
+
+class Includes : public testing::TestWithParam<IncludeCase> {};
+
+TEST_P(Includes, AreJudged) {
+  const IncludeCase& sample = GetParam();
+  const Violations found = check_includes({sample.path, including(sample.target)});
+  EXPECT_EQ(found.empty(), sample.allowed) << sample.path << " includes " << sample.target << ": "
+                                           << (found.empty() ? std::string() : found[0].text());
+}
+
+constexpr IncludeCase kIncludeCases[] = {
+    {"core/numeric/a.h", "<vector>", true},
+    {"core/numeric/a.h", "\"core/error.h\"", true},
+    {"core/numeric/a.h", "\"emulation/isa.h\"", false},
+    {"core/data/a.cpp", "\"analysis/finding.h\"", false},
+    {"core/data/a.cpp", "<analysis/finding.h>", false},
+    {"core/data/a.cpp", "\"../analysis/finding.h\"", false},
+    {"emulation/a.cpp", "\"core/tensor.h\"", true},
+    {"emulation/a.cpp", "\"emulation/isa.h\"", true},
+    {"emulation/a.cpp", "\"analysis/finding.h\"", false},
+    {"gpu/a.cu", "\"emulation/isa.h\"", false},
+    {"analysis/a.cpp", "\"emulation/isa.h\"", false},
+    {"analysis/a.cpp", "\"cli/doctor.h\"", false},
+    {"gui/a.cpp", "\"analysis/finding.h\"", true},
+    {"gui/a.cpp", "\"emulation/isa.h\"", false},
+    {"cli/a.cpp", "\"emulation/isa.h\"", true},
+    {"cli/a.cpp", "\"tests/house/rules.h\"", false},
+    {"tests/a/a.cpp", "\"cli/doctor.h\"", true},
+    {"examples/a.cpp", "\"cli/doctor.h\"", false},
+    {"analysis/a.cpp", "<sqlite3.h>", true},
+    {"core/data/a.cpp", "<sqlite3.h>", false},
+    {"cli/train.cpp", "<sqlite3.h>", false},
+    {"cli/doctor.cpp", "<sqlite3.h>", true},
+    {"gpu/a.cpp", "<cuda_runtime_api.h>", true},
+    {"emulation/a.cpp", "<cuda_runtime_api.h>", false},
+    {"core/numeric/a.h", "<cuda_fp16.h>", false},
+    {"emulation/gemm/a.cpp", "<Eigen/Core>", true},
+    {"emulation/gemm/a.h", "<Eigen/Core>", false},
+    {"core/train/a.cpp", "<Eigen/Core>", false},
+    {"core/data/a.cpp", "<zlib.h>", true},
+    {"core/graph/a.cpp", "<zlib.h>", false},
+    {"core/plan/a.cpp", "<nlohmann/json.hpp>", true},
+    {"core/plan/a.h", "<nlohmann/json.hpp>", false},
+    {"core/train/a.cpp", "<nlohmann/json.hpp>", false},
+    {"core/models/a.cpp", "<nlohmann/json.hpp>", true},
+    {"core/ops/a.cpp", "<fmt/format.h>", false},
+    {"core/graph/a.cpp", "<unistd.h>", false},
+    {"analysis/a.cpp", "<CLI/CLI.hpp>", false},
+    {"cli/a.cpp", "<boost/any.hpp>", false},
+    {"tests/a/a.cpp", "<Eigen/Core>", true},
+    {"bench/a.cpp", "<benchmark/benchmark.h>", true},
+    {"README.md", "\"emulation/isa.h\"", true},
+};
+INSTANTIATE_TEST_SUITE_P(Samples, Includes, testing::ValuesIn(kIncludeCases));
+
+TEST(IncludeParsing, FindsUnusualSpellingsAndTheLine) {
+  const Violations found = check_includes({"core/a.cpp", "\n  #  include   \"gpu/x.h\" // why\n"});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].line, 2);
+  EXPECT_EQ(found[0].text(), "core/a.cpp:2: core must not know gpu/x.h");
+}
+
+TEST(IncludeParsing, LeavesCommentsAlone) {
+  EXPECT_TRUE(check_includes({"core/a.cpp", "// #include \"gpu/x.h\"\n#define include\n"}).empty());
+}
+
+TEST(Length, AllowsSixHundredLines) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "x\n";
+  EXPECT_TRUE(check_length({"a.cpp", text}).empty());
+  EXPECT_EQ(check_length({"a.cpp", text + "x\n"}).size(), 1u);
+  EXPECT_EQ(check_length({"a.cpp", text + "x"}).size(), 1u);  // without a line end too
+}
+
+TEST(Spdx, ComesFirst) {
+  EXPECT_TRUE(check_spdx({"a.cpp", "// SPDX-License-Identifier: MIT\nint x;\n"}).empty());
+  EXPECT_FALSE(check_spdx({"a.cpp", "\n// SPDX-License-Identifier: MIT\n"}).empty());
+  EXPECT_FALSE(check_spdx({"a.cpp", "// SPDX-License-Identifier: GPL-3.0\n"}).empty());
+  EXPECT_FALSE(check_spdx({"a.cpp", ""}).empty());
+}
+
+TEST(Spdx, ComesSecondInScripts) {
+  EXPECT_TRUE(check_spdx({"a", "#!/bin/sh\n# SPDX-License-Identifier: MIT\n"}).empty());
+  EXPECT_FALSE(check_spdx({"a", "#!/bin/sh\necho\n"}).empty());
+}
+
+TEST(Characters, AreAsciiWithoutTabs) {
+  EXPECT_TRUE(check_characters({"a.cpp", "int x = '~';\n"}).empty());
+  EXPECT_FALSE(check_characters({"a.cpp", "\tint x;\n"}).empty());
+  EXPECT_FALSE(check_characters({"a.cpp", "// caf\xc3\xa9\n"}).empty());
+  EXPECT_FALSE(check_characters({"a.cpp", "int x;\r\n"}).empty());
+  EXPECT_EQ(check_characters({"a.cpp", "ok\n\t\t\n"})[0].line, 2);
+}
+
+TEST(MachinePaths, AreFoundFromTheRootOn) {
+  const std::string home = std::string("/ho") + "me/", work = std::string("/wo") + "rk/";
+  const std::string root = std::string("/ro") + "ot/", jobs = std::string("/tmp/b") + "ash_jobs/";
+  for (const std::string& start : {home, work, root, jobs}) {
+    EXPECT_EQ(check_machine_paths({"a.md", "see " + start + "x\n"}).size(), 1u) << start;
+    EXPECT_EQ(check_machine_paths({"a.md", start + "x\n"}).size(), 1u) << start;
+    EXPECT_EQ(check_machine_paths({"a.md", "\"" + start + "x\"\n"}).size(), 1u) << start;
+    EXPECT_TRUE(check_machine_paths({"a.md", "see docs" + start + "x\n"}).empty()) << start;
+  }
+  EXPECT_TRUE(check_machine_paths({"a.sh", "cd \"$HOME" + work + "x\"\n"}).empty());
+  EXPECT_TRUE(check_machine_paths({"a.sh", "ls /usr/local/cuda /tmp/x\n"}).empty());
+}
+
+TEST(PragmaOnce, ComesBeforeIncludes) {
+  EXPECT_TRUE(check_pragma_once({"a.h", "// x\n#pragma once\n#include <array>\n"}).empty());
+  EXPECT_FALSE(check_pragma_once({"a.h", "#include <array>\n#pragma once\n"}).empty());
+  EXPECT_FALSE(check_pragma_once({"a.h", "#ifndef A_H\n"}).empty());
+}
+
+TEST(Kinds, AreToldApart) {
+  EXPECT_TRUE(is_cpp("core/a.h"));
+  EXPECT_TRUE(is_cpp("gpu/a.cu"));
+  EXPECT_FALSE(is_cpp("core/a.html"));
+  EXPECT_TRUE(is_bash({"scripts/run", "#!/usr/bin/env bash\n"}));
+  EXPECT_FALSE(is_bash({"a.py", "#!/usr/bin/env python3\n"}));
+  EXPECT_TRUE(is_source({"core/CMakeLists.txt", ""}));
+  EXPECT_FALSE(is_source({"README.md", "# HalfScope\n"}));
+}
+
+}  // namespace
+}  // namespace halfscope::house

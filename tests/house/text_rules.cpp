@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// The rules about the text of a file: length, licence, characters, paths, include guards.
+#include <array>
+#include <cctype>
+
+#include "tests/house/rules.h"
+
+namespace halfscope::house {
+namespace {
+
+constexpr int kMaxLines = 600;
+
+/// Calls visit(number, line) for every line, counting from 1.
+template <class Visit>
+void each_line(std::string_view text, Visit visit) {
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    visit(number, text.substr(0, end));
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+  }
+}
+
+/// True if `line` holds the path `start` from the root on: "a/home/b" and "$HOME/work/" do not.
+bool has_root_path(std::string_view line, std::string_view start) {
+  for (size_t at = line.find(start); at != line.npos; at = line.find(start, at + 1)) {
+    if (at == 0) return true;
+    const char before = line[at - 1];
+    if (std::isalnum(static_cast<unsigned char>(before)) == 0 &&
+        std::string_view("_.-}*)/~").find(before) == std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string Violation::text() const { return path + ":" + std::to_string(line) + ": " + what; }
+
+Violations check_length(const File& file) {
+  int lines = 0;
+  each_line(file.text, [&](int number, std::string_view) { lines = number; });
+  if (lines <= kMaxLines) return {};
+  return {{file.path, 0, std::to_string(lines) + " lines; at most " + std::to_string(kMaxLines)}};
+}
+
+Violations check_spdx(const File& file) {
+  const bool script = file.text.starts_with("#!");
+  const int wanted_line = script ? 2 : 1;
+  const std::string wanted =
+      std::string(is_cpp(file.path) ? "//" : "#") + " SPDX-License-Identifier: MIT";
+  bool found = false;
+  each_line(file.text, [&](int number, std::string_view line) {
+    if (number == wanted_line && line == wanted) found = true;
+  });
+  if (found) return {};
+  return {{file.path, wanted_line, "expected the line '" + wanted + "'"}};
+}
+
+Violations check_characters(const File& file) {
+  Violations violations;
+  each_line(file.text, [&](int number, std::string_view line) {
+    for (const char each : line) {
+      const auto code = static_cast<unsigned char>(each);
+      if (code == '\t') {
+        violations.push_back({file.path, number, "a tab"});
+        return;
+      }
+      if (code >= 0x7f || code < ' ') {
+        violations.push_back({file.path, number, "a character that is not printable ASCII"});
+        return;
+      }
+    }
+  });
+  return violations;
+}
+
+Violations check_machine_paths(const File& file) {
+  // Cut in two, so that this file does not break its own rule.
+  static const std::array<std::string, 4> kStarts{
+      std::string("/ho") + "me/", std::string("/wo") + "rk/", std::string("/ro") + "ot/",
+      std::string("/tmp/b") + "ash"};
+  Violations violations;
+  each_line(file.text, [&](int number, std::string_view line) {
+    for (const std::string& start : kStarts) {
+      if (has_root_path(line, start)) {
+        violations.push_back({file.path, number, "a path of one machine: " + start});
+      }
+    }
+  });
+  return violations;
+}
+
+Violations check_pragma_once(const File& file) {
+  bool guarded = false, included = false, wrong = false;
+  each_line(file.text, [&](int, std::string_view line) {
+    guarded = guarded || line == "#pragma once";
+    included = included || line.starts_with("#include");
+    wrong = wrong || (included && !guarded);
+  });
+  if (guarded && !wrong) return {};
+  return {{file.path, 0, "#pragma once must come before the first include"}};
+}
+
+}  // namespace halfscope::house
