@@ -44,7 +44,8 @@ void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
 /// Shortest of many runs, and for one thread in processor time: the machine may be shared.
 class Stopwatch {
  public:
-  explicit Stopwatch(int threads) : clock_(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC) {}
+  explicit Stopwatch(int threads)
+      : clock_(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC) {}
   template <class F>
   void time(F f) {
     const double start = now();
@@ -110,7 +111,8 @@ void measure(benchmark::State& state, const Case& c, const SumSpec& spec, int th
 Case product(const std::string& name, int64_t m, int64_t n, int64_t k, bool a_transposed,
              bool b_transposed) {
   return {name, m, n, k, a_transposed, b_transposed,
-          [=, a = values(m * k), b = values(k * n), c = values(m * n)](const SumSpec& spec) mutable {
+          [=, a = values(m * k), b = values(k * n),
+           c = values(m * n)](const SumSpec& spec) mutable {
             gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
                  b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
                  c.data(), spec);

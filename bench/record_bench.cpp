@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What recording costs a training step, and how fast a run file is read back. The budget is
-// 0.3 ms for a step of two lanes with 30 sites each.
+// 0.3 ms of processor time for a step of two lanes with 30 sites each; wall time adds the disk.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

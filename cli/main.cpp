@@ -37,13 +37,28 @@ int fail(const std::string& what, const std::string& hint, int code) {
   return code;
 }
 
+/// The arguments as a shell would take them again.
+std::string command_line(int argc, char** argv) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  std::string line = "halfscope";
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool plain = !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
+    std::string quoted = "'";
+    for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += " " + (plain ? argument : quoted + "'");
+  }
+  return line;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Shows what reduced precision does to a neural network.", "halfscope");
   app.set_version_flag("--version", std::string(kVersion));
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // its absence is told below, after a misspelt one was
   app.footer("Start with:  halfscope train && halfscope report run.hscope --html report.html");
   Command command;
-  add_train(app, command);
+  add_train(app, command, command_line(argc, argv));
   add_recommend(app, command);
   add_report(app, command);
   add_export(app, command);
@@ -56,6 +71,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     return fail(e.what(), "halfscope " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help lists what is known", 2);
+  }
+  if (!command) {
+    return fail("a subcommand is required", "halfscope --help lists them; start with: halfscope train", 2);
   }
   return command();
 }

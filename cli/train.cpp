@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <iostream>
@@ -81,6 +82,21 @@ std::vector<LaneConfig> lanes_of(const Options& options) {
   }
   if (lanes.empty()) throw usage_error("no lanes", "name at least one plan in --lanes");
   return lanes;
+}
+
+/// CLI11's own checks print the largest double in full.
+CLI::Validator number_check(bool (*holds)(double), const char* text) {
+  return CLI::Validator([holds, text](std::string& value) -> std::string {
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    return *end == '\0' && holds(number) ? "" : value + " is not " + text;
+  }, "");
+}
+CLI::Validator positive() {
+  return number_check([](double x) { return x > 0.0; }, "a positive number");
+}
+CLI::Validator not_negative() {
+  return number_check([](double x) { return x >= 0.0 && x <= 3.4e38; }, "a number >= 0");
 }
 
 /// Draws one line over and over on a terminal; stays silent in a pipe.
@@ -212,8 +228,9 @@ int train(const Options& options) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Command& command) {
+void add_train(CLI::App& app, Command& command, const std::string& command_line) {
   auto options = std::make_shared<Options>();
+  options->command = command_line;
   CLI::App* sub = app.add_subcommand("train", "Train lanes in lock step and record them");
   sub->footer("Example:  halfscope train --model lenet-hot --lanes float32,mixed_float16 --out hot.hscope");
   sub->add_option("--model", options->model, "lenet, lenet-hot or mlp:A-B-...-Z")->capture_default_str();
@@ -226,14 +243,14 @@ void add_train(CLI::App& app, Command& command) {
   sub->add_option("--accumulate", options->accumulate, "fp32, fp64 or format; default: the plan's");
   sub->add_option("--loss-scale", options->loss_scale,
                   "dynamic[:INIT], static:X or none; default: dynamic for narrow exponents");
-  sub->add_option("--steps", options->steps, "Optimizer steps")->capture_default_str()->check(CLI::PositiveNumber);
-  sub->add_option("--batch", options->batch, "Samples per step")->capture_default_str()->check(CLI::PositiveNumber);
+  sub->add_option("--steps", options->steps, "Optimizer steps")->capture_default_str()->check(positive());
+  sub->add_option("--batch", options->batch, "Samples per step")->capture_default_str()->check(positive());
   sub->add_option("--optimizer", options->optimizer,
                   "sgd[:momentum=M,weight_decay=W] or adam[:beta1=,beta2=,eps=,weight_decay=]")
       ->capture_default_str();
   CLI::Option* rate = sub->add_option("--lr", options->learning_rate,
                                       "Learning rate; default 0.1 for sgd, 0.001 for adam")
-                          ->check(CLI::NonNegativeNumber);
+                          ->check(not_negative());
   sub->add_option("--seed", options->seed, "Initial weights and shuffling")->capture_default_str();
   sub->add_flag("--no-shuffle", options->no_shuffle, "Take samples in file order");
   sub->add_option("--init", options->init, "Initial weights, an .npz by variable path");
@@ -242,10 +259,10 @@ void add_train(CLI::App& app, Command& command) {
   sub->add_flag("--force", options->force, "Replace existing output files");
   sub->add_flag("--no-record", options->no_record, "No statistics");
   sub->add_option("--every", options->every, "Record statistics every N steps")
-      ->capture_default_str()->check(CLI::PositiveNumber);
+      ->capture_default_str()->check(positive());
   sub->add_flag("--no-eval", options->no_eval, "No evaluation on the test part");
   sub->add_option("--threads", options->threads, "Threads; results do not depend on it")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   sub->add_flag("--quiet", options->quiet, "No progress, no closing table");
   sub->callback([=, &command] {
     options->lanes_given = lanes->count() > 0;

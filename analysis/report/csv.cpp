@@ -32,10 +32,10 @@ std::string report_csv(const Report& report) {
       "lane,path,op,read,write,parameters,site,role,format,n,zero,overflow,underflow,subnormal,"
       "non_finite,lost,max_abs,min_abs,rms,headroom_bits\n";
   for (const LayerReport& layer : report.layers) {
-    const std::string head = fmt::format(
-        "{},{},{},{},{},{}", field(report.lanes[static_cast<size_t>(layer.lane)].name),
-        field(layer.path), field(layer.op), format_name(layer.read), format_name(layer.write),
-        layer.parameters);
+    const std::string head =
+        fmt::format("{},{},{},{},{},{}", field(report.lanes[static_cast<size_t>(layer.lane)].name),
+                    field(layer.path), field(layer.op), format_name(layer.read),
+                    format_name(layer.write), layer.parameters);
     for (const SiteReport& site : layer.sites) {
       csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", head, field(site.name),
                          role_name(site.role), format_name(site.format), site.n, site.zero,

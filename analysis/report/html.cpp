@@ -18,11 +18,21 @@ std::string escape(std::string_view text) {
   out.reserve(text.size());
   for (char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
       case '%':  // a number must not part from its sign at a line's end
         if (!out.empty() && out.back() == ' ') out.replace(out.size() - 1, 1, "&nbsp;");
         out += c;
@@ -104,8 +114,10 @@ std::string tag(const std::string& kind, const std::string& word) {
   if (kind == "error" || kind == "broken") {
     shape = "<path d=\"M2 .3l3 3 3-3L9.7 2l-3 3 3 3L8 9.7l-3-3-3 3L.3 8l3-3-3-3z\"/>";
   }
-  return fmt::format("<span class=\"tag {}\"><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\">{}"
-                     "</svg>{}</span>", kind, shape, escape(word));
+  return fmt::format(
+      "<span class=\"tag {}\"><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\">{}"
+      "</svg>{}</span>",
+      kind, shape, escape(word));
 }
 
 std::string value_text(const std::optional<double>& value) {
@@ -128,8 +140,10 @@ std::string actions(const Report& report) {
   }
   const Recommendation& advice = *report.recommendation;
   const std::string& lane = report.lanes[static_cast<size_t>(advice.lane)].name;
-  std::string text = fmt::format("<div class=\"do\"><span class=\"soft\">What to do about {}</span>"
-                                 "<p class=\"advice\">{}</p>\n", escape(lane), prose(advice.text));
+  std::string text = fmt::format(
+      "<div class=\"do\"><span class=\"soft\">What to do about {}</span>"
+      "<p class=\"advice\">{}</p>\n",
+      escape(lane), prose(advice.text));
   if (!advice.layers.empty()) {
     text += "<p class=\"soft\">Layers: ";
     for (size_t i = 0; i < advice.layers.size(); ++i) {
@@ -139,8 +153,10 @@ std::string actions(const Report& report) {
     }
     text += "</p>\n";
   }
-  return text + fmt::format("<details><summary>The advised plan</summary><pre>{}</pre></details>"
-                            "</div>\n", escape(advice.plan_json));
+  return text + fmt::format(
+                    "<details><summary>The advised plan</summary><pre>{}</pre></details>"
+                    "</div>\n",
+                    escape(advice.plan_json));
 }
 
 std::string run_card(const Report& report) {
@@ -196,8 +212,10 @@ std::string lanes(const Report& report) {
   text += html::loss_chart(report) + html::scale_chart(report);
   for (const LaneReport& lane : report.lanes) {
     if (!lane.thinned) continue;
-    text += fmt::format("<p class=\"how\">{}: the charts show {} of {} steps; every skipped step "
-                        "is among them.</p>\n", escape(lane.name), lane.rows.size(), lane.steps);
+    text += fmt::format(
+        "<p class=\"how\">{}: the charts show {} of {} steps; every skipped step "
+        "is among them.</p>\n",
+        escape(lane.name), lane.rows.size(), lane.steps);
   }
   return text;
 }
@@ -208,8 +226,8 @@ std::string evidence(const Finding& finding) {
     const std::string shown = std::holds_alternative<double>(value)
                                   ? fmt::format("{:.6g}", std::get<double>(value))
                                   : std::get<std::string>(value);
-    rows += fmt::format("<tr><td class=\"soft\">{}</td><td>{}</td></tr>", escape(key),
-                        escape(shown));
+    rows +=
+        fmt::format("<tr><td class=\"soft\">{}</td><td>{}</td></tr>", escape(key), escape(shown));
   }
   return rows;
 }
@@ -219,27 +237,30 @@ std::string finding_card(const Report& report, size_t index) {
   const std::string severity = severity_name(finding.severity);
   std::string text = fmt::format(
       "<article class=\"finding {}\" id=\"finding-{}\"><header>{}<b>{}</b><span class=\"soft\">{}"
-      "</span>", severity, index + 1, tag(severity, severity), escape(finding.rule),
+      "</span>",
+      severity, index + 1, tag(severity, severity), escape(finding.rule),
       escape(report.lanes[static_cast<size_t>(finding.lane)].name));
   if (!finding.site.empty()) {
-    text += fmt::format("<a href=\"#{}\">{}</a>",
-                        html::layer_anchor(report, finding.lane, finding.layer),
-                        escape(finding.site));
+    text +=
+        fmt::format("<a href=\"#{}\">{}</a>",
+                    html::layer_anchor(report, finding.lane, finding.layer), escape(finding.site));
   }
   text += fmt::format("</header><p>{}</p>", prose(finding.text));
   if (!finding.action.text.empty()) {
     text += fmt::format("<p class=\"todo\">{}</p>", prose(finding.action.text));
   }
-  return text + fmt::format("<details><summary>Evidence</summary><div class=\"scroll\"><table "
-                            "class=\"evidence\"><tbody>{}</tbody></table></div><p class=\"soft\">"
-                            "<code>{}</code></p></details></article>\n",
-                            evidence(finding), escape(report.finding_ids[index]));
+  return text + fmt::format(
+                    "<details><summary>Evidence</summary><div class=\"scroll\"><table "
+                    "class=\"evidence\"><tbody>{}</tbody></table></div><p class=\"soft\">"
+                    "<code>{}</code></p></details></article>\n",
+                    evidence(finding), escape(report.finding_ids[index]));
 }
 
 std::string findings(const Report& report) {
   std::string text = "<h2 id=\"findings\">Findings</h2>\n";
   if (report.findings.empty()) {
-    return text + "<p>None: nothing overflowed, and nothing that matters was flushed or lost.</p>\n";
+    return text +
+           "<p>None: nothing overflowed, and nothing that matters was flushed or lost.</p>\n";
   }
   std::vector<size_t> order(report.findings.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -262,38 +283,53 @@ std::string definitions() {
   const auto entry = [&](const char* name, const std::string& meaning) {
     text += fmt::format("<dt>{}</dt><dd>{}</dd>\n", name, meaning);
   };
-  entry("Counting", "All counters look at the exact result of an operator before it is rounded to "
-        "the tensor's format, in every recorded step, and are exact integers. Upstream rounding has "
-        "acted by then: a gradient that was flushed earlier on the way back is counted as zero "
-        "here.");
-  entry("Overflow", "Share of a tensor's elements that are finite before rounding and infinite or "
+  entry(
+      "Counting",
+      "All counters look at the exact result of an operator before it is rounded to "
+      "the tensor's format, in every recorded step, and are exact integers. Upstream rounding has "
+      "acted by then: a gradient that was flushed earlier on the way back is counted as zero "
+      "here.");
+  entry("Overflow",
+        "Share of a tensor's elements that are finite before rounding and infinite or "
         "NaN after it: the damage starts here.");
-  entry("Not finite", "Share of the elements that are infinite or NaN before rounding: the damage "
+  entry("Not finite",
+        "Share of the elements that are infinite or NaN before rounding: the damage "
         "came from further up.");
-  entry("Flushed (underflow)", "Share of the non-zero elements that rounding turns into zero.");
-  entry("Subnormal", "Share of the non-zero elements whose rounded value lies below the smallest "
+  entry("Flushed (underflow)",
+        "Share of the finite non-zero elements that rounding turns into zero.");
+  entry("Subnormal",
+        "Share of the finite non-zero elements whose rounded value lies below the smallest "
         "normal number: held, but with fewer bits.");
-  entry("Lost updates", "Share of the non-zero updates that leave the variable as it was, because "
+  entry("Lost updates",
+        "Share of the non-zero updates that leave the variable as it was, because "
         "they are below half the spacing of its format there.");
-  entry("Head-room", "log2 of the format's largest finite number over the largest magnitude seen; "
+  entry("Head-room",
+        "log2 of the format's largest finite number over the largest magnitude seen; "
         "negative once values overflow. In layer lines: the least of activations and weights.");
   entry("Layer lines", "Shares are those of the layer's worst tensor.");
-  entry("Loss-scale window", fmt::format(
-        "Scales at which no recorded gradient would overflow, and at most {} of the non-zero values "
-        "of each and at most {} of its energy (sum of squares) would be flushed. If no scale meets "
-        "both, one of the two limits is enough. Worked out from the histograms: a bin counts as "
-        "lost as soon as any of it might be. An estimate, since upstream rounding has acted.",
-        percent(kFlushedShare), percent(kFlushedEnergy)));
-  entry("Severity", "error: training cannot work like this. warning: information is being lost. "
+  entry(
+      "Loss-scale window",
+      fmt::format(
+          "Scales at which no recorded gradient would overflow, and at most {} of the non-zero "
+          "values "
+          "of each and at most {} of its energy (sum of squares) would be flushed. If no scale "
+          "meets "
+          "both, one of the two limits is enough. Worked out from the histograms: a bin counts as "
+          "lost as soon as any of it might be. An estimate, since upstream rounding has acted.",
+          percent(kFlushedShare), percent(kFlushedEnergy)));
+  entry("Severity",
+        "error: training cannot work like this. warning: information is being lost. "
         "info: worth knowing.");
   return text + "</dl>\n";
 }
 
 std::string reproduce(const Report& report) {
   if (report.run.command.empty()) return "";
-  return fmt::format("<h2 id=\"reproduce\">How to get this again</h2>\n<pre>{}</pre>\n"
-                     "<p class=\"how\">The same command gives the same numbers, whatever the "
-                     "number of threads.</p>\n", escape(report.run.command));
+  return fmt::format(
+      "<h2 id=\"reproduce\">How to get this again</h2>\n<pre>{}</pre>\n"
+      "<p class=\"how\">The same command gives the same numbers, whatever the "
+      "number of threads.</p>\n",
+      escape(report.run.command));
 }
 
 }  // namespace

@@ -120,9 +120,10 @@ std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
     const double width = std::max(steps.position(to) - x + 0.6 * step_width, 2.5);
     const std::string when =
         from == to ? fmt::format("step {}", from) : fmt::format("steps {} to {}", from, to);
-    marks += fmt::format("<path class=\"gone\" d=\"M{:.1f} 5h{:.1f}\"><title>{}: {} at {}"
-                         "</title></path>", x, std::min(width, kWidth - x + 1.0),
-                         escape(lane.name), what, when);
+    marks += fmt::format(
+        "<path class=\"gone\" d=\"M{:.1f} 5h{:.1f}\"><title>{}: {} at {}"
+        "</title></path>",
+        x, std::min(width, kWidth - x + 1.0), escape(lane.name), what, when);
   }
   return marks;
 }
@@ -135,14 +136,14 @@ std::string frame(const std::string& kind, const std::string& label, const std::
     html += fmt::format("<span style=\"top:{:.1f}%\">{}</span>", y, text);
     grid += fmt::format("<path class=\"grid\" d=\"M0 {:.1f}h1000\"/>", y);
   }
-  html += fmt::format("</div><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" "
-                      "role=\"img\" aria-label=\"{}\">{}{}</svg>"
-                      "<div class=\"x\"><span>step {}</span><span>{}</span><span>{}</span></div>"
-                      "</div>\n",
-                      escape(label), grid, drawing, steps.first,
-                      steps.last - steps.first > 2 ? std::to_string((steps.first + steps.last) / 2)
-                                                   : "",
-                      steps.last);
+  html += fmt::format(
+      "</div><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" "
+      "role=\"img\" aria-label=\"{}\">{}{}</svg>"
+      "<div class=\"x\"><span>step {}</span><span>{}</span><span>{}</span></div>"
+      "</div>\n",
+      escape(label), grid, drawing, steps.first,
+      steps.last - steps.first > 2 ? std::to_string((steps.first + steps.last) / 2) : "",
+      steps.last);
   return html;
 }
 
@@ -174,8 +175,10 @@ std::string legend(const Report& report, const std::string& marked) {
     html += fmt::format("<span>{}{}</span>", lane_swatch(i), escape(report.lanes[i].name));
   }
   if (!marked.empty()) {
-    html += fmt::format("<span><svg width=\"14\" height=\"8\" aria-hidden=\"true\">"
-                        "<path class=\"gone\" d=\"M0 4h14\"/></svg>{}</span>", marked);
+    html += fmt::format(
+        "<span><svg width=\"14\" height=\"8\" aria-hidden=\"true\">"
+        "<path class=\"gone\" d=\"M0 4h14\"/></svg>{}</span>",
+        marked);
   }
   html += "</div>\n";
   if (report.lanes.size() > kCurveLanes) {
@@ -198,8 +201,10 @@ double tick_distance(double span, double parts) {
 }  // namespace
 
 std::string lane_swatch(size_t lane) {
-  return fmt::format("<svg width=\"28\" height=\"8\" aria-hidden=\"true\"><path class=\"curve {}\" "
-                     "d=\"M0 4h28\"/></svg>", lane_class(lane));
+  return fmt::format(
+      "<svg width=\"28\" height=\"8\" aria-hidden=\"true\"><path class=\"curve {}\" "
+      "d=\"M0 4h28\"/></svg>",
+      lane_class(lane));
 }
 
 std::string loss_chart(const Report& report) {
@@ -270,8 +275,7 @@ std::string scale_chart(const Report& report) {
   std::string drawing;
   for (size_t i : drawing_order(report)) {
     const LaneReport& lane = report.lanes[i];
-    drawing += curve(lane, i, steps, axis, true,
-                     [](const StepRow& row) { return row.loss_scale; });
+    drawing += curve(lane, i, steps, axis, true, [](const StepRow& row) { return row.loss_scale; });
     drawing += strip(lane, steps, "update skipped", was_skipped);
   }
   return "<figure><h3>Loss scale</h3>\n" +

@@ -15,6 +15,7 @@ namespace halfscope::html {
 namespace {
 
 constexpr size_t kWorstLayers = 30;
+constexpr double kWorthShowing = 0.01;
 constexpr int kHeight = 16;  ///< of a histogram, in its own units
 
 double share(int64_t part, int64_t whole) {
@@ -23,14 +24,16 @@ double share(int64_t part, int64_t whole) {
 
 double overflow_share(const SiteReport& site) { return share(site.overflow, site.n); }
 double non_finite_share(const SiteReport& site) { return share(site.non_finite, site.n); }
-double underflow_share(const SiteReport& site) { return share(site.underflow, site.n - site.zero); }
-double lost_share(const SiteReport& site) { return share(site.lost, site.n - site.zero); }
+int64_t non_zero(const SiteReport& site) { return site.n - site.zero - site.non_finite; }
+double underflow_share(const SiteReport& site) { return share(site.underflow, non_zero(site)); }
+double lost_share(const SiteReport& site) { return share(site.lost, non_zero(site)); }
 
 double suffering(const LayerReport& layer) {
   double worst = 0.0;
   for (const SiteReport& site : layer.sites) {
-    // An overflow spreads, an underflow does not: it weighs more. What it spread to is innocent.
-    worst = std::max({worst, 10.0 * overflow_share(site), underflow_share(site), lost_share(site)});
+    // An overflow spreads, so one is enough. What it spread to is innocent.
+    worst = std::max({worst, underflow_share(site), lost_share(site),
+                      site.overflow > 0 ? 1.0 + overflow_share(site) : 0.0});
   }
   return worst;
 }
@@ -80,16 +83,15 @@ std::string rect(const char* kind, int from, int to) {
 
 /// The shaded bands of every format of the page, drawn once and referred to.
 std::string band_definitions(const Report& report, const ExponentAxis& axis) {
-  std::string html = "<svg width=\"0\" height=\"0\" style=\"position:absolute\" "
-                     "aria-hidden=\"true\"><defs>";
+  std::string html =
+      "<svg width=\"0\" height=\"0\" style=\"position:absolute\" "
+      "aria-hidden=\"true\"><defs>";
   std::set<std::string> done;
   for (const LayerReport& layer : report.layers) {
     for (const SiteReport& site : layer.sites) {
       if (!done.insert(band_id(site.format)).second) continue;
       const Bands bands(site.format);
-      const auto x = [&](int exponent) {
-        return std::clamp(exponent - axis.low, 0, axis.bins());
-      };
+      const auto x = [&](int exponent) { return std::clamp(exponent - axis.low, 0, axis.bins()); };
       html += fmt::format("<g id=\"{}\">", band_id(site.format));
       html += rect("zl", 0, x(bands.subnormal));
       html += rect("zs", x(bands.subnormal), x(bands.normal));
@@ -121,8 +123,9 @@ std::string bars(const SiteReport& site, const ExponentAxis& axis) {
     const int64_t count = counts[static_cast<size_t>(bin)];
     if (count == 0) continue;
     const int exponent = bin + axis.low;
-    const int height = std::max(1, static_cast<int>(std::lround(
-        kHeight * std::sqrt(static_cast<double>(count) / static_cast<double>(most)))));
+    const int height =
+        std::max(1, static_cast<int>(std::lround(kHeight * std::sqrt(static_cast<double>(count) /
+                                                                     static_cast<double>(most)))));
     const bool out = exponent < bands.subnormal || exponent >= bands.overflow;
     (out ? lost : held) += fmt::format("M{} 16v-{}h1v{}z", bin, height, height);
   }
@@ -138,10 +141,11 @@ std::string histogram(const SiteReport& site, const ExponentAxis& axis, bool big
     title += fmt::format(": 2^{:.1f}", std::log2(*site.max_abs));
     if (site.min_abs) title += fmt::format(" down to 2^{:.1f}", std::log2(*site.min_abs));
   }
-  return fmt::format("<svg class=\"h{}\" viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" "
-                     "role=\"img\"><title>{}</title><use href=\"#{}\"/>{}</svg>",
-                     big ? " big" : "", axis.bins(), kHeight, escape(title),
-                     band_id(site.format), bars(site, axis));
+  return fmt::format(
+      "<svg class=\"h{}\" viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" "
+      "role=\"img\"><title>{}</title><use href=\"#{}\"/>{}</svg>",
+      big ? " big" : "", axis.bins(), kHeight, escape(title), band_id(site.format),
+      bars(site, axis));
 }
 
 /// The tensor that stands for a layer in its line: the one that loses most, else the last of
@@ -152,24 +156,26 @@ const SiteReport* speaker(const LayerReport& layer, bool gradient) {
     const bool is_gradient = site.role == Role::activation_grad || site.role == Role::weight_grad;
     const bool is_output = site.role == Role::activation || site.role == Role::input;
     if (gradient ? !is_gradient : !is_output) continue;
-    const bool worse = best == nullptr ||
-                       overflow_share(site) + underflow_share(site) >
-                           overflow_share(*best) + underflow_share(*best);
+    const bool worse = best == nullptr || overflow_share(site) + underflow_share(site) >
+                                              overflow_share(*best) + underflow_share(*best);
     if (worse) best = &site;
   }
   return best;
 }
 
 std::string share_cell(double value, double bad_from) {
-  return fmt::format("<td class=\"n{}\">{}</td>", value > bad_from ? " bad" : value == 0.0 ? " zero" : "",
+  return fmt::format("<td class=\"n{}\">{}</td>",
+                     value > bad_from ? " bad"
+                     : value == 0.0   ? " zero"
+                                      : "",
                      escape(percent(value)));
 }
 
 std::string headroom_cell(const LayerReport& layer) {
   std::optional<double> least;
   for (const SiteReport& site : layer.sites) {
-    const bool forward = site.role == Role::activation || site.role == Role::weight ||
-                         site.role == Role::input;
+    const bool forward =
+        site.role == Role::activation || site.role == Role::weight || site.role == Role::input;
     if (forward && site.headroom_bits && (!least || *site.headroom_bits < *least)) {
       least = site.headroom_bits;
     }
@@ -201,15 +207,17 @@ std::string layer_row(const Report& report, const LayerReport& layer, const Expo
     if (site != nullptr && drawings) html += histogram(*site, axis, false);
     html += "</td>";
   }
-  html += share_cell(overflow, 0.0) + share_cell(non_finite, 1.0) + share_cell(underflow, 0.01) + share_cell(lost, 0.5);
+  html += share_cell(overflow, 0.0) + share_cell(non_finite, 1.0) + share_cell(underflow, 0.01) +
+          share_cell(lost, 0.5);
   return html + "</tr>\n";
 }
 
 std::string key() {
   const auto entry = [](const char* kind, const char* bar, const char* text) {
-    return fmt::format("<span><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">"
-                       "<rect class=\"{}\" width=\"16\" height=\"12\"/>{}</svg>{}</span>",
-                       kind, bar, text);
+    return fmt::format(
+        "<span><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">"
+        "<rect class=\"{}\" width=\"16\" height=\"12\"/>{}</svg>{}</span>",
+        kind, bar, text);
   };
   return "<div class=\"key\">" +
          entry("zl", "<path class=\"w\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>",
@@ -231,17 +239,18 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis) {
   html += rate("overflow", overflow_share(site), 0.0) + ", " +
           rate("not finite", non_finite_share(site), 1.0) + "<br>" +
           rate("flushed", underflow_share(site), 0.01) + ", " +
-          rate("subnormal", share(site.subnormal, site.n - site.zero), 1.0) + ", " +
+          rate("subnormal", share(site.subnormal, non_zero(site)), 1.0) + ", " +
           rate("zero", share(site.zero, site.n), 1.0);
   if (site.role == Role::update) html += "<br>" + rate("lost updates", lost_share(site), 0.5);
   html += "<br>";
   html += fmt::format("largest <b>{}</b>", site.max_abs ? short_number(*site.max_abs) : "-");
   html += fmt::format(", rms <b>{}</b>", site.rms ? short_number(*site.rms) : "-");
-  if (site.headroom_bits) html += fmt::format(", head-room <b>{:.1f}</b> bits", *site.headroom_bits);
-  html += fmt::format("</div></div><div>{}<div class=\"axis\"><span>2<sup>{}</sup></span>"
-                      "<span>2<sup>{}</sup></span><span>2<sup>{}</sup></span></div></div></div>\n",
-                      histogram(site, axis, true), axis.low, (axis.low + axis.high + 1) / 2,
-                      axis.high + 1);
+  if (site.headroom_bits)
+    html += fmt::format(", head-room <b>{:.1f}</b> bits", *site.headroom_bits);
+  html += fmt::format(
+      "</div></div><div>{}<div class=\"axis\"><span>2<sup>{}</sup></span>"
+      "<span>2<sup>{}</sup></span><span>2<sup>{}</sup></span></div></div></div>\n",
+      histogram(site, axis, true), axis.low, (axis.low + axis.high + 1) / 2, axis.high + 1);
   return html;
 }
 
@@ -263,7 +272,9 @@ std::vector<size_t> worst_layers(const Report& report, const LayerNames& named) 
     return suffering(layer) + (named.contains({layer.lane, layer.path}) ? 100.0 : 0.0);
   };
   for (size_t i = 0; i < report.layers.size(); ++i) {
-    if (weight(i) > 1e-4 && !report.layers[i].sites.empty()) order.push_back(i);
+    const bool reference = report.lanes[static_cast<size_t>(report.layers[i].lane)].reference;
+    if (reference && report.lanes.size() > 1) continue;  // what the others are measured by
+    if (weight(i) > kWorthShowing && !report.layers[i].sites.empty()) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return weight(a) > weight(b); });
@@ -282,22 +293,28 @@ std::string layer_section(const Report& report, size_t size_so_far) {
   std::string tensors;
   for (size_t i : worst) {
     const LayerReport& layer = report.layers[i];
-    tensors += fmt::format("<details class=\"layer\" id=\"tensors-{}\"{}><summary><b>{}</b> "
-                           "<span class=\"soft\">{}, {}</span></summary>\n",
-                           layer_anchor(report, layer.lane, layer.path),
-                           named.size() <= 3 && named.contains({layer.lane, layer.path}) ? " open" : "", escape(layer.path), escape(layer.op),
-                           escape(report.lanes[static_cast<size_t>(layer.lane)].name));
+    tensors += fmt::format(
+        "<details class=\"layer\" id=\"tensors-{}\"{}><summary><b>{}</b> "
+        "<span class=\"soft\">{}, {}</span></summary>\n",
+        layer_anchor(report, layer.lane, layer.path),
+        named.size() <= 3 && named.contains({layer.lane, layer.path}) ? " open" : "",
+        escape(layer.path), escape(layer.op),
+        escape(report.lanes[static_cast<size_t>(layer.lane)].name));
     for (const SiteReport& site : layer.sites) tensors += tensor_block(site, axis);
     tensors += "</details>\n";
   }
 
   std::string html = "<h2 id=\"layers\">Layers</h2>\n" + band_definitions(report, axis);
   html += fmt::format(
-      "<p class=\"how\">Histograms show at which powers of two the values of a tensor lie, from "
-      "2<sup>{}</sup> on the left to 2<sup>{}</sup> on the right, over the whole run, on the bands "
-      "of the format the tensor is written in. Gradients are shown as they are stored, times the "
-      "loss scale. Bar heights are square roots, so that thin tails can be seen.</p>\n",
-      axis.low, axis.high + 1) + key();
+              "<p class=\"how\">Histograms show at which powers of two the values of a tensor lie, "
+              "from "
+              "2<sup>{}</sup> on the left to 2<sup>{}</sup> on the right, over the whole run, on "
+              "the bands "
+              "of the format the tensor is written in. Gradients are shown as they are stored, "
+              "times the "
+              "loss scale. Bar heights are square roots, so that thin tails can be seen.</p>\n",
+              axis.low, axis.high + 1) +
+          key();
 
   const int focus = focus_lane(report);
   std::vector<int> lanes{focus};
@@ -323,7 +340,8 @@ std::string layer_section(const Report& report, size_t size_so_far) {
         "<div class=\"scroll\"><table><thead><tr><th>Layer</th><th>Format</th>"
         "<th class=\"n\" title=\"log2 of the largest finite number over the largest value\">"
         "Head-room, bits</th><th>Activations</th><th>Gradients</th><th class=\"n\">Overflow</th>"
-        "<th class=\"n\">Not finite</th><th class=\"n\">Flushed</th><th class=\"n\">Lost updates</th></tr></thead>\n<tbody>\n" +
+        "<th class=\"n\">Not finite</th><th class=\"n\">Flushed</th><th class=\"n\">Lost "
+        "updates</th></tr></thead>\n<tbody>\n" +
         rows + "</tbody></table></div>\n";
     if (lane == focus) {
       html += "<h3>" + title + "</h3>\n" + table;
@@ -332,14 +350,16 @@ std::string layer_section(const Report& report, size_t size_so_far) {
     }
   }
   if (left_out > 0) {
-    html += fmt::format("<p class=\"how\">To keep this page small the last {} have no drawings; "
-                        "the JSON report holds all histograms.</p>\n",
-                        counted(static_cast<int64_t>(left_out), "line"));
+    html += fmt::format(
+        "<p class=\"how\">To keep this page small the last {} have no drawings; "
+        "the JSON report holds all histograms.</p>\n",
+        counted(static_cast<int64_t>(left_out), "line"));
   }
   if (!tensors.empty()) {
-    html += fmt::format("<h3>Tensors of the {} that {} most</h3>\n",
-                        counted(static_cast<int64_t>(worst.size()), "layer"),
-                        worst.size() == 1 ? "suffers" : "suffer") + tensors;
+    html += worst.size() == 1
+                ? "<h3>Tensors of the layer that loses most</h3>\n"
+                : fmt::format("<h3>Tensors of the {} layers that lose most</h3>\n", worst.size());
+    html += tensors;
   }
   return html;
 }

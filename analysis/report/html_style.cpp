@@ -52,7 +52,7 @@ td.n,th.n{text-align:right;white-space:nowrap}
 th:last-child,td:last-child{padding-right:0}
 td.bad{color:var(--bad);font-weight:600}td.bad::before{content:"\25B2\2009";font-size:.7em}
 td.zero{color:var(--soft)}
-td.name{overflow-wrap:anywhere;min-width:8.5em}
+td.name{overflow-wrap:anywhere;min-width:11em}
 tr:target td,details:target{background:var(--ok-soft)}
 .plot{display:grid;grid-template-columns:3.6em 1fr;margin:.5em 0 .2em}
 .plot .y{position:relative;font-size:.78rem;color:var(--soft);font-variant-numeric:tabular-nums}
@@ -85,12 +85,14 @@ summary:hover{color:var(--ink)}
 svg.h{display:block;width:132px;height:26px}
 svg.h.big{width:100%;height:64px;min-width:180px}
 .g{fill:var(--bar)}.w{fill:var(--lost)}.zl{fill:var(--zone-lost)}.zs{fill:var(--zone-sub)}
-.zn{fill:var(--card)}.edge{stroke:var(--soft);stroke-width:.25;stroke-opacity:.7}
+.zn{fill:var(--card)}.edge{stroke:var(--soft);stroke-width:1;stroke-opacity:.6;fill:none;
+vector-effect:non-scaling-stroke}
 .tensor{display:grid;grid-template-columns:minmax(180px,1fr) 2fr;gap:4px 20px;padding:10px 0;
 border-bottom:1px solid var(--line);align-items:center}
 .tensor:last-child{border-bottom:0}
 .tensor .nums{font-size:.85rem;color:var(--soft);font-variant-numeric:tabular-nums}
-.tensor .nums b{font-weight:560;color:var(--ink)}.tensor .nums .bad{color:var(--bad);font-weight:600}
+.tensor .nums b{font-weight:560;color:var(--ink)}
+.tensor .nums .bad{color:var(--bad);font-weight:600}
 .axis{display:flex;justify-content:space-between;font-size:.72rem;color:var(--soft);
 font-variant-numeric:tabular-nums}
 details.layer{border:1px solid var(--line);border-radius:8px;padding:6px 14px;margin:.6em 0}

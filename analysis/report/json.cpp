@@ -17,9 +17,7 @@ Json number(double value) {
   return value;
 }
 
-Json number(const std::optional<double>& value) {
-  return value ? number(*value) : Json(nullptr);
-}
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
 Json object_of(const std::string& text) {
   Json value = Json::parse(text, nullptr, false);
@@ -28,11 +26,16 @@ Json object_of(const std::string& text) {
 
 Json run_json(const Report& report) {
   const RunInfo& run = report.run;
-  return {{"model", run.model},   {"data", run.data},
-          {"optimizer", run.optimizer}, {"batch", run.batch},
-          {"steps_planned", run.steps_planned}, {"seed", run.seed},
-          {"status", status_name(report.status)}, {"every", run.every},
-          {"threads", run.threads}, {"isa", run.isa},
+  return {{"model", run.model},
+          {"data", run.data},
+          {"optimizer", run.optimizer},
+          {"batch", run.batch},
+          {"steps_planned", run.steps_planned},
+          {"seed", run.seed},
+          {"status", status_name(report.status)},
+          {"every", run.every},
+          {"threads", run.threads},
+          {"isa", run.isa},
           {"command", run.command}};
 }
 
@@ -151,8 +154,7 @@ std::string report_json(const Report& report) {
   json["schema"] = "halfscope.report/1";
   json["version"] = report.run.version;
   json["run"] = run_json(report);
-  json["verdict"] = {{"state", verdict_name(report.verdict.state)},
-                     {"text", report.verdict.text}};
+  json["verdict"] = {{"state", verdict_name(report.verdict.state)}, {"text", report.verdict.text}};
   json["lanes"] = Json::array();
   for (const LaneReport& lane : report.lanes) json["lanes"].push_back(lane_json(lane));
   json["findings"] = Json::array();

@@ -14,21 +14,41 @@ namespace {
 constexpr size_t kLanesShown = 8;
 constexpr size_t kFindingsShown = 10;
 constexpr size_t kLayersShown = 10;
+constexpr double kWorthShowing = 0.01;
 
 /// Names and sentences inside a line or a table cell: nothing in them may act as markup.
 std::string plain(const std::string& text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '\n': case '\r': case '\t': out += ' '; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '|': case '*': case '_': case '`': case '[': case ']': case '\\': case '#': case '~':
+      case '\n':
+      case '\r':
+      case '\t':
+        out += ' ';
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '|':
+      case '*':
+      case '_':
+      case '`':
+      case '[':
+      case ']':
+      case '\\':
+      case '#':
+      case '~':
         out += '\\';
         out += c;
         break;
-      default: out += c;
+      default:
+        out += c;
     }
   }
   return out;
@@ -38,10 +58,14 @@ std::string plain(const std::string& text) {
 std::string code(const std::string& text) {
   std::string out = "`";
   for (char c : text) {
-    if (c == '`') out += '\'';
-    else if (c == '|') out += "\\|";  // a table splits cells before it reads code spans
-    else if (c == '\n' || c == '\r' || c == '\t') out += ' ';
-    else out += c;
+    if (c == '`')
+      out += '\'';
+    else if (c == '|')
+      out += "\\|";  // a table splits cells before it reads code spans
+    else if (c == '\n' || c == '\r' || c == '\t')
+      out += ' ';
+    else
+      out += c;
   }
   return out + "`";
 }
@@ -54,20 +78,22 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
+int64_t non_zero(const SiteReport& site) { return site.n - site.zero - site.non_finite; }
+
 /// How much a layer's tensors lose themselves: for choosing which lines to show.
 double suffering(const LayerReport& layer) {
   double worst = 0.0;
   for (const SiteReport& site : layer.sites) {
-    worst = std::max({worst, 10.0 * share(site.overflow, site.n),
-                      share(site.underflow, site.n - site.zero),
-                      share(site.lost, site.n - site.zero)});
+    worst = std::max({worst, site.overflow > 0 ? 1.0 + share(site.overflow, site.n) : 0.0,
+                      share(site.underflow, non_zero(site)), share(site.lost, non_zero(site))});
   }
   return worst;
 }
 
 void write_lanes(const Report& report, std::string& md) {
-  md += "\n| lane | steps | skipped | first loss | last loss | loss scale | test accuracy |\n"
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+  md +=
+      "\n| lane | steps | skipped | first loss | last loss | loss scale | test accuracy |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
     md += fmt::format("| {}{} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),
@@ -77,8 +103,8 @@ void write_lanes(const Report& report, std::string& md) {
                       lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
   }
   if (report.lanes.size() > kLanesShown) {
-    md += fmt::format("\n{} more.\n", counted(static_cast<int64_t>(report.lanes.size() -
-                                                                   kLanesShown), "lane"));
+    md += fmt::format("\n{} more.\n",
+                      counted(static_cast<int64_t>(report.lanes.size() - kLanesShown), "lane"));
   }
 }
 
@@ -88,26 +114,25 @@ void write_findings(const Report& report, std::string& md) {
   // Errors of any lane before the notes of the first one.
   std::vector<const Finding*> sorted;
   for (const Finding& finding : report.findings) sorted.push_back(&finding);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Finding* a, const Finding* b) {
-    return a->severity > b->severity;
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Finding* a, const Finding* b) { return a->severity > b->severity; });
   for (size_t i = 0; i < std::min(sorted.size(), kFindingsShown); ++i) {
     const Finding& finding = *sorted[i];
-    md += fmt::format("- **{}** {} in {}: {}\n", severity_name(finding.severity),
-                      code(finding.rule),
-                      code(report.lanes[static_cast<size_t>(finding.lane)].name),
-                      plain(finding.text));
+    md += fmt::format(
+        "- **{}** {} in {}: {}\n", severity_name(finding.severity), code(finding.rule),
+        code(report.lanes[static_cast<size_t>(finding.lane)].name), plain(finding.text));
   }
   if (sorted.size() > kFindingsShown) {
-    md += fmt::format("- and {} more in the JSON and HTML reports\n",
-                      sorted.size() - kFindingsShown);
+    md +=
+        fmt::format("- and {} more in the JSON and HTML reports\n", sorted.size() - kFindingsShown);
   }
 }
 
 void write_layers(const Report& report, std::string& md) {
   std::vector<const LayerReport*> worst;
   for (const LayerReport& layer : report.layers) {
-    if (suffering(layer) > 1e-4) worst.push_back(&layer);
+    if (report.lanes[static_cast<size_t>(layer.lane)].reference) continue;
+    if (suffering(layer) > kWorthShowing) worst.push_back(&layer);
   }
   if (worst.empty()) return;
   std::stable_sort(worst.begin(), worst.end(), [](const LayerReport* a, const LayerReport* b) {
@@ -115,24 +140,26 @@ void write_layers(const Report& report, std::string& md) {
   });
   const size_t shown = std::min(worst.size(), kLayersShown);
   md += fmt::format("\n### Layers that lose most ({} of {})\n\n", shown, report.layers.size());
-  md += "| lane | layer | format | overflow | not finite | underflow | lost updates |\n"
-        "| --- | --- | --- | ---: | ---: | ---: | ---: |\n";
+  md +=
+      "| lane | layer | format | overflow | not finite | underflow | lost updates |\n"
+      "| --- | --- | --- | ---: | ---: | ---: | ---: |\n";
   for (size_t i = 0; i < shown; ++i) {
     const LayerReport& layer = *worst[i];
     double overflow = 0.0, non_finite = 0.0, underflow = 0.0, lost = 0.0;
     for (const SiteReport& site : layer.sites) {
       overflow = std::max(overflow, share(site.overflow, site.n));
       non_finite = std::max(non_finite, share(site.non_finite, site.n));
-      underflow = std::max(underflow, share(site.underflow, site.n - site.zero));
-      lost = std::max(lost, share(site.lost, site.n - site.zero));
+      underflow = std::max(underflow, share(site.underflow, non_zero(site)));
+      lost = std::max(lost, share(site.lost, non_zero(site)));
     }
     md += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n",
                       code(report.lanes[static_cast<size_t>(layer.lane)].name), code(layer.path),
                       format_name(layer.write), percent(overflow), percent(non_finite),
                       percent(underflow), percent(lost));
   }
-  md += "\nThe worst tensor of each layer; shares of its elements, for underflow and lost updates "
-        "of the non-zero ones.\n";
+  md +=
+      "\nThe worst tensor of each layer; shares of its elements, for underflow and lost updates "
+      "of the finite non-zero ones.\n";
 }
 
 }  // namespace
@@ -143,9 +170,9 @@ std::string report_markdown(const Report& report) {
                                plain(report.verdict.text));
   if (report.recommendation) {
     const Recommendation& advice = *report.recommendation;
-    md += fmt::format("\n**Do this** for {}: {}\n",
-                      code(report.lanes[static_cast<size_t>(advice.lane)].name),
-                      plain(advice.text));
+    md +=
+        fmt::format("\n**Do this** for {}: {}\n",
+                    code(report.lanes[static_cast<size_t>(advice.lane)].name), plain(advice.text));
   }
   write_lanes(report, md);
   write_findings(report, md);

@@ -35,8 +35,7 @@ SiteReport report_site(const RunView& run, int lane, const SiteInfo& site) {
   }
   if (std::isfinite(total.min_abs)) report.min_abs = total.min_abs;
   if (total.max_abs > 0.0f) {
-    report.headroom_bits =
-        std::log2(site.format.max_finite() / static_cast<double>(total.max_abs));
+    report.headroom_bits = std::log2(site.format.max_finite() / static_cast<double>(total.max_abs));
   }
   for (int i = 0; i < kExponentBins; ++i) {
     const int64_t count = total.exponents[static_cast<size_t>(i)];
@@ -112,8 +111,8 @@ LaneReport report_lane(const RunView& run, int lane, bool reference) {
   report.reference = reference;
   const std::span<const StepRow> rows = run.steps(lane);
   report.steps = static_cast<int64_t>(rows.size());
-  report.skipped = std::count_if(rows.begin(), rows.end(),
-                                 [](const StepRow& row) { return row.skipped; });
+  report.skipped =
+      std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
   if (!rows.empty()) {
     report.first_loss = rows.front().loss;
     report.last_loss = rows.back().loss;
@@ -166,10 +165,10 @@ Verdict judge(const Report& report, int reference_index) {
     return {State::attention, "Nothing to judge yet: the run holds no steps."};
   }
   if (reference != nullptr && worst_of(report.findings, reference_index, Severity::error)) {
-    return {State::broken,
-            fmt::format("Not a matter of precision: {} itself does not train ({}).",
-                        reference->name,
-                        worst_of(report.findings, reference_index, Severity::error)->mechanism)};
+    return {
+        State::broken,
+        fmt::format("Not a matter of precision: {} itself does not train ({}).", reference->name,
+                    worst_of(report.findings, reference_index, Severity::error)->mechanism)};
   }
   std::vector<std::string> others;
   for (Severity severity : {Severity::error, Severity::warning}) {
@@ -177,9 +176,9 @@ Verdict judge(const Report& report, int reference_index) {
       const Finding* finding = worst_of(report.findings, static_cast<int>(i), severity);
       if (finding == nullptr) continue;
       const bool error = severity == Severity::error;
-      std::string text = fmt::format("{} {}: {}.", report.lanes[i].name,
-                                     error ? "does not train like this" : "loses information",
-                                     finding->mechanism);
+      std::string text =
+          fmt::format("{} {}: {}.", report.lanes[i].name,
+                      error ? "does not train like this" : "loses information", finding->mechanism);
       return {error ? State::broken : State::attention, text};
     }
   }
@@ -200,16 +199,20 @@ Verdict judge(const Report& report, int reference_index) {
   if (others.size() == 1) return {State::healthy, others.front()};
   return {State::healthy,
           fmt::format("All {} lanes are healthy: nothing overflows, and nothing that matters is "
-                      "flushed or lost.", report.lanes.size())};
+                      "flushed or lost.",
+                      report.lanes.size())};
 }
 
 }  // namespace
 
 const char* verdict_name(Verdict::State state) noexcept {
   switch (state) {
-    case Verdict::State::healthy: return "healthy";
-    case Verdict::State::attention: return "attention";
-    case Verdict::State::broken: return "broken";
+    case Verdict::State::healthy:
+      return "healthy";
+    case Verdict::State::attention:
+      return "attention";
+    case Verdict::State::broken:
+      return "broken";
   }
   return "unknown";
 }

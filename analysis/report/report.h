@@ -38,8 +38,8 @@ struct SiteReport {
   FloatFormat format;
   int64_t n = 0, zero = 0, overflow = 0, underflow = 0, subnormal = 0, non_finite = 0, lost = 0;
   std::optional<double> max_abs, min_abs, rms;
-  std::optional<double> headroom_bits;     ///< log2(max_finite / max_abs)
-  std::map<int, int64_t> exponents;        ///< non-empty bins
+  std::optional<double> headroom_bits;  ///< log2(max_finite / max_abs)
+  std::map<int, int64_t> exponents;     ///< non-empty bins
 };
 
 struct LayerReport {
@@ -51,14 +51,14 @@ struct LayerReport {
 };
 
 struct Report {
-  RunInfo run;          ///< `lanes` is empty here; see below
+  RunInfo run;  ///< `lanes` is empty here; see below
   RunStatus status = RunStatus::complete;
   Verdict verdict;
   std::vector<LaneReport> lanes;
   std::vector<Finding> findings;
   std::vector<std::string> finding_ids;  ///< parallel to `findings`
   std::optional<Recommendation> recommendation;
-  std::vector<LayerReport> layers;       ///< by lane, then execution order
+  std::vector<LayerReport> layers;  ///< by lane, then execution order
 };
 
 inline constexpr size_t kReportRows = 1000;

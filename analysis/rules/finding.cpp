@@ -5,19 +5,26 @@ namespace halfscope {
 
 const char* severity_name(Severity severity) noexcept {
   switch (severity) {
-    case Severity::info: return "info";
-    case Severity::warning: return "warning";
-    case Severity::error: return "error";
+    case Severity::info:
+      return "info";
+    case Severity::warning:
+      return "warning";
+    case Severity::error:
+      return "error";
   }
   return "unknown";
 }
 
 const char* action_name(Action::Kind kind) noexcept {
   switch (kind) {
-    case Action::Kind::none: return "none";
-    case Action::Kind::keep_fp32: return "keep_fp32";
-    case Action::Kind::loss_scale: return "loss_scale";
-    case Action::Kind::format: return "format";
+    case Action::Kind::none:
+      return "none";
+    case Action::Kind::keep_fp32:
+      return "keep_fp32";
+    case Action::Kind::loss_scale:
+      return "loss_scale";
+    case Action::Kind::format:
+      return "format";
   }
   return "unknown";
 }

@@ -21,10 +21,10 @@ constexpr size_t kChainShown = 7;
 
 struct Course {
   int64_t steps = 0, skipped = 0;
-  int64_t last_skipped = -1;      ///< index of the last skipped row
+  int64_t last_skipped = -1;  ///< index of the last skipped row
   bool loss_ends_finite = true;
   bool ends_skipped = false;
-  bool harmed = false;            ///< a step that was not skipped had a non-finite loss
+  bool harmed = false;  ///< a step that was not skipped had a non-finite loss
   double first_scale = 1.0, last_scale = 1.0;
 };
 
@@ -85,9 +85,9 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
       if (site <= start.site) continue;
       const SiteInfo& info = lane.site(site);
       // Gradients run against the graph: everything later in the pass may depend on the first.
-      const bool next = forward ? info.role == Role::activation &&
-                                      below[static_cast<size_t>(lane.node_of(site))]
-                                : info.phase == Phase::backward;
+      const bool next =
+          forward ? info.role == Role::activation && below[static_cast<size_t>(lane.node_of(site))]
+                  : info.phase == Phase::backward;
       if (next) chain.push_back(info.name());
     }
   }
@@ -111,10 +111,10 @@ Severity severity_of(const Course& course, bool forward) {
   if (course.ends_skipped && course.last_scale < 1.0) return Severity::error;
   if (course.harmed) return Severity::warning;
   if (forward) return Severity::info;  // forward_overflow weighs it
-  const bool settling = course.skipped <= kCalibrationSkips &&
-                        course.last_skipped + 1 <= 4 * kCalibrationSkips;
-  const bool rare = static_cast<double>(course.skipped) <=
-                    kRareSkips * static_cast<double>(course.steps);
+  const bool settling =
+      course.skipped <= kCalibrationSkips && course.last_skipped + 1 <= 4 * kCalibrationSkips;
+  const bool rare =
+      static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps);
   return settling || (rare && !course.ends_skipped) ? Severity::info : Severity::warning;
 }
 
@@ -127,8 +127,8 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
   for (const RecordedStep& record : lane.recorded()) {
     const TensorStats* stats = lane.stats(start.site, record.step);
     if (record.forward_bad || stats == nullptr || stats->overflow == 0) continue;
-    const double ceiling = overflow_threshold(site.format) /
-                           static_cast<double>(stats->max_abs) * record.loss_scale;
+    const double ceiling =
+        overflow_threshold(site.format) / static_cast<double>(stats->max_abs) * record.loss_scale;
     if (ceiling < scale) scale = ceiling;
   }
   if (!std::isfinite(scale)) return;
@@ -136,7 +136,8 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
   finding.action = {.kind = Action::Kind::loss_scale,
                     .loss_scale = scale,
                     .text = fmt::format("Use dynamic loss scaling, or a static scale of at most "
-                                        "{}.", scale_text(scale))};
+                                        "{}.",
+                                        scale_text(scale))};
 }
 
 std::string outcome_text(const Course& course, Severity severity, bool forward) {
@@ -148,9 +149,10 @@ std::string outcome_text(const Course& course, Severity severity, bool forward) 
   if (course.skipped == 0) return "No update was skipped, and the loss ends finite.";
   if (severity == Severity::info) {
     if (course.ends_skipped && course.skipped == course.steps) {
-      return fmt::format("All of {} skipped: the run ended while dynamic scaling was still looking "
-                         "for its scale.", counted(course.steps, "step") +
-                         (course.steps == 1 ? " was" : " were"));
+      return fmt::format(
+          "All of {} skipped: the run ended while dynamic scaling was still looking "
+          "for its scale.",
+          counted(course.steps, "step") + (course.steps == 1 ? " was" : " were"));
     }
     return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",
                        counted(course.skipped, "skipped step"), course.last_skipped + 1,
@@ -184,21 +186,21 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     const TensorStats* stats =
         start->record != nullptr ? lane.stats(start->site, start->record->step) : nullptr;
     const bool overflowed = stats == nullptr || stats->overflow > 0;
-    finding.mechanism = fmt::format("{} {} at step {}", site.name(),
-                                    overflowed ? "overflowed " + format_name(site.format)
-                                               : std::string("was not finite"),
-                                    start->step);
+    finding.mechanism = fmt::format(
+        "{} {} at step {}", site.name(),
+        overflowed ? "overflowed " + format_name(site.format) : std::string("was not finite"),
+        start->step);
     const std::string chain = chain_of(lane, *start);
     finding.evidence["chain"] = chain;
     finding.text = fmt::format("First to leave the finite numbers: {}. The way it went: {}. ",
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
   } else {
-    finding.mechanism = fmt::format(
-        "{} at step {}; no statistics of that step",
-        start->row != nullptr && start->row->skipped ? "the update was skipped"
-                                                     : "the loss was not finite",
-        start->step);
+    finding.mechanism =
+        fmt::format("{} at step {}; no statistics of that step",
+                    start->row != nullptr && start->row->skipped ? "the update was skipped"
+                                                                 : "the loss was not finite",
+                    start->step);
     finding.text = "First to leave the finite numbers: " + finding.mechanism + ". ";
   }
   finding.text += outcome_text(course, finding.severity, forward);

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kLastSteps = 20;
 
 struct Root {
-  int64_t steps = 0;        ///< recorded windows in which it started here
+  int64_t steps = 0;  ///< recorded windows in which it started here
   int64_t first_step = -1;
   int64_t overflow = 0, finite = 0, non_finite = 0;
   double max_abs = 0.0;
@@ -75,13 +75,12 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
 /// The scaler gave up, or is about to: below 1 it can only be fighting something else.
 bool scale_collapsed(const LaneFacts& lane) {
   const std::span<const StepRow> rows = lane.steps();
-  const bool below_one = std::any_of(rows.begin(), rows.end(), [](const StepRow& row) {
-    return row.loss_scale < 1.0;
-  });
+  const bool below_one = std::any_of(rows.begin(), rows.end(),
+                                     [](const StepRow& row) { return row.loss_scale < 1.0; });
   const size_t last = std::min(rows.size(), kLastSteps);
   const auto tail = rows.last(last);
-  const auto skipped = std::count_if(tail.begin(), tail.end(),
-                                     [](const StepRow& row) { return row.skipped; });
+  const auto skipped =
+      std::count_if(tail.begin(), tail.end(), [](const StepRow& row) { return row.skipped; });
   return below_one || (last >= kLastSteps / 2 && static_cast<size_t>(skipped) * 2 > last);
 }
 
@@ -130,8 +129,8 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
     if (fp32[i]) formats[i] = {kFp32, kFp32};
     bool overflows = largest[i] >= overflow_threshold(formats[i].write);
     for (int input : nodes[i].inputs) {
-      overflows = overflows ||
-                  largest[static_cast<size_t>(input)] >= overflow_threshold(formats[i].read);
+      overflows =
+          overflows || largest[static_cast<size_t>(input)] >= overflow_threshold(formats[i].read);
     }
     if (!overflows || fp32[i]) continue;
     more.push_back(static_cast<int>(i));
@@ -165,19 +164,20 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root) {
     const double largest = lane.run().total(lane.lane(), from).max_abs;
     if (largest >= overflow_threshold(read)) {
       return fmt::format("{} reads {} in {}, which ends at {}, but it reaches {}", info.path,
-                         lane.site(from).name(), format_name(read),
-                         short_number(read.max_finite()), short_number(largest));
+                         lane.site(from).name(), format_name(read), short_number(read.max_finite()),
+                         short_number(largest));
     }
   }
-  return fmt::format("{} is not finite although everything it reads is: it overflows inside the "
-                     "operator, in {}", info.name(), format_name(read));
+  return fmt::format(
+      "{} is not finite although everything it reads is: it overflows inside the "
+      "operator, in {}",
+      info.name(), format_name(read));
 }
 
 Finding describe(const LaneFacts& lane, int site, const Root& root, bool collapsed) {
   const SiteInfo& info = lane.site(site);
   Finding finding{.rule = "forward_overflow", .lane = lane.lane()};
-  finding.severity =
-      root.skipped || root.loss_non_finite ? Severity::error : Severity::warning;
+  finding.severity = root.skipped || root.loss_non_finite ? Severity::error : Severity::warning;
   finding.site = info.name();
   finding.layer = info.path;
   finding.step = root.first_step;
@@ -240,7 +240,8 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
     if (!also.empty()) {
       finding.text += fmt::format(
           " Behind it, {} would meet values of the same size (the full-precision lane shows them) "
-          "and overflow next.", name_list(also));
+          "and overflow next.",
+          name_list(also));
       layers.insert(layers.end(), also.begin(), also.end());
     }
     layers = lane.in_order(std::move(layers));

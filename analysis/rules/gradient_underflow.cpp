@@ -69,9 +69,8 @@ Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
 
 Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, int node) {
   const std::string& layer = lane.nodes()[static_cast<size_t>(node)].path;
-  const bool outside =
-      window && std::find(window->outside.begin(), window->outside.end(), node) !=
-                    window->outside.end();
+  const bool outside = window && std::find(window->outside.begin(), window->outside.end(), node) !=
+                                     window->outside.end();
   if (!window || outside || !(window->scale > 0.0)) {
     return {.kind = Action::Kind::keep_fp32,
             .layers = {layer},

@@ -70,8 +70,7 @@ void LaneFacts::build_graph() {
     nodes_.push_back({.path = lane.layers[i].path, .layer = static_cast<int>(i)});
   }
   for (const SiteInfo& site : lane.sites) {
-    const auto [place, fresh] =
-        node_by_path_.emplace(site.path, static_cast<int>(nodes_.size()));
+    const auto [place, fresh] = node_by_path_.emplace(site.path, static_cast<int>(nodes_.size()));
     if (fresh) nodes_.push_back({.path = site.path});
     node_of_site_.push_back(place->second);
     ForwardNode& node = nodes_[static_cast<size_t>(place->second)];
@@ -143,9 +142,8 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
       // Without structure, whatever ran before may have been read.
       const bool spoiled_input =
           node.layer >= 0 ? infected[static_cast<size_t>(node_of(order))] : earlier;
-      const bool spoiled_weight =
-          std::any_of(node.weight_sites.begin(), node.weight_sites.end(),
-                      [&](int weight) { return step.is_bad(weight); });
+      const bool spoiled_weight = std::any_of(node.weight_sites.begin(), node.weight_sites.end(),
+                                              [&](int weight) { return step.is_bad(weight); });
       root = !spoiled_input && !spoiled_weight;
     } else {
       // Data and variables come from outside the pass: only their own rounding can be at fault.

@@ -21,7 +21,7 @@ struct RecordedStep {
   double loss_scale = 0.0;  ///< NaN if its steps ran with different scales or were not recorded
   bool skipped = false;     ///< an update was skipped
   bool loss_finite = true;
-  std::vector<int> bad;     ///< sites that overflowed or were not finite, in execution order
+  std::vector<int> bad;  ///< sites that overflowed or were not finite, in execution order
   bool forward_bad = false;
   bool backward_bad = false;
 
@@ -33,11 +33,11 @@ struct RecordedStep {
 /// One node of the forward graph: a layer, or the path of sites that belong to no layer ("input").
 struct ForwardNode {
   std::string path{};
-  int layer = -1;                ///< index into LaneInfo::layers; -1 for a path without one
-  std::vector<int> inputs{};       ///< nodes it reads
-  std::vector<int> readers{};      ///< nodes that read it
-  std::vector<int> weight_sites{}; ///< what it reads besides: its variables, in the compute format
-  int output_site = -1;          ///< its activation, or the input itself
+  int layer = -1;                   ///< index into LaneInfo::layers; -1 for a path without one
+  std::vector<int> inputs{};        ///< nodes it reads
+  std::vector<int> readers{};       ///< nodes that read it
+  std::vector<int> weight_sites{};  ///< what it reads besides: its variables, in the compute format
+  int output_site = -1;             ///< its activation, or the input itself
 };
 
 class LaneFacts {

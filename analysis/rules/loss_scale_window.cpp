@@ -24,8 +24,8 @@ struct Bin {
 
 struct Magnitudes {
   std::vector<Bin> bins;
-  double energy = 0.0;   ///< sum of squares
-  int64_t count = 0;     ///< non-zero finite values
+  double energy = 0.0;  ///< sum of squares
+  int64_t count = 0;    ///< non-zero finite values
   double max_abs = 0.0;
   double ceiling = std::numeric_limits<double>::infinity();
 };
@@ -133,17 +133,17 @@ std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
     if (values.count == 0) continue;
     const SiteScales scales = scales_of(site.order, site.format, values);
     window.comfortable.intersect(scales.comfortable);
-    if (window.floor_site < 0 || scales.usable.low > window.usable.low) {
-      window.floor_site = site.order;
-    }
-    if (window.ceiling_site < 0 || scales.usable.high < window.usable.high) {
-      window.ceiling_site = site.order;
-    }
     window.usable.intersect(scales.usable);
     add_to_layer(window, lane.node_of(site.order), scales);
     window.sites.push_back(scales);
   }
   if (window.sites.empty()) return std::nullopt;
+  const ScaleInterval& shown = window.shown();
+  for (const SiteScales& site : window.sites) {
+    const ScaleInterval& own = window.comfortable.empty() ? site.usable : site.comfortable;
+    if (window.floor_site < 0 && own.low == shown.low) window.floor_site = site.site;
+    if (window.ceiling_site < 0 && own.high == shown.high) window.ceiling_site = site.site;
+  }
   if (!window.comfortable.empty()) {
     window.rest = window.comfortable;
   } else if (!window.usable.empty()) {
@@ -179,26 +179,22 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   const std::string ceiling = lane.site(window.ceiling_site).name();
 
   Finding finding{.rule = "loss_scale_window", .lane = lane.lane()};
-  const ScaleInterval& shown = window.comfortable.empty() ? window.usable : window.comfortable;
+  const ScaleInterval& shown = window.shown();
   finding.evidence = {{"window_low", shown.low},
                       {"window_high", shown.high},
                       {"highest_floor_site", floor},
                       {"lowest_ceiling_site", ceiling},
-                      {"highest_floor", window.usable.low},
-                      {"lowest_ceiling", window.usable.high},
                       {"gradient_sites", static_cast<double>(window.sites.size())}};
   if (window.scale > 0.0) finding.evidence["advised_scale"] = window.scale;
 
   if (!window.usable.empty()) {
-    finding.mechanism = fmt::format("loss scales from {} suit all {}", interval_text(shown),
-                                    counted(static_cast<int64_t>(window.sites.size()),
-                                            "gradient tensor"));
+    finding.mechanism =
+        fmt::format("loss scales from {} suit all {}", interval_text(shown),
+                    counted(static_cast<int64_t>(window.sites.size()), "gradient tensor"));
     finding.text = fmt::format(
-        "One loss scale suits every gradient: {}, {:.0f} powers of two wide. {} allows the least "
-        "({}), {} needs the most ({}).",
-        interval_text(shown), std::floor(std::log2(shown.high / shown.low)), ceiling,
-        scale_text(std::exp2(std::floor(std::log2(window.usable.high)))), floor,
-        scale_text(std::exp2(std::ceil(std::log2(window.usable.low)))));
+        "Loss scales from {} suit every gradient, a window {:.1f} powers of two wide. Above it {} "
+        "overflows first, below it {} is flushed to zero first.",
+        interval_text(shown), std::log2(shown.high / shown.low), ceiling, floor);
     if (window.comfortable.empty()) {
       finding.text +=
           " No scale keeps 99 % of the values of every gradient, but what is flushed within the "
@@ -236,7 +232,8 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
       "no loss scale suits all gradients: {} needs more than 2^{:.1f}, {} overflows from 2^{:.1f}",
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.text = fmt::format(
-      "There is no loss scale that suits all layers: {} loses its gradient below 2^{:.1f}, while {} "
+      "There is no loss scale that suits all layers: {} loses its gradient below 2^{:.1f}, while "
+      "{} "
       "overflows from 2^{:.1f} on. Whatever a loss scaler chooses, it is wrong for one of them.",
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.action = {.kind = Action::Kind::keep_fp32,
@@ -244,9 +241,9 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
                     .loss_scale = window.scale,
                     .text = fmt::format("Keep {} in fp32", name_list(layers))};
   if (window.scale > 0.0) {
-    finding.action.text += fmt::format(
-        "; loss scales from {} then suit all other layers, for example {}.",
-        interval_text(window.rest), scale_text(window.scale));
+    finding.action.text +=
+        fmt::format("; loss scales from {} then suit all other layers, for example {}.",
+                    interval_text(window.rest), scale_text(window.scale));
   } else {
     finding.action.text += ".";
   }

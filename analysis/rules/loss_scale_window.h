@@ -35,11 +35,14 @@ struct ScaleWindow {
   std::vector<LayerScales> layers;  ///< the same, intersected per layer
   ScaleInterval comfortable;        ///< scales that suit every layer; may be empty
   ScaleInterval usable;
-  int floor_site = -1;              ///< who needs the highest scale (by the usable limit)
-  int ceiling_site = -1;            ///< who allows only the lowest
-  std::vector<int> outside;         ///< if `usable` is empty: the fewest nodes to take out
-  ScaleInterval rest;               ///< what suits all others then
-  double scale = 0.0;               ///< advised static scale, for the rest if need be
+  int floor_site = -1;       ///< who sets the lower end of shown()
+  int ceiling_site = -1;     ///< who sets its upper end
+  std::vector<int> outside;  ///< if `usable` is empty: the fewest nodes to take out
+  ScaleInterval rest;        ///< what suits all others then
+  double scale = 0.0;        ///< advised static scale, for the rest if need be
+
+  /// The stricter of the two windows that is not empty; the usable one if both are.
+  const ScaleInterval& shown() const noexcept { return comfortable.empty() ? usable : comfortable; }
 };
 
 /// Nothing if the lane has no narrow gradients or never recorded a step with finite ones.

@@ -95,8 +95,9 @@ void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
       name_list(layers), percent(all.share()), format, site.name(), percent(worst_share));
   finding.action = {.kind = Action::Kind::format,
                     .layers = layers,
-                    .text = "Keep the variables in fp32 (master weights): "
-                            "\"variables\": {\"storage\": \"fp32\"} in the plan."};
+                    .text =
+                        "Keep the variables in fp32 (master weights): "
+                        "\"variables\": {\"storage\": \"fp32\"} in the plan."};
   findings.push_back(std::move(finding));
 }
 

@@ -16,7 +16,8 @@ constexpr std::array<Rule, 5> kRules{{
      find_gradient_underflow},
     {"lost_updates", "Do weights stand still because updates are too small to be added?",
      find_lost_updates},
-    {"first_non_finite", "What was the first tensor to leave the finite numbers, and what came of it?",
+    {"first_non_finite",
+     "What was the first tensor to leave the finite numbers, and what came of it?",
      find_first_non_finite},
 }};
 

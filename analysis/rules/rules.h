@@ -12,8 +12,8 @@
 namespace halfscope {
 
 struct Rule {
-  const char* id;       ///< as in docs/contracts.md: "forward_overflow"
-  const char* question; ///< what it asks, for people
+  const char* id;        ///< as in docs/contracts.md: "forward_overflow"
+  const char* question;  ///< what it asks, for people
   void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
 };
 

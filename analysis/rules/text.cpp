@@ -28,8 +28,8 @@ std::string scale_text(double scale) {
   const bool power = std::isfinite(scale) && scale > 0.0 && std::frexp(scale, &exponent) == 0.5;
   if (!power) return short_number(scale);
   --exponent;  // frexp puts the fraction into [0.5, 1)
-  if (exponent >= -3 && exponent <= 0) return short_number(scale);
-  if (exponent > 0 && exponent <= 24) return fmt::format("{:.0f} (2^{})", scale, exponent);
+  if (exponent >= -3 && exponent <= 3) return short_number(scale);
+  if (exponent > 3 && exponent <= 24) return fmt::format("{:.0f} (2^{})", scale, exponent);
   return fmt::format("2^{}", exponent);
 }
 

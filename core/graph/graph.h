@@ -59,10 +59,9 @@ struct Node {
   NodePlan plan;
 };
 
-/// How a variable starts: uniform in +-bound (0 gives zeros), then times gain.
+/// How a variable starts: uniform in +-bound; 0 gives zeros.
 struct Initializer {
   double bound = 0.0;
-  double gain = 1.0;
 };
 
 struct Variable {

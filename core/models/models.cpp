@@ -26,18 +26,23 @@ class Builder {
 
   ValueId linear(const std::string& path, ValueId x, int64_t out) {
     const int64_t in = model_.graph.value(x).shape.at(1);
-    const Initializer init{1.0 / std::sqrt(static_cast<double>(in)), 1.0};
+    const Initializer init{1.0 / std::sqrt(static_cast<double>(in))};
     const ValueId w = model_.graph.add_variable(path + ".weight", {out, in}, init);
     const ValueId b = model_.graph.add_variable(path + ".bias", {out}, init);
     return model_.graph.add1("Gemm", path, {x, w, b}, {{"transB", int64_t{1}}});
   }
 
-  ValueId conv(const std::string& path, ValueId x, int64_t out, int64_t kernel, double gain = 1.0) {
-    const int64_t in = model_.graph.value(x).shape.at(1);
-    const Initializer init{1.0 / std::sqrt(static_cast<double>(in * kernel * kernel)), gain};
-    const ValueId w = model_.graph.add_variable(path + ".weight", {out, in, kernel, kernel}, init);
-    const ValueId b = model_.graph.add_variable(path + ".bias", {out}, init);
+  ValueId conv(const std::string& path, ValueId x, int64_t out, int64_t kernel) {
+    const ValueId w = conv_weight(path, x, out, kernel);
+    const ValueId b = model_.graph.add_variable(path + ".bias", {out}, conv_initializer(x, kernel));
     return model_.graph.add1("Conv", path, {x, w, b});
+  }
+
+  /// A convolution whose weights stand behind a fixed factor; it has no bias.
+  ValueId conv_with_gain(const std::string& path, const std::string& gain_path, ValueId x, int64_t out,
+                         int64_t kernel, float gain) {
+    const ValueId large = scale(gain_path, conv_weight(path, x, out, kernel), gain);
+    return model_.graph.add1("Conv", path, {x, large});
   }
 
   ValueId relu(const std::string& path, ValueId x) { return model_.graph.add1("Relu", path, {x}); }
@@ -61,6 +66,16 @@ class Builder {
   }
 
  private:
+  Initializer conv_initializer(ValueId x, int64_t kernel) const {
+    const int64_t in = model_.graph.value(x).shape.at(1);
+    return {1.0 / std::sqrt(static_cast<double>(in * kernel * kernel))};
+  }
+
+  ValueId conv_weight(const std::string& path, ValueId x, int64_t out, int64_t kernel) {
+    const int64_t in = model_.graph.value(x).shape.at(1);
+    return model_.graph.add_variable(path + ".weight", {out, in, kernel, kernel}, conv_initializer(x, kernel));
+  }
+
   Model model_;
 };
 
@@ -101,12 +116,16 @@ Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& 
 }
 
 Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, bool hot) {
-  // With this gain conv2's activations, of order 1, come to lie around 1e5.
-  constexpr float kGain = 65536.0f;
+  // conv2's values are of order 0.1 to 1; behind this gain many lie beyond 65504, while the
+  // weights themselves stay within fp16.
+  constexpr float kGain = 0x1p19f;
   Builder b(hot ? "lenet-hot" : "lenet", batch, sample_shape);
   ValueId x = b.max_pool("pool1", b.relu("relu1", b.conv("conv1", b.input(), 32, 5)), 2);
-  x = b.conv("conv2", x, 64, 5, hot ? kGain : 1.0);
-  if (hot) x = b.scale("rescale2", x, 1.0f / kGain);
+  if (hot) {
+    x = b.scale("rescale2", b.conv_with_gain("conv2", "gain2", x, 64, 5, kGain), 1.0f / kGain);
+  } else {
+    x = b.conv("conv2", x, 64, 5);
+  }
   x = b.flatten("flatten", b.max_pool("pool2", b.relu("relu2", x), 2));
   x = b.relu("relu3", b.linear("fc1", x, 256));
   return b.finish(b.linear("fc2", x, classes));
@@ -141,11 +160,10 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
     const int64_t count = element_count(tensor.shape);
     tensor.data.reserve(static_cast<size_t>(count));
     const float bound = static_cast<float>(variable.initializer.bound);
-    const float gain = static_cast<float>(variable.initializer.gain);
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t counter = (seed << 32) + (index << 26) + static_cast<uint64_t>(i);
       const float unit = static_cast<float>(splitmix64(counter) >> 40) * 0x1p-23f - 1.0f;
-      tensor.data.push_back(unit * bound * gain);
+      tensor.data.push_back(unit * bound);
     }
     weights[variable.path] = std::move(tensor);
     ++index;

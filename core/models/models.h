@@ -23,13 +23,13 @@ std::vector<std::string> model_names();
 Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape);
 
 /// conv1 5x5 1-32, relu1, pool1 2x2, conv2 5x5 32-64, relu2, pool2 2x2, flatten, fc1 256, relu3,
-/// fc2 classes, loss; valid padding. With `hot`, conv2 makes values around 1e5 that the next
-/// layer scales down again, so it overflows fp16 whatever the loss scale.
+/// fc2 classes, loss; valid padding. With `hot`, conv2's weights stand behind a fixed gain (gain2)
+/// that the layer after it takes back (rescale2), so that conv2's values, and only these, lie
+/// beyond 65504: it overflows fp16 whatever the loss scale.
 Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, bool hot);
 
 /// Initial values of all variables of the source graph, by path. Element i of variable t is
-///   float(bits * 2^-23 - 1) * float(bound), bits = splitmix64(seed * 2^32 + t * 2^26 + i) >> 40,
-/// times the variable's gain.
+///   float(bits * 2^-23 - 1) * float(bound), bits = splitmix64(seed * 2^32 + t * 2^26 + i) >> 40.
 NamedTensors initial_weights(const Graph& graph, uint64_t seed);
 
 }  // namespace halfscope

@@ -34,7 +34,8 @@ struct TensorStats {
   int64_t subnormal = 0;  ///< rounded value not zero and below the format's smallest normal
   int64_t lost = 0;       ///< updates only: not zero, yet the variable kept its value
   float max_abs = 0.0f;   ///< largest finite magnitude; 0 if none
-  float min_abs = std::numeric_limits<float>::infinity();  ///< smallest non-zero magnitude; inf if none
+  /// Smallest non-zero finite magnitude; infinity if none.
+  float min_abs = std::numeric_limits<float>::infinity();
   double sum = 0.0;       ///< of finite values
   double sum_sq = 0.0;    ///< of squares of finite values
   std::array<int64_t, kExponentBins> exponents{};

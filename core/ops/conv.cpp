@@ -35,6 +35,9 @@ std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
   const Shape& x = graph.value(node.inputs[0]).shape;
   const Shape& w = graph.value(node.inputs[1]).shape;
   const Sizes out = output_sizes(node, x, w);
+  const std::vector<int64_t> kernel{w[2], w[3]};
+  check_node(node, ints_attribute(node, "kernel_shape", kernel) == kernel,
+             "kernel_shape differs from the weight's");
   if (node.inputs.size() == 3) {
     check_node(node, graph.value(node.inputs[2]).shape == Shape{w[0]}, "the bias must have shape [out]");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gemm: y = op(A) op(B) + C with attributes transA, transB (alpha = beta = 1); C, if given, is
-// one row of biases. A is [m, k], or anything [m, ...] that flattens to it; B is [k, n].
+// one row of biases [n]. op(A) is [m, k], op(B) is [k, n].
 // Gradients: dA = dy op(B)^T, dB = op(A)^T dy, dC = column sums of dy.
 #include "core/ops/definitions.h"
 
@@ -9,6 +9,10 @@ namespace {
 
 std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2 || node.inputs.size() == 3, "needs two or three inputs");
+  for (const char* factor : {"alpha", "beta"}) {
+    check_node(node, real_attribute(node, factor, 1.0) == 1.0,
+               std::string(factor) + " other than 1 is not supported yet");
+  }
   const Shape& a = graph.value(node.inputs[0]).shape;
   const Shape& b = graph.value(node.inputs[1]).shape;
   check_node(node, a.size() == 2 && b.size() == 2,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // SoftmaxCrossEntropyLoss(logits [n, c], labels [n]): mean over rows of
 //   log sum_j exp(x_j - max) - (x_label - max),
-// rows with a negative label left out (ONNX ignore_index = -1). Fused it is evaluated in double
+// rows with a negative label or the label of attribute ignore_index left out. Fused it is evaluated in double
 // and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log, GatherElements,
 // Sub, ReduceMean. Accuracy(logits, labels): share of labelled rows whose first largest logit is
 // the label's; a row with a NaN counts as wrong.
@@ -21,6 +21,7 @@ void check_inputs(const Graph& graph, const Node& node) {
 
 std::vector<OutputType> infer_scalar(const Graph& graph, const Node& node) {
   check_inputs(graph, node);
+  check_node(node, node.inputs.size() == 2, "class weights are not supported yet");
   return {{Shape{}}};
 }
 
@@ -32,10 +33,14 @@ std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
 }
 
 std::vector<ValueId> gradient(GradientContext& c) {
-  return {c.add("SoftmaxCrossEntropyLossGrad", {c.input(0), c.input(1), c.output_gradient(0)}), kNone};
+  const Attributes attributes = c.node().attributes;
+  return {c.add("SoftmaxCrossEntropyLossGrad", {c.input(0), c.input(1), c.output_gradient(0)}, attributes),
+          kNone};
 }
 
 std::vector<ValueId> expand(Graph& graph, const Node& node) {
+  check_node(node, int_attribute(node, "ignore_index", -1) < 0,
+             "ignore_index is not supported stagewise yet");
   const ValueId x = node.inputs[0], labels = node.inputs[1];
   const std::string base = node.path + "/";
   const Attributes rows{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}};

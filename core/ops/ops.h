@@ -39,6 +39,8 @@ class GradientContext {
   bool needed(size_t i) const { return i < needed_.size() && needed_[i]; }
   /// Adds a node of the backward phase and returns its first output.
   ValueId add(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// Gives `value` this very shape, zeros meaning zero.
+  ValueId reshape(ValueId value, const Shape& shape);
   /// Sums `gradient` over the axes that broadcasting stretched, back to `shape`.
   ValueId unbroadcast(ValueId gradient, const Shape& shape);
 

@@ -13,6 +13,9 @@ std::vector<OutputType> infer_pool(const Graph& graph, const Node& node) {
   const std::vector<int64_t> kernel = ints_attribute(node, "kernel_shape");
   check_node(node, x.size() == 4 && kernel.size() == 2 && kernel[0] >= 1 && kernel[1] >= 1,
              "needs a four-dimensional input and a two-dimensional kernel");
+  check_node(node, ints_attribute(node, "dilations", {1, 1}) == std::vector<int64_t>{1, 1},
+             "dilations other than 1 are not supported yet");
+  check_node(node, int_attribute(node, "ceil_mode", 0) == 0, "ceil_mode is not supported yet");
   const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
   const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
   check_node(node, strides.size() == 2 && pads.size() == 4, "strides need two values, pads four");

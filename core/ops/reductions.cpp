@@ -31,7 +31,7 @@ ValueId with_kept_axes(GradientContext& c, ValueId value) {
   Shape kept = c.input_shape(0);
   for (int64_t axis : reduction_axes(c.node(), kept.size())) kept[static_cast<size_t>(axis)] = 1;
   if (c.graph().value(value).shape == kept) return value;
-  return c.add("Reshape", {value}, {{"shape", kept}});
+  return c.reshape(value, kept);
 }
 
 std::vector<ValueId> sum_gradient(GradientContext& c) {

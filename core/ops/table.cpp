@@ -54,6 +54,8 @@ Shape broadcast_shapes(const Node& node, const Shape& a, const Shape& b) {
 
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank) {
   std::vector<int64_t> axes = ints_attribute(node, "axes");
+  check_node(node, int_attribute(node, "noop_with_empty_axes", 0) == 0,
+             "noop_with_empty_axes is not supported yet");
   if (axes.empty()) {
     axes.resize(rank);
     std::iota(axes.begin(), axes.end(), int64_t{0});
@@ -87,8 +89,11 @@ ValueId GradientContext::unbroadcast(ValueId gradient, const Shape& shape) {
   if (!axes.empty()) {
     gradient = add("ReduceSum", {gradient}, {{"axes", axes}, {"keepdims", int64_t{1}}});
   }
-  if (graph_.value(gradient).shape != shape) gradient = add("Reshape", {gradient}, {{"shape", shape}});
-  return gradient;
+  return graph_.value(gradient).shape == shape ? gradient : reshape(gradient, shape);
+}
+
+ValueId GradientContext::reshape(ValueId value, const Shape& shape) {
+  return add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
 }  // namespace halfscope

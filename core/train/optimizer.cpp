@@ -2,6 +2,7 @@
 #include "core/train/optimizer.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "core/error.h"
 
@@ -11,7 +12,8 @@ namespace {
 double parse_number(std::string_view text, std::string_view what) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0)) {
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) ||
+      !std::isfinite(value)) {
     throw usage_error("optimizer: " + std::string(what) + "=" + std::string(text) + " is not a number >= 0");
   }
   return value;

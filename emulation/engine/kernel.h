@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@ struct KernelCall {
   std::vector<int32_t*> index_out;
   bool measured = false;  ///< statistics are wanted in this run
   int64_t lost = 0;       ///< set by update kernels if measured
-  double wide = 0.0;      ///< set by kernels whose scalar result needs double's range
+  std::optional<double> wide;  ///< set by kernels whose scalar result needs double's range
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }

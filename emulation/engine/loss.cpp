@@ -35,34 +35,49 @@ Softmax softmax_of(const T* row, int64_t classes) {
   return result;
 }
 
-int64_t labelled_rows(const int32_t* labels, int64_t rows) {
-  return std::count_if(labels, labels + rows, [](int32_t label) { return label >= 0; });
-}
+/// Which rows count: those without a label and those of the label ignore_index do not.
+class Labels {
+ public:
+  Labels(const Node& node, const int32_t* labels, int64_t rows)
+      : labels_(labels), rows_(rows), ignored_(int_attribute(node, "ignore_index", -1)) {}
+  bool counts(int64_t row) const { return labels_[row] >= 0 && labels_[row] != ignored_; }
+  int64_t count() const {
+    int64_t n = 0;
+    for (int64_t row = 0; row < rows_; ++row) n += counts(row) ? 1 : 0;
+    return n;
+  }
+
+ private:
+  const int32_t* labels_;
+  int64_t rows_, ignored_;
+};
 
 template <class T>
 void cross_entropy(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
+  const Labels valid(*c.node, labels, rows);
   double total = 0.0;
   for (int64_t i = 0; i < rows; ++i) {
-    if (labels[i] < 0) continue;
+    if (!valid.counts(i)) continue;
     const T* row = c.in[0] + i * classes;
     const Softmax softmax = softmax_of(row, classes);
     total += std::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
   }
-  c.out[0][0] = delivered<T>(total / static_cast<double>(labelled_rows(labels, rows)), c.out_format(0));
+  c.out[0][0] = delivered<T>(total / static_cast<double>(valid.count()), c.out_format(0));
 }
 
 template <class T>
 void cross_entropy_grad(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
+  const Labels valid(*c.node, labels, rows);
   const double scale =
-      static_cast<double>(c.in[2][0]) / static_cast<double>(labelled_rows(labels, rows));
+      static_cast<double>(c.in[2][0]) / static_cast<double>(valid.count());
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = c.in[0] + i * classes;
     T* out = c.out[0] + i * classes;
-    if (labels[i] < 0) {
+    if (!valid.counts(i)) {
       std::fill_n(out, classes, T{0});
       continue;
     }
@@ -78,13 +93,14 @@ template <class T>
 void accuracy(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
+  const Labels valid(*c.node, labels, rows);
   int64_t right = 0;
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = c.in[0] + i * classes;
     const bool bad = std::any_of(row, row + classes, [](T x) { return std::isnan(x); });
-    if (labels[i] >= 0 && !bad && std::max_element(row, row + classes) - row == labels[i]) ++right;
+    if (valid.counts(i) && !bad && std::max_element(row, row + classes) - row == labels[i]) ++right;
   }
-  c.out[0][0] = static_cast<T>(static_cast<double>(right) / static_cast<double>(labelled_rows(labels, rows)));
+  c.out[0][0] = static_cast<T>(static_cast<double>(right) / static_cast<double>(valid.count()));
 }
 
 }  // namespace

@@ -94,9 +94,10 @@ class EngineProgram final : public Program {
     for (Call& call : calls_[static_cast<size_t>(entry)]) {
       call.args.measured = !stats.empty();
       call.args.lost = 0;
+      call.args.wide.reset();
       call.kernel(call.args);
       for (const Result& result : call.results) finish(result, call.args.lost, stats);
-      if (call.args.wide != 0.0) wide_[call.args.node->outputs[0]] = call.args.wide;
+      if (call.args.wide) wide_[call.args.node->outputs[0]] = *call.args.wide;
     }
   }
 
@@ -161,8 +162,8 @@ class EngineProgram final : public Program {
   void allocate_used_values() {
     const Graph& graph = executable_.graph;
     for (const Variable& variable : graph.variables()) allocate(variable.value);
-    allocate(executable_.input);
-    allocate(executable_.labels);
+    if (executable_.input != kNone) allocate(executable_.input);
+    if (executable_.labels != kNone) allocate(executable_.labels);
     for (const std::vector<NodeId>& entry : executable_.entries) {
       for (NodeId id : entry) {
         for (ValueId value : graph.node(id).inputs) {

@@ -200,6 +200,8 @@ void reduce_max_grad(KernelCall<T>& c) {  // (dy, x, y), dy and y with kept axes
     const auto is_max = [&](int64_t offset) { return x[reduction.base[i] + offset] == largest; };
     const int64_t ties = std::count_if(reduction.inner.begin(), reduction.inner.end(), is_max);
     for (int64_t offset : reduction.inner) {
+      // Nothing equals a NaN maximum; its gradient must not vanish, and is NaN as in PyTorch.
+      if (ties == 0) c.out[0][reduction.base[i] + offset] = std::numeric_limits<T>::quiet_NaN();
       if (is_max(offset)) c.out[0][reduction.base[i] + offset] = c.in[0][i] / static_cast<T>(ties);
     }
   }

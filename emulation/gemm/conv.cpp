@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Forward convolution. Per image it is the product y[out x pixels] = w[out x taps] x[taps x pixels]:
-// rows of a tile are output channels, vectors run along output pixels, so results go straight
+// Forward convolution. Per image it is the product
+//   y[out x pixels] = w[out x taps] x[taps x pixels]
+// Rows of a tile are output channels, vectors run along output pixels, so results go straight
 // into NCHW. The x panel of one tile (taps x 32 pixels) is gathered into the first-level cache just
 // before it is used; the matrix of all patches never exists.
 #include <algorithm>
@@ -102,8 +103,8 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
 }  // namespace
 }  // namespace gemm_detail
 
-void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias, float* y,
-                  const SumSpec& spec) {
+void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
+                  float* y, const SumSpec& spec) {
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
   gemm_detail::with_chains(spec, [&](const auto& chains) {
     gemm_detail::forward(chains, shape, x, w, bias, y);

@@ -135,7 +135,8 @@ template <class T>
 void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, float* c,
                  int64_t stride) {
   const int vectors = vectors_for(chains, tile.columns);
-  const auto function = (gather ? chains.kernels.gather : chains.kernels.strided)[rows - 1][vectors - 1];
+  const auto& functions = gather ? chains.kernels.gather : chains.kernels.strided;
+  const auto function = functions[rows - 1][vectors - 1];
   tile.rounding = &chains.rounding;
   int64_t c_row[kMaxRows];
   tile.c_row = c_row;

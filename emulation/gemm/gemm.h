@@ -53,8 +53,8 @@ struct ConvShape {
 
 /// y = conv(x, w) + bias. k runs over (in, kernel_h, kernel_w) in row-major order; taps on the
 /// zero padding take part as products with zero.
-void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias, float* y,
-                  const SumSpec& spec);
+void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
+                  float* y, const SumSpec& spec);
 
 /// dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order; only taps that exist
 /// take part.

@@ -26,7 +26,9 @@ struct ArrayVector {
   static Reg zero() { return each([](int) { return T{0}; }); }
   static Reg broadcast(const T* p) { return each([=](int) { return *p; }); }
   static Reg load(const T* p) { return each([=](int i) { return p[i]; }); }
-  static Reg load_some(const T* p, int n) { return each([=](int i) { return i < n ? p[i] : T{0}; }); }
+  static Reg load_some(const T* p, int n) {
+    return each([=](int i) { return i < n ? p[i] : T{0}; });
+  }
   static void store(T* p, const Reg& x) { store_some(p, kLanes, x); }
   static void store_some(T* p, int n, const Reg& x) {
     for (int i = 0; i < n; ++i) p[i] = x.lane[i];

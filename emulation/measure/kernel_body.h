@@ -123,8 +123,10 @@ void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec,
 template <class V>
 void round(const float* in, float* out, int64_t n, const RoundSpec& spec) {
   switch (spec.kind) {
-    case RoundKind::copy: return round_loop<V, RoundCopy<V>, true, false>(in, out, n, spec, nullptr);
-    case RoundKind::half: return round_loop<V, RoundHalf<V>, true, false>(in, out, n, spec, nullptr);
+    case RoundKind::copy:
+      return round_loop<V, RoundCopy<V>, true, false>(in, out, n, spec, nullptr);
+    case RoundKind::half:
+      return round_loop<V, RoundHalf<V>, true, false>(in, out, n, spec, nullptr);
     case RoundKind::carry:
       return round_loop<V, RoundCarry<V>, true, false>(in, out, n, spec, nullptr);
     case RoundKind::magic:
@@ -205,7 +207,8 @@ struct BitCounter {
       plane[p + 4] = V::select(nibbles, V::template right16<4>(a), b);
     }
     for (int b = 0; b < 8; b += 4) {  // four sums of at most kChunk side by side in 64 bits
-      const uint64_t four = V::sum_bytes_of_four(plane[b], plane[b + 1], plane[b + 2], plane[b + 3]);
+      const uint64_t four =
+          V::sum_bytes_of_four(plane[b], plane[b + 1], plane[b + 2], plane[b + 3]);
       for (int i = 0; i < 4; ++i) {
         const int exponent = top - b - i;
         // Exponent 0 holds zeros and padding: it is counted elsewhere.

@@ -35,7 +35,9 @@ struct Avx512 {
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
 
-  static __mmask16 nan_mask(I x) { return _mm512_cmp_ps_mask(as_float(x), as_float(x), _CMP_UNORD_Q); }
+  static __mmask16 nan_mask(I x) {
+    return _mm512_cmp_ps_mask(as_float(x), as_float(x), _CMP_UNORD_Q);
+  }
   /// a, or a | bits where x is NaN.
   static I or_if_nan(I a, I x, I bits) {
     return _mm512_mask_or_epi32(a, nan_mask(x), a, bits);

@@ -12,8 +12,8 @@ std::vector<ConvShape> shapes() {
   return {
       {},
       {.batch = 2, .in = 3, .height = 7, .width = 9, .out = 5, .kernel_h = 3, .kernel_w = 3},
-      {.batch = 3, .in = 1, .height = 28, .width = 28, .out = 4, .kernel_h = 5, .kernel_w = 5},
-      {.batch = 2, .in = 4, .height = 12, .width = 12, .out = 34, .kernel_h = 5, .kernel_w = 5},
+      {.batch = 2, .in = 1, .height = 20, .width = 28, .out = 2, .kernel_h = 5, .kernel_w = 5},
+      {.batch = 2, .in = 4, .height = 9, .width = 12, .out = 34, .kernel_h = 5, .kernel_w = 5},
       {.batch = 1, .in = 5, .height = 8, .width = 8, .out = 17, .kernel_h = 3, .kernel_w = 3,
        .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1},
       {.batch = 2, .in = 35, .height = 9, .width = 6, .out = 6, .kernel_h = 3, .kernel_w = 3,
@@ -78,11 +78,24 @@ TEST(Conv, MatchesScalarChains) {
   }
 }
 
-TEST(Conv, LongChains) {  // longer than any block of k
-  const ConvShape s{.batch = 3, .in = 61, .height = 18, .width = 18, .out = 15, .kernel_h = 3,
+TEST(Conv, LongChains) {  // longer than any block of k, and work for several threads
+  const ConvShape s{.batch = 3, .in = 61, .height = 12, .width = 14, .out = 15, .kernel_h = 3,
                     .kernel_w = 3};
   const Data data(s, 7, false);
   check(s, data, {Accumulation::fp32, kFp32}, "long");
+}
+
+TEST(Conv, ThreadsShareTapsAndChannels) {
+  const ConvShape few_taps{.batch = 20, .in = 1, .height = 14, .width = 14, .out = 40,
+                           .kernel_h = 3, .kernel_w = 1};
+  const ConvShape strided{.batch = 4, .in = 6, .height = 17, .width = 17, .out = 40, .kernel_h = 3,
+                          .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1,
+                          .pad_left = 1, .pad_bottom = 1, .pad_right = 1};
+  for (const ConvShape& s : {few_taps, strided}) {
+    const Data data(s, 8, false);
+    check(s, data, {Accumulation::fp32, kFp32}, "threads");
+    check(s, data, {Accumulation::fp64, kFp16}, "threads");
+  }
 }
 
 TEST(Conv, NanAndInfinityFlowOnlyWhereTapsExist) {

@@ -208,7 +208,8 @@ inline void expect_same(const std::vector<float>& expected, const std::vector<fl
                         const std::string& what) {
   ASSERT_EQ(expected.size(), actual.size()) << what;
   for (size_t i = 0; i < expected.size(); ++i) {
-    const uint32_t want = std::isnan(expected[i]) ? 0x7fc00000u : std::bit_cast<uint32_t>(expected[i]);
+    const uint32_t want =
+        std::isnan(expected[i]) ? 0x7fc00000u : std::bit_cast<uint32_t>(expected[i]);
     ASSERT_EQ(want, std::bit_cast<uint32_t>(actual[i]))
         << what << " element " << i << ": " << expected[i] << " != " << actual[i];
   }

@@ -53,7 +53,8 @@ void visit_boundaries(const FloatFormat& format, Visit visit) {
 }
 
 TEST(RoundEigenTest, HalfAtEveryBoundary) {
-  visit_boundaries<Eigen::half>(kFp16, [](uint32_t bits) { expect_same<Eigen::half>(bits, kFp16); });
+  visit_boundaries<Eigen::half>(kFp16,
+                                [](uint32_t bits) { expect_same<Eigen::half>(bits, kFp16); });
 }
 
 TEST(RoundEigenTest, Bfloat16AtEveryBoundary) {
@@ -64,7 +65,7 @@ TEST(RoundEigenTest, Bfloat16AtEveryBoundary) {
 TEST(RoundEigenTest, RandomAndStridePatterns) {
   std::mt19937 generator(3);
   for (int i = 0; i < 4000000; ++i) {
-    const uint32_t bits = generator();
+    const uint32_t bits = static_cast<uint32_t>(generator());
     ASSERT_NO_FATAL_FAILURE(expect_same<Eigen::half>(bits, kFp16));
     ASSERT_NO_FATAL_FAILURE(expect_same<Eigen::bfloat16>(bits, kBf16));
   }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -31,7 +32,7 @@ int64_t bin(const TensorStats& stats, int exponent) {
 std::vector<float> random_patterns(size_t n, uint32_t seed) {
   std::mt19937 generator(seed);
   std::vector<float> values(n);
-  for (float& each : values) each = std::bit_cast<float>(generator());
+  for (float& each : values) each = std::bit_cast<float>(static_cast<uint32_t>(generator()));
   return values;
 }
 

@@ -132,15 +132,15 @@ TEST(ReportJson, WhatWasNotMeasuredIsNull) {
   RunSpec spec = healthy_spec();
   spec.steps = 0;
   const Json json = Json::parse(report_json(make_report(make_run(spec))));
-  for (const char* key : {"first_loss", "last_loss", "last_loss_scale", "test_loss",
-                          "test_accuracy"}) {
+  for (const char* key :
+       {"first_loss", "last_loss", "last_loss_scale", "test_loss", "test_accuracy"}) {
     EXPECT_TRUE(json["lanes"][0][key].is_null()) << key;
   }
   EXPECT_TRUE(json["recommendation"].is_null());
   EXPECT_TRUE(json["layers"][0]["sites"][0]["max_abs"].is_null());
   EXPECT_TRUE(json["findings"].is_array());
-  EXPECT_TRUE(Json::parse(report_json(make_report(RunView(RunInfo{}, RunStatus::running))))
-                  .is_object());
+  EXPECT_TRUE(
+      Json::parse(report_json(make_report(RunView(RunInfo{}, RunStatus::running)))).is_object());
 }
 
 TEST(ReportJson, NumbersReadBackAndCountersAreExact) {
@@ -283,8 +283,8 @@ TEST(Report, PagesToLookAt) {
   layer_of(healthy, "fc2").gradient = -2.0;
   healthy.lanes[1].loss_scale = 65536.0;
   healthy.steps = hot.steps = 60;
-  hot.lanes.push_back({.name = "bfloat16", .format = kBf16, .storage = kBf16, .loss_scale = 1.0,
-                       .dynamic = false});
+  hot.lanes.push_back(
+      {.name = "bfloat16", .format = kBf16, .storage = kBf16, .loss_scale = 1.0, .dynamic = false});
   const std::map<std::string, RunSpec> pages{
       {"healthy", healthy}, {"hot", hot}, {"no_scale", no_scale_spec()}};
   for (const auto& [name, spec] : pages) {

@@ -193,8 +193,8 @@ TEST(Rules, HarmlessTailsAreNoUnderflow) {
 
 TEST(Rules, LostUpdatesWithNarrowStorage) {
   RunSpec spec = healthy_spec();
-  spec.lanes[1] = {.name = "bfloat16", .format = kBf16, .storage = kBf16, .loss_scale = 1.0,
-                   .dynamic = false};
+  spec.lanes[1] = {
+      .name = "bfloat16", .format = kBf16, .storage = kBf16, .loss_scale = 1.0, .dynamic = false};
   const RunView run = make_run(spec);
   const std::vector<Finding> findings = run_rules(run);
   const auto lost = of_rule(findings, "lost_updates");
@@ -309,10 +309,10 @@ TEST(Rules, SortedByLaneThenWeight) {
   RunSpec spec = hot_spec();
   spec.lanes.push_back({.name = "second"});
   const std::vector<Finding> findings = run_rules(make_run(spec));
-  EXPECT_TRUE(std::is_sorted(findings.begin(), findings.end(),
-                             [](const Finding& a, const Finding& b) {
-                               return a.lane != b.lane ? a.lane < b.lane : a.severity > b.severity;
-                             }));
+  EXPECT_TRUE(
+      std::is_sorted(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+        return a.lane != b.lane ? a.lane < b.lane : a.severity > b.severity;
+      }));
 }
 
 }  // namespace

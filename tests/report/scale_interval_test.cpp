@@ -78,8 +78,8 @@ TEST(LossScaleWindow, HoldsWhenTheRunIsRepeatedInsideIt) {
   const auto window = loss_scale_window(LaneFacts(run, 0));
   ASSERT_TRUE(window);
   ASSERT_FALSE(window->comfortable.empty());
-  for (double scale : {window->comfortable.low * 1.0001, window->scale,
-                       window->comfortable.high * 0.9999}) {
+  for (double scale :
+       {window->comfortable.low * 1.0001, window->scale, window->comfortable.high * 0.9999}) {
     spec.lanes[0].loss_scale = scale;
     const RunView again = make_run(spec);
     for (const SiteInfo& site : again.lane(0).sites) {

@@ -24,8 +24,7 @@ class Random {
     return (static_cast<double>((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-53;
   }
   double normal() {
-    return std::sqrt(-2.0 * std::log(uniform())) *
-           std::cos(2.0 * std::numbers::pi * uniform());
+    return std::sqrt(-2.0 * std::log(uniform())) * std::cos(2.0 * std::numbers::pi * uniform());
   }
 
  private:
@@ -38,8 +37,8 @@ std::string plan_text(const LaneSpec& lane) {
   Json plan;
   plan["schema"] = "halfscope.plan/1";
   plan["name"] = lane.name;
-  plan["default"] = Json{{"read", format}, {"write", format}, {"accumulate", "fp32"},
-                         {"mode", "fused"}};
+  plan["default"] =
+      Json{{"read", format}, {"write", format}, {"accumulate", "fp32"}, {"mode", "fused"}};
   plan["variables"] = Json{{"storage", format_name(lane.storage)}};
   plan["rules"] = Json::array();
   for (const std::string& path : lane.keep_fp32) {
@@ -65,16 +64,25 @@ LaneInfo lane_info(const RunSpec& spec, const LaneSpec& lane) {
   const Shape shape{spec.elements};
   const auto site = [&](const std::string& path, const std::string& tensor, Role role, Phase phase,
                         const std::string& op, const FloatFormat& format) {
-    SiteInfo s{.path = path, .tensor = tensor, .role = role, .phase = phase, .op = op,
-               .format = format, .shape = shape};
+    SiteInfo s{.path = path,
+               .tensor = tensor,
+               .role = role,
+               .phase = phase,
+               .op = op,
+               .format = format,
+               .shape = shape};
     s.order = static_cast<int>(info.sites.size());
     info.sites.push_back(s);
   };
   site("input", "input", Role::input, Phase::forward, "Input", lane.format);
   for (const LayerSpec& layer : spec.layers) {
     const FloatFormat format = format_of(lane, layer);
-    info.layers.push_back({.path = layer.path, .op = layer.op, .inputs = layer.inputs,
-                           .read = format, .write = format, .follows = layer.follows,
+    info.layers.push_back({.path = layer.path,
+                           .op = layer.op,
+                           .inputs = layer.inputs,
+                           .read = format,
+                           .write = format,
+                           .follows = layer.follows,
                            .parameters = layer.weights ? spec.elements : 0});
     if (layer.weights) {
       site(layer.path, "weight", Role::weight, Phase::forward, layer.op, format);
@@ -106,7 +114,10 @@ const LayerSpec* find_layer(const RunSpec& spec, const std::string& path) {
 class Lane {
  public:
   Lane(const RunSpec& spec, int lane, RunView& run)
-      : spec_(spec), lane_(spec.lanes[static_cast<size_t>(lane)]), index_(lane), run_(run),
+      : spec_(spec),
+        lane_(spec.lanes[static_cast<size_t>(lane)]),
+        index_(lane),
+        run_(run),
         scale_(lane_.loss_scale) {}
 
   void step(int step) {
@@ -178,9 +189,8 @@ class Lane {
   void backward(const SiteInfo& site, int step, bool loss_bad) {
     const LayerSpec& layer = *find_layer(spec_, site.path);
     const std::vector<float> values =
-        loss_bad || grad_bad_
-            ? std::vector<float>(static_cast<size_t>(spec_.elements), kNaN)
-            : sample(site, step, layer.gradient + std::log2(scale_));
+        loss_bad || grad_bad_ ? std::vector<float>(static_cast<size_t>(spec_.elements), kNaN)
+                              : sample(site, step, layer.gradient + std::log2(scale_));
     const TensorStats stats = record(site, step, values);
     if (stats.overflow > 0 || stats.non_finite() > 0) grad_bad_ = true;
   }

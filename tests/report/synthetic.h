@@ -29,8 +29,8 @@ struct LaneSpec {
   FloatFormat format = kFp16;
   FloatFormat storage = kFp32;
   double loss_scale = 65536.0;
-  bool dynamic = true;       ///< halves when a gradient is not finite
-  double update = -12.0;     ///< log2 of the median update, at weights around 1
+  bool dynamic = true;    ///< halves when a gradient is not finite
+  double update = -12.0;  ///< log2 of the median update, at weights around 1
   std::vector<std::string> keep_fp32{};
 };
 
@@ -38,8 +38,8 @@ struct RunSpec {
   std::vector<LayerSpec> layers;
   std::vector<LaneSpec> lanes;
   int steps = 20;
-  int elements = 512;        ///< per tensor
-  double spread = 1.5;       ///< standard deviation of log2 of the magnitudes
+  int elements = 512;   ///< per tensor
+  double spread = 1.5;  ///< standard deviation of log2 of the magnitudes
   bool evaluate = true;
   bool nan_from_the_start = false;  ///< the data hold NaN
 };

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// The main job as a library call: trains a network that fp16 breaks, finds the layer to blame,
+// keeps it in fp32 and trains again. Everything stays in memory.
+#include <atomic>
+#include <cstdio>
+
+#include "analysis/memory_sink.h"
+#include "analysis/rules/recommend.h"
+#include "analysis/rules/rules.h"
+#include "core/train/trainer.h"
+#include "emulation/backends.h"
+
+namespace {
+
+using namespace halfscope;
+
+/// Trains one lane and returns what was recorded.
+RunView train(const Plan& plan, const Dataset& data) {
+  TrainConfig config;
+  config.model = "lenet-hot";
+  config.batch = 32;
+  config.steps = 12;
+  config.evaluate = false;
+  config.lanes = {{plan, parse_loss_scale("dynamic"), &emulation_backend()}};
+  Trainer trainer(config, data);
+  MemorySink sink;
+  sink.begin(trainer.describe());
+  const std::atomic<bool> stop{false};
+  trainer.run(&sink, nullptr, stop);
+  return sink.view();
+}
+
+int64_t skipped_steps(const RunView& run) {
+  int64_t count = 0;
+  for (const StepRow& row : run.steps(0)) count += row.skipped ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+int main() {
+  const Dataset data = make_digits();
+  const RunView broken = train(*preset_plan("mixed_float16"), data);
+  const std::vector<Finding> findings = run_rules(broken);
+  const std::optional<Recommendation> advice = recommend(broken, findings, 0);
+  if (!advice) {
+    std::puts("nothing to advise");
+    return 1;
+  }
+  std::printf("broken: %ld steps skipped\nadvice: %s\n", static_cast<long>(skipped_steps(broken)),
+              advice->text.c_str());
+
+  const RunView cured = train(plan_from_json(advice->plan_json), data);
+  std::printf("cured: %ld steps skipped, loss %.4f\n", static_cast<long>(skipped_steps(cured)),
+              cured.steps(0).back().loss);
+  return skipped_steps(cured) < skipped_steps(broken) ? 0 : 1;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// Runs the built `halfscope` in a folder of its own and keeps what it said.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace halfscope::test {
+
+inline std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+/// A temporary folder that programs run in; removed at the end of the test.
+class Bench {
+ public:
+  Bench() {
+    const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("halfscope_cli_" + std::string(info.name()) + "_" + std::to_string(getpid()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+
+  /// `words` are the arguments. An environment entry is "NAME=VALUE".
+  Outcome run(const std::vector<std::string>& words, const std::string& environment = "") const {
+    return finish(start(words, environment));
+  }
+
+  pid_t start(const std::vector<std::string>& words, const std::string& environment = "") const {
+    std::fflush(nullptr);  // or the child would print it once more
+    const pid_t child = fork();
+    if (child != 0) return child;
+    if (chdir(folder_.c_str()) != 0) _exit(126);
+    if (freopen("stdout.txt", "w", stdout) == nullptr || freopen("stderr.txt", "w", stderr) == nullptr) _exit(126);
+    std::vector<char*> arguments{const_cast<char*>("halfscope")};
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    const size_t equals = environment.find('=');
+    if (equals != std::string::npos) {
+      setenv(environment.substr(0, equals).c_str(), environment.c_str() + equals + 1, 1);
+    }
+    execv(HALFSCOPE_PROGRAM, arguments.data());
+    _exit(127);
+  }
+
+  Outcome finish(pid_t child) const {
+    int status = 0;
+    waitpid(child, &status, 0);
+    Outcome outcome;
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    outcome.out = text_of(folder_ / "stdout.txt");
+    outcome.err = text_of(folder_ / "stderr.txt");
+    return outcome;
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// Arguments of a run that takes a moment: a small network on few samples a step.
+inline std::vector<std::string> small_training(std::vector<std::string> more) {
+  std::vector<std::string> words{"train", "--model", "mlp:784-16-10", "--batch", "16",
+                                 "--steps", "4", "--no-eval", "--quiet"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace halfscope::test

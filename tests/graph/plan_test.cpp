@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// Plans: presets, their JSON form (docs/contracts.md, "Plan JSON"), what is refused and by which
+// name, globs, and how rules are applied.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "core/error.h"
+#include "core/plan/plan.h"
+
+namespace halfscope {
+namespace {
+
+/// Both plans say the same of everything.
+void expect_equal(const Plan& a, const Plan& b) {
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.defaults.read, b.defaults.read);
+  EXPECT_EQ(a.defaults.write, b.defaults.write);
+  EXPECT_EQ(a.defaults.accumulation, b.defaults.accumulation);
+  EXPECT_EQ(a.defaults.stagewise, b.defaults.stagewise);
+  EXPECT_EQ(a.defaults.follows, b.defaults.follows);
+  EXPECT_EQ(a.storage, b.storage);
+  EXPECT_EQ(a.rules, b.rules);
+  EXPECT_EQ(a.double_precision, b.double_precision);
+}
+
+std::string file_text(const std::string& name) {
+  std::ifstream file(std::string(HALFSCOPE_SOURCE_DIR) + "/" + name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Plan, PresetsSurviveJson) {
+  ASSERT_EQ(preset_names().size(), 6u);
+  for (const std::string& name : preset_names()) {
+    const Plan plan = preset_plan(name).value();
+    EXPECT_EQ(plan.name, name);
+    const std::string text = plan_to_json(plan);
+    const Plan back = plan_from_json(text);
+    expect_equal(back, plan);
+    EXPECT_EQ(plan_to_json(back), text);
+  }
+  EXPECT_FALSE(preset_plan("fp16"));
+}
+
+TEST(Plan, EveryPartSurvivesJson) {
+  Plan plan;
+  plan.name = "all \"parts\"";
+  plan.defaults = {.read = kFp16, .write = kBf16, .accumulation = Accumulation::format, .stagewise = true};
+  plan.storage = parse_format("e6m9").value();
+  plan.rules = {{.path = "a*", .op = ""},
+                {.path = "", .op = "Gemm", .read = kE4m3fn, .write = kE5m2},
+                {.path = "b", .op = "Conv", .read = kTf32},
+                {.path = "c", .op = "", .write = kFp16, .accumulation = Accumulation::fp64},
+                {.path = "d", .op = "", .read = kFp32, .write = kFp32, .stagewise = false},
+                {.path = "e/?", .op = "", .follow = true, .stagewise = true}};
+  expect_equal(plan_from_json(plan_to_json(plan)), plan);
+}
+
+TEST(Plan, TheExampleOfTheContractsIsMixedFloat16WithAConvolutionKept) {
+  const std::string text = file_text("docs/contracts.md");
+  const size_t begin = text.find("```json\n{\n  \"schema\": \"halfscope.plan/1\"");
+  ASSERT_NE(begin, std::string::npos);
+  const size_t end = text.find("```", begin + 3);
+  const Plan plan = plan_from_json(text.substr(begin + 8, end - begin - 8));
+  EXPECT_EQ(plan.name, "mixed_float16");
+  EXPECT_EQ(plan.storage, kFp32);
+  ASSERT_EQ(plan.rules.size(), 3u);
+  const Plan preset = preset_plan("mixed_float16").value();
+  for (const auto& [path, op] : {std::pair{"fc1", "Gemm"}, {"relu1", "Relu"}, {"loss", "SoftmaxCrossEntropyLoss"}}) {
+    const NodePlan ours = resolve(plan, path, op), theirs = resolve(preset, path, op);
+    EXPECT_EQ(ours.follows, theirs.follows) << op;
+    if (!ours.follows) {
+      EXPECT_EQ(ours.read, theirs.read) << op;
+    }
+    EXPECT_EQ(ours.accumulation, theirs.accumulation) << op;
+  }
+  EXPECT_EQ(resolve(plan, "conv2", "Conv").read, kFp32);
+  EXPECT_EQ(resolve(plan, "conv2", "Conv").write, kFp32);
+  EXPECT_EQ(resolve(plan, "conv1", "Conv").read, kFp16);
+}
+
+TEST(Plan, ErrorsNameWhatIsWrong) {
+  const struct {
+    const char* json;
+    const char* message;
+  } table[] = {
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rulez": []})", "unknown key \"rulez\" in the plan"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"reed": "fp16"}})",
+       "unknown key \"reed\" in default"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "variables": {"master": true}})",
+       "unknown key \"master\" in variables"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"op": "Relu", "formt": "fp16"}]})",
+       "unknown key \"formt\" in rules[0]"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"path": "a"}, {"op": "ReLU"}]})",
+       "rules[1].op: unknown operator \"ReLU\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"path": "a", "write": "fp17"}]})",
+       "rules[0].write: unknown format \"fp17\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"read": "follow"}})",
+       "default.read: unknown format \"follow\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"mode": "slow"}})",
+       "default.mode: unknown value \"slow\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"accumulate": "fp16"}})",
+       "default.accumulate: unknown value \"fp16\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"accumulate": 64}})",
+       "default.accumulate must be a string"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "variables": {"storage": "e9m1"}})",
+       "variables.storage: unknown format \"e9m1\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"format": "fp16"}]})", "rules[0] selects nothing"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": {}})", "rules must be an array"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": ["a"]})", "rules[0] must be an object"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "precision": "single"})", "precision must be \"double\""},
+      {R"({"schema": "halfscope.plan/1", "name": "a,b"})", "must not be empty or contain a comma"},
+      {R"({"schema": "halfscope.plan/2", "name": "x"})", "schema \"halfscope.plan/2\" is not halfscope.plan/1"},
+      {R"({"schema": "halfscope.plan/1"})", "key \"name\" is missing"},
+      {R"({"name": "x"})", "key \"schema\" is missing"},
+      {R"([])", "the plan must be an object"},
+      {R"({"schema": )", "not JSON"},
+  };
+  for (const auto& each : table) {
+    try {
+      plan_from_json(each.json);
+      ADD_FAILURE() << "accepted: " << each.json;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage) << each.json;
+      const std::string what = error.what();
+      EXPECT_NE(what.find(each.message), std::string::npos) << what;
+      EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+    }
+  }
+}
+
+TEST(Plan, LoadingNamesTheFileAndThePresets) {
+  try {
+    load_plan("/nonexistent/plan.json");
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_EQ(std::string(error.what()), "no plan named /nonexistent/plan.json and no such file");
+    EXPECT_EQ(error.hint(), "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16");
+  }
+  expect_equal(load_plan("bfloat16"), preset_plan("bfloat16").value());
+}
+
+TEST(Plan, GlobsMatchWholePaths) {
+  const struct {
+    const char *glob, *text;
+    bool matches;
+  } table[] = {
+      {"fc1", "fc1", true},          {"fc1", "fc10", false},       {"fc1", "xfc1", false},
+      {"fc?", "fc1", true},          {"fc?", "fc", false},         {"fc?", "fc12", false},
+      {"*", "", true},               {"*", "a/b/c", true},         {"", "", true},
+      {"", "a", false},              {"?", "", false},             {"fc*", "fc", true},
+      {"*1", "block1/conv1", true},  {"*1", "conv12", false},      {"block*/conv?", "block2/a/conv1", true},
+      {"a*b*c", "a1b2b3c", true},    {"a*b*c", "a1c2b", false},    {"**", "x", true},
+      {"*a", "aaab", false},         {"*ab", "aaab", true},        {"a?c*", "abc", true},
+      {"fc[12]", "fc1", false},      {"FC1", "fc1", false},        {"?*", "", false},
+      {"*?", "x", true},             {"*/Exp", "loss/Exp", true},  {"a*", "ba", false},
+  };
+  for (const auto& each : table) {
+    EXPECT_EQ(glob_match(each.glob, each.text), each.matches) << each.glob << " on " << each.text;
+  }
+}
+
+TEST(Plan, LaterRulesWinKeyByKey) {
+  Plan plan;
+  plan.defaults = {.read = kFp16, .write = kFp16};
+  plan.rules = {{.path = "", .op = "Gemm", .read = kE4m3fn, .write = kBf16, .accumulation = Accumulation::fp64},
+                {.path = "fc*", .op = "", .write = kFp32},
+                {.path = "fc2", .op = "Conv", .read = kE5m2},
+                {.path = "fc3", .op = "", .follow = true},
+                {.path = "fc4", .op = "", .follow = true},
+                {.path = "fc4", .op = "", .read = kFp16}};
+  const NodePlan fc1 = resolve(plan, "fc1", "Gemm");
+  EXPECT_EQ(fc1.read, kE4m3fn);
+  EXPECT_EQ(fc1.write, kFp32);
+  EXPECT_EQ(fc1.accumulation, Accumulation::fp64);
+  EXPECT_EQ(resolve(plan, "fc2", "Gemm").read, kE4m3fn) << "a rule with path and op needs both";
+  EXPECT_EQ(resolve(plan, "fc2", "Conv").read, kE5m2);
+  EXPECT_TRUE(resolve(plan, "fc3", "Gemm").follows);
+  EXPECT_FALSE(resolve(plan, "fc4", "Gemm").follows) << "a format after follow ends it";
+  accumulate_in(plan, Accumulation::format);
+  EXPECT_EQ(resolve(plan, "fc1", "Gemm").accumulation, Accumulation::format);
+}
+
+TEST(Plan, WhichPlansAreReferencesAndWhichNeedScaling) {
+  const struct {
+    const char* name;
+    bool full, scaled;
+  } table[] = {{"float32", true, false},        {"float64", true, false},   {"mixed_float16", false, true},
+               {"mixed_bfloat16", false, false}, {"float16", false, true},  {"bfloat16", false, false}};
+  for (const auto& each : table) {
+    const Plan plan = preset_plan(each.name).value();
+    EXPECT_EQ(is_full_precision(plan), each.full) << each.name;
+    EXPECT_EQ(needs_loss_scaling(plan), each.scaled) << each.name;
+  }
+  Plan plan;
+  plan.rules.push_back({.path = "fc1", .op = "", .read = kE5m2});
+  EXPECT_FALSE(is_full_precision(plan));
+  EXPECT_TRUE(needs_loss_scaling(plan));
+}
+
+}  // namespace
+}  // namespace halfscope

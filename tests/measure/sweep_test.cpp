@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Every one of the 2^32 floats through the kernels of every instruction set, against
+// round_to_format; one pass measures too, so that all counters are compared.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <span>
+#include <vector>
+
+#include "core/numeric/round.h"
+#include "emulation/measure/measure.h"
+#include "tests/measure/measure_data.h"
+
+namespace halfscope {
+namespace {
+
+constexpr int64_t kBatch = int64_t{1} << 20;
+
+/// The reference, chunk by chunk so that threads can share the work; same sums as in one go.
+TensorStats measure_in_parallel(const std::vector<float>& exact, std::vector<float>& rounded,
+                                const FloatFormat& format) {
+  std::vector<TensorStats> parts(static_cast<size_t>(kBatch / kSumChunk));
+#pragma omp parallel for schedule(static)
+  for (size_t c = 0; c < parts.size(); ++c) {
+    const size_t size = static_cast<size_t>(kSumChunk);
+    parts[c] = measure(std::span(exact).subspan(c * size, size),
+                       std::span(rounded).subspan(c * size, size), format);
+  }
+  TensorStats total;
+  for (const TensorStats& part : parts) total.merge(part);
+  return total;
+}
+
+/// Number of batches in which any instruction set differs from the reference.
+int64_t differences(const FloatFormat& format) {
+  const testing::IsaGuard guard;
+  int64_t count = 0;
+  std::vector<float> exact(static_cast<size_t>(kBatch));
+  std::vector<float> want(exact.size()), got(exact.size());
+  for (int64_t first = 0; first < int64_t{1} << 32; first += kBatch) {
+    for (size_t i = 0; i < exact.size(); ++i) {
+      exact[i] = std::bit_cast<float>(static_cast<uint32_t>(first) + static_cast<uint32_t>(i));
+    }
+    const TensorStats want_stats = measure_in_parallel(exact, want, format);
+    for (const Isa isa : supported_isas()) {
+      set_active_isa(isa);
+      const TensorStats got_stats = measure_tensor(exact.data(), got.data(), kBatch, format);
+      count += testing::first_difference(got, want) != -1 || got_stats != want_stats;
+    }
+  }
+  return count;
+}
+
+TEST(MeasureSweepTest, Half) { EXPECT_EQ(differences(kFp16), 0); }
+TEST(MeasureSweepTest, Bfloat16) { EXPECT_EQ(differences(kBf16), 0); }
+TEST(MeasureSweepTest, E4m3fn) { EXPECT_EQ(differences(kE4m3fn), 0); }
+
+}  // namespace
+}  // namespace halfscope

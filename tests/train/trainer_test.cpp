@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT
+// The training loop on a small synthetic data set: reproducible to the bit for any number of
+// threads, any instruction set, recorded or not; skipped steps, batches, initial weights,
+// evaluation and the calls a sink gets.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "core/numeric/rng.h"
+#include "core/train/trainer.h"
+#include "emulation/backends.h"
+#include "emulation/isa.h"
+
+namespace halfscope {
+namespace {
+
+/// Noise with a bright spot whose place tells the label.
+Split make_split(int64_t samples, int64_t side, uint64_t seed) {
+  Split split;
+  for (int64_t s = 0; s < samples; ++s) {
+    const int32_t label = static_cast<int32_t>(splitmix64(seed + static_cast<uint64_t>(s)) % 10);
+    split.labels.push_back(label);
+    for (int64_t p = 0; p < side * side; ++p) {
+      const uint64_t noise = splitmix64(seed * 977 + static_cast<uint64_t>(s * side * side + p)) % 100;
+      split.pixels.push_back(p / 16 % 10 == label ? 200 : static_cast<uint8_t>(noise));
+    }
+  }
+  return split;
+}
+
+const Dataset& data() {
+  static const Dataset set{"synthetic", {1, 16, 16}, 10, make_split(80, 16, 1), make_split(50, 16, 2)};
+  return set;
+}
+
+constexpr const char* kMlp = "mlp:256-40-24-10";
+
+LaneConfig lane(const Plan& plan, const std::string& scale) {
+  return {plan, parse_loss_scale(scale), plan.double_precision ? &float64_backend() : &emulation_backend()};
+}
+
+TrainConfig config(const std::string& model, const std::string& plan, const std::string& scale) {
+  TrainConfig result;
+  result.model = model;
+  result.batch = 16;
+  result.steps = 3;
+  result.evaluate = false;
+  result.lanes = {lane(preset_plan(plan).value(), scale)};
+  return result;
+}
+
+class Collector final : public TapSink {
+ public:
+  void begin(const RunInfo&) override { ADD_FAILURE() << "begin is the caller's"; }
+  void step(int, const StepRow& row, std::span<const TensorStats> s) override {
+    rows.push_back(row);
+    stats.emplace_back(s.begin(), s.end());
+  }
+  void eval(int, const EvalRow& row) override { evals.push_back(row); }
+  void end(bool interrupted) override { ends.push_back(interrupted); }
+
+  std::vector<StepRow> rows;
+  std::vector<std::vector<TensorStats>> stats;
+  std::vector<EvalRow> evals;
+  std::vector<bool> ends;
+};
+
+struct Result {
+  Collector seen;
+  NamedTensors weights;
+};
+
+Result train(const TrainConfig& config) {
+  Result result;
+  Trainer trainer(config, data());
+  const std::atomic<bool> stop{false};
+  trainer.run(&result.seen, {}, stop);
+  result.weights = trainer.weights(0);
+  return result;
+}
+
+void expect_same_weights(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [path, tensor] : a) {
+    const std::vector<float>& other = b.at(path).data;
+    ASSERT_EQ(tensor.data.size(), other.size());
+    size_t different = 0;
+    for (size_t i = 0; i < other.size(); ++i) {
+      different += std::bit_cast<uint32_t>(tensor.data[i]) != std::bit_cast<uint32_t>(other[i]) ? 1 : 0;
+    }
+    EXPECT_EQ(different, 0u) << path;
+  }
+}
+
+void expect_same_steps(const Collector& a, const Collector& b) {
+  ASSERT_EQ(a.rows.size(), b.rows.size());
+  const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
+  for (size_t i = 0; i < a.rows.size(); ++i) {
+    EXPECT_EQ(bits(a.rows[i].loss), bits(b.rows[i].loss)) << "step " << i;
+    EXPECT_EQ(bits(a.rows[i].grad_norm), bits(b.rows[i].grad_norm)) << "step " << i;
+    EXPECT_EQ(a.rows[i].loss_scale, b.rows[i].loss_scale) << "step " << i;
+    EXPECT_EQ(a.rows[i].accuracy, b.rows[i].accuracy) << "step " << i;
+    EXPECT_EQ(a.rows[i].skipped, b.rows[i].skipped) << "step " << i;
+    const bool both = !a.stats[i].empty() && !b.stats[i].empty();
+    EXPECT_TRUE(!both || a.stats[i] == b.stats[i]) << "step " << i;
+  }
+}
+
+/// Leaves threads and instruction set as they were.
+class MachineSettings {
+ public:
+  MachineSettings() : threads_(omp_get_max_threads()), isa_(active_isa()) {}
+  ~MachineSettings() {
+    omp_set_num_threads(threads_);
+    set_active_isa(isa_);
+  }
+
+ private:
+  int threads_;
+  Isa isa_;
+};
+
+void check_reproducible(const std::string& model) {
+  const MachineSettings restore;
+  for (const char* plan : {"float32", "mixed_float16", "mixed_bfloat16", "float16"}) {
+    for (Accumulation accumulation : {Accumulation::fp32, Accumulation::fp64, Accumulation::format}) {
+      SCOPED_TRACE(model + " " + plan + " " + std::string(accumulation_name(accumulation)));
+      TrainConfig base = config(model, plan, std::string(plan).ends_with("float16") ? "static:1024" : "none");
+      base.optimizer = parse_optimizer("sgd:momentum=0.9,weight_decay=0.001");
+      accumulate_in(base.lanes[0].plan, accumulation);
+      const auto run = [&](Isa isa, int threads, int every) {
+        TrainConfig variant = base;
+        variant.every = every;
+        set_active_isa(isa);
+        omp_set_num_threads(threads);
+        return train(variant);
+      };
+      const Result reference = run(Isa::baseline, 1, 1);
+      EXPECT_FALSE(reference.seen.rows.back().skipped);
+      EXPECT_NE(reference.seen.rows[0].loss, reference.seen.rows[2].loss);
+      const auto compare = [&](const Result& other, const std::string& what) {
+        SCOPED_TRACE(what);
+        expect_same_steps(reference.seen, other.seen);
+        expect_same_weights(reference.weights, other.weights);
+      };
+      int threads = 2;
+      for (Isa isa : supported_isas()) {
+        compare(run(isa, threads, 1), std::string(isa_name(isa)) + ", threads " + std::to_string(threads));
+        threads = threads == 2 ? 3 : threads == 3 ? 1 : 2;
+      }
+      compare(run(supported_isas().back(), 3, 1), "3 threads");
+      compare(run(supported_isas().back(), 2, 0), "not recorded");
+    }
+  }
+}
+
+TEST(Reproducible, Mlp) { check_reproducible(kMlp); }
+TEST(Reproducible, Lenet) { check_reproducible("lenet"); }
+
+TEST(Reproducible, AdamAndDynamicScale) {
+  const MachineSettings restore;
+  TrainConfig base = config(kMlp, "mixed_float16", "dynamic");
+  base.optimizer = parse_optimizer("adam");
+  omp_set_num_threads(1);
+  const Result one = train(base);
+  omp_set_num_threads(3);
+  const Result three = train(base);
+  expect_same_steps(one.seen, three.seen);
+  expect_same_weights(one.weights, three.weights);
+}
+
+TEST(Reproducible, SeedMatters) {
+  TrainConfig base = config(kMlp, "float32", "none");
+  const double first = train(base).seen.rows[0].loss;
+  base.seed = 2;
+  EXPECT_NE(train(base).seen.rows[0].loss, first);
+}
+
+TEST(Trainer, AcceptsALaneAmongOthersWithoutChangingIt) {
+  TrainConfig both = config(kMlp, "float32", "none");
+  both.lanes.push_back(lane(preset_plan("mixed_float16").value(), "static:64"));
+  both.lanes.push_back(lane(preset_plan("float64").value(), "none"));
+  Collector seen;
+  Trainer trainer(both, data());
+  trainer.run(&seen, {}, std::atomic<bool>{false});
+  ASSERT_EQ(seen.rows.size(), 9u) << "three lanes in turn, three steps";
+  EXPECT_TRUE(seen.stats[2].empty()) << "the double-precision lane has no sites";
+  EXPECT_NEAR(seen.rows[6].loss, seen.rows[8].loss, 1e-5);
+  const Result alone = train(config(kMlp, "mixed_float16", "static:64"));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(seen.rows[3 * i + 1].loss, alone.seen.rows[i].loss);
+  expect_same_weights(trainer.weights(1), alone.weights);
+}
+
+/// The same batch in every step.
+TrainConfig one_batch(const std::string& scale, int64_t steps) {
+  TrainConfig result = config(kMlp, "mixed_float16", scale);
+  result.batch = 80;
+  result.shuffle = false;
+  result.steps = steps;
+  result.optimizer = parse_optimizer("adam");
+  return result;
+}
+
+TEST(Trainer, ASkippedStepChangesNothing) {
+  const Result skipped = train(one_batch("static:1e9", 2));
+  for (const StepRow& row : skipped.seen.rows) {
+    EXPECT_TRUE(row.skipped);
+    EXPECT_FALSE(std::isfinite(row.grad_norm));
+    EXPECT_TRUE(std::isfinite(row.loss));
+    EXPECT_GE(row.first_bad, 0);
+  }
+  expect_same_weights(skipped.weights, train(one_batch("none", 0)).weights);
+  // Updates were not measured.
+  EXPECT_EQ(skipped.seen.stats[0].back().n, 0);
+}
+
+TEST(Trainer, ASkippedStepDoesNotCountForAdam) {
+  // The scale halves until the gradients are finite; that step must be Adam's first.
+  const Result late = train(one_batch("dynamic:1073741824", 30));
+  size_t first = 0;
+  while (first < late.seen.rows.size() && late.seen.rows[first].skipped) ++first;
+  ASSERT_GT(first, 2u);
+  ASSERT_LT(first, 29u);
+  const Result cut = train(one_batch("dynamic:1073741824", static_cast<int64_t>(first) + 1));
+  const double scale = cut.seen.rows.back().loss_scale;
+  EXPECT_EQ(scale, std::ldexp(1073741824.0, -static_cast<int>(first)));
+  const Result fresh = train(one_batch("static:" + std::to_string(static_cast<int64_t>(scale)), 1));
+  EXPECT_FALSE(fresh.seen.rows[0].skipped);
+  expect_same_weights(cut.weights, fresh.weights);
+}
+
+TEST(Trainer, BatchesInFileOrderStartAgainAfterTheLastWholeOne) {
+  const BatchOrder order(10, 4, 1, false);
+  EXPECT_EQ(order.batch(0), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(order.batch(1), (std::vector<int64_t>{4, 5, 6, 7}));
+  EXPECT_EQ(order.batch(2), order.batch(0));
+  EXPECT_EQ(order.batch(7), order.batch(1));
+}
+
+TEST(Trainer, ShuffledEpochsArePermutations) {
+  const BatchOrder order(12, 4, 7, true);
+  std::vector<std::vector<int64_t>> epochs;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> all;
+    for (int64_t step = 0; step < 3; ++step) {
+      for (int64_t index : order.batch(epoch * 3 + step)) all.push_back(index);
+    }
+    const std::set<int64_t> distinct(all.begin(), all.end());
+    EXPECT_EQ(distinct.size(), 12u);
+    EXPECT_EQ(*distinct.rbegin(), 11);
+    epochs.push_back(all);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+  EXPECT_EQ(BatchOrder(12, 4, 7, true).batch(4), order.batch(4)) << "any step may be asked first";
+  EXPECT_NE(BatchOrder(12, 4, 8, true).batch(0), order.batch(0));
+}
+
+TEST(Trainer, ShuffleIsFair) {
+  std::array<int, 5> first{};  // how often each sample comes first, over 5000 epochs
+  const BatchOrder order(5, 5, 3, true);
+  for (int64_t epoch = 0; epoch < 5000; ++epoch) ++first[static_cast<size_t>(order.batch(epoch)[0])];
+  for (int count : first) EXPECT_NEAR(count, 1000, 120);  // four standard deviations
+}
+
+TEST(Trainer, InitialWeightsReplaceOnlyTheirOwn) {
+  TrainConfig with = config(kMlp, "float32", "none");
+  with.steps = 0;
+  const NamedTensors before = train(with).weights;
+  with.init["fc2.bias"] = Tensor{{24}, std::vector<float>(24, 0.25f)};
+  const NamedTensors after = train(with).weights;
+  EXPECT_EQ(after.at("fc2.bias").data, with.init["fc2.bias"].data);
+  EXPECT_EQ(after.at("fc2.weight").data, before.at("fc2.weight").data);
+  EXPECT_EQ(after.size(), 6u);
+}
+
+std::string refusal(const TrainConfig& wrong) {
+  try {
+    Trainer trainer(wrong, data());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Trainer, WhatDoesNotFitIsAUsageError) {
+  TrainConfig wrong = config(kMlp, "float32", "none");
+  wrong.init["fc9.weight"] = Tensor{{1}, {0.0f}};
+  EXPECT_EQ(refusal(wrong), "initial weights: the model has no variable fc9.weight");
+  wrong.init = {{"fc1.weight", Tensor{{256, 40}, std::vector<float>(10240)}}};
+  EXPECT_EQ(refusal(wrong), "initial weights: fc1.weight has shape [256, 40], the model needs [40, 256]");
+  wrong.init.clear();
+  wrong.batch = 81;
+  EXPECT_EQ(refusal(wrong), "batch size 81 does not fit the data");
+  wrong.batch = 0;
+  EXPECT_EQ(refusal(wrong), "batch size 0 does not fit the data");
+  wrong.batch = 16;
+  wrong.model = "mlp:255-10";
+  EXPECT_EQ(refusal(wrong), "model mlp:255-10 does not fit the data");
+  wrong.model = "mlp:256-x-10";
+  EXPECT_EQ(refusal(wrong), "model mlp:256-x-10: \"x\" is not a layer width");
+  wrong.model = "alexnet";
+  EXPECT_EQ(refusal(wrong), "unknown model alexnet");
+}
+
+TEST(Trainer, RecordsEverySoManySteps) {
+  TrainConfig every = config(kMlp, "mixed_float16", "static:64");
+  every.steps = 7;
+  every.every = 3;
+  const Result result = train(every);
+  for (size_t step = 0; step < 7; ++step) EXPECT_EQ(result.seen.stats[step].empty(), step % 3 != 0) << step;
+  every.every = 0;
+  for (const auto& stats : train(every).seen.stats) EXPECT_TRUE(stats.empty());
+}
+
+TEST(Trainer, StopsAfterTheCurrentStepAndSaysSo) {
+  TrainConfig long_run = config(kMlp, "float32", "none");
+  long_run.steps = 100;
+  long_run.evaluate = true;
+  std::atomic<bool> stop{false};
+  Collector seen;
+  Trainer trainer(long_run, data());
+  trainer.run(&seen, [&](const std::vector<StepRow>& rows) { stop = rows[0].step == 2; }, stop);
+  EXPECT_EQ(seen.rows.size(), 3u);
+  EXPECT_EQ(seen.ends, std::vector<bool>{true});
+  EXPECT_TRUE(seen.evals.empty());
+}
+
+TEST(Trainer, EvaluationDoesNotDependOnTheBatch) {
+  for (const char* plan : {"float64", "float32", "mixed_float16"}) {
+    TrainConfig whole = config(kMlp, plan, "none");
+    whole.steps = 0;
+    whole.evaluate = true;
+    const Result sixteen = train(whole);  // 50 = 3 * 16 + 2
+    whole.batch = 1;
+    const Result single = train(whole);
+    ASSERT_EQ(sixteen.seen.evals.size(), 1u);
+    ASSERT_EQ(single.seen.evals.size(), 1u);
+    const bool exact = std::string(plan) == "float64";
+    EXPECT_NEAR(sixteen.seen.evals[0].loss, single.seen.evals[0].loss, exact ? 1e-12 : 1e-6) << plan;
+    EXPECT_NEAR(sixteen.seen.evals[0].accuracy, single.seen.evals[0].accuracy, 1e-7) << plan;
+    EXPECT_EQ(sixteen.seen.ends, std::vector<bool>{false});
+  }
+}
+
+TEST(Trainer, LearnsTheData) {
+  TrainConfig longer = config(kMlp, "mixed_float16", "dynamic");
+  longer.steps = 200;
+  longer.evaluate = true;
+  const Result result = train(longer);
+  EXPECT_LT(result.seen.rows.back().loss, 0.5 * result.seen.rows.front().loss);
+  EXPECT_GT(result.seen.evals.at(0).accuracy, 0.9);
+}
+
+// A scalar that a kernel makes in double must not outlive the run that made it.
+TEST(Program, GradientNormOfZeroGradientsIsZero) {
+  const Executable exe = lower(build_mlp({4, 3}, 2, {4}), Plan{}, {});
+  const std::unique_ptr<Program> program = emulation_backend().compile(exe);
+  program->write(exe.input, std::vector<float>(8, 1.0f));
+  program->write(exe.labels, std::vector<int32_t>{0, 1});
+  program->write_scalar(exe.loss_scale, 1.0);
+  program->run(Entry::grad, {});
+  EXPECT_GT(program->read_scalar(exe.gradient_norm), 0.0);
+  program->write_scalar(exe.loss_scale, 0.0);
+  program->run(Entry::grad, {});
+  EXPECT_EQ(program->read_scalar(exe.gradient_norm), 0.0);
+}
+
+}  // namespace
+}  // namespace halfscope
