@@ -20,6 +20,7 @@
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
+#include "emulation/threads.h"
 
 namespace halfscope {
 namespace {
@@ -118,6 +119,7 @@ void run(int threads, int rounds, const std::string& python) {
 }  // namespace halfscope
 
 int main(int argc, char** argv) {
+  halfscope::limit_spinning(argv);
   int threads = 2, rounds = 5;
   std::string python = "python3";
   for (int i = 1; i + 1 < argc; i += 2) {

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "core/error.h"
+#include "emulation/threads.h"
 
 namespace halfscope {
 
@@ -82,6 +83,7 @@ int run(int argc, char** argv) {
 }  // namespace halfscope
 
 int main(int argc, char** argv) {
+  halfscope::limit_spinning(argv);
   using halfscope::Error;
   try {
     return halfscope::run(argc, argv);

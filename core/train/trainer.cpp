@@ -2,6 +2,7 @@
 #include "core/train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -10,6 +11,16 @@
 #include "core/numeric/rng.h"
 
 namespace halfscope {
+namespace {
+
+/// byte / 255 in fp32.
+constexpr std::array<float, 256> kPixelValues = [] {
+  std::array<float, 256> values{};
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) / 255.0f;
+  return values;
+}();
+
+}  // namespace
 
 struct Trainer::Lane {
   LaneConfig config;
@@ -113,7 +124,7 @@ void Trainer::write_batch(Lane& lane, const Split& split, const std::vector<int6
   for (size_t i = 0; i < indices.size(); ++i) {
     const uint8_t* source = split.pixels.data() + indices[i] * size;
     float* target = pixels_.data() + static_cast<int64_t>(i) * size;
-    for (int64_t p = 0; p < size; ++p) target[p] = static_cast<float>(source[p]) / 255.0f;
+    for (int64_t p = 0; p < size; ++p) target[p] = kPixelValues[source[p]];
     labels_[i] = split.labels[static_cast<size_t>(indices[i])];
   }
   lane.program->write(lane.executable.input, pixels_);

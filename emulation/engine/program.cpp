@@ -33,10 +33,17 @@ class Buffer {
   T* data_;
 };
 
-void round_values(float* x, int64_t n, const FloatFormat& format) {
-  if (format != kFp32) round_tensor(x, x, n, format);
+void round_values(const float* in, float* out, int64_t n, const FloatFormat& format) {
+  if (format != kFp32) round_tensor(in, out, n, format);
 }
-void round_values(double*, int64_t, const FloatFormat&) {}
+void round_values(const double* in, double* out, int64_t n, const FloatFormat&) {
+  if (in != out) std::copy_n(in, n, out);
+}
+
+/// Operators whose output is their operand under another shape.
+bool is_view(const Node& node) {
+  return node.op == "Flatten" || node.op == "Reshape" || node.op == "Identity" || node.op == "StopGradient";
+}
 
 /// Rounding cannot change what only moves values of formats that the target holds.
 bool needs_rounding(const Graph& graph, const Node& node, const Value& output) {
@@ -55,6 +62,11 @@ class EngineProgram final : public Program {
     const Graph& graph = executable_.graph;
     for (const Variable& variable : graph.variables()) {
       if (variable.next != kNone) alias_[variable.next] = variable.value;
+    }
+    for (const Node& node : graph.nodes()) {
+      if (is_view(node) && !needs_rounding(graph, node, graph.value(node.outputs[0]))) {
+        alias_[node.outputs[0]] = node.inputs[0];
+      }
     }
     real_.resize(graph.values().size(), nullptr);
     index_.resize(graph.values().size(), nullptr);
@@ -78,7 +90,7 @@ class EngineProgram final : public Program {
     T* target = checked(real_, value, data.size());
     std::copy(data.begin(), data.end(), target);
     const Value& description = executable_.graph.value(value);
-    round_values(target, element_count(description.shape), description.format);
+    round_values(target, target, element_count(description.shape), description.format);
   }
 
   void write(ValueId value, std::span<const int32_t> data) override {
@@ -95,7 +107,7 @@ class EngineProgram final : public Program {
       call.args.measured = !stats.empty();
       call.args.lost = 0;
       call.args.wide.reset();
-      call.kernel(call.args);
+      if (call.kernel != nullptr) call.kernel(call.args);
       for (const Result& result : call.results) finish(result, call.args.lost, stats);
       if (call.args.wide) wide_[call.args.node->outputs[0]] = *call.args.wide;
     }
@@ -115,6 +127,7 @@ class EngineProgram final : public Program {
 
  private:
   struct Result {
+    const T* exact;  ///< what the kernel wrote: `data`, or a Cast's operand
     T* data;
     int64_t count;
     FloatFormat format;
@@ -177,7 +190,11 @@ class EngineProgram final : public Program {
   Call make_call(NodeId id) {
     const Graph& graph = executable_.graph;
     const Node& node = graph.node(id);
-    Call call{find_kernel<T>(node.op), {}, {}};
+    // A Cast is nothing but rounding, so its operand passes the tap directly; an output that lies
+    // in its operand's memory is there already.
+    const bool is_cast = node.op == "Cast";
+    const bool in_place = is_view(node) && real_[at(node.inputs[0])] == real_[at(node.outputs[0])];
+    Call call{is_cast || in_place ? nullptr : find_kernel<T>(node.op), {}, {}};
     call.args.graph = &graph;
     call.args.node = &node;
     for (ValueId value : node.inputs) {
@@ -193,8 +210,9 @@ class EngineProgram final : public Program {
       const bool rounds = node.phase != Phase::update && needs_rounding(graph, node, output);
       const int tap = tap_of_[at(value)];
       if (rounds || tap >= 0) {
-        call.results.push_back({real_[at(value)], element_count(output.shape), output.format, rounds, tap,
-                                node.phase == Phase::update});
+        const ValueId exact = is_cast ? node.inputs[0] : value;
+        call.results.push_back({real_[at(exact)], real_[at(value)], element_count(output.shape), output.format,
+                                rounds, tap, node.phase == Phase::update});
       }
     }
     return call;
@@ -207,6 +225,7 @@ class EngineProgram final : public Program {
     }
   }
 
+  /// `out` may be null: measure only.
   static TensorStats measured(const float* in, float* out, int64_t n, const FloatFormat& format) {
     return measure_tensor(in, out, n, format);
   }
@@ -215,10 +234,10 @@ class EngineProgram final : public Program {
   void finish(const Result& result, int64_t lost, std::span<TensorStats> stats) {
     if (result.tap >= 0 && !stats.empty()) {
       TensorStats& target = stats[static_cast<size_t>(result.tap)];
-      target = measured(result.data, result.rounds ? result.data : nullptr, result.count, result.format);
+      target = measured(result.exact, result.rounds ? result.data : nullptr, result.count, result.format);
       if (result.is_update) target.lost = lost;
     } else if (result.rounds) {
-      round_values(result.data, result.count, result.format);
+      round_values(result.exact, result.data, result.count, result.format);
     }
   }
 
@@ -227,7 +246,8 @@ class EngineProgram final : public Program {
   std::vector<Buffer<int32_t>> index_buffers_;
   std::vector<T*> real_;         // by value; null if no entry uses it
   std::vector<int32_t*> index_;  // by value
-  std::map<ValueId, ValueId> alias_;  // a variable's next value lives in the variable's memory
+  /// Values that lie in another one's memory: a variable's next value, an operand's other shape.
+  std::map<ValueId, ValueId> alias_;
   std::vector<int> tap_of_;
   std::vector<const Tap*> source_taps_;
   std::array<std::vector<Call>, kEntryCount> calls_;

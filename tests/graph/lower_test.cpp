@@ -286,6 +286,26 @@ TEST(Lower, FollowTakesTheWidestFormatAmongTheInputs) {
   EXPECT_THAT(sites_of(exe, {"wide"}), testing::Not(testing::Contains("wide.activation_grad fp32")));
 }
 
+TEST(Lower, AVariableWithTwoReadersIsOneSite) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {2, 3});
+  model.labels = graph.add_input("labels", {2}, ElementType::index);
+  const ValueId w = graph.add_variable("tied.weight", {3, 3}, {});
+  model.logits = graph.add1("Gemm", "second", {graph.add1("Gemm", "first", {model.input, w}), w});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  for (const char* name : {"float32", "mixed_float16"}) {
+    const Executable exe = lower(model, preset(name), {});
+    Texts names;
+    for (const Tap& tap : exe.taps) {
+      if (tap.site.path == "tied") names.push_back(tap.site.tensor);
+    }
+    EXPECT_THAT(names, ElementsAre("weight", "weight_grad", "weight_update")) << name;
+    EXPECT_EQ(sites(exe).front(), std::string("input.input ") + (exe.layers[0].read == kFp32 ? "fp32" : "fp16"));
+    EXPECT_EQ(casts(exe).size(), exe.layers[0].read == kFp32 ? 0u : 2u);
+  }
+}
+
 TEST(Lower, ReadingNarrowerThanWrittenCastsBothWays) {
   Plan plan = preset("mixed_float16");
   plan.rules.push_back({.path = "fc2", .op = "", .read = kE4m3fn, .write = kFp16});

@@ -156,6 +156,7 @@ TEST(Plan, GlobsMatchWholePaths) {
       {"*a", "aaab", false},         {"*ab", "aaab", true},        {"a?c*", "abc", true},
       {"fc[12]", "fc1", false},      {"FC1", "fc1", false},        {"?*", "", false},
       {"*?", "x", true},             {"*/Exp", "loss/Exp", true},  {"a*", "ba", false},
+      {"*aab", "aaab", true},        {"*ab?", "abab1", true},      {"a*ab*c", "aabac", true},
   };
   for (const auto& each : table) {
     EXPECT_EQ(glob_match(each.glob, each.text), each.matches) << each.glob << " on " << each.text;
