@@ -28,8 +28,10 @@ void expect_refusal(const Outcome& outcome, int code, const std::string& what) {
 
 TEST(CliErrors, UsageErrorsOfTrain) {
   const Bench bench;
-  std::ofstream(bench / "plan.json") << R"({"schema": "halfscope.plan/1", "name": "p", "default": {"read": "fp15"}})";
-  std::ofstream(bench / "key.json") << R"({"schema": "halfscope.plan/1", "name": "p", "ruels": []})";
+  std::ofstream(bench / "plan.json")
+      << R"({"schema": "halfscope.plan/1", "name": "p", "default": {"read": "fp15"}})";
+  std::ofstream(bench / "key.json")
+      << R"({"schema": "halfscope.plan/1", "name": "p", "ruels": []})";
   const struct {
     Words words;
     const char* what;
@@ -89,7 +91,8 @@ TEST(CliErrors, SubcommandsAndTheirFlags) {
 
 TEST(CliErrors, MissingAndDamagedRunFiles) {
   const Bench bench;
-  std::ofstream(bench / "text.hscope") << "not a run file, but long enough to have a header of its own kind....";
+  std::ofstream(bench / "text.hscope")
+      << "not a run file, but long enough to have a header of its own kind....";
   for (const Words& words : {Words{"report"}, Words{"recommend"}, Words{"runs"}, Words{"export"}}) {
     for (const char* file : {"nothere.hscope", "text.hscope"}) {
       Words all = words;
@@ -99,7 +102,8 @@ TEST(CliErrors, MissingAndDamagedRunFiles) {
       EXPECT_TRUE(outcome.code == 2 || outcome.code == 3) << outcome.code;
       expect_refusal(outcome, outcome.code, file);
       EXPECT_FALSE(std::filesystem::exists(bench / "s.csv"));
-      EXPECT_FALSE(std::filesystem::exists(bench / "nothere.hscope")) << "opening must not create it";
+      EXPECT_FALSE(std::filesystem::exists(bench / "nothere.hscope"))
+          << "opening must not create it";
     }
   }
   expect_refusal(bench.run({"report", "nothere.hscope"}), 3, "nothere.hscope");
@@ -116,9 +120,11 @@ TEST(CliErrors, ExistingOutputNeedsForce) {
 
   std::ofstream(bench / "there") << "precious";
   for (const Words& words :
-       {Words{"report", "a.hscope", "--html", "there"}, Words{"report", "a.hscope", "--json", "there"},
+       {Words{"report", "a.hscope", "--html", "there"},
+        Words{"report", "a.hscope", "--json", "there"},
         Words{"report", "a.hscope", "--md", "there"}, Words{"report", "a.hscope", "--csv", "there"},
-        Words{"export", "a.hscope", "--steps", "there"}, Words{"export", "a.hscope", "--stats", "there"},
+        Words{"export", "a.hscope", "--steps", "there"},
+        Words{"export", "a.hscope", "--stats", "there"},
         small_training({"--out", "b.hscope", "--save-weights", "there"})}) {
     SCOPED_TRACE(words[0]);
     expect_refusal(bench.run(words), 2, "there");
@@ -132,14 +138,16 @@ TEST(CliErrors, InitialWeights) {
   expect_refusal(bench.run(small_training({"--init", "nothere.npz"})), 3, "nothere.npz");
   ASSERT_EQ(bench.run(small_training({"--save-weights", "w.npz"})).code, 0);
   std::filesystem::remove(bench / "run.hscope");
-  expect_refusal(bench.run({"train", "--quiet", "--model", "mlp:784-17-10", "--steps", "1", "--init", "w.npz"}), 2,
-                 "initial weights: fc1.bias has shape [16], the model needs [17]");
+  expect_refusal(bench.run({"train", "--quiet", "--model", "mlp:784-17-10", "--steps", "1",
+                            "--init", "w.npz"}),
+                 2, "initial weights: fc1.bias has shape [16], the model needs [17]");
   EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
 }
 
 TEST(CliErrors, InstructionSet) {
   const Bench bench;
-  expect_refusal(bench.run(small_training({}), "HALFSCOPE_ISA=sse9"), 2, "HALFSCOPE_ISA=sse9 is not usable here");
+  expect_refusal(bench.run(small_training({}), "HALFSCOPE_ISA=sse9"), 2,
+                 "HALFSCOPE_ISA=sse9 is not usable here");
   EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
   EXPECT_EQ(bench.run(small_training({}), "HALFSCOPE_ISA=baseline").code, 0);
 }
@@ -148,8 +156,10 @@ TEST(CliErrors, OtherFlags) {
   const Bench bench;
   ASSERT_EQ(bench.run(small_training({})).code, 0);
   expect_refusal(bench.run({"export", "run.hscope"}), 2, "nothing to export");
-  expect_refusal(bench.run({"report", "run.hscope", "--fail-on", "fatal"}), 2, "unknown severity fatal");
-  expect_refusal(bench.run({"recommend", "run.hscope", "--lane", "float8"}), 2, "the run has no lane float8");
+  expect_refusal(bench.run({"report", "run.hscope", "--fail-on", "fatal"}), 2,
+                 "unknown severity fatal");
+  expect_refusal(bench.run({"recommend", "run.hscope", "--lane", "float8"}), 2,
+                 "the run has no lane float8");
 }
 
 }  // namespace

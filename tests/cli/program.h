@@ -66,7 +66,9 @@ class Bench {
     const pid_t child = fork();
     if (child != 0) return child;
     if (chdir(folder_.c_str()) != 0) _exit(126);
-    if (freopen("stdout.txt", "w", stdout) == nullptr || freopen("stderr.txt", "w", stderr) == nullptr) _exit(126);
+    if (freopen("stdout.txt", "w", stdout) == nullptr ||
+        freopen("stderr.txt", "w", stderr) == nullptr)
+      _exit(126);
     std::vector<char*> arguments{const_cast<char*>("halfscope")};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -94,8 +96,8 @@ class Bench {
 
 /// Arguments of a run that takes a moment: a small network on few samples a step.
 inline std::vector<std::string> small_training(std::vector<std::string> more) {
-  std::vector<std::string> words{"train", "--model", "mlp:784-16-10", "--batch", "16",
-                                 "--steps", "4", "--no-eval", "--quiet"};
+  std::vector<std::string> words{"train",   "--model", "mlp:784-16-10", "--batch", "16",
+                                 "--steps", "4",       "--no-eval",     "--quiet"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

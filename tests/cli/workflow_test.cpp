@@ -22,22 +22,28 @@ using Words = std::vector<std::string>;
 
 TEST(CliWorkflow, ExportHasTheColumnsOfTheContract) {
   const Bench bench;
-  ASSERT_EQ(bench.run(small_training({"--lanes", "float32,float64,mixed_float16", "--every", "2"})).code, 0);
-  ASSERT_EQ(bench.run({"export", "run.hscope", "--steps", "steps.csv", "--stats", "stats.csv"}).code, 0);
-  const Words steps = lines_of(text_of(bench / "steps.csv")), stats = lines_of(text_of(bench / "stats.csv"));
+  ASSERT_EQ(
+      bench.run(small_training({"--lanes", "float32,float64,mixed_float16", "--every", "2"})).code,
+      0);
+  ASSERT_EQ(
+      bench.run({"export", "run.hscope", "--steps", "steps.csv", "--stats", "stats.csv"}).code, 0);
+  const Words steps = lines_of(text_of(bench / "steps.csv")),
+              stats = lines_of(text_of(bench / "stats.csv"));
   ASSERT_EQ(steps.size(), 1u + 3 * 4);
   EXPECT_EQ(steps[0], "step,lane,loss,loss_scale,skipped,grad_norm,accuracy,ms,first_bad");
   EXPECT_TRUE(steps[1].starts_with("0,float32,2.")) << steps[1];
   EXPECT_TRUE(steps[2].starts_with("0,float64,2.")) << steps[2];
   EXPECT_NE(steps[3].find(",65536,"), std::string::npos) << steps[3];
   EXPECT_EQ(stats[0],
-            "step,step_count,lane,site,path,tensor,role,phase,op,format,n,zero,pos_inf,neg_inf,nan,overflow,"
+            "step,step_count,lane,site,path,tensor,role,phase,op,format,n,zero,pos_inf,neg_inf,nan,"
+            "overflow,"
             "underflow,subnormal,lost,max_abs,min_abs,mean,rms,exponents");
   size_t mixed = 0;
   for (const std::string& line : stats) {
     EXPECT_EQ(line.find("float64"), std::string::npos) << "the double lane has no sites";
     EXPECT_FALSE(line.starts_with("1,") || line.starts_with("3,")) << "--every 2: " << line;
-    mixed += line.starts_with("2,1,mixed_float16,fc1.weight_grad,fc1,weight_grad,weight_grad,backward,Gemm,fp16,12544,");
+    mixed += line.starts_with(
+        "2,1,mixed_float16,fc1.weight_grad,fc1,weight_grad,weight_grad,backward,Gemm,fp16,12544,");
   }
   EXPECT_EQ(mixed, 1u);
   // Both refuse to replace what is there.
@@ -48,8 +54,11 @@ TEST(CliWorkflow, ExportHasTheColumnsOfTheContract) {
 TEST(CliWorkflow, ReportInFourForms) {
   const Bench bench;
   ASSERT_EQ(bench.run(small_training({})).code, 0);
-  ASSERT_EQ(bench.run({"report", "run.hscope", "--html", "r.html", "--md", "r.md", "--json", "r.json", "--csv", "r.csv"})
-                .code, 0);
+  ASSERT_EQ(bench
+                .run({"report", "run.hscope", "--html", "r.html", "--md", "r.md", "--json",
+                      "r.json", "--csv", "r.csv"})
+                .code,
+            0);
   EXPECT_NE(text_of(bench / "r.html").find("</html>"), std::string::npos);
   EXPECT_NE(text_of(bench / "r.md").find("mixed_float16"), std::string::npos);
   const auto json = nlohmann::json::parse(text_of(bench / "r.json"));
@@ -85,10 +94,16 @@ TEST(CliWorkflow, ThreadsDoNotChangeTheResult) {
   const Bench bench;
   for (const char* threads : {"1", "2"}) {
     const std::string run = std::string(threads) + ".hscope";
-    ASSERT_EQ(bench.run(small_training({"--lanes", "float32,mixed_float16,bfloat16", "--threads", threads, "--out", run}))
-                  .code, 0);
-    ASSERT_EQ(bench.run({"export", run, "--steps", std::string(threads) + ".csv", "--stats", std::string(threads) + "s.csv"})
-                  .code, 0);
+    ASSERT_EQ(bench
+                  .run(small_training({"--lanes", "float32,mixed_float16,bfloat16", "--threads",
+                                       threads, "--out", run}))
+                  .code,
+              0);
+    ASSERT_EQ(bench
+                  .run({"export", run, "--steps", std::string(threads) + ".csv", "--stats",
+                        std::string(threads) + "s.csv"})
+                  .code,
+              0);
   }
   const std::string one = without_ms(text_of(bench / "1.csv"));
   EXPECT_GT(one.size(), 200u);
@@ -100,8 +115,8 @@ TEST(CliWorkflow, SavedWeightsGoOnWhereTheyLeft) {
   const Bench bench;
   // One whole batch of the data set per step and file order: step 0 of the second run sees the
   // batch that step 0 of the first saw.
-  const Words common{"train", "--model", "mlp:784-10", "--batch", "12000", "--no-shuffle", "--no-eval", "--quiet",
-                     "--no-record", "--lanes", "float32"};
+  const Words common{"train",     "--model", "mlp:784-10",  "--batch", "12000",  "--no-shuffle",
+                     "--no-eval", "--quiet", "--no-record", "--lanes", "float32"};
   const auto with = [&](const Words& more) {
     Words words = common;
     words.insert(words.end(), more.begin(), more.end());
@@ -110,7 +125,8 @@ TEST(CliWorkflow, SavedWeightsGoOnWhereTheyLeft) {
   ASSERT_EQ(with({"--steps", "4", "--out", "whole.hscope"}), 0);
   ASSERT_EQ(with({"--steps", "2", "--out", "first.hscope", "--save-weights", "w.npz"}), 0);
   ASSERT_EQ(with({"--steps", "2", "--out", "second.hscope", "--init", "w.npz", "--seed", "9"}), 0);
-  const RunView whole = RunView::open(bench / "whole.hscope"), second = RunView::open(bench / "second.hscope");
+  const RunView whole = RunView::open(bench / "whole.hscope"),
+                second = RunView::open(bench / "second.hscope");
   ASSERT_EQ(whole.steps(0).size(), 4u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(second.steps(0)[i].loss, whole.steps(0)[2 + i].loss);
@@ -121,7 +137,8 @@ TEST(CliWorkflow, SavedWeightsGoOnWhereTheyLeft) {
 
 TEST(CliWorkflow, ControlCLeavesAReadableInterruptedRun) {
   const Bench bench;
-  const pid_t child = bench.start({"train", "--model", "mlp:784-16-10", "--batch", "16", "--steps", "1000000", "--quiet"});
+  const pid_t child = bench.start(
+      {"train", "--model", "mlp:784-16-10", "--batch", "16", "--steps", "1000000", "--quiet"});
   // Wait until steps are in the file, which may be read at any time.
   size_t seen = 0;
   for (int tries = 0; tries < 600 && seen < 3; ++tries) {
@@ -152,7 +169,8 @@ TEST(CliWorkflow, ControlCLeavesAReadableInterruptedRun) {
 // The layer of lenet-hot that overflows fp16 is found, and keeping it alone in fp32 cures it.
 TEST(CliWorkflow, TheHotLayerIsFoundAndCured) {
   const Bench bench;
-  const Words common{"--model", "lenet-hot", "--batch", "32", "--steps", "25", "--no-eval", "--quiet"};
+  const Words common{"--model", "lenet-hot", "--batch",   "32",
+                     "--steps", "25",        "--no-eval", "--quiet"};
   const auto train = [&](const Words& more) {
     Words words{"train"};
     words.insert(words.end(), common.begin(), common.end());
@@ -162,10 +180,12 @@ TEST(CliWorkflow, TheHotLayerIsFoundAndCured) {
   ASSERT_EQ(train({"--out", "hot.hscope"}).code, 0);
   const RunView hot = RunView::open(bench / "hot.hscope");
   for (const StepRow& row : hot.steps(1)) EXPECT_TRUE(row.skipped) << "step " << row.step;
-  EXPECT_EQ(hot.lane(1).sites.at(static_cast<size_t>(hot.steps(1)[0].first_bad)).name(), "conv2.activation");
+  EXPECT_EQ(hot.lane(1).sites.at(static_cast<size_t>(hot.steps(1)[0].first_bad)).name(),
+            "conv2.activation");
 
   EXPECT_EQ(bench.run({"report", "hot.hscope", "--fail-on", "error"}).code, 1);
-  const Outcome advice = bench.run({"recommend", "hot.hscope", "--out", "plan.json", "--fail-on", "error"});
+  const Outcome advice =
+      bench.run({"recommend", "hot.hscope", "--out", "plan.json", "--fail-on", "error"});
   EXPECT_EQ(advice.code, 1) << advice.err;
   EXPECT_NE(advice.out.find("conv2"), std::string::npos) << advice.out;
   const Plan plan = load_plan((bench / "plan.json").string());

@@ -48,20 +48,25 @@ Attributes reduce(const Ints& axes, int64_t keep) { return {{"axes", axes}, {"ke
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   const std::vector<std::pair<Shape, Shape>> broadcasts{
-      {{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{2, 3}, {2, 1}}, {{3}, {2, 3}}, {{}, {2, 2}}, {{2, 2}, {}},
-      {{2, 1}, {1, 3}}, {{4, 1, 3}, {2, 1}}, {{2, 1, 3, 1}, {2, 2, 3, 2}}, {{1}, {}}, {{1, 1}, {3}}};
+      {{2, 3}, {2, 3}}, {{2, 3}, {3}},       {{2, 3}, {2, 1}},
+      {{3}, {2, 3}},    {{}, {2, 2}},        {{2, 2}, {}},
+      {{2, 1}, {1, 3}}, {{4, 1, 3}, {2, 1}}, {{2, 1, 3, 1}, {2, 2, 3, 2}},
+      {{1}, {}},        {{1, 1}, {3}}};
   for (const auto& [a, b] : broadcasts) {
     for (const char* op : {"Add", "Sub", "Mul"}) list.push_back({"", op, {real(a), real(b)}});
     list.push_back({"", "Div", {real(a), positive(b)}});
   }
   for (const Shape& shape : {Shape{2, 3}, Shape{}, Shape{1, 2, 2, 2}}) {
-    for (const char* op : {"Neg", "Exp", "Relu", "Identity"}) list.push_back({"", op, {real(shape)}});
+    for (const char* op : {"Neg", "Exp", "Relu", "Identity"})
+      list.push_back({"", op, {real(shape)}});
     for (const char* op : {"Log", "Sqrt"}) list.push_back({"", op, {positive(shape)}});
   }
   for (int64_t ta : {0, 1}) {
     for (int64_t tb : {0, 1}) {
       for (int bias : {0, 1}) {
-        OpCase gemm{"", "Gemm", {real(ta ? Shape{4, 3} : Shape{3, 4}), real(tb ? Shape{5, 4} : Shape{4, 5})},
+        OpCase gemm{"",
+                    "Gemm",
+                    {real(ta ? Shape{4, 3} : Shape{3, 4}), real(tb ? Shape{5, 4} : Shape{4, 5})},
                     {{"transA", ta}, {"transB", tb}}};
         if (bias) gemm.operands.push_back(real({5}));
         list.push_back(gemm);
@@ -74,14 +79,14 @@ std::vector<OpCase> cases() {
     Shape x, w;
     Attributes attributes;
   };
-  for (const ConvCase& each : std::vector<ConvCase>{
-           {{2, 2, 4, 5}, {3, 2, 3, 3}, {}},
-           {{1, 2, 5, 5}, {2, 2, 3, 3}, conv({1, 1}, {1, 1, 1, 1}, {1, 1})},
-           {{1, 1, 6, 7}, {2, 1, 3, 2}, conv({2, 3}, {0, 0, 0, 0}, {1, 1})},
-           {{1, 2, 6, 7}, {2, 2, 2, 3}, conv({1, 1}, {0, 0, 0, 0}, {2, 3})},
-           {{1, 1, 4, 5}, {1, 1, 3, 3}, conv({1, 1}, {0, 1, 2, 0}, {1, 1})},
-           {{2, 1, 7, 6}, {2, 1, 3, 2}, conv({2, 1}, {1, 0, 2, 3}, {2, 1})},
-           {{1, 3, 3, 3}, {2, 3, 1, 1}, conv({2, 2}, {0, 0, 0, 0}, {1, 1})}}) {
+  for (const ConvCase& each :
+       std::vector<ConvCase>{{{2, 2, 4, 5}, {3, 2, 3, 3}, {}},
+                             {{1, 2, 5, 5}, {2, 2, 3, 3}, conv({1, 1}, {1, 1, 1, 1}, {1, 1})},
+                             {{1, 1, 6, 7}, {2, 1, 3, 2}, conv({2, 3}, {0, 0, 0, 0}, {1, 1})},
+                             {{1, 2, 6, 7}, {2, 2, 2, 3}, conv({1, 1}, {0, 0, 0, 0}, {2, 3})},
+                             {{1, 1, 4, 5}, {1, 1, 3, 3}, conv({1, 1}, {0, 1, 2, 0}, {1, 1})},
+                             {{2, 1, 7, 6}, {2, 1, 3, 2}, conv({2, 1}, {1, 0, 2, 3}, {2, 1})},
+                             {{1, 3, 3, 3}, {2, 3, 1, 1}, conv({2, 2}, {0, 0, 0, 0}, {1, 1})}}) {
     for (int bias : {0, 1}) {
       OpCase op{"", "Conv", {real(each.x), real(each.w)}, each.attributes};
       if (bias) op.operands.push_back(real({each.w[0]}));
@@ -98,7 +103,8 @@ std::vector<OpCase> cases() {
     }
     list.push_back({"", op, {real({2, 3, 2, 2})}, reduce({0, 2, 3}, 0)});
   }
-  for (int64_t axis : {0, 1, 2, 3, -1}) list.push_back({"", "Flatten", {real({2, 3, 2})}, {{"axis", axis}}});
+  for (int64_t axis : {0, 1, 2, 3, -1})
+    list.push_back({"", "Flatten", {real({2, 3, 2})}, {{"axis", axis}}});
   for (const Ints& shape : {Ints{6, 2}, Ints{3, -1}, Ints{0, -1}, Ints{2, 0, 2}, Ints{12}}) {
     list.push_back({"", "Reshape", {real({2, 3, 2})}, {{"shape", shape}}});
   }
@@ -109,7 +115,10 @@ std::vector<OpCase> cases() {
   list.push_back({"", "GatherElements", {real({4, 3}), labels({2, 0, -1, 1})}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({4, 3}), labels({2, 0, 1, 1})}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({3, 5}), labels({4, -1, 0})}});
-  list.push_back({"", "SoftmaxCrossEntropyLoss", {real({4, 3}), labels({2, 0, 1, 1})}, {{"ignore_index", int64_t{1}}}});
+  list.push_back({"",
+                  "SoftmaxCrossEntropyLoss",
+                  {real({4, 3}), labels({2, 0, 1, 1})},
+                  {{"ignore_index", int64_t{1}}}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({1, 1}), labels({0})}});
   for (OpCase& each : list) each.name = "node";
   return list;
@@ -117,7 +126,8 @@ std::vector<OpCase> cases() {
 
 std::string describe(const OpCase& op) {
   std::string text = op.op;
-  for (const Operand& operand : op.operands) text += operand.labels ? " labels" : " " + to_string(operand.real.shape);
+  for (const Operand& operand : op.operands)
+    text += operand.labels ? " labels" : " " + to_string(operand.real.shape);
   for (const auto& [name, value] : op.attributes) {
     text += " " + name;
     if (const auto* list = std::get_if<Ints>(&value)) text += to_string(*list);
@@ -143,7 +153,8 @@ TEST(Gradient, EveryRuleEqualsFiniteDifferences) {
       EXPECT_EQ(gradients[i]->shape, op.operands[i].real.shape);
       std::vector<float> x = op.operands[i].real.data;
       double largest = 0.0;
-      for (float g : gradients[i]->data) largest = std::max(largest, std::fabs(static_cast<double>(g)));
+      for (float g : gradients[i]->data)
+        largest = std::max(largest, std::fabs(static_cast<double>(g)));
       for (size_t e = 0; e < x.size(); ++e) {
         const float kept = x[e];
         const auto at = [&](float shift) {
@@ -192,7 +203,8 @@ TEST(Gradient, ReadersOfOneValueAddUp) {
   const Tensor x = distinct({2, 2});
   for (size_t i = 0; i < 4; ++i) {
     const double value = static_cast<double>(x.data[i]);
-    EXPECT_NEAR(gradient[i], static_cast<double>(upstream.data[i]) * (2 * value + std::exp(value) + 1), 1e-13);
+    EXPECT_NEAR(gradient[i],
+                static_cast<double>(upstream.data[i]) * (2 * value + std::exp(value) + 1), 1e-13);
   }
 }
 
@@ -249,8 +261,9 @@ TEST(OperatorTable, WhatIsNotImplementedIsRefused) {
             "c (Conv): grouped convolution is not supported yet");
   EXPECT_EQ(refusal({"c", "Conv", {image, weight}, {{"kernel_shape", Ints{2, 2}}}}),
             "c (Conv): kernel_shape differs from the weight's");
-  EXPECT_EQ(refusal({"p", "MaxPool", {image}, {{"kernel_shape", Ints{2, 2}}, {"dilations", Ints{2, 1}}}}),
-            "p (MaxPool): dilations other than 1 are not supported yet");
+  EXPECT_EQ(
+      refusal({"p", "MaxPool", {image}, {{"kernel_shape", Ints{2, 2}}, {"dilations", Ints{2, 1}}}}),
+      "p (MaxPool): dilations other than 1 are not supported yet");
   EXPECT_EQ(refusal({"p", "MaxPool", {image}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", one}}}),
             "p (MaxPool): ceil_mode is not supported yet");
   EXPECT_EQ(refusal({"g", "Gemm", {matrix, matrix}, {{"alpha", 0.5}}}),
@@ -266,7 +279,8 @@ TEST(OperatorTable, WhatIsNotImplementedIsRefused) {
 }
 
 TEST(OperatorTable, ShapesThatDoNotFitNameTheNode) {
-  EXPECT_EQ(refusal({"a", "Add", {real({2, 3}), real({2})}}), "a (Add): shapes [2, 3] and [2] do not broadcast");
+  EXPECT_EQ(refusal({"a", "Add", {real({2, 3}), real({2})}}),
+            "a (Add): shapes [2, 3] and [2] do not broadcast");
   EXPECT_EQ(refusal({"g", "Gemm", {real({2, 3}), real({2, 3})}}),
             "g (Gemm): inner dimensions differ: [2, 3] and [2, 3]");
   EXPECT_EQ(refusal({"r", "Reshape", {real({2, 3})}, {{"shape", Ints{4, -1}}}}),
@@ -275,8 +289,10 @@ TEST(OperatorTable, ShapesThatDoNotFitNameTheNode) {
             "r (Reshape): [2, 3] cannot be reshaped to [-1, -1]");
   EXPECT_EQ(refusal({"r", "Reshape", {real({2, 3})}, {{"shape", Ints{1, 1, 0}}}}),
             "r (Reshape): [2, 3] cannot be reshaped to [1, 1, 0]");
-  EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({2}, 0)}), "m (ReduceMax): axis out of range");
-  EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({0, -2}, 0)}), "m (ReduceMax): repeated axis");
+  EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({2}, 0)}),
+            "m (ReduceMax): axis out of range");
+  EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({0, -2}, 0)}),
+            "m (ReduceMax): repeated axis");
 }
 
 }  // namespace

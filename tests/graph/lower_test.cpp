@@ -31,12 +31,15 @@ Executable small_mlp(const Plan& plan, const Optimizer& optimizer = {}) {
   return lower(build_mlp({6, 5, 4, 3}, 2, {6}), plan, optimizer);
 }
 
-Executable lenet(const Plan& plan) { return lower(build_lenet(2, {1, 28, 28}, 10, false), plan, {}); }
+Executable lenet(const Plan& plan) {
+  return lower(build_lenet(2, {1, 28, 28}, 10, false), plan, {});
+}
 
 /// "fc1.weight fp16"
 Texts sites(const Executable& exe) {
   Texts result;
-  for (const Tap& tap : exe.taps) result.push_back(tap.site.name() + " " + format_name(tap.site.format));
+  for (const Tap& tap : exe.taps)
+    result.push_back(tap.site.name() + " " + format_name(tap.site.format));
   return result;
 }
 
@@ -44,7 +47,8 @@ Texts sites(const Executable& exe) {
 Texts sites_of(const Executable& exe, const std::set<std::string>& paths) {
   Texts result;
   for (const Tap& tap : exe.taps) {
-    if (paths.contains(tap.site.path)) result.push_back(tap.site.name() + " " + format_name(tap.site.format));
+    if (paths.contains(tap.site.path))
+      result.push_back(tap.site.name() + " " + format_name(tap.site.format));
   }
   return result;
 }
@@ -87,8 +91,8 @@ Texts layers(const Executable& exe) {
     for (const std::string& input : each.inputs) inputs += (inputs.empty() ? "" : ",") + input;
     std::string format = format_name(each.read);
     if (each.read != each.write) format += ">" + format_name(each.write);
-    result.push_back(each.path + " " + each.op + "(" + inputs + ") " + (each.follows ? "." : "") + format + " " +
-                     std::to_string(each.parameters));
+    result.push_back(each.path + " " + each.op + "(" + inputs + ") " + (each.follows ? "." : "") +
+                     format + " " + std::to_string(each.parameters));
   }
   return result;
 }
@@ -101,14 +105,14 @@ const Node& node_at(const Executable& exe, const std::string& path, const std::s
 }
 
 const Texts kMlpSites{
-    "input.input", "fc1.weight", "fc1.bias", "fc1.activation", "relu1.activation",
-    "fc2.weight", "fc2.bias", "fc2.activation", "relu2.activation",
-    "fc3.weight", "fc3.bias", "fc3.activation", "loss.activation",
-    "fc3.activation_grad", "fc3.bias_grad", "fc3.weight_grad",
-    "relu2.activation_grad", "fc2.activation_grad", "fc2.bias_grad", "fc2.weight_grad",
-    "relu1.activation_grad", "fc1.activation_grad", "fc1.bias_grad", "fc1.weight_grad",
-    "fc1.weight_update", "fc1.bias_update", "fc2.weight_update", "fc2.bias_update",
-    "fc3.weight_update", "fc3.bias_update"};
+    "input.input",           "fc1.weight",          "fc1.bias",          "fc1.activation",
+    "relu1.activation",      "fc2.weight",          "fc2.bias",          "fc2.activation",
+    "relu2.activation",      "fc3.weight",          "fc3.bias",          "fc3.activation",
+    "loss.activation",       "fc3.activation_grad", "fc3.bias_grad",     "fc3.weight_grad",
+    "relu2.activation_grad", "fc2.activation_grad", "fc2.bias_grad",     "fc2.weight_grad",
+    "relu1.activation_grad", "fc1.activation_grad", "fc1.bias_grad",     "fc1.weight_grad",
+    "fc1.weight_update",     "fc1.bias_update",     "fc2.weight_update", "fc2.bias_update",
+    "fc3.weight_update",     "fc3.bias_update"};
 
 TEST(Lower, MixedFloat16OfAnMlp) {
   const Executable exe = small_mlp(preset("mixed_float16"));
@@ -119,14 +123,15 @@ TEST(Lower, MixedFloat16OfAnMlp) {
   }
   EXPECT_THAT(sites(exe), ElementsAreArray(expected));
   EXPECT_THAT(casts(exe), ElementsAre("input -> fp16", "fc1.weight -> fp16", "fc1.bias -> fp16",
-                                      "fc2.weight -> fp16", "fc2.bias -> fp16", "fc3.weight -> fp16",
-                                      "fc3.bias -> fp16"));
+                                      "fc2.weight -> fp16", "fc2.bias -> fp16",
+                                      "fc3.weight -> fp16", "fc3.bias -> fp16"));
   EXPECT_THAT(casts(exe, Entry::update), IsEmpty());
   EXPECT_THAT(variables(exe), ElementsAre("fc1.weight fp32", "fc1.bias fp32", "fc2.weight fp32",
                                           "fc2.bias fp32", "fc3.weight fp32", "fc3.bias fp32"));
-  EXPECT_THAT(layers(exe), ElementsAre("fc1 Gemm(input) fp16 35", "relu1 Relu(fc1) .fp16 0",
-                                       "fc2 Gemm(relu1) fp16 24", "relu2 Relu(fc2) .fp16 0",
-                                       "fc3 Gemm(relu2) fp16 15", "loss SoftmaxCrossEntropyLoss(fc3) fp32 0"));
+  EXPECT_THAT(layers(exe),
+              ElementsAre("fc1 Gemm(input) fp16 35", "relu1 Relu(fc1) .fp16 0",
+                          "fc2 Gemm(relu1) fp16 24", "relu2 Relu(fc2) .fp16 0",
+                          "fc3 Gemm(relu2) fp16 15", "loss SoftmaxCrossEntropyLoss(fc3) fp32 0"));
 }
 
 TEST(Lower, RolesPhasesAndShapesOfSites) {
@@ -134,7 +139,9 @@ TEST(Lower, RolesPhasesAndShapesOfSites) {
   const auto text = [&](const std::string& name) {
     for (const Tap& tap : exe.taps) {
       const SiteInfo& s = tap.site;
-      if (s.name() == name) return std::string(role_name(s.role)) + " " + phase_name(s.phase) + " " + s.op + " " + to_string(s.shape);
+      if (s.name() == name)
+        return std::string(role_name(s.role)) + " " + phase_name(s.phase) + " " + s.op + " " +
+               to_string(s.shape);
     }
     return std::string("no such site");
   };
@@ -146,7 +153,8 @@ TEST(Lower, RolesPhasesAndShapesOfSites) {
   EXPECT_EQ(text("relu1.activation_grad"), "activation_grad backward Relu [2, 5]");
   EXPECT_EQ(text("fc2.bias_grad"), "weight_grad backward Gemm [4]");
   EXPECT_EQ(text("fc3.weight_update"), "update update Gemm [3, 4]");
-  for (size_t i = 0; i < exe.taps.size(); ++i) EXPECT_EQ(exe.taps[i].site.order, static_cast<int>(i));
+  for (size_t i = 0; i < exe.taps.size(); ++i)
+    EXPECT_EQ(exe.taps[i].site.order, static_cast<int>(i));
 }
 
 TEST(Lower, Float32NeedsNoCastAndHasTheSameSites) {
@@ -155,7 +163,8 @@ TEST(Lower, Float32NeedsNoCastAndHasTheSameSites) {
     Texts expected = kMlpSites;
     for (std::string& site : expected) site += " fp32";
     EXPECT_THAT(sites(exe), ElementsAreArray(expected));
-    for (Entry entry : {Entry::grad, Entry::update, Entry::eval}) EXPECT_THAT(casts(exe, entry), IsEmpty());
+    for (Entry entry : {Entry::grad, Entry::update, Entry::eval})
+      EXPECT_THAT(casts(exe, entry), IsEmpty());
   }
 }
 
@@ -165,13 +174,15 @@ TEST(Lower, TheLossGradientIsWrittenInFp16AtOnce) {
   EXPECT_EQ(format_name(gradient.plan.read), "fp32");
   EXPECT_EQ(format_name(gradient.plan.write), "fp16");
   EXPECT_EQ(format_name(exe.graph.value(gradient.outputs[0]).format), "fp16");
-  EXPECT_EQ(name_of(exe.graph, gradient.inputs[0]), "fc3:Gemm") << "fp16 logits are read as they are";
+  EXPECT_EQ(name_of(exe.graph, gradient.inputs[0]), "fc3:Gemm")
+      << "fp16 logits are read as they are";
   EXPECT_EQ(name_of(exe.graph, gradient.inputs[2]), "loss_scale");
 }
 
 TEST(Lower, OneCastPerValueAndFormat) {
   for (const char* name : {"mixed_float16", "mixed_bfloat16", "float16"}) {
-    for (const Executable& exe : {small_mlp(preset(name)), lenet(with_fp32(preset(name), "conv2"))}) {
+    for (const Executable& exe :
+         {small_mlp(preset(name)), lenet(with_fp32(preset(name), "conv2"))}) {
       std::set<std::pair<ValueId, std::string>> seen;
       for (const Node& node : exe.graph.nodes()) {
         if (node.op != "Cast") continue;
@@ -188,16 +199,20 @@ TEST(Lower, OneCastPerValueAndFormat) {
 TEST(Lower, MixedFloat16OfLenet) {
   const Executable exe = lenet(preset("mixed_float16"));
   EXPECT_THAT(layers(exe),
-              ElementsAre("conv1 Conv(input) fp16 832", "relu1 Relu(conv1) .fp16 0", "pool1 MaxPool(relu1) .fp16 0",
-                          "conv2 Conv(pool1) fp16 51264", "relu2 Relu(conv2) .fp16 0", "pool2 MaxPool(relu2) .fp16 0",
-                          "flatten Flatten(pool2) .fp16 0", "fc1 Gemm(flatten) fp16 262400", "relu3 Relu(fc1) .fp16 0",
-                          "fc2 Gemm(relu3) fp16 2570", "loss SoftmaxCrossEntropyLoss(fc2) fp32 0"));
-  EXPECT_THAT(sites_of(exe, {"input", "conv1", "relu1", "pool1", "flatten"}),
-              ElementsAre("input.input fp16", "conv1.weight fp16", "conv1.bias fp16", "conv1.activation fp16",
-                          "relu1.activation fp16", "pool1.activation fp16", "flatten.activation fp16",
-                          "flatten.activation_grad fp16", "pool1.activation_grad fp16", "relu1.activation_grad fp16",
-                          "conv1.activation_grad fp16", "conv1.bias_grad fp16", "conv1.weight_grad fp16",
-                          "conv1.weight_update fp32", "conv1.bias_update fp32"));
+              ElementsAre("conv1 Conv(input) fp16 832", "relu1 Relu(conv1) .fp16 0",
+                          "pool1 MaxPool(relu1) .fp16 0", "conv2 Conv(pool1) fp16 51264",
+                          "relu2 Relu(conv2) .fp16 0", "pool2 MaxPool(relu2) .fp16 0",
+                          "flatten Flatten(pool2) .fp16 0", "fc1 Gemm(flatten) fp16 262400",
+                          "relu3 Relu(fc1) .fp16 0", "fc2 Gemm(relu3) fp16 2570",
+                          "loss SoftmaxCrossEntropyLoss(fc2) fp32 0"));
+  EXPECT_THAT(
+      sites_of(exe, {"input", "conv1", "relu1", "pool1", "flatten"}),
+      ElementsAre("input.input fp16", "conv1.weight fp16", "conv1.bias fp16",
+                  "conv1.activation fp16", "relu1.activation fp16", "pool1.activation fp16",
+                  "flatten.activation fp16", "flatten.activation_grad fp16",
+                  "pool1.activation_grad fp16", "relu1.activation_grad fp16",
+                  "conv1.activation_grad fp16", "conv1.bias_grad fp16", "conv1.weight_grad fp16",
+                  "conv1.weight_update fp32", "conv1.bias_update fp32"));
 }
 
 // conv2 reads fp16 as it is, computes in fp32, and what follows it carries fp32 on to fc1, whose
@@ -207,16 +222,17 @@ TEST(Lower, AnFp32LayerBetweenFp16Ones) {
   const Executable exe = lenet(with_fp32(preset("mixed_float16"), "conv?"));
   EXPECT_THAT(sites_of(exe, {"conv1", "conv2"}).front(), "conv1.weight fp32") << "? matches both";
   const Executable one = lenet(with_fp32(preset("mixed_float16"), "conv2"));
-  EXPECT_THAT(sites_of(one, {"pool1", "conv2", "relu2", "pool2", "flatten", "fc1"}),
-              ElementsAre("pool1.activation fp16", "conv2.weight fp32", "conv2.bias fp32", "conv2.activation fp32",
-                          "relu2.activation fp32", "pool2.activation fp32", "flatten.activation fp32",
-                          "fc1.input fp16", "fc1.weight fp16", "fc1.bias fp16", "fc1.activation fp16",
-                          "fc1.activation_grad fp16", "fc1.bias_grad fp16", "fc1.weight_grad fp16",
-                          "flatten.activation_grad fp16", "pool2.activation_grad fp32",
-                          "relu2.activation_grad fp32", "conv2.activation_grad fp32", "conv2.bias_grad fp32",
-                          "conv2.weight_grad fp32", "pool1.activation_grad fp16",
-                          "conv2.weight_update fp32", "conv2.bias_update fp32", "fc1.weight_update fp32",
-                          "fc1.bias_update fp32"));
+  EXPECT_THAT(
+      sites_of(one, {"pool1", "conv2", "relu2", "pool2", "flatten", "fc1"}),
+      ElementsAre("pool1.activation fp16", "conv2.weight fp32", "conv2.bias fp32",
+                  "conv2.activation fp32", "relu2.activation fp32", "pool2.activation fp32",
+                  "flatten.activation fp32", "fc1.input fp16", "fc1.weight fp16", "fc1.bias fp16",
+                  "fc1.activation fp16", "fc1.activation_grad fp16", "fc1.bias_grad fp16",
+                  "fc1.weight_grad fp16", "flatten.activation_grad fp16",
+                  "pool2.activation_grad fp32", "relu2.activation_grad fp32",
+                  "conv2.activation_grad fp32", "conv2.bias_grad fp32", "conv2.weight_grad fp32",
+                  "pool1.activation_grad fp16", "conv2.weight_update fp32",
+                  "conv2.bias_update fp32", "fc1.weight_update fp32", "fc1.bias_update fp32"));
   const Texts list = casts(one);
   EXPECT_EQ(std::count(list.begin(), list.end(), "conv2.weight -> fp16"), 0);
   EXPECT_EQ(std::count(list.begin(), list.end(), "flatten:Flatten -> fp16"), 1);
@@ -233,21 +249,24 @@ TEST(Lower, PureFloat16KeepsEverythingInFp16) {
     EXPECT_EQ(format_name(tap.site.format), loss ? "fp32" : "fp16") << tap.site.name();
   }
   EXPECT_THAT(casts(exe), ElementsAre("input -> fp16"));
-  for (const std::string& variable : variables(exe)) EXPECT_TRUE(variable.ends_with(" fp16")) << variable;
+  for (const std::string& variable : variables(exe))
+    EXPECT_TRUE(variable.ends_with(" fp16")) << variable;
   EXPECT_EQ(exe.graph.variables().size(), 12u) << "six weights and their momenta";
 }
 
 TEST(Lower, PureBfloat16WithALayerInFp32KeepsItsVariablesInFp32) {
   const Executable exe = small_mlp(with_fp32(preset("bfloat16"), "fc2"), parse_optimizer("adam"));
-  EXPECT_THAT(sites_of(exe, {"fc1", "fc2", "relu2", "fc3"}),
-              ElementsAre("fc1.weight bf16", "fc1.bias bf16", "fc1.activation bf16", "fc2.weight fp32",
-                          "fc2.bias fp32", "fc2.activation fp32", "relu2.activation fp32", "fc3.input bf16",
-                          "fc3.weight bf16", "fc3.bias bf16", "fc3.activation bf16", "fc3.activation_grad bf16",
-                          "fc3.bias_grad bf16", "fc3.weight_grad bf16", "relu2.activation_grad bf16",
-                          "fc2.activation_grad fp32", "fc2.bias_grad fp32", "fc2.weight_grad fp32",
-                          "fc1.activation_grad bf16", "fc1.bias_grad bf16", "fc1.weight_grad bf16",
-                          "fc1.weight_update bf16", "fc1.bias_update bf16", "fc2.weight_update fp32",
-                          "fc2.bias_update fp32", "fc3.weight_update bf16", "fc3.bias_update bf16"));
+  EXPECT_THAT(
+      sites_of(exe, {"fc1", "fc2", "relu2", "fc3"}),
+      ElementsAre("fc1.weight bf16", "fc1.bias bf16", "fc1.activation bf16", "fc2.weight fp32",
+                  "fc2.bias fp32", "fc2.activation fp32", "relu2.activation fp32", "fc3.input bf16",
+                  "fc3.weight bf16", "fc3.bias bf16", "fc3.activation bf16",
+                  "fc3.activation_grad bf16", "fc3.bias_grad bf16", "fc3.weight_grad bf16",
+                  "relu2.activation_grad bf16", "fc2.activation_grad fp32", "fc2.bias_grad fp32",
+                  "fc2.weight_grad fp32", "fc1.activation_grad bf16", "fc1.bias_grad bf16",
+                  "fc1.weight_grad bf16", "fc1.weight_update bf16", "fc1.bias_update bf16",
+                  "fc2.weight_update fp32", "fc2.bias_update fp32", "fc3.weight_update bf16",
+                  "fc3.bias_update bf16"));
   EXPECT_THAT(casts(exe), ElementsAre("input -> bf16", "relu2:Relu -> bf16"));
   const Texts stored = variables(exe);
   EXPECT_THAT(stored, testing::IsSupersetOf({"fc2.weight.adam_m fp32", "fc2.bias.adam_v fp32",
@@ -274,16 +293,19 @@ TEST(Lower, FollowTakesTheWidestFormatAmongTheInputs) {
   plan.rules.push_back({.path = "brain", .op = "", .read = kBf16, .write = kBf16});
   plan.rules.push_back({.path = "wide", .op = "", .read = kFp16, .write = kFp32});
   const Executable exe = lower(model, plan, {});
-  EXPECT_THAT(layers(exe), ElementsAre("narrow Gemm(input) fp16 9", "brain Gemm(input) bf16 9",
-                                       "wide Gemm(input) fp16>fp32 9", "same Add(narrow,narrow) .fp16 0",
-                                       "mixed Add(same,brain) .fp32 0", "scaled Mul(narrow) .fp16 0",
-                                       "sum Add(wide,scaled) .fp32 0", "logits Sub(sum,mixed) .fp32 0",
-                                       "loss SoftmaxCrossEntropyLoss(logits) fp32 0"));
+  EXPECT_THAT(layers(exe),
+              ElementsAre("narrow Gemm(input) fp16 9", "brain Gemm(input) bf16 9",
+                          "wide Gemm(input) fp16>fp32 9", "same Add(narrow,narrow) .fp16 0",
+                          "mixed Add(same,brain) .fp32 0", "scaled Mul(narrow) .fp16 0",
+                          "sum Add(wide,scaled) .fp32 0", "logits Sub(sum,mixed) .fp32 0",
+                          "loss SoftmaxCrossEntropyLoss(logits) fp32 0"));
   // narrow has three readers; the sum of their gradients is fp16 like narrow itself.
   EXPECT_THAT(sites_of(exe, {"narrow"}), testing::Contains("narrow.activation_grad fp16"));
   // Add and Sub hand their gradient on as it is: one value, recorded once, under the last name.
-  EXPECT_THAT(sites_of(exe, {"wide", "sum", "logits"}), testing::Contains("logits.activation_grad fp32"));
-  EXPECT_THAT(sites_of(exe, {"wide"}), testing::Not(testing::Contains("wide.activation_grad fp32")));
+  EXPECT_THAT(sites_of(exe, {"wide", "sum", "logits"}),
+              testing::Contains("logits.activation_grad fp32"));
+  EXPECT_THAT(sites_of(exe, {"wide"}),
+              testing::Not(testing::Contains("wide.activation_grad fp32")));
 }
 
 TEST(Lower, AVariableWithTwoReadersIsOneSite) {
@@ -301,7 +323,8 @@ TEST(Lower, AVariableWithTwoReadersIsOneSite) {
       if (tap.site.path == "tied") names.push_back(tap.site.tensor);
     }
     EXPECT_THAT(names, ElementsAre("weight", "weight_grad", "weight_update")) << name;
-    EXPECT_EQ(sites(exe).front(), std::string("input.input ") + (exe.layers[0].read == kFp32 ? "fp32" : "fp16"));
+    EXPECT_EQ(sites(exe).front(),
+              std::string("input.input ") + (exe.layers[0].read == kFp32 ? "fp32" : "fp16"));
     EXPECT_EQ(casts(exe).size(), exe.layers[0].read == kFp32 ? 0u : 2u);
   }
 }
@@ -310,10 +333,11 @@ TEST(Lower, ReadingNarrowerThanWrittenCastsBothWays) {
   Plan plan = preset("mixed_float16");
   plan.rules.push_back({.path = "fc2", .op = "", .read = kE4m3fn, .write = kFp16});
   const Executable exe = small_mlp(plan);
-  EXPECT_THAT(sites_of(exe, {"fc2"}),
-              ElementsAre("fc2.input e4m3fn", "fc2.weight e4m3fn", "fc2.bias e4m3fn", "fc2.activation fp16",
-                          "fc2.activation_grad fp16", "fc2.grad_operand e4m3fn", "fc2.bias_grad e4m3fn",
-                          "fc2.weight_grad e4m3fn", "fc2.weight_update fp32", "fc2.bias_update fp32"));
+  EXPECT_THAT(
+      sites_of(exe, {"fc2"}),
+      ElementsAre("fc2.input e4m3fn", "fc2.weight e4m3fn", "fc2.bias e4m3fn", "fc2.activation fp16",
+                  "fc2.activation_grad fp16", "fc2.grad_operand e4m3fn", "fc2.bias_grad e4m3fn",
+                  "fc2.weight_grad e4m3fn", "fc2.weight_update fp32", "fc2.bias_update fp32"));
 }
 
 TEST(Lower, AnUnmatchedGlobIsAUsageError) {
@@ -331,22 +355,27 @@ TEST(Lower, AnUnmatchedGlobIsAUsageError) {
 
 TEST(Lower, StagewiseLossIsExpandedAndItsPrimitivesCanBeNamed) {
   Plan plan = preset("mixed_float16");
-  plan.rules.push_back({.path = "loss", .op = "", .read = kFp16, .write = kFp16, .stagewise = true});
+  plan.rules.push_back(
+      {.path = "loss", .op = "", .read = kFp16, .write = kFp16, .stagewise = true});
   keep_fp32(plan, "loss/Exp");
   const Executable exe = small_mlp(plan);
   Texts list = layers(exe);
   list.erase(list.begin(), list.begin() + 5);
   EXPECT_THAT(list, ElementsAre("loss/ReduceMax ReduceMax(fc3) fp16 0",
                                 "loss/StopGradient StopGradient(loss/ReduceMax) fp16 0",
-                                "loss/Shift Sub(fc3,loss/StopGradient) fp16 0", "loss/Exp Exp(loss/Shift) fp32 0",
-                                "loss/ReduceSum ReduceSum(loss/Exp) fp16 0", "loss/Log Log(loss/ReduceSum) fp16 0",
+                                "loss/Shift Sub(fc3,loss/StopGradient) fp16 0",
+                                "loss/Exp Exp(loss/Shift) fp32 0",
+                                "loss/ReduceSum ReduceSum(loss/Exp) fp16 0",
+                                "loss/Log Log(loss/ReduceSum) fp16 0",
                                 "loss/GatherElements GatherElements(loss/Shift) fp16 0",
                                 "loss/Sub Sub(loss/Log,loss/GatherElements) fp16 0",
                                 "loss/ReduceMean ReduceMean(loss/Sub) fp16 0"));
   EXPECT_THAT(sites_of(exe, {"loss/Exp", "loss/ReduceSum"}),
-              ElementsAre("loss/Exp.activation fp32", "loss/ReduceSum.input fp16", "loss/ReduceSum.activation fp16",
-                          "loss/ReduceSum.activation_grad fp16", "loss/Exp.activation_grad fp16"));
-  for (NodeId id : exe.entry(Entry::grad)) EXPECT_NE(exe.graph.node(id).op, "SoftmaxCrossEntropyLoss");
+              ElementsAre("loss/Exp.activation fp32", "loss/ReduceSum.input fp16",
+                          "loss/ReduceSum.activation fp16", "loss/ReduceSum.activation_grad fp16",
+                          "loss/Exp.activation_grad fp16"));
+  for (NodeId id : exe.entry(Entry::grad))
+    EXPECT_NE(exe.graph.node(id).op, "SoftmaxCrossEntropyLoss");
   for (const Node& node : exe.graph.nodes()) EXPECT_NE(node.op, "SoftmaxCrossEntropyLossGrad");
 }
 
@@ -361,19 +390,24 @@ TEST(Lower, EntriesRunWhatTheyNeedInOrder) {
     const std::set<ValueId> given = ready;
     const auto run = [&](Entry entry) {
       for (NodeId id : exe.entry(entry)) {
-        for (ValueId input : graph.node(id).inputs) EXPECT_TRUE(ready.contains(input)) << graph.node(id).path;
-        for (ValueId output : graph.node(id).outputs) EXPECT_TRUE(ready.insert(output).second) << "run twice";
+        for (ValueId input : graph.node(id).inputs)
+          EXPECT_TRUE(ready.contains(input)) << graph.node(id).path;
+        for (ValueId output : graph.node(id).outputs)
+          EXPECT_TRUE(ready.insert(output).second) << "run twice";
       }
     };
     run(Entry::grad);
-    for (ValueId value : {exe.loss, exe.accuracy, exe.gradient_norm}) EXPECT_TRUE(ready.contains(value));
+    for (ValueId value : {exe.loss, exe.accuracy, exe.gradient_norm})
+      EXPECT_TRUE(ready.contains(value));
     run(Entry::update);
-    for (const Variable& variable : graph.variables()) EXPECT_TRUE(ready.contains(variable.next)) << variable.path;
+    for (const Variable& variable : graph.variables())
+      EXPECT_TRUE(ready.contains(variable.next)) << variable.path;
     EXPECT_EQ(exe.entry(Entry::update).size(), 8u) << "one node per variable";
 
     ready = given;
     run(Entry::eval);
-    for (ValueId value : {exe.eval_loss, exe.accuracy, exe.logits}) EXPECT_TRUE(ready.contains(value));
+    for (ValueId value : {exe.eval_loss, exe.accuracy, exe.logits})
+      EXPECT_TRUE(ready.contains(value));
     EXPECT_FALSE(ready.contains(exe.gradient_norm));
     for (NodeId id : exe.entry(Entry::eval)) {
       EXPECT_EQ(graph.node(id).phase, Phase::forward) << graph.node(id).path;

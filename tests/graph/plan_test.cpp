@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Plans: presets, their JSON form (docs/contracts.md, "Plan JSON"), what is refused and by which
 // name, globs, and how rules are applied.
+#include "core/plan/plan.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 
 #include "core/error.h"
-#include "core/plan/plan.h"
 
 namespace halfscope {
 namespace {
@@ -46,7 +47,8 @@ TEST(Plan, PresetsSurviveJson) {
 TEST(Plan, EveryPartSurvivesJson) {
   Plan plan;
   plan.name = "all \"parts\"";
-  plan.defaults = {.read = kFp16, .write = kBf16, .accumulation = Accumulation::format, .stagewise = true};
+  plan.defaults = {
+      .read = kFp16, .write = kBf16, .accumulation = Accumulation::format, .stagewise = true};
   plan.storage = parse_format("e6m9").value();
   plan.rules = {{.path = "a*", .op = ""},
                 {.path = "", .op = "Gemm", .read = kE4m3fn, .write = kE5m2},
@@ -67,7 +69,8 @@ TEST(Plan, TheExampleOfTheContractsIsMixedFloat16WithAConvolutionKept) {
   EXPECT_EQ(plan.storage, kFp32);
   ASSERT_EQ(plan.rules.size(), 3u);
   const Plan preset = preset_plan("mixed_float16").value();
-  for (const auto& [path, op] : {std::pair{"fc1", "Gemm"}, {"relu1", "Relu"}, {"loss", "SoftmaxCrossEntropyLoss"}}) {
+  for (const auto& [path, op] :
+       {std::pair{"fc1", "Gemm"}, {"relu1", "Relu"}, {"loss", "SoftmaxCrossEntropyLoss"}}) {
     const NodePlan ours = resolve(plan, path, op), theirs = resolve(preset, path, op);
     EXPECT_EQ(ours.follows, theirs.follows) << op;
     if (!ours.follows) {
@@ -85,7 +88,8 @@ TEST(Plan, ErrorsNameWhatIsWrong) {
     const char* json;
     const char* message;
   } table[] = {
-      {R"({"schema": "halfscope.plan/1", "name": "x", "rulez": []})", "unknown key \"rulez\" in the plan"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rulez": []})",
+       "unknown key \"rulez\" in the plan"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"reed": "fp16"}})",
        "unknown key \"reed\" in default"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "variables": {"master": true}})",
@@ -106,12 +110,16 @@ TEST(Plan, ErrorsNameWhatIsWrong) {
        "default.accumulate must be a string"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "variables": {"storage": "e9m1"}})",
        "variables.storage: unknown format \"e9m1\""},
-      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"format": "fp16"}]})", "rules[0] selects nothing"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"format": "fp16"}]})",
+       "rules[0] selects nothing"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "rules": {}})", "rules must be an array"},
-      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": ["a"]})", "rules[0] must be an object"},
-      {R"({"schema": "halfscope.plan/1", "name": "x", "precision": "single"})", "precision must be \"double\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": ["a"]})",
+       "rules[0] must be an object"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "precision": "single"})",
+       "precision must be \"double\""},
       {R"({"schema": "halfscope.plan/1", "name": "a,b"})", "must not be empty or contain a comma"},
-      {R"({"schema": "halfscope.plan/2", "name": "x"})", "schema \"halfscope.plan/2\" is not halfscope.plan/1"},
+      {R"({"schema": "halfscope.plan/2", "name": "x"})",
+       "schema \"halfscope.plan/2\" is not halfscope.plan/1"},
       {R"({"schema": "halfscope.plan/1"})", "key \"name\" is missing"},
       {R"({"name": "x"})", "key \"schema\" is missing"},
       {R"([])", "the plan must be an object"},
@@ -137,7 +145,8 @@ TEST(Plan, LoadingNamesTheFileAndThePresets) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_EQ(std::string(error.what()), "no plan named /nonexistent/plan.json and no such file");
-    EXPECT_EQ(error.hint(), "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16");
+    EXPECT_EQ(error.hint(),
+              "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16");
   }
   expect_equal(load_plan("bfloat16"), preset_plan("bfloat16").value());
 }
@@ -147,16 +156,36 @@ TEST(Plan, GlobsMatchWholePaths) {
     const char *glob, *text;
     bool matches;
   } table[] = {
-      {"fc1", "fc1", true},          {"fc1", "fc10", false},       {"fc1", "xfc1", false},
-      {"fc?", "fc1", true},          {"fc?", "fc", false},         {"fc?", "fc12", false},
-      {"*", "", true},               {"*", "a/b/c", true},         {"", "", true},
-      {"", "a", false},              {"?", "", false},             {"fc*", "fc", true},
-      {"*1", "block1/conv1", true},  {"*1", "conv12", false},      {"block*/conv?", "block2/a/conv1", true},
-      {"a*b*c", "a1b2b3c", true},    {"a*b*c", "a1c2b", false},    {"**", "x", true},
-      {"*a", "aaab", false},         {"*ab", "aaab", true},        {"a?c*", "abc", true},
-      {"fc[12]", "fc1", false},      {"FC1", "fc1", false},        {"?*", "", false},
-      {"*?", "x", true},             {"*/Exp", "loss/Exp", true},  {"a*", "ba", false},
-      {"*aab", "aaab", true},        {"*ab?", "abab1", true},      {"a*ab*c", "aabac", true},
+      {"fc1", "fc1", true},
+      {"fc1", "fc10", false},
+      {"fc1", "xfc1", false},
+      {"fc?", "fc1", true},
+      {"fc?", "fc", false},
+      {"fc?", "fc12", false},
+      {"*", "", true},
+      {"*", "a/b/c", true},
+      {"", "", true},
+      {"", "a", false},
+      {"?", "", false},
+      {"fc*", "fc", true},
+      {"*1", "block1/conv1", true},
+      {"*1", "conv12", false},
+      {"block*/conv?", "block2/a/conv1", true},
+      {"a*b*c", "a1b2b3c", true},
+      {"a*b*c", "a1c2b", false},
+      {"**", "x", true},
+      {"*a", "aaab", false},
+      {"*ab", "aaab", true},
+      {"a?c*", "abc", true},
+      {"fc[12]", "fc1", false},
+      {"FC1", "fc1", false},
+      {"?*", "", false},
+      {"*?", "x", true},
+      {"*/Exp", "loss/Exp", true},
+      {"a*", "ba", false},
+      {"*aab", "aaab", true},
+      {"*ab?", "abab1", true},
+      {"a*ab*c", "aabac", true},
   };
   for (const auto& each : table) {
     EXPECT_EQ(glob_match(each.glob, each.text), each.matches) << each.glob << " on " << each.text;
@@ -166,7 +195,11 @@ TEST(Plan, GlobsMatchWholePaths) {
 TEST(Plan, LaterRulesWinKeyByKey) {
   Plan plan;
   plan.defaults = {.read = kFp16, .write = kFp16};
-  plan.rules = {{.path = "", .op = "Gemm", .read = kE4m3fn, .write = kBf16, .accumulation = Accumulation::fp64},
+  plan.rules = {{.path = "",
+                 .op = "Gemm",
+                 .read = kE4m3fn,
+                 .write = kBf16,
+                 .accumulation = Accumulation::fp64},
                 {.path = "fc*", .op = "", .write = kFp32},
                 {.path = "fc2", .op = "Conv", .read = kE5m2},
                 {.path = "fc3", .op = "", .follow = true},
@@ -188,8 +221,9 @@ TEST(Plan, WhichPlansAreReferencesAndWhichNeedScaling) {
   const struct {
     const char* name;
     bool full, scaled;
-  } table[] = {{"float32", true, false},        {"float64", true, false},   {"mixed_float16", false, true},
-               {"mixed_bfloat16", false, false}, {"float16", false, true},  {"bfloat16", false, false}};
+  } table[] = {{"float32", true, false},       {"float64", true, false},
+               {"mixed_float16", false, true}, {"mixed_bfloat16", false, false},
+               {"float16", false, true},       {"bfloat16", false, false}};
   for (const auto& each : table) {
     const Plan plan = preset_plan(each.name).value();
     EXPECT_EQ(is_full_precision(plan), each.full) << each.name;

@@ -47,7 +47,8 @@ struct Vectors {
 
 const Vectors& vectors() {
   static const Vectors all = [] {
-    const std::string base = std::string(HALFSCOPE_SOURCE_DIR) + "/tests/oracle/vectors/op_gradients";
+    const std::string base =
+        std::string(HALFSCOPE_SOURCE_DIR) + "/tests/oracle/vectors/op_gradients";
     std::ifstream file(base + ".json");
     return Vectors{Json::parse(file).at("cases"), read_npz(base + ".npz")};
   }();
@@ -63,10 +64,14 @@ bool is_optimizer(const Json& each) { return each["op"] == "SGD" || each["op"] =
 OpCase op_case(const Json& each) {
   OpCase op{each["case"], each["op"], {}, {}};
   for (const auto& [name, value] : each["attributes"].items()) {
-    if (value.is_number_integer()) op.attributes[name] = value.get<int64_t>();
-    else if (value.is_number_float()) op.attributes[name] = value.get<double>();
-    else if (value.is_array()) op.attributes[name] = value.get<std::vector<int64_t>>();
-    else if (value != "mean") throw Error("attribute " + name + " is not supported");  // reduction
+    if (value.is_number_integer())
+      op.attributes[name] = value.get<int64_t>();
+    else if (value.is_number_float())
+      op.attributes[name] = value.get<double>();
+    else if (value.is_array())
+      op.attributes[name] = value.get<std::vector<int64_t>>();
+    else if (value != "mean")
+      throw Error("attribute " + name + " is not supported");  // reduction
   }
   for (const Json& input : each["inputs"]) {
     const Tensor& data = tensor(op.name, input);
@@ -95,7 +100,8 @@ void expect_same(const Tensor& ours, const Tensor& theirs, double error, const s
       EXPECT_LE(std::fabs(static_cast<double>(a) - static_cast<double>(b)), tolerance)
           << i << ": " << a << ", PyTorch " << b;
     } else {
-      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i << ": " << a << ", PyTorch " << b;
+      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b)))
+          << i << ": " << a << ", PyTorch " << b;
     }
   }
 }
@@ -117,7 +123,8 @@ TEST(TorchVectors, OperatorsAndGradients) {
       program.emplace(emulation_backend(), op, tensor(name, "d" + output));
     } catch (const Error& error) {
       ASSERT_NE(unsupported, kUnsupported.end()) << "not listed as unsupported: " << error.what();
-      EXPECT_NE(std::string(error.what()).find(unsupported->second), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(unsupported->second), std::string::npos)
+          << error.what();
       continue;
     }
     EXPECT_EQ(unsupported, kUnsupported.end()) << "is supported now: take it off the list";
@@ -163,7 +170,9 @@ class UpdateProgram {
   }
 
   Tensor weight() const { return program_->read(weight_); }
-  Tensor state(size_t i) const { return program_->read(executable_.graph.variables().at(1 + i).value); }
+  Tensor state(size_t i) const {
+    return program_->read(executable_.graph.variables().at(1 + i).value);
+  }
 
  private:
   Executable executable_;
@@ -201,7 +210,8 @@ TEST(TorchVectors, OptimizerTrajectories) {
     };
     for (size_t step = 0; step < 5; ++step) {
       SCOPED_TRACE(step);
-      program.step(std::span(gradients.data).subspan(step * n, n), optimizer, static_cast<int>(step) + 1);
+      program.step(std::span(gradients.data).subspan(step * n, n), optimizer,
+                   static_cast<int>(step) + 1);
       expect_same(program.weight(), row("params", step), error_of(each, "params"), "params");
       const char* const states[] = {"m", "v"};
       for (size_t i = 0; i < 2; ++i) {

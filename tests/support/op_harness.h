@@ -51,8 +51,9 @@ class OpProgram {
   /// upstream, one of different small numbers is made. `probes` adds, for every element of every
   /// gradient, a scalar that can be read in double.
   using Builder = std::function<ValueId(Graph&, const std::vector<ValueId>&)>;
-  OpProgram(const Backend& backend, const std::vector<Operand>& operands, const Builder& make_output,
-            std::optional<Tensor> upstream = std::nullopt, bool probes = false) {
+  OpProgram(const Backend& backend, const std::vector<Operand>& operands,
+            const Builder& make_output, std::optional<Tensor> upstream = std::nullopt,
+            bool probes = false) {
     Graph& graph = executable_.graph;
     for (size_t i = 0; i < operands.size(); ++i) {
       const std::string name = "x" + std::to_string(i);
@@ -92,7 +93,9 @@ class OpProgram {
             },
             std::move(upstream), probes) {}
 
-  void write(size_t operand, std::span<const float> data) { program_->write(values_.at(operand), data); }
+  void write(size_t operand, std::span<const float> data) {
+    program_->write(values_.at(operand), data);
+  }
 
   /// Runs everything and returns the loss.
   double run() {
@@ -130,7 +133,8 @@ class OpProgram {
       for (int64_t i = 0; i < element_count(shape); ++i) {
         Tensor one_hot{shape, std::vector<float>(static_cast<size_t>(element_count(shape)), 0.0f)};
         one_hot.data[static_cast<size_t>(i)] = 1.0f;
-        const ValueId picked = graph.add1("Mul", "probe", {found->second, graph.add_constant(one_hot)});
+        const ValueId picked =
+            graph.add1("Mul", "probe", {found->second, graph.add_constant(one_hot)});
         list.push_back(graph.add1("ReduceSum", "probe", {picked}, {{"keepdims", int64_t{0}}}));
       }
     }

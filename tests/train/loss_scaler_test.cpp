@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The loss scaler against torch's GradScaler: a golden trace, the extremes of fp32, which steps
 // are skipped, and what --loss-scale accepts.
+#include "core/train/loss_scaler.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/train/loss_scaler.h"
 
 namespace halfscope {
 namespace {
@@ -97,8 +98,9 @@ TEST(LossScaler, WhatTheFlagAccepts) {
   EXPECT_EQ(parse_loss_scale("dynamic:8").kind, Kind::dynamic);
   EXPECT_EQ(parse_loss_scale("static:0.5").initial, 0.5f);
   EXPECT_EQ(parse_loss_scale("static:1e3").kind, Kind::constant);
-  for (const char* text : {"", "static", "static:", "dynamic:", "static:0", "static:-1", "static:nan", "static:inf",
-                           "static:1e39", "static:1x", "dynamic:two", "none:1", "fixed:2", "Dynamic", "static:1:2"}) {
+  for (const char* text :
+       {"", "static", "static:", "dynamic:", "static:0", "static:-1", "static:nan", "static:inf",
+        "static:1e39", "static:1x", "dynamic:two", "none:1", "fixed:2", "Dynamic", "static:1:2"}) {
     try {
       parse_loss_scale(text);
       ADD_FAILURE() << "accepted: " << text;

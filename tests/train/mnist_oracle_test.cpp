@@ -52,7 +52,8 @@ std::vector<Row> read_table(const std::string& name) {
   EXPECT_NE(file, nullptr) << path;
   std::string text;
   char buffer[1 << 16];
-  for (int n = 0; (n = gzread(file, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (int n = 0; (n = gzread(file, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   gzclose(file);
   const auto split = [](const std::string& line) {
     std::vector<std::string> cells;
@@ -96,7 +97,8 @@ class Collector final : public TapSink {
 };
 
 TEST(MnistOracle, InitialWeightsAreTheOracles) {
-  // oracle_data.make_init(1): fc1.weight[0, 0], fc1.weight[511, 783], fc2.bias[3], fc3.weight[9, 511]
+  // oracle_data.make_init(1): fc1.weight[0, 0], fc1.weight[511, 783], fc2.bias[3], fc3.weight[9,
+  // 511]
   const NamedTensors weights = initial_weights(build_mlp({784, 512, 512, 10}, 1, {784}).graph, 1);
   EXPECT_EQ(weights.at("fc1.weight").data.front(), 0x1.37a62ep-6f);
   EXPECT_EQ(weights.at("fc1.weight").data.back(), 0x1.0251ccp-5f);
@@ -132,19 +134,23 @@ TEST(MnistOracle, MixedFloat16WithStaticScale) {
   }
   std::map<std::string, size_t> order;
   const RunInfo info = trainer.describe();
-  for (const SiteInfo& site : info.lanes[0].sites) order[site.name()] = static_cast<size_t>(site.order);
+  for (const SiteInfo& site : info.lanes[0].sites)
+    order[site.name()] = static_cast<size_t>(site.order);
   int64_t different = 0, compared = 0, events = 0;
   for (const Row& row : read_table("mixed_fp16_static1024_seed1_counts.csv.gz")) {
-    const TensorStats& ours = seen.stats.at(std::stoul(row.at("step"))).at(order.at(row.at("site")));
-    const std::pair<const char*, int64_t> counters[] = {{"n", ours.n}, {"underflow", ours.underflow},
-                                                        {"subnormal", ours.subnormal}, {"overflow", ours.overflow}};
+    const TensorStats& ours =
+        seen.stats.at(std::stoul(row.at("step"))).at(order.at(row.at("site")));
+    const std::pair<const char*, int64_t> counters[] = {{"n", ours.n},
+                                                        {"underflow", ours.underflow},
+                                                        {"subnormal", ours.subnormal},
+                                                        {"overflow", ours.overflow}};
     for (const auto& [name, value] : counters) {
       ++compared;
       events += std::string(name) == "n" ? 0 : value;
       if (value == std::stoll(row.at(name))) continue;
       if (++different <= 10) {
-        ADD_FAILURE() << "step " << row.at("step") << ", " << row.at("site") << ", " << name << ": " << value
-                      << ", oracle " << row.at(name);
+        ADD_FAILURE() << "step " << row.at("step") << ", " << row.at("site") << ", " << name << ": "
+                      << value << ", oracle " << row.at(name);
       }
     }
   }
@@ -217,7 +223,8 @@ TEST(MnistOracle, Float64AndFloat32) {
     for (int64_t i = first * 784; i < (first + kBatch) * 784; ++i) {
       pixels.push_back(static_cast<float>(train.pixels[static_cast<size_t>(i)]) / 255.0f);
     }
-    const std::span<const int32_t> labels = std::span(train.labels).subspan(static_cast<size_t>(first), kBatch);
+    const std::span<const int32_t> labels =
+        std::span(train.labels).subspan(static_cast<size_t>(first), kBatch);
     const double loss32 = single.step(pixels, labels), loss64 = twice.step(pixels, labels);
     const size_t s = static_cast<size_t>(step);
     worst64 = std::max(worst64, relative(loss64, torch64[s]));
@@ -238,9 +245,12 @@ TEST(MnistOracle, Float64AndFloat32) {
   EXPECT_TRUE(first_flip < 0 || first_flip > 50) << first_flip;
   EXPECT_LE(ours, 2.0 * torchs);
   std::printf("float64: largest relative difference to PyTorch's %.3g\n", worst64);
-  std::printf("float32: first ReLU on another branch at step %lld; until then %.3g from float64, relative\n",
-              static_cast<long long>(first_flip), worst32_before_flip);
-  std::printf("float32: at most %.3g from PyTorch's float64 loss, PyTorch's own float32 %.3g\n", ours, torchs);
+  std::printf(
+      "float32: first ReLU on another branch at step %lld; until then %.3g from float64, "
+      "relative\n",
+      static_cast<long long>(first_flip), worst32_before_flip);
+  std::printf("float32: at most %.3g from PyTorch's float64 loss, PyTorch's own float32 %.3g\n",
+              ours, torchs);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What --optimizer accepts, and the text that is written to the run file.
+#include "core/train/optimizer.h"
+
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/train/optimizer.h"
 
 namespace halfscope {
 namespace {

@@ -2,6 +2,8 @@
 // The training loop on a small synthetic data set: reproducible to the bit for any number of
 // threads, any instruction set, recorded or not; skipped steps, batches, initial weights,
 // evaluation and the calls a sink gets.
+#include "core/train/trainer.h"
+
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -12,7 +14,6 @@
 
 #include "core/error.h"
 #include "core/numeric/rng.h"
-#include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
 
@@ -26,7 +27,8 @@ Split make_split(int64_t samples, int64_t side, uint64_t seed) {
     const int32_t label = static_cast<int32_t>(splitmix64(seed + static_cast<uint64_t>(s)) % 10);
     split.labels.push_back(label);
     for (int64_t p = 0; p < side * side; ++p) {
-      const uint64_t noise = splitmix64(seed * 977 + static_cast<uint64_t>(s * side * side + p)) % 100;
+      const uint64_t noise =
+          splitmix64(seed * 977 + static_cast<uint64_t>(s * side * side + p)) % 100;
       split.pixels.push_back(p / 16 % 10 == label ? 200 : static_cast<uint8_t>(noise));
     }
   }
@@ -34,14 +36,16 @@ Split make_split(int64_t samples, int64_t side, uint64_t seed) {
 }
 
 const Dataset& data() {
-  static const Dataset set{"synthetic", {1, 16, 16}, 10, make_split(80, 16, 1), make_split(50, 16, 2)};
+  static const Dataset set{
+      "synthetic", {1, 16, 16}, 10, make_split(80, 16, 1), make_split(50, 16, 2)};
   return set;
 }
 
 constexpr const char* kMlp = "mlp:256-40-24-10";
 
 LaneConfig lane(const Plan& plan, const std::string& scale) {
-  return {plan, parse_loss_scale(scale), plan.double_precision ? &float64_backend() : &emulation_backend()};
+  return {plan, parse_loss_scale(scale),
+          plan.double_precision ? &float64_backend() : &emulation_backend()};
 }
 
 TrainConfig config(const std::string& model, const std::string& plan, const std::string& scale) {
@@ -91,7 +95,8 @@ void expect_same_weights(const NamedTensors& a, const NamedTensors& b) {
     ASSERT_EQ(tensor.data.size(), other.size());
     size_t different = 0;
     for (size_t i = 0; i < other.size(); ++i) {
-      different += std::bit_cast<uint32_t>(tensor.data[i]) != std::bit_cast<uint32_t>(other[i]) ? 1 : 0;
+      different +=
+          std::bit_cast<uint32_t>(tensor.data[i]) != std::bit_cast<uint32_t>(other[i]) ? 1 : 0;
     }
     EXPECT_EQ(different, 0u) << path;
   }
@@ -128,9 +133,11 @@ class MachineSettings {
 void check_reproducible(const std::string& model) {
   const MachineSettings restore;
   for (const char* plan : {"float32", "mixed_float16", "mixed_bfloat16", "float16"}) {
-    for (Accumulation accumulation : {Accumulation::fp32, Accumulation::fp64, Accumulation::format}) {
+    for (Accumulation accumulation :
+         {Accumulation::fp32, Accumulation::fp64, Accumulation::format}) {
       SCOPED_TRACE(model + " " + plan + " " + std::string(accumulation_name(accumulation)));
-      TrainConfig base = config(model, plan, std::string(plan).ends_with("float16") ? "static:1024" : "none");
+      TrainConfig base =
+          config(model, plan, std::string(plan).ends_with("float16") ? "static:1024" : "none");
       base.optimizer = parse_optimizer("sgd:momentum=0.9,weight_decay=0.001");
       accumulate_in(base.lanes[0].plan, accumulation);
       const auto run = [&](Isa isa, int threads, int every) {
@@ -150,7 +157,8 @@ void check_reproducible(const std::string& model) {
       };
       int threads = 2;
       for (Isa isa : supported_isas()) {
-        compare(run(isa, threads, 1), std::string(isa_name(isa)) + ", threads " + std::to_string(threads));
+        compare(run(isa, threads, 1),
+                std::string(isa_name(isa)) + ", threads " + std::to_string(threads));
         threads = threads == 2 ? 3 : threads == 3 ? 1 : 2;
       }
       compare(run(supported_isas().back(), 3, 1), "3 threads");
@@ -264,7 +272,8 @@ TEST(Trainer, ShuffledEpochsArePermutations) {
 TEST(Trainer, ShuffleIsFair) {
   std::array<int, 5> first{};  // how often each sample comes first, over 5000 epochs
   const BatchOrder order(5, 5, 3, true);
-  for (int64_t epoch = 0; epoch < 5000; ++epoch) ++first[static_cast<size_t>(order.batch(epoch)[0])];
+  for (int64_t epoch = 0; epoch < 5000; ++epoch)
+    ++first[static_cast<size_t>(order.batch(epoch)[0])];
   for (int count : first) EXPECT_NEAR(count, 1000, 120);  // four standard deviations
 }
 
@@ -294,7 +303,8 @@ TEST(Trainer, WhatDoesNotFitIsAUsageError) {
   wrong.init["fc9.weight"] = Tensor{{1}, {0.0f}};
   EXPECT_EQ(refusal(wrong), "initial weights: the model has no variable fc9.weight");
   wrong.init = {{"fc1.weight", Tensor{{256, 40}, std::vector<float>(10240)}}};
-  EXPECT_EQ(refusal(wrong), "initial weights: fc1.weight has shape [256, 40], the model needs [40, 256]");
+  EXPECT_EQ(refusal(wrong),
+            "initial weights: fc1.weight has shape [256, 40], the model needs [40, 256]");
   wrong.init.clear();
   wrong.batch = 81;
   EXPECT_EQ(refusal(wrong), "batch size 81 does not fit the data");
@@ -314,7 +324,8 @@ TEST(Trainer, RecordsEverySoManySteps) {
   every.steps = 7;
   every.every = 3;
   const Result result = train(every);
-  for (size_t step = 0; step < 7; ++step) EXPECT_EQ(result.seen.stats[step].empty(), step % 3 != 0) << step;
+  for (size_t step = 0; step < 7; ++step)
+    EXPECT_EQ(result.seen.stats[step].empty(), step % 3 != 0) << step;
   every.every = 0;
   for (const auto& stats : train(every).seen.stats) EXPECT_TRUE(stats.empty());
 }
@@ -326,7 +337,8 @@ TEST(Trainer, StopsAfterTheCurrentStepAndSaysSo) {
   std::atomic<bool> stop{false};
   Collector seen;
   Trainer trainer(long_run, data());
-  trainer.run(&seen, [&](const std::vector<StepRow>& rows) { stop = rows[0].step == 2; }, stop);
+  trainer.run(
+      &seen, [&](const std::vector<StepRow>& rows) { stop = rows[0].step == 2; }, stop);
   EXPECT_EQ(seen.rows.size(), 3u);
   EXPECT_EQ(seen.ends, std::vector<bool>{true});
   EXPECT_TRUE(seen.evals.empty());
@@ -343,7 +355,8 @@ TEST(Trainer, EvaluationDoesNotDependOnTheBatch) {
     ASSERT_EQ(sixteen.seen.evals.size(), 1u);
     ASSERT_EQ(single.seen.evals.size(), 1u);
     const bool exact = std::string(plan) == "float64";
-    EXPECT_NEAR(sixteen.seen.evals[0].loss, single.seen.evals[0].loss, exact ? 1e-12 : 1e-6) << plan;
+    EXPECT_NEAR(sixteen.seen.evals[0].loss, single.seen.evals[0].loss, exact ? 1e-12 : 1e-6)
+        << plan;
     EXPECT_NEAR(sixteen.seen.evals[0].accuracy, single.seen.evals[0].accuracy, 1e-7) << plan;
     EXPECT_EQ(sixteen.seen.ends, std::vector<bool>{false});
   }
