@@ -93,10 +93,13 @@ CLI::Validator number_check(bool (*holds)(double), const char* text) {
   }, "");
 }
 CLI::Validator positive() {
-  return number_check([](double x) { return x > 0.0; }, "a positive number");
+  return number_check([](double x) { return x > 0.0 && x <= 1e15; }, "a positive number up to 1e15");
 }
 CLI::Validator not_negative() {
   return number_check([](double x) { return x >= 0.0 && x <= 3.4e38; }, "a number >= 0");
+}
+CLI::Validator thread_count() {
+  return number_check([](double x) { return x >= 1.0 && x <= 1024.0; }, "a number from 1 to 1024");
 }
 
 /// Draws one line over and over on a terminal; stays silent in a pipe.
@@ -192,7 +195,13 @@ int train(const Options& options) {
   config.lanes = lanes_of(options);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
   check_output_file(options.out, options.force);
-  if (!options.save_weights.empty()) check_output_file(options.save_weights, options.force);
+  if (!options.save_weights.empty()) {
+    const std::filesystem::path weights = options.save_weights, run = options.out;
+    if (std::filesystem::weakly_canonical(weights) == std::filesystem::weakly_canonical(run)) {
+      throw usage_error("--out and --save-weights name the same file", "give each its own");
+    }
+    check_output_file(weights, options.force);
+  }
   if (!options.init.empty()) config.init = read_npz(options.init);
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
@@ -251,7 +260,8 @@ void add_train(CLI::App& app, Command& command, const std::string& command_line)
   CLI::Option* rate = sub->add_option("--lr", options->learning_rate,
                                       "Learning rate; default 0.1 for sgd, 0.001 for adam")
                           ->check(not_negative());
-  sub->add_option("--seed", options->seed, "Initial weights and shuffling")->capture_default_str();
+  sub->add_option("--seed", options->seed, "Initial weights and shuffling")
+      ->capture_default_str()->check(not_negative());
   sub->add_flag("--no-shuffle", options->no_shuffle, "Take samples in file order");
   sub->add_option("--init", options->init, "Initial weights, an .npz by variable path");
   sub->add_option("--save-weights", options->save_weights, "Write the last lane's weights to this .npz");
@@ -262,7 +272,7 @@ void add_train(CLI::App& app, Command& command, const std::string& command_line)
       ->capture_default_str()->check(positive());
   sub->add_flag("--no-eval", options->no_eval, "No evaluation on the test part");
   sub->add_option("--threads", options->threads, "Threads; results do not depend on it")
-      ->check(positive());
+      ->check(thread_count());
   sub->add_flag("--quiet", options->quiet, "No progress, no closing table");
   sub->callback([=, &command] {
     options->lanes_given = lanes->count() > 0;

@@ -155,6 +155,22 @@ std::string healthy_text(const Report& report, int lane, const LaneReport* refer
   return text + ".";
 }
 
+/// " mixed_float16+fp32 beside it is healthy: ..." for the lanes without trouble, so that a cure
+/// that was tried next to the fault is told with it.
+std::string healthy_neighbours(const Report& report, int reference_index) {
+  std::string text;
+  for (size_t i = 0; i < report.lanes.size(); ++i) {
+    const LaneReport& lane = report.lanes[i];
+    const int index = static_cast<int>(i);
+    if (index == reference_index || lane.reference || lane.skipped == lane.steps) continue;
+    if (worst_of(report.findings, index, Severity::warning) != nullptr) continue;
+    const LaneReport* reference =
+        reference_index >= 0 ? &report.lanes[static_cast<size_t>(reference_index)] : nullptr;
+    text += fmt::format(" {} beside it is healthy: {}.", lane.name, compared(lane, reference));
+  }
+  return text;
+}
+
 Verdict judge(const Report& report, int reference_index) {
   using State = Verdict::State;
   const LaneReport* reference =
@@ -179,7 +195,8 @@ Verdict judge(const Report& report, int reference_index) {
       std::string text =
           fmt::format("{} {}: {}.", report.lanes[i].name,
                       error ? "does not train like this" : "loses information", finding->mechanism);
-      return {error ? State::broken : State::attention, text};
+      return {error ? State::broken : State::attention,
+              text + healthy_neighbours(report, reference_index)};
     }
   }
   for (const LaneReport& lane : report.lanes) {

@@ -27,8 +27,9 @@ GradientMap differentiate(Graph& graph, ValueId loss, ValueId seed) {
   contributions[loss].push_back(seed);
   GradientMap gradients;
 
-  // Adds up what the readers of `value` contributed; kNone if nobody did.
-  const auto settle = [&](ValueId value, NodeId owner, const std::string& path) -> ValueId {
+  // Adds up what the readers of `value` contributed; kNone if nobody did. The path is a copy, as
+  // the graph grows.
+  const auto settle = [&](ValueId value, NodeId owner, const std::string path) -> ValueId {
     const auto found = contributions.find(value);
     if (found == contributions.end()) return kNone;
     ValueId sum = found->second.front();

@@ -44,25 +44,26 @@ Optimizer parse_optimizer(std::string_view text) {
     throw usage_error("unknown optimizer " + std::string(name), "use sgd or adam");
   }
   const bool sgd = optimizer.kind == Optimizer::Kind::sgd;
-  std::string_view rest = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+  for (size_t next = colon; next != std::string_view::npos;) {
+    const size_t end = text.find(',', next + 1);
+    const std::string_view item = text.substr(next + 1, end - next - 1);
+    next = end;
     const size_t equals = item.find('=');
     if (equals == std::string_view::npos) {
-      throw usage_error("optimizer: " + std::string(item) + " is not KEY=VALUE");
+      throw usage_error("optimizer: \"" + std::string(item) + "\" is not KEY=VALUE");
     }
     const std::string_view key = item.substr(0, equals);
     const double value = parse_number(item.substr(equals + 1), key);
-    if (sgd && key == "momentum") optimizer.momentum = value;
+    if (key == "lr") optimizer.learning_rate = value;
+    else if (sgd && key == "momentum") optimizer.momentum = value;
     else if (key == "weight_decay") optimizer.weight_decay = value;
     else if (!sgd && key == "beta1" && value < 1.0) optimizer.beta1 = value;
     else if (!sgd && key == "beta2" && value < 1.0) optimizer.beta2 = value;
     else if (!sgd && key == "eps") optimizer.eps = value;
     else {
       throw usage_error("optimizer: " + std::string(item) + " does not fit " + std::string(name),
-                        sgd ? "sgd knows momentum and weight_decay"
-                            : "adam knows beta1 and beta2 below 1, eps and weight_decay");
+                        sgd ? "sgd knows lr, momentum and weight_decay"
+                            : "adam knows lr, beta1 and beta2 below 1, eps and weight_decay");
     }
   }
   return optimizer;
@@ -70,9 +71,9 @@ Optimizer parse_optimizer(std::string_view text) {
 
 std::string optimizer_text(const Optimizer& optimizer) {
   const Optimizer defaults;
-  std::string options;
+  std::string options = ":lr=" + number_text(optimizer.learning_rate);
   const auto option = [&](const char* key, double value, double fallback) {
-    if (value != fallback) options += (options.empty() ? ":" : ",") + std::string(key) + "=" + number_text(value);
+    if (value != fallback) options += "," + std::string(key) + "=" + number_text(value);
   };
   const bool sgd = optimizer.kind == Optimizer::Kind::sgd;
   if (sgd) option("momentum", optimizer.momentum, defaults.momentum);

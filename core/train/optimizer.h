@@ -19,10 +19,10 @@ struct Optimizer {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< adam
 };
 
-/// "sgd", "sgd:momentum=0.9,weight_decay=1e-4", "adam", "adam:beta1=0.9,eps=1e-6". The default
-/// learning rate is 0.1 for sgd and 0.001 for adam. Throws Error (usage).
+/// "sgd", "sgd:lr=0.05,momentum=0.9,weight_decay=1e-4", "adam", "adam:beta1=0.9,eps=1e-6". The
+/// default learning rate is 0.1 for sgd and 0.001 for adam. Throws Error (usage).
 Optimizer parse_optimizer(std::string_view text);
-/// The form that parse_optimizer reads, with every value that is not a default.
+/// The form that parse_optimizer reads: the learning rate and every value that is not a default.
 std::string optimizer_text(const Optimizer& optimizer);
 
 /// Scalars that the caller writes before each update.

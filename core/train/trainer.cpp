@@ -60,6 +60,14 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
     throw usage_error("batch size " + std::to_string(config_.batch) + " does not fit the data",
                       "use 1 to " + std::to_string(data_.train.size()));
   }
+  for (const Split* split : {&data_.train, &data_.test}) {
+    for (const int32_t label : split->labels) {
+      if (label < 0 || label >= data_.classes) {
+        throw Error("label " + std::to_string(label) + " in the data set " + data_.name + " is not in 0.." +
+                    std::to_string(data_.classes - 1));
+      }
+    }
+  }
   NamedTensors weights = initial_weights(model_.graph, config_.seed);
   for (const auto& [path, tensor] : config_.init) {
     const auto found = weights.find(path);

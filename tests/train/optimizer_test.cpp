@@ -35,11 +35,12 @@ TEST(Optimizer, Adam) {
 }
 
 TEST(Optimizer, TextReadsBack) {
-  for (const char* text : {"sgd", "adam", "sgd:momentum=0.9,weight_decay=1e-04",
-                           "adam:beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
+  for (const char* text : {"sgd:lr=0.1", "adam:lr=0.001",
+                           "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04",
+                           "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
   }
-  EXPECT_EQ(optimizer_text(parse_optimizer("sgd:momentum=0")), "sgd");
+  EXPECT_EQ(optimizer_text(parse_optimizer("sgd:momentum=0")), "sgd:lr=0.1");
 }
 
 TEST(Optimizer, ErrorsNameTheOption) {
@@ -47,7 +48,9 @@ TEST(Optimizer, ErrorsNameTheOption) {
     const char *text, *message;
   } table[] = {{"rmsprop", "unknown optimizer rmsprop"},
                {"", "unknown optimizer "},
-               {"sgd:momentum", "momentum is not KEY=VALUE"},
+               {"sgd:momentum", "\"momentum\" is not KEY=VALUE"},
+               {"sgd:momentum=0.9,", "\"\" is not KEY=VALUE"},
+               {"sgd:", "\"\" is not KEY=VALUE"},
                {"sgd:momentum=", "momentum= is not a number >= 0"},
                {"sgd:momentum=x", "momentum=x is not a number >= 0"},
                {"sgd:momentum=-0.1", "momentum=-0.1 is not a number >= 0"},
@@ -58,7 +61,7 @@ TEST(Optimizer, ErrorsNameTheOption) {
                {"adam:momentum=0.9", "momentum=0.9 does not fit adam"},
                {"adam:beta1=1", "beta1=1 does not fit adam"},
                {"adam:beta2=1.5", "beta2=1.5 does not fit adam"},
-               {"sgd:lr=0.1", "lr=0.1 does not fit sgd"}};
+               {"sgd:lr=-1", "lr=-1 is not a number >= 0"}};
   for (const auto& each : table) {
     try {
       parse_optimizer(each.text);
