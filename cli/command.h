@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -30,8 +31,13 @@ inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 /// fails. Throws Error (usage) for another word.
 int exit_code(std::span<const Finding> findings, const std::string& threshold);
 
-
 /// A number as a table shows it: four significant digits, "-" for NaN.
 std::string table_number(double value);
+
+/// Throws Error (usage) if two of the files, empty names left aside, are one and the same.
+void check_distinct(std::initializer_list<std::string> files);
+
+/// The argument as a shell takes it, quoted where needed.
+std::string shell_quoted(const std::string& argument);
 
 }  // namespace halfscope

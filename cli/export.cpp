@@ -20,10 +20,13 @@ int export_command(const Options& options) {
   if (options.steps.empty() && options.stats.empty()) {
     throw usage_error("nothing to export", "name --steps FILE, --stats FILE or both");
   }
+  check_distinct({options.run, options.steps, options.stats});
+  for (const std::string& file : {options.steps, options.stats}) {
+    if (!file.empty()) check_output_file(file, options.force);
+  }
   const RunView run = RunView::open(options.run);
   const auto write = [&](const std::string& file, void (*table)(const RunView&, std::ostream&)) {
     if (file.empty()) return;
-    check_output_file(file, options.force);
     std::ostringstream text;
     table(run, text);
     write_output_file(file, text.str(), options.force);

@@ -2,8 +2,6 @@
 // `halfscope`: parses the command line, runs one subcommand, turns errors into one line and an
 // exit code (docs/contracts.md).
 #include <CLI/Error.hpp>
-#include <cmath>
-#include <fmt/format.h>
 #include <iostream>
 #include <new>
 
@@ -12,23 +10,6 @@
 #include "emulation/threads.h"
 
 namespace halfscope {
-
-int exit_code(std::span<const Finding> findings, const std::string& threshold) {
-  if (threshold.empty()) return 0;
-  for (const Severity each : {Severity::info, Severity::warning, Severity::error}) {
-    if (threshold != severity_name(each)) continue;
-    for (const Finding& finding : findings) {
-      if (finding.severity >= each) return 1;
-    }
-    return 0;
-  }
-  throw usage_error("unknown severity " + threshold, "use info, warning or error");
-}
-
-
-std::string table_number(double value) {
-  return std::isnan(value) ? "-" : fmt::format("{:.4g}", value);
-}
 
 namespace {
 
@@ -40,16 +21,8 @@ int fail(const std::string& what, const std::string& hint, int code) {
 
 /// The arguments as a shell would take them again.
 std::string command_line(int argc, char** argv) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
   std::string line = "halfscope";
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const bool plain = !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
-    std::string quoted = "'";
-    for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += " " + (plain ? argument : quoted + "'");
-  }
+  for (int i = 1; i < argc; ++i) line += " " + shell_quoted(argv[i]);
   return line;
 }
 

@@ -18,6 +18,7 @@ struct Options {
 };
 
 int recommend_command(const Options& options) {
+  check_distinct({options.run, options.out});
   const RunView run = RunView::open(options.run);
   const std::vector<Finding> findings = run_rules(run);
   const int code = exit_code(findings, options.fail_on);
@@ -45,8 +46,20 @@ int recommend_command(const Options& options) {
   fmt::print("advice: {}\n", advice->text);
   if (!options.out.empty()) {
     write_output_file(options.out, advice->plan_json + "\n", options.force);
-    fmt::print("plan: {}\nnext: halfscope train --model {} --plan {} --out cured.hscope\n", options.out,
-               run.info().model, options.out);
+    const RunInfo& info = run.info();
+    std::string next = "halfscope train";
+    const auto add = [&](const char* flag, const std::string& value) {
+      next += std::string(" ") + flag + " " + shell_quoted(value);
+    };
+    add("--model", info.model);
+    add("--data", info.data);
+    add("--plan", options.out);
+    if (advice->loss_scale) add("--loss-scale", fmt::format("static:{}", *advice->loss_scale));
+    add("--optimizer", info.optimizer);
+    add("--batch", std::to_string(info.batch));
+    add("--steps", std::to_string(info.steps_planned));
+    add("--seed", std::to_string(info.seed));
+    fmt::print("plan: {}\nnext: {} --out cured.hscope\n", options.out, next);
   }
   return code;
 }

@@ -17,6 +17,7 @@ struct Options {
 };
 
 int report_command(const Options& options) {
+  check_distinct({options.run, options.html, options.md, options.json, options.csv});
   const Report report = make_report(RunView::open(options.run));
   const int code = exit_code(report.findings, options.fail_on);
   const struct {

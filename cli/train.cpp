@@ -35,7 +35,8 @@ void on_signal(int) {
 struct Options {
   std::string model = "lenet", data = "digits", optimizer = "sgd", out = "run.hscope";
   std::string plan, accumulate, loss_scale, init, save_weights;
-  std::vector<std::string> lanes{"float32", "mixed_float16"}, fp32;
+  std::string lanes = "float32,mixed_float16";
+  std::vector<std::string> fp32;
   int64_t steps = 200, batch = 128;
   uint64_t seed = 1;
   double learning_rate = 0.0;
@@ -45,31 +46,42 @@ struct Options {
   std::string command;
 };
 
+/// The items of a comma-separated list. Throws Error (usage) for an empty one.
+std::vector<std::string> split_list(const std::string& list) {
+  std::vector<std::string> items;
+  for (size_t start = 0; start <= list.size();) {
+    const size_t comma = std::min(list.find(',', start), list.size());
+    items.push_back(list.substr(start, comma - start));
+    if (items.back().empty()) throw usage_error("--lanes " + list + ": an empty name", "write A,B without blanks");
+    start = comma + 1;
+  }
+  return items;
+}
+
 std::vector<LaneConfig> lanes_of(const Options& options) {
-  std::vector<std::string> names = options.lanes;
+  std::vector<std::string> names = split_list(options.lanes);
   if (!options.plan.empty()) {
     if (options.lanes_given) throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
     names = {"float32"};
     if (options.plan != "float32") names.push_back(options.plan);
+  }
+  std::optional<Accumulation> accumulation;
+  if (!options.accumulate.empty()) {
+    accumulation = parse_accumulation(options.accumulate);
+    if (!accumulation) {
+      throw usage_error("unknown accumulation " + options.accumulate, "use fp32, fp64 or format");
+    }
   }
   std::vector<LaneConfig> lanes;
   std::set<std::string> seen;
   for (const std::string& name : names) {
     LaneConfig lane;
     lane.plan = load_plan(name);
-    if (!seen.insert(lane.plan.name).second) {
-      throw usage_error("two lanes are named " + lane.plan.name, "give every lane's plan its own name");
-    }
     const bool reference = is_full_precision(lane.plan);
     if (!reference) {
       for (const std::string& glob : options.fp32) keep_fp32(lane.plan, glob);
-      if (!options.accumulate.empty()) {
-        const std::optional<Accumulation> accumulation = parse_accumulation(options.accumulate);
-        if (!accumulation) {
-          throw usage_error("unknown accumulation " + options.accumulate, "use fp32, fp64 or format");
-        }
-        accumulate_in(lane.plan, *accumulation);
-      }
+      if (!options.fp32.empty()) lane.plan.name += "+fp32";
+      if (accumulation) accumulate_in(lane.plan, *accumulation);
     }
     if (!options.loss_scale.empty()) {
       const LossScalerConfig scaler = parse_loss_scale(options.loss_scale);
@@ -77,10 +89,18 @@ std::vector<LaneConfig> lanes_of(const Options& options) {
     } else if (needs_loss_scaling(lane.plan)) {
       lane.scaler = parse_loss_scale("dynamic");
     }
+    if (!seen.insert(lane.plan.name).second) {
+      throw usage_error("two lanes are named " + lane.plan.name, "give every lane's plan its own name");
+    }
     lane.backend = &backend_for(lane.plan);
     lanes.push_back(std::move(lane));
   }
-  if (lanes.empty()) throw usage_error("no lanes", "name at least one plan in --lanes");
+  const bool only_references =
+      std::all_of(lanes.begin(), lanes.end(), [](const LaneConfig& lane) { return is_full_precision(lane.plan); });
+  if (only_references && (!options.fp32.empty() || accumulation)) {
+    throw usage_error("--fp32 and --accumulate need a lane that is not a reference", "add a plan to --lanes");
+  }
+
   return lanes;
 }
 
@@ -97,6 +117,9 @@ CLI::Validator positive() {
 }
 CLI::Validator not_negative() {
   return number_check([](double x) { return x >= 0.0 && x <= 3.4e38; }, "a number >= 0");
+}
+CLI::Validator seed_number() {
+  return number_check([](double x) { return x >= 0.0 && x <= 4294967295.0; }, "a number from 0 to 4294967295");
 }
 CLI::Validator thread_count() {
   return number_check([](double x) { return x >= 1.0 && x <= 1024.0; }, "a number from 1 to 1024");
@@ -195,13 +218,8 @@ int train(const Options& options) {
   config.lanes = lanes_of(options);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
   check_output_file(options.out, options.force);
-  if (!options.save_weights.empty()) {
-    const std::filesystem::path weights = options.save_weights, run = options.out;
-    if (std::filesystem::weakly_canonical(weights) == std::filesystem::weakly_canonical(run)) {
-      throw usage_error("--out and --save-weights name the same file", "give each its own");
-    }
-    check_output_file(weights, options.force);
-  }
+  check_distinct({options.out, options.save_weights});
+  if (!options.save_weights.empty()) check_output_file(options.save_weights, options.force);
   if (!options.init.empty()) config.init = read_npz(options.init);
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
@@ -224,7 +242,6 @@ int train(const Options& options) {
     trainer.run(&summary, std::ref(progress), g_stop);
   }
   if (!options.save_weights.empty()) {
-    if (options.force) std::filesystem::remove(options.save_weights);
     write_npz(options.save_weights, trainer.weights(static_cast<int>(config.lanes.size()) - 1));
   }
   if (!options.quiet) {
@@ -244,8 +261,8 @@ void add_train(CLI::App& app, Command& command, const std::string& command_line)
   sub->footer("Example:  halfscope train --model lenet-hot --lanes float32,mixed_float16 --out hot.hscope");
   sub->add_option("--model", options->model, "lenet, lenet-hot or mlp:A-B-...-Z")->capture_default_str();
   sub->add_option("--data", options->data, "digits (embedded) or mnist:DIR")->capture_default_str();
-  CLI::Option* lanes = sub->add_option("--lanes", options->lanes, "Plans to train, presets or files")
-                           ->delimiter(',')->capture_default_str();
+  CLI::Option* lanes = sub->add_option("--lanes", options->lanes, "Plans to train, presets or files, separated by commas")
+                           ->capture_default_str();
   sub->add_option("--plan", options->plan, "Short for --lanes float32,PLAN");
   sub->add_option("--fp32", options->fp32, "Keep nodes whose path matches this glob in fp32; may be repeated")
       ->take_all();
@@ -261,7 +278,7 @@ void add_train(CLI::App& app, Command& command, const std::string& command_line)
                                       "Learning rate; default 0.1 for sgd, 0.001 for adam")
                           ->check(not_negative());
   sub->add_option("--seed", options->seed, "Initial weights and shuffling")
-      ->capture_default_str()->check(not_negative());
+      ->capture_default_str()->check(seed_number());
   sub->add_flag("--no-shuffle", options->no_shuffle, "Take samples in file order");
   sub->add_option("--init", options->init, "Initial weights, an .npz by variable path");
   sub->add_option("--save-weights", options->save_weights, "Write the last lane's weights to this .npz");

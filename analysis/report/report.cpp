@@ -207,6 +207,12 @@ Verdict judge(const Report& report, int reference_index) {
                           counted(lane.steps, "step") + (lane.steps == 1 ? " was" : " were"))};
     }
   }
+  const bool measured = std::any_of(report.layers.begin(), report.layers.end(), [](const LayerReport& layer) {
+    return std::any_of(layer.sites.begin(), layer.sites.end(), [](const SiteReport& site) { return site.n > 0; });
+  });
+  if (!measured) {
+    return {State::attention, "Nothing was measured: only the losses can be compared, not what the format did."};
+  }
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     if (static_cast<int>(i) != reference_index) {
       others.push_back(healthy_text(report, static_cast<int>(i), reference));

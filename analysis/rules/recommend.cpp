@@ -42,6 +42,11 @@ std::string sentence(const Recommendation& advice, bool fp32_storage) {
 
 std::optional<Recommendation> recommend(const RunView& run, std::span<const Finding> findings,
                                         int lane) {
+  // If full precision does not train either, no format can help.
+  const int reference = reference_lane(run);
+  for (const Finding& finding : findings) {
+    if (finding.lane == reference && finding.severity == Severity::error) return std::nullopt;
+  }
   Recommendation advice{.lane = lane};
   bool fp32_storage = false;
   for (const Finding& finding : findings) {

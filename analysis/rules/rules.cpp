@@ -7,7 +7,7 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array<Rule, 5> kRules{{
+constexpr std::array<Rule, 6> kRules{{
     {"forward_overflow", "Where does the forward pass leave the format's range first?",
      find_forward_overflow},
     {"loss_scale_window", "Is there one loss scale that suits every layer's gradients?",
@@ -19,6 +19,8 @@ constexpr std::array<Rule, 5> kRules{{
     {"first_non_finite",
      "What was the first tensor to leave the finite numbers, and what came of it?",
      find_first_non_finite},
+    {"loss_gap", "Does the loss follow full precision where nothing else was found?",  // must be last
+     find_loss_gap},
 }};
 
 }  // namespace

@@ -29,5 +29,6 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings);
 
 }  // namespace halfscope

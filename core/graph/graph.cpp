@@ -19,7 +19,7 @@ ValueId Graph::add_input(std::string name, Shape shape, ElementType type) {
 
 ValueId Graph::add_variable(std::string path, Shape shape, Initializer initializer) {
   const ValueId id = add_value(std::move(shape), ElementType::real);
-  variables_.push_back({std::move(path), id, initializer, kNone, false});
+  variables_.push_back({std::move(path), id, initializer, kNone});
   return id;
 }
 

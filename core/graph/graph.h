@@ -68,8 +68,7 @@ struct Variable {
   std::string path;             ///< "fc1.weight"
   ValueId value = kNone;
   Initializer initializer;
-  ValueId next = kNone;         ///< its value after the update, set by the optimizer's builder
-  bool commits_on_skip = false; ///< takes its next value even if the step is skipped
+  ValueId next = kNone;  ///< its value after the update, set by the optimizer's builder
 };
 
 /// A named input written by the caller before a run.

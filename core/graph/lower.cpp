@@ -15,25 +15,30 @@
 namespace halfscope {
 namespace {
 
-void check_paths(const Graph& graph, const Plan& plan) {
+/// A path must match a layer, or a primitive of a composite that the plan expands.
+void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan) {
   for (const PlanRule& rule : plan.rules) {
     if (rule.path.empty()) continue;
-    const bool any = std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
-      // A glob may also aim inside a composite: "loss/Exp".
-      return glob_match(rule.path, node.path) || rule.path.starts_with(node.path + "/");
-    });
-    if (any) continue;
+    const auto matches = [&](const Node& node) { return glob_match(rule.path, node.path); };
+    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), matches) ||
+        std::any_of(expanded.nodes().begin(), expanded.nodes().end(), matches)) {
+      continue;
+    }
     std::string paths;
     for (const Node& node : graph.nodes()) paths += (paths.empty() ? "" : ", ") + node.path;
     throw usage_error("no layer matches \"" + rule.path + "\"", "layers: " + paths);
   }
 }
 
-/// What a composite's primitive does: as the composite, unless a rule names its own path.
-NodePlan plan_of_primitive(const Plan& plan, const NodePlan& composite, const Node& primitive) {
+/// What a composite's primitive does: as the composite, unless a rule names its own path. Rules
+/// that applied to the composite have had their say.
+NodePlan plan_of_primitive(const Plan& plan, const Node& composite, const Node& primitive) {
   Plan by_path = plan;
-  by_path.defaults = composite;
-  std::erase_if(by_path.rules, [](const PlanRule& rule) { return rule.path.empty(); });
+  by_path.defaults = composite.plan;
+  std::erase_if(by_path.rules, [&](const PlanRule& rule) {
+    const bool named = rule.op.empty() || rule.op == composite.op;
+    return rule.path.empty() || (named && glob_match(rule.path, composite.path));
+  });
   return resolve(by_path, primitive.path, primitive.op);
 }
 
@@ -71,7 +76,7 @@ Expanded expand(const Graph& source, const Plan& plan) {
         stagewise ? def.expand(graph, copy) : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
     for (size_t i = first; i < graph.nodes().size(); ++i) {
       Node& added = graph.node(static_cast<NodeId>(i));
-      added.plan = stagewise ? plan_of_primitive(plan, copy.plan, added) : copy.plan;
+      added.plan = stagewise ? plan_of_primitive(plan, copy, added) : copy.plan;
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], outputs.at(i));
   }
@@ -209,8 +214,8 @@ ValueId add_metric(Graph& graph, const char* op, const char* path, ValueId logit
 }  // namespace
 
 Executable lower(const Model& model, const Plan& plan, const Optimizer& optimizer) {
-  check_paths(model.graph, plan);
   Expanded expanded = expand(model.graph, plan);
+  check_paths(model.graph, expanded.graph, plan);
   Executable out;
   out.graph = std::move(expanded.graph);
   Graph& graph = out.graph;

@@ -72,10 +72,12 @@ class SiteFinder {
     } else if (const Variable* variable = graph_.variable_of(source)) {
       const VariableName name = split(variable->path);
       add(output, name.path, name.leaf, Role::weight, cast);
-    } else if (cast.phase == Phase::backward) {
-      add(output, cast.path, "grad_operand", Role::activation_grad, cast);
+    } else if (source == executable_.loss_scale) {
+      add(output, cast.path, "loss_scale", Role::input, cast);
     } else if (graph_.value(source).producer == kNone) {
       add(output, cast.path, "constant", Role::input, cast);
+    } else if (graph_.node(graph_.value(source).producer).phase == Phase::backward) {
+      add(output, cast.path, "grad_operand", Role::activation_grad, cast);
     } else {
       add(output, cast.path, "input", Role::input, cast);
     }

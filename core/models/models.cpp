@@ -158,6 +158,10 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
   for (const Variable& variable : graph.variables()) {
     Tensor tensor{graph.value(variable.value).shape, {}};
     const int64_t count = element_count(tensor.shape);
+    if (count > int64_t{1} << 26 || index >= 64) {  // the counters of two variables would overlap
+      throw usage_error("the model is too large: " + variable.path + " has " + std::to_string(count) +
+                        " elements", "at most 64 variables of 2^26 elements each");
+    }
     tensor.data.reserve(static_cast<size_t>(count));
     const float bound = static_cast<float>(variable.initializer.bound);
     for (int64_t i = 0; i < count; ++i) {

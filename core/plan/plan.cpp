@@ -3,14 +3,16 @@
 // PyTorch's autocast has on no list for CUDA and TensorFlow's grappler calls "infer" or "clear".
 #include "core/plan/plan.h"
 
+#include "core/error.h"
+
 namespace halfscope {
 namespace {
 
 constexpr const char* kFollowing[] = {"Add",     "Div",  "Expand",  "Flatten",       "GatherElements",
                                       "Identity", "MaxPool", "Mul", "Neg", "ReduceMax", "Relu",
-                                      "Reshape", "StopGradient", "Sub"};
+                                      "Reshape", "Sqrt", "StopGradient", "Sub"};
 constexpr const char* kFullPrecision[] = {"Exp", "Log", "ReduceMean", "ReduceSum",
-                                          "SoftmaxCrossEntropyLoss", "Accuracy"};
+                                          "SoftmaxCrossEntropyLoss"};
 
 Plan mixed(std::string name, const FloatFormat& format) {
   Plan plan;
@@ -51,6 +53,7 @@ std::optional<Plan> preset_plan(std::string_view name) {
 }
 
 void keep_fp32(Plan& plan, const std::string& glob) {
+  if (glob.empty()) throw usage_error("an empty path selects no layer", "use '*' for all of them");
   plan.rules.push_back({.path = glob, .op = "", .read = kFp32, .write = kFp32});
 }
 

@@ -47,7 +47,7 @@ Plan plan_from_json(std::string_view text);
 /// Stable: the same plan gives the same text, two-space indented.
 std::string plan_to_json(const Plan& plan);
 
-/// Adds a rule that keeps the nodes matching `glob` in fp32.
+/// Adds a rule that keeps the nodes matching `glob` in fp32. Throws Error (usage) if it is empty.
 void keep_fp32(Plan& plan, const std::string& glob);
 
 /// Sets the accumulation of all nodes, whatever the plan said before.

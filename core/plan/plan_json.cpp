@@ -39,7 +39,7 @@ FloatFormat format_of(const Json& object, const char* key, const std::string& wh
   const std::optional<FloatFormat> format = parse_format(text);
   if (!format) {
     throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"",
-                      "formats are fp32, tf32, bf16, fp16, e4m3fn, e5m2 or eXmY such as e6m9");
+                      "formats are fp32, tf32, bf16, fp16, e4m3fn, e5m2 or eXmY with X from 2 to 8 and Y from 1 to 23");
   }
   return *format;
 }
@@ -62,22 +62,33 @@ bool stagewise_of(const Json& object, const std::string& where) {
   return text == "stagewise";
 }
 
+/// Whether a rule can meet the operator: one of ONNX's that is not of our own making, or the one
+/// of ours that expansions of composites contain.
+bool stands_in_a_model(const std::string& name) {
+  for (const OpDef& def : op_table()) {
+    if (name == def.name) return (*def.domain == '\0' && name != "Cast") || name == "StopGradient";
+  }
+  return false;
+}
+
 PlanRule rule_from(const Json& object, const std::string& where) {
   check_keys(object, where, {"path", "op", "format", "read", "write", "accumulate", "mode"});
   PlanRule rule;
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
     rule.op = text_of(object, "op", where);
-    try {
-      find_op(rule.op);
-    } catch (const Error&) {
-      throw usage_error("plan: " + where + ".op: unknown operator \"" + rule.op + "\"");
+    if (!stands_in_a_model(rule.op)) {
+      throw usage_error("plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
+                        "gradients and updates go with the forward operator");
     }
   }
   if (rule.path.empty() && rule.op.empty()) {
     throw usage_error("plan: " + where + " selects nothing", "give it a path or an op");
   }
   if (object.contains("format")) {
+    if (object.contains("read") || object.contains("write")) {
+      throw usage_error("plan: " + where + " has format beside read or write", "use one or the other");
+    }
     if (text_of(object, "format", where) == "follow") {
       rule.follow = true;
     } else {
@@ -132,6 +143,9 @@ Plan plan_from_json(std::string_view text) {
   if (json.contains("precision")) {
     if (text_of(json, "precision", "the plan") != "double") throw usage_error("plan: precision must be \"double\"");
     plan.double_precision = true;
+    for (const char* key : {"default", "variables", "rules"}) {
+      if (json.contains(key)) throw usage_error(std::string("plan: precision stands alone, without ") + key);
+    }
   }
   if (json.contains("default")) {
     const Json& defaults = json["default"];

@@ -25,9 +25,9 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
     const std::string_view number = text.substr(colon + 1);
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), config.initial);
     if (error != std::errc() || end != number.data() + number.size() || !(config.initial > 0.0f) ||
-        !std::isfinite(config.initial)) {
+        !std::isfinite(config.initial) || !std::isfinite(1.0f / config.initial)) {
       throw usage_error("loss scale " + std::string(text) + ": \"" + std::string(number) +
-                        "\" is not a positive number");
+                        "\" is not a positive number with a finite inverse");
     }
   }
   return config;

@@ -158,12 +158,14 @@ StepRow Trainer::step_lane(Lane& lane, int64_t step, bool record) {
   const double sum_sq = program.read_scalar(exe.gradient_norm);
   row.grad_norm = std::sqrt(sum_sq) / row.loss_scale;
   const bool finite = std::isfinite(sum_sq);
-  row.skipped = skips(lane.config.scaler, finite);
+  // As torch: the inverse is taken in double and rounded to fp32. Of a scale that has collapsed
+  // below 2^-128 it is infinite, and 0 * inf would make NaN of every weight.
+  const float inverse_scale = static_cast<float>(1.0 / static_cast<double>(lane.scaler.scale));
+  row.skipped = skips(lane.config.scaler, finite && std::isfinite(inverse_scale));
   if (!row.skipped) {
     ++lane.updates;
     const double t = static_cast<double>(lane.updates);
-    // As torch: the inverse is taken in double and rounded to fp32.
-    program.write_scalar(exe.inverse_scale, static_cast<float>(1.0 / static_cast<double>(lane.scaler.scale)));
+    program.write_scalar(exe.inverse_scale, inverse_scale);
     program.write_scalar(exe.learning_rate, config_.optimizer.learning_rate);
     program.write_scalar(exe.correction_1, 1.0 - std::pow(config_.optimizer.beta1, t));
     program.write_scalar(exe.correction_2, 1.0 - std::pow(config_.optimizer.beta2, t));
@@ -210,13 +212,14 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     }
     if (progress) progress(rows);
   }
-  if (config_.evaluate && !stop && data_.test.size() > 0) {
-    for (size_t i = 0; i < lanes_.size(); ++i) {
+  const bool interrupted = step < config_.steps;
+  if (config_.evaluate && !interrupted && data_.test.size() > 0) {
+    for (size_t i = 0; i < lanes_.size() && !stop; ++i) {
       const EvalRow row = evaluate(*lanes_[i], step);
       if (sink != nullptr) sink->eval(static_cast<int>(i), row);
     }
   }
-  if (sink != nullptr) sink->end(stop);
+  if (sink != nullptr) sink->end(interrupted);
 }
 
 NamedTensors Trainer::weights(int lane) const {

@@ -58,6 +58,7 @@ class Trainer {
  public:
   /// Compiles all lanes. Throws Error (usage) if the set-up does not fit together.
   Trainer(const TrainConfig& config, const Dataset& data);
+  Trainer(const TrainConfig& config, Dataset&& data) = delete;  // it keeps a reference
   ~Trainer();
 
   /// Fills in what a run file wants to know; `command` and the like are the caller's.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#define EIGEN_DONT_PARALLELIZE  // see gemm_double
 #include "emulation/engine/double_sums.h"
 
 #include <Eigen/Core>
@@ -52,14 +53,19 @@ Matrix columns_of(const ConvShape& s, const double* image) {
 void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a, const double* b,
                  bool trans_b, const double* bias, double* c) {
   Map result(c, m, n);
-  if (k == 0) {
-    result.setZero();
-  } else {
-    const ConstMap ma(a, trans_a ? k : m, trans_a ? m : k), mb(b, trans_b ? n : k, trans_b ? k : n);
-    if (!trans_a && !trans_b) result.noalias() = ma * mb;
-    if (trans_a && !trans_b) result.noalias() = ma.transpose() * mb;
-    if (!trans_a && trans_b) result.noalias() = ma * mb.transpose();
-    if (trans_a && trans_b) result.noalias() = ma.transpose() * mb.transpose();
+  if (k == 0) result.setZero();
+  // Threads share the rows in fixed pieces: Eigen's own threading would split sums by their number.
+  constexpr int64_t kRows = 32;
+  const int64_t pieces = k == 0 ? 0 : (m + kRows - 1) / kRows;
+  const ConstMap ma(a, trans_a ? k : m, trans_a ? m : k), mb(b, trans_b ? n : k, trans_b ? k : n);
+#pragma omp parallel for schedule(static)
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t first = piece * kRows, rows = std::min(kRows, m - first);
+    auto target = result.middleRows(first, rows);
+    if (!trans_a && !trans_b) target.noalias() = ma.middleRows(first, rows) * mb;
+    if (trans_a && !trans_b) target.noalias() = ma.middleCols(first, rows).transpose() * mb;
+    if (!trans_a && trans_b) target.noalias() = ma.middleRows(first, rows) * mb.transpose();
+    if (trans_a && trans_b) target.noalias() = ma.middleCols(first, rows).transpose() * mb.transpose();
   }
   if (bias != nullptr) result.rowwise() += Eigen::Map<const Eigen::RowVectorXd>(bias, n);
 }

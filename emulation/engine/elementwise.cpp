@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/numeric/round_odd.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
 
@@ -83,13 +84,19 @@ template <class T> void div(KernelCall<T>& c) { binary(c, [](T a, T b) { return 
 template <class T> void neg(KernelCall<T>& c) { unary(c, [](T x) { return -x; }); }
 template <class T> void square_root(KernelCall<T>& c) { unary(c, [](T x) { return std::sqrt(x); }); }
 
-// exp and log are taken in double and rounded once, so that they do not depend on the float
-// functions of a C library.
+/// A result computed in double, such that the later rounding to the write format is the only one.
+float delivered(double value, const FloatFormat& write, float) { return deliver(value, write); }
+double delivered(double value, const FloatFormat&, double) { return value; }
+
+// exp and log are taken in double, so that they do not depend on the float functions of a C
+// library.
 template <class T> void exponential(KernelCall<T>& c) {
-  unary(c, [](T x) { return static_cast<T>(std::exp(static_cast<double>(x))); });
+  const FloatFormat write = c.out_format(0);
+  unary(c, [&](T x) { return delivered(std::exp(static_cast<double>(x)), write, T{}); });
 }
 template <class T> void logarithm(KernelCall<T>& c) {
-  unary(c, [](T x) { return static_cast<T>(std::log(static_cast<double>(x))); });
+  const FloatFormat write = c.out_format(0);
+  unary(c, [&](T x) { return delivered(std::log(static_cast<double>(x)), write, T{}); });
 }
 
 template <class T> void relu(KernelCall<T>& c) {
@@ -101,7 +108,6 @@ template <class T> void relu_grad(KernelCall<T>& c) {
 }
 
 template <class T> void copy(KernelCall<T>& c) {
-  if (c.in[0] == c.out[0]) return;
   const T* x = c.in[0];
   T* y = c.out[0];
   parallel_ranges(c.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
@@ -146,7 +152,7 @@ std::span<const KernelEntry<T>> elementwise_kernels() {
       {"Neg", neg<T>},           {"Sqrt", square_root<T>},
       {"Exp", exponential<T>},   {"Log", logarithm<T>},
       {"Relu", relu<T>},         {"ReluGrad", relu_grad<T>},
-      {"Cast", copy<T>},         {"Identity", copy<T>},
+      {"Identity", copy<T>},
       {"StopGradient", copy<T>}, {"Flatten", copy<T>},
       {"Reshape", copy<T>},      {"Expand", expand<T>},
       {"GatherElements", gather<T>}, {"GatherElementsGrad", gather_grad<T>},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.h"
 #include "core/numeric/round_odd.h"
 #include "emulation/engine/kernel.h"
 
@@ -38,8 +39,16 @@ Softmax softmax_of(const T* row, int64_t classes) {
 /// Which rows count: those without a label and those of the label ignore_index do not.
 class Labels {
  public:
-  Labels(const Node& node, const int32_t* labels, int64_t rows)
-      : labels_(labels), rows_(rows), ignored_(int_attribute(node, "ignore_index", -1)) {}
+  /// Throws Error for a label beyond the classes: it would index memory that is not ours.
+  Labels(const Node& node, const int32_t* labels, int64_t rows, int64_t classes)
+      : labels_(labels), rows_(rows), ignored_(int_attribute(node, "ignore_index", -1)) {
+    for (int64_t row = 0; row < rows; ++row) {
+      if (counts(row) && labels[row] >= classes) {
+        throw Error(node.path + " (" + node.op + "): label " + std::to_string(labels[row]) + " of " +
+                    std::to_string(classes) + " classes");
+      }
+    }
+  }
   bool counts(int64_t row) const { return labels_[row] >= 0 && labels_[row] != ignored_; }
   int64_t count() const {
     int64_t n = 0;
@@ -56,7 +65,7 @@ template <class T>
 void cross_entropy(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
-  const Labels valid(*c.node, labels, rows);
+  const Labels valid(*c.node, labels, rows, classes);
   double total = 0.0;
   for (int64_t i = 0; i < rows; ++i) {
     if (!valid.counts(i)) continue;
@@ -71,7 +80,7 @@ template <class T>
 void cross_entropy_grad(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
-  const Labels valid(*c.node, labels, rows);
+  const Labels valid(*c.node, labels, rows, classes);
   const double scale =
       static_cast<double>(c.in[2][0]) / static_cast<double>(valid.count());
   for (int64_t i = 0; i < rows; ++i) {
@@ -93,7 +102,7 @@ template <class T>
 void accuracy(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
-  const Labels valid(*c.node, labels, rows);
+  const Labels valid(*c.node, labels, rows, classes);
   int64_t right = 0;
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = c.in[0] + i * classes;

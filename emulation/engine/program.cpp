@@ -122,6 +122,7 @@ class EngineProgram final : public Program {
 
   double read_scalar(ValueId value) const override {
     if (const auto wide = wide_.find(value); wide != wide_.end()) return wide->second;
+    if (real_[at(value)] == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
     return static_cast<double>(*real_[at(value)]);
   }
 
@@ -229,7 +230,10 @@ class EngineProgram final : public Program {
   static TensorStats measured(const float* in, float* out, int64_t n, const FloatFormat& format) {
     return measure_tensor(in, out, n, format);
   }
-  static TensorStats measured(const double*, double*, int64_t, const FloatFormat&) { return {}; }
+  static TensorStats measured(const double* in, double* out, int64_t n, const FloatFormat& format) {
+    if (out != nullptr) round_values(in, out, n, format);
+    return {};  // no formats, no statistics
+  }
 
   void finish(const Result& result, int64_t lost, std::span<TensorStats> stats) {
     if (result.tap >= 0 && !stats.empty()) {

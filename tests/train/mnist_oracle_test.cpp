@@ -228,7 +228,7 @@ TEST(MnistOracle, Float64AndFloat32) {
     const double loss32 = single.step(pixels, labels), loss64 = twice.step(pixels, labels);
     const size_t s = static_cast<size_t>(step);
     worst64 = std::max(worst64, relative(loss64, torch64[s]));
-    EXPECT_LE(relative(loss64, torch64[s]), 1e-6) << "step " << step;
+    EXPECT_LE(relative(loss64, torch64[s]), 1e-12) << "step " << step;
     if (first_flip < 0) {
       // A flip acts on the weights, hence on the losses of later steps.
       EXPECT_LE(relative(loss32, loss64), 1e-6) << "step " << step;
