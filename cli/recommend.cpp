@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `halfscope recommend`: the findings of a run and the plan that would cure one of its lanes.
+#include <algorithm>
 #include <fmt/format.h>
 #include <memory>
 
@@ -39,7 +40,10 @@ int recommend_command(const Options& options) {
   }
   const std::optional<Recommendation> advice = recommend(run, findings, lane);
   if (!advice) {
-    fmt::print("advice: none needed\n");
+    const bool trouble = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.lane == lane && finding.severity >= Severity::warning;
+    });
+    fmt::print("advice: {}\n", trouble ? "none that a plan could follow" : "none needed");
     if (!options.out.empty()) fmt::print("{} not written\n", options.out);
     return code;
   }
