@@ -20,7 +20,7 @@ void each_line(std::string_view text, Visit visit) {
   }
 }
 
-/// True if `line` holds the path `start` from the root on: "a/home/b" and "$HOME/work/" do not.
+/// True if `line` holds the path `start` from the root on: "a/home/b" and "src/home/" do not.
 bool has_root_path(std::string_view line, std::string_view start) {
   for (size_t at = line.find(start); at != line.npos; at = line.find(start, at + 1)) {
     if (at == 0) return true;
