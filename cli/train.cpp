@@ -100,7 +100,6 @@ std::vector<LaneConfig> lanes_of(const Options& options) {
   if (only_references && (!options.fp32.empty() || accumulation)) {
     throw usage_error("--fp32 and --accumulate need a lane that is not a reference", "add a plan to --lanes");
   }
-
   return lanes;
 }
 

@@ -170,6 +170,23 @@ void check_reproducible(const std::string& model) {
 TEST(Reproducible, Mlp) { check_reproducible(kMlp); }
 TEST(Reproducible, Lenet) { check_reproducible("lenet"); }
 
+// Wide enough for a matrix library to cut its sums, which it may do by the number of threads.
+TEST(Reproducible, Float64Lane) {
+  const MachineSettings restore;
+  for (const char* model : {"mlp:256-1500-10", "lenet"}) {
+    SCOPED_TRACE(model);
+    const TrainConfig base = config(model, "float64", "none");
+    omp_set_num_threads(1);
+    const Result one = train(base);
+    for (const int threads : {2, 3}) {
+      omp_set_num_threads(threads);
+      const Result other = train(base);
+      expect_same_steps(one.seen, other.seen);
+      expect_same_weights(one.weights, other.weights);
+    }
+  }
+}
+
 TEST(Reproducible, AdamAndDynamicScale) {
   const MachineSettings restore;
   TrainConfig base = config(kMlp, "mixed_float16", "dynamic");
