@@ -26,9 +26,9 @@ class MemorySink : public TapSink {
 
   void eval(int lane, const EvalRow& row) override { open_view().add_eval(lane, row); }
 
-  void end(bool interrupted) override {
-    open_view().set_status(interrupted ? RunStatus::interrupted : RunStatus::complete);
-  }
+  void error(int lane, const SiteError& error) override { open_view().add_error(lane, error); }
+
+  void end(RunEnd how) override { open_view().set_status(status_after(how)); }
 
   /// What has been seen so far; begin() must have come.
   const RunView& view() const {

@@ -68,7 +68,8 @@ void write_output_file(const fs::path& file, std::string_view text, bool force) 
   const fs::file_status status = fs::status(file, error);
   if (is_stream(status)) {
     error = write_all(file, text, "w");
-    if (error) fail_write(file, error);
+    // A reader that has seen enough (| head) is no error.
+    if (error && error != std::errc::broken_pipe) fail_write(file, error);
     return;
   }
   // Replacing a symbolic link means replacing the file it points to.

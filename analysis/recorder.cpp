@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 // The run file's writer. In WAL mode with synchronous=NORMAL a commit is a plain append without
 // an fsync: a killed process loses nothing that was committed, a power cut at most the last
-// steps, and neither damages the file.
+// steps, and neither damages the file. A step waits in memory until the last lane has reported
+// it, since only then it is known whether it is an event; then it is written at once.
 #include "analysis/recorder.h"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,7 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/live_writer.h"
 #include "analysis/output_file.h"
+#include "analysis/packed_stats.h"
 #include "analysis/run_schema.h"
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
@@ -43,6 +46,9 @@ constexpr std::chrono::milliseconds kLockPause{20};
 
 /// Larger than SQLite's 1000 pages: a checkpoint syncs the disk, so it should be rare.
 constexpr const char* kCheckpointPragma = "PRAGMA wal_autocheckpoint=4000";
+/// A reader that holds its snapshot for long makes the WAL grow: it cannot begin anew until the
+/// reader is gone. Then it is cut back to this many bytes, a little more than 4000 pages need.
+constexpr const char* kWalSizePragma = "PRAGMA journal_size_limit=20000000";
 
 /// Leaves WAL mode, which needs the file for itself. False if somebody else has it open.
 bool leave_wal_mode(Database& database) {
@@ -58,6 +64,7 @@ bool leave_wal_mode(Database& database) {
 }
 
 bool is_in_use(const fs::path& file) {
+  if (has_live_writer(file)) return true;
   try {
     Database database(file, Access::read_write);
     return !leave_wal_mode(database);
@@ -109,11 +116,12 @@ std::string to_text(const nlohmann::json& value) {
 }
 
 void write_lane(Database& database, int64_t index, const LaneInfo& lane) {
-  Statement insert_lane(database, "INSERT INTO lanes VALUES(?1,?2,?3,?4)");
+  Statement insert_lane(database, "INSERT INTO lanes VALUES(?1,?2,?3,?4,?5)");
   insert_lane.bind(1, index);
   insert_lane.bind(2, lane.name);
   insert_lane.bind(3, lane.backend);
   insert_lane.bind(4, lane.plan_json);
+  insert_lane.bind(5, lane.loss_scale);
   insert_lane.run();
 
   Statement insert_layer(database, "INSERT INTO layers VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
@@ -158,6 +166,7 @@ void write_meta(Database& database, const RunInfo& run) {
   put("data", run.data);
   put("optimizer", run.optimizer);
   put("command", run.command);
+  put("settings", to_text(run.settings));
   put("batch", std::to_string(run.batch));
   put("steps_planned", std::to_string(run.steps_planned));
   put("classes", std::to_string(run.classes));
@@ -174,19 +183,21 @@ void write_meta(Database& database, const RunInfo& run) {
 
 class Recorder::Writer {
  public:
-  Writer(const fs::path& file, bool force) : file_(file) {
-    create_file(file, force);
+  Writer(const fs::path& file, const Options& options) : file_(file), windows_(options.limits) {
+    create_file(file, options.force);
     try {
       database_.emplace(file, Access::read_write);
       database_->set_busy_timeout(5000);
       database_->execute("PRAGMA journal_mode=WAL");
       database_->execute("PRAGMA synchronous=NORMAL");
       database_->execute(kCheckpointPragma);
+      database_->execute(kWalSizePragma);
       Transaction transaction(*database_, Transaction::Kind::write);
       database_->execute(fmt::format("PRAGMA application_id={}", kApplicationId).c_str());
       database_->execute(fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str());
       database_->execute(kSchemaSql);
       transaction.commit();
+      lock_.emplace().acquire(file);
     } catch (...) {
       remove_files();
       throw;
@@ -213,64 +224,94 @@ class Recorder::Writer {
         site_counts_.push_back(run.lanes[lane].sites.size());
       }
       transaction.commit();
-      insert_step_.emplace(*database_, "INSERT INTO steps VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
-      insert_eval_.emplace(*database_, "INSERT INTO evals VALUES(?1,?2,?3,?4)");
-      insert_stats_.emplace(*database_,
-                            "INSERT INTO stats VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
-                            "?13,?14,?15,?16,?17,?18)");
+      statements_.emplace(*database_);
       state_ = State::running;
     });
   }
 
   void step(int lane, const StepRow& row, std::span<const TensorStats> stats) {
     require(State::running);
-    if (lane != next_lane_ || static_cast<size_t>(lane) >= site_counts_.size()) {
-      throw Error(fmt::format("a step of lane {} came where lane {} was due", lane, next_lane_));
+    if (lane != static_cast<int>(rows_.size()) || !is_lane(lane)) {
+      throw Error(fmt::format("a step of lane {} came where lane {} was due", lane, rows_.size()));
     }
-    if (!stats.empty() && stats.size() != site_counts_[static_cast<size_t>(lane)]) {
-      throw Error(fmt::format("lane {} has {} sites, but {} statistics came", lane,
-                              site_counts_[static_cast<size_t>(lane)], stats.size()));
+    const size_t sites = site_counts_[static_cast<size_t>(lane)];
+    if (!stats.empty() && stats.size() != sites) {
+      throw Error(fmt::format("lane {} has {} sites, but {} statistics came", lane, sites,
+                              stats.size()));
     }
-    if (row.first_bad >= static_cast<int>(site_counts_[static_cast<size_t>(lane)])) {
+    if (row.first_bad >= static_cast<int>(sites)) {
       throw Error(fmt::format("lane {} has no site {}", lane, row.first_bad));
     }
     guard([&] {
-      if (lane == 0) step_transaction_.emplace(*database_, Transaction::Kind::write);
-      write_step(lane, row);
-      for (size_t site = 0; site < stats.size(); ++site) {
-        if (stats[site].n > 0) write_stats(lane, row.step, static_cast<int64_t>(site), stats[site]);
+      if (row.step <= last_step_ || (lane > 0 && row.step != rows_.front().step)) {
+        throw Error(fmt::format("lane {} came with step {}, which is not the next", lane,
+                                row.step));
       }
-      next_lane_ = lane + 1;
-      if (static_cast<size_t>(next_lane_) == site_counts_.size()) {
-        step_transaction_->commit();
-        step_transaction_.reset();
-        next_lane_ = 0;
-      }
+      rows_.push_back(row);
+      recorded_ = recorded_ || !stats.empty();
+      if (stats.empty()) packed_step_.resize(packed_step_.size() + sites, kPackedNothing);
+      for (const TensorStats& site : stats) pack_stats(site, packed_step_);
+      if (rows_.size() == site_counts_.size()) write_step();
     });
   }
 
-  /// Outside a step it is committed at once, inside one with the step.
+  void error(int lane, const SiteError& error) {
+    require(State::running);
+    if (!is_site(lane, error.site) || !is_site(error.other_lane, error.other_site) ||
+        lane == error.other_lane) {
+      throw Error(fmt::format("an error came of lane {}, site {} against lane {}, site {}", lane,
+                              error.site, error.other_lane, error.other_site));
+    }
+    if (!rows_.empty()) throw Error("an error came in the middle of a step");
+    errors_.push_back({lane, error});
+  }
+
+  /// Committed at once.
   void eval(int lane, const EvalRow& row) {
     require(State::running);
-    if (lane < 0 || static_cast<size_t>(lane) >= site_counts_.size()) {
+    if (!is_lane(lane)) {
       throw Error(fmt::format("an evaluation of lane {} came, which does not exist", lane));
     }
     guard([&] {
-      insert_eval_->bind(1, row.step);
-      insert_eval_->bind(2, static_cast<int64_t>(lane));
-      insert_eval_->bind(3, row.loss);
-      insert_eval_->bind(4, row.accuracy);
-      insert_eval_->run();
+      Statement& insert = statements_->insert_eval;
+      insert.bind(1, row.step);
+      insert.bind(2, static_cast<int64_t>(lane));
+      insert.bind(3, row.loss);
+      insert.bind(4, row.accuracy);
+      insert.run();
     });
   }
 
-  void end(bool interrupted) {
+  void end(RunEnd how) {
     require(State::running);
-    guard([&] { finish(interrupted ? RunStatus::interrupted : RunStatus::complete); });
+    guard([&] { finish(status_after(how)); });
   }
 
  private:
   enum class State : uint8_t { created, running, failed, ended };
+
+  /// Prepared once.
+  struct Statements {
+    explicit Statements(Database& database)
+        : begin(database, "BEGIN IMMEDIATE"),
+          commit(database, "COMMIT"),
+          insert_step(database, "INSERT INTO steps VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
+          insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4)"),
+          insert_error(database,
+                       "INSERT INTO errors VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)"),
+          insert_window(database, "INSERT INTO windows VALUES(?1,?2,?3)"),
+          update_window(database, "UPDATE windows SET step_count=?2, stats=?3 WHERE step=?1"),
+          select_window(database, "SELECT stats FROM windows WHERE step=?1"),
+          delete_window(database, "DELETE FROM windows WHERE step=?1") {}
+
+    Statement begin, commit, insert_step, insert_eval, insert_error;
+    Statement insert_window, update_window, select_window, delete_window;
+  };
+
+  struct LaneError {
+    int lane;
+    SiteError error;
+  };
 
   void require(State state) const {
     if (state_ == state) return;
@@ -282,6 +323,14 @@ class Recorder::Writer {
                             file_.string()));
   }
 
+  bool is_lane(int lane) const {
+    return lane >= 0 && static_cast<size_t>(lane) < site_counts_.size();
+  }
+  bool is_site(int lane, int site) const {
+    return is_lane(lane) && site >= 0 &&
+           static_cast<size_t>(site) < site_counts_[static_cast<size_t>(lane)];
+  }
+
   /// After a failure the open step is dropped and no later one is written, so that the file
   /// has no gaps.
   template <typename Work>
@@ -289,16 +338,33 @@ class Recorder::Writer {
     try {
       work();
     } catch (...) {
-      step_transaction_.reset();
       if (state_ == State::running) state_ = State::failed;
       throw;
     }
   }
 
-  void write_step(int lane, const StepRow& row) {
-    Statement& insert = *insert_step_;
+  /// The step of which all lanes have come, in one transaction.
+  void write_step() {
+    Statements& sql = *statements_;
+    const int64_t step = rows_.front().step;
+    Transaction transaction(*database_, sql.begin, sql.commit);
+    for (size_t lane = 0; lane < rows_.size(); ++lane) {
+      write_row(static_cast<int64_t>(lane), rows_[lane]);
+    }
+    for (const LaneError& error : errors_) write_error(error.lane, error.error, step);
+    if (recorded_) write_window(step);
+    transaction.commit();
+    last_step_ = step;
+    rows_.clear();
+    errors_.clear();
+    packed_step_.clear();
+    recorded_ = false;
+  }
+
+  void write_row(int64_t lane, const StepRow& row) {
+    Statement& insert = statements_->insert_step;
     insert.bind(1, row.step);
-    insert.bind(2, static_cast<int64_t>(lane));
+    insert.bind(2, lane);
     insert.bind(3, row.loss);
     insert.bind(4, row.loss_scale);
     insert.bind(5, static_cast<int64_t>(row.skipped));
@@ -310,55 +376,101 @@ class Recorder::Writer {
     } else {
       insert.bind(9, static_cast<int64_t>(row.first_bad));
     }
+    insert.bind(10, row.learning_rate);
     insert.run();
   }
 
-  void write_stats(int lane, int64_t step, int64_t site, const TensorStats& stats) {
-    encode_exponents(stats.exponents, blob_);
-    Statement& insert = *insert_stats_;
+  void write_error(int lane, const SiteError& error, int64_t step) {
+    if (error.step != step) {
+      throw Error(fmt::format("an error of step {} came with step {}", error.step, step));
+    }
+    encode_bins(error.ulps, scratch_);
+    Statement& insert = statements_->insert_error;
     int parameter = 0;
-    for (const int64_t value : {step, static_cast<int64_t>(lane), site, int64_t{1}, stats.n,
-                                stats.zero, stats.pos_inf, stats.neg_inf, stats.nan,
-                                stats.overflow, stats.underflow, stats.subnormal, stats.lost}) {
+    for (const int64_t value :
+         {error.step, static_cast<int64_t>(lane), static_cast<int64_t>(error.site),
+          static_cast<int64_t>(error.other_lane), static_cast<int64_t>(error.other_site), error.n,
+          error.differing, error.sign_flips}) {
       insert.bind(++parameter, value);
     }
-    insert.bind(++parameter, static_cast<double>(stats.max_abs));
-    if (std::isinf(stats.min_abs)) {  // there is no non-zero value
-      insert.bind_null(++parameter);
-    } else {
-      insert.bind(++parameter, static_cast<double>(stats.min_abs));
+    for (const double value : {error.total, error.max_ulps, error.local_fp32, error.local_fp64,
+                               error.inherited}) {
+      insert.bind(++parameter, value);
     }
-    insert.bind(++parameter, stats.sum);
-    insert.bind(++parameter, stats.sum_sq);
-    insert.bind(++parameter, std::span<const uint8_t>(blob_));
+    insert.bind(++parameter, std::span<const uint8_t>(scratch_));
     insert.run();
+  }
+
+  void write_window(int64_t step) {
+    const auto is_event = [](const StepRow& row) { return row.skipped || row.first_bad >= 0; };
+    const bool event = std::any_of(rows_.begin(), rows_.end(), is_event);
+    const WindowList::Change change = windows_.add(step, event);
+    if (change.grows) {
+      merge(packed_last_, packed_step_);
+      packed_last_.swap(scratch_);
+      update_window(change.window.step, change.window.step_count(), packed_last_);
+    } else {
+      packed_last_.swap(packed_step_);
+      Statement& insert = statements_->insert_window;
+      insert.bind(1, step);
+      insert.bind(2, int64_t{1});
+      insert.bind(3, std::span<const uint8_t>(packed_last_));
+      insert.run();
+    }
+    if (change.merge) merge_rows(*change.merge);
+  }
+
+  void update_window(int64_t step, int64_t step_count, std::span<const uint8_t> stats) {
+    Statement& update = statements_->update_window;
+    update.bind(1, step);
+    update.bind(2, step_count);
+    update.bind(3, stats);
+    update.run();
+  }
+
+  void merge_rows(const WindowList::Merge& rows) {
+    const std::vector<uint8_t> first = stored_window(rows.step);
+    merge(first, stored_window(rows.removed));
+    update_window(rows.step, rows.step_count, scratch_);
+    Statement& remove = statements_->delete_window;
+    remove.bind(1, rows.removed);
+    remove.run();
+  }
+
+  std::vector<uint8_t> stored_window(int64_t step) {
+    Statement& select = statements_->select_window;
+    select.bind(1, step);
+    if (!select.step()) database_->fail_damaged("a window has gone");
+    const std::span<const uint8_t> stats = select.blob(0);
+    std::vector<uint8_t> copy(stats.begin(), stats.end());
+    select.reset();
+    return copy;
+  }
+
+  /// Into scratch_.
+  void merge(std::span<const uint8_t> first, std::span<const uint8_t> second) {
+    if (!merge_packed(first, second, scratch_)) database_->fail_damaged("a window makes no sense");
   }
 
   /// Closes the run: sets the status and turns the file and its WAL into one plain file.
   void finish(RunStatus status) {
-    step_transaction_.reset();  // a step that not all lanes have finished
     {
       Statement update(*database_, "UPDATE meta SET value=?1 WHERE key='status'");
       update.bind(1, status_name(status));
       update.run();
     }
     state_ = State::ended;
+    statements_.reset();
     // If somebody is reading right now the file stays in WAL mode, which is as good to read.
     database_->set_busy_timeout(0);
     leave_wal_mode(*database_);
-    close();
-  }
-
-  void close() {
-    step_transaction_.reset();
-    insert_step_.reset();
-    insert_stats_.reset();
-    insert_eval_.reset();
     database_.reset();
+    lock_.reset();
   }
 
   void remove_files() {
-    close();
+    statements_.reset();
+    database_.reset();
     std::error_code ignored;
     for (const char* suffix : kSideFiles) fs::remove(sqlite::side_file(file_, suffix), ignored);
     fs::remove(file_, ignored);
@@ -367,18 +479,27 @@ class Recorder::Writer {
   fs::path file_;
   State state_ = State::created;
   std::vector<size_t> site_counts_;  // by lane
-  int next_lane_ = 0;
-  std::vector<uint8_t> blob_;
-  // The order matters: statements and the transaction end before the database does.
+  int64_t last_step_ = -1;
+  WindowList windows_;
+
+  // The step that has begun.
+  std::vector<StepRow> rows_;  // of the lanes that have come
+  std::vector<LaneError> errors_;
+  bool recorded_ = false;              // some lane came with statistics
+  std::vector<uint8_t> packed_step_;   // its statistics, all lanes
+  std::vector<uint8_t> packed_last_;   // those of the last window
+  std::vector<uint8_t> scratch_;
+
+  // The order matters: statements end before the database does, and that before the lock.
+  std::optional<WriterLock> lock_;
   std::optional<Database> database_;
-  std::optional<Statement> insert_step_, insert_stats_, insert_eval_;
-  std::optional<Transaction> step_transaction_;
+  std::optional<Statements> statements_;
 };
 
 Recorder::Recorder(const fs::path& file) : Recorder(file, Options{}) {}
 
 Recorder::Recorder(const fs::path& file, Options options)
-    : writer_(std::make_unique<Writer>(file, options.force)) {}
+    : writer_(std::make_unique<Writer>(file, options)) {}
 
 Recorder::~Recorder() = default;
 
@@ -390,6 +511,8 @@ void Recorder::step(int lane, const StepRow& row, std::span<const TensorStats> s
 
 void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
 
-void Recorder::end(bool interrupted) { writer_->end(interrupted); }
+void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
+
+void Recorder::end(RunEnd how) { writer_->end(how); }
 
 }  // namespace halfscope

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Recorder: the TapSink that writes the run file of docs/contracts.md, "Run file". Every step of
 // all lanes is one transaction, so whoever reads the file meanwhile, or after a crash, sees
-// whole steps only.
+// whole steps only. The file stays bounded however long the run is: see window_list.h.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "analysis/window_list.h"
 #include "core/train/recording.h"
 
 namespace halfscope {
@@ -17,6 +18,7 @@ class Recorder : public TapSink {
  public:
   struct Options {
     bool force = false;  ///< replace an existing file, unless a program has it open
+    WindowList::Limits limits{};  ///< of docs/contracts.md; tests take smaller ones
   };
 
   /// Creates the file, so that a wrong name shows before the work begins. The file goes away
@@ -31,9 +33,12 @@ class Recorder : public TapSink {
   /// All of these throw Error if the file cannot be written. What was committed before stays
   /// readable, and nothing is written any more.
   void begin(const RunInfo& run) override;
+  /// The call of the last lane writes the step.
   void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override;
   void eval(int lane, const EvalRow& row) override;
-  void end(bool interrupted) override;
+  /// Written with the step it belongs to, whose step() calls must follow.
+  void error(int lane, const SiteError& error) override;
+  void end(RunEnd how) override;
 
  private:
   class Writer;

@@ -3,30 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
+#include "analysis/packed_stats.h"
 #include "core/error.h"
 
 namespace halfscope {
 namespace {
 
-void append_leb128(uint64_t value, std::vector<uint8_t>& blob) {
-  while (value >= 0x80) {
-    blob.push_back(static_cast<uint8_t>(value | 0x80));
-    value >>= 7;
-  }
-  blob.push_back(static_cast<uint8_t>(value));
-}
-
-/// Takes one number off the front; false if it is cut off or does not fit into 63 bits.
-bool read_leb128(std::span<const uint8_t>& blob, int64_t& value) {
-  value = 0;
-  for (int shift = 0; shift < 63; shift += 7) {
-    if (blob.empty()) return false;
-    const uint8_t byte = blob.front();
-    blob = blob.subspan(1);
-    value |= static_cast<int64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
+Error not_begun(const sqlite::Database& database) {
+  return Error(fmt::format("{} holds no run yet", database.file().string()),
+               "if a run has just been started, try again in a moment");
 }
 
 }  // namespace
@@ -34,7 +22,7 @@ bool read_leb128(std::span<const uint8_t>& blob, int64_t& value) {
 const char* const kSchemaSql = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE lanes(lane INTEGER PRIMARY KEY, name TEXT NOT NULL, backend TEXT NOT NULL,
-  plan TEXT NOT NULL);
+  plan TEXT NOT NULL, loss_scale TEXT NOT NULL);
 CREATE TABLE layers(lane INTEGER NOT NULL, layer INTEGER NOT NULL, path TEXT NOT NULL,
   op TEXT NOT NULL, inputs TEXT NOT NULL, read TEXT NOT NULL, write TEXT NOT NULL,
   follows INTEGER NOT NULL, parameters INTEGER NOT NULL, PRIMARY KEY(lane, layer)) WITHOUT ROWID;
@@ -43,18 +31,41 @@ CREATE TABLE sites(lane INTEGER NOT NULL, site INTEGER NOT NULL, path TEXT NOT N
   format TEXT NOT NULL, shape TEXT NOT NULL, PRIMARY KEY(lane, site)) WITHOUT ROWID;
 CREATE TABLE steps(step INTEGER NOT NULL, lane INTEGER NOT NULL, loss REAL, loss_scale REAL,
   skipped INTEGER NOT NULL, grad_norm REAL, accuracy REAL, ms REAL, first_bad INTEGER,
-  PRIMARY KEY(step, lane)) WITHOUT ROWID;
+  learning_rate REAL, PRIMARY KEY(step, lane)) WITHOUT ROWID;
 CREATE TABLE evals(step INTEGER NOT NULL, lane INTEGER NOT NULL, loss REAL, accuracy REAL,
   PRIMARY KEY(step, lane)) WITHOUT ROWID;
-CREATE TABLE stats(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT NULL,
-  step_count INTEGER NOT NULL, n INTEGER NOT NULL, zero INTEGER NOT NULL,
-  pos_inf INTEGER NOT NULL, neg_inf INTEGER NOT NULL, nan INTEGER NOT NULL,
-  overflow INTEGER NOT NULL, underflow INTEGER NOT NULL, subnormal INTEGER NOT NULL,
-  lost INTEGER NOT NULL, max_abs REAL NOT NULL, min_abs REAL, sum REAL NOT NULL,
-  sum_sq REAL NOT NULL, exponents BLOB NOT NULL, PRIMARY KEY(step, lane, site)) WITHOUT ROWID;
+CREATE TABLE windows(step INTEGER PRIMARY KEY, step_count INTEGER NOT NULL, stats BLOB NOT NULL);
+CREATE TABLE errors(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT NULL,
+  other_lane INTEGER NOT NULL, other_site INTEGER NOT NULL, n INTEGER NOT NULL,
+  differing INTEGER NOT NULL, sign_flips INTEGER NOT NULL, total REAL, max_ulps REAL,
+  local_fp32 REAL, local_fp64 REAL, inherited REAL, ulps BLOB NOT NULL,
+  PRIMARY KEY(step, lane, site, other_lane)) WITHOUT ROWID;
+CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";
 
-void encode_exponents(const ExponentCounts& counts, std::vector<uint8_t>& blob) {
+int64_t check_schema(sqlite::Database& database) {
+  const int64_t application_id = database.query_integer("PRAGMA application_id");
+  const int64_t version = database.query_integer("PRAGMA user_version");
+  const std::string file = database.file().string();
+  if (application_id == 0 && version == 0 &&
+      database.query_integer("SELECT count(*) FROM sqlite_schema") == 0) {
+    throw not_begun(database);
+  }
+  if (application_id != kApplicationId) {
+    throw usage_error(fmt::format("{} is not a run file", file),
+                      "give a file that `halfscope train` has written");
+  }
+  if (version > kSchemaVersion) {
+    throw usage_error(fmt::format("{} has the newer format {}; this program reads up to {}", file,
+                                  version, kSchemaVersion),
+                      "update HalfScope");
+  }
+  if (version < 1) database.fail_damaged("it has no schema version");
+  if (database.query_integer("SELECT count(*) FROM meta") == 0) throw not_begun(database);
+  return version;
+}
+
+void encode_bins(std::span<const int64_t> counts, std::vector<uint8_t>& blob) {
   blob.clear();
   for (size_t bin = 0; bin < counts.size(); ++bin) {
     if (counts[bin] == 0) continue;
@@ -63,14 +74,14 @@ void encode_exponents(const ExponentCounts& counts, std::vector<uint8_t>& blob) 
   }
 }
 
-bool decode_exponents(std::span<const uint8_t> blob, ExponentCounts& counts) {
-  counts.fill(0);
+bool decode_bins(std::span<const uint8_t> blob, std::span<int64_t> counts) {
+  std::fill(counts.begin(), counts.end(), 0);
   int64_t next_bin = 0;
   while (!blob.empty()) {
     int64_t bin = 0;
     int64_t count = 0;
-    if (!read_leb128(blob, bin) || !read_leb128(blob, count)) return false;
-    if (bin < next_bin || bin >= kExponentBins || count == 0) return false;
+    if (!take_leb128(blob, bin) || !take_leb128(blob, count)) return false;
+    if (bin < next_bin || bin >= static_cast<int64_t>(counts.size()) || count == 0) return false;
     counts[static_cast<size_t>(bin)] = count;
     next_bin = bin + 1;
   }

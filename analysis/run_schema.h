@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: MIT
-// What the writer (recorder.cpp) and the reader (run_view_open.cpp) of a run file share: the
-// schema of docs/contracts.md, "Run file", and the coding of the histogram. Private to analysis.
+// What the writers (recorder.cpp, proof_file.cpp) and the reader (run_view_open.cpp) of a run file
+// share: the schema of docs/contracts.md, "Run file", and the coding of histograms. Private to
+// analysis.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "core/numeric/tensor_stats.h"
+#include "analysis/sqlite.h"
 #include "core/train/recording.h"
 
 namespace halfscope {
 
 inline constexpr int64_t kApplicationId = 0x48534350;  // "HSCP"
-inline constexpr int64_t kSchemaVersion = 1;
+inline constexpr int64_t kSchemaVersion = 2;
 
 /// The CREATE TABLE statements; a test compares them with docs/contracts.md.
 extern const char* const kSchemaSql;
 
-using ExponentCounts = std::array<int64_t, kExponentBins>;
+/// Version of the run file that `database` is. Error if it is none, holds no run yet or is newer
+/// than this program; `usage` errors where another file is what is wanted.
+int64_t check_schema(sqlite::Database& database);
 
-/// Replaces `blob` by LEB128 pairs (exponent + 149, count) of the non-empty bins, ascending.
-void encode_exponents(const ExponentCounts& counts, std::vector<uint8_t>& blob);
+/// Replaces `blob` by LEB128 pairs (bin, count) of the bins that are not empty, ascending.
+void encode_bins(std::span<const int64_t> counts, std::vector<uint8_t>& blob);
 
 /// The inverse. False if the blob is cut off, not ascending, or a number is out of range.
-bool decode_exponents(std::span<const uint8_t> blob, ExponentCounts& counts);
+bool decode_bins(std::span<const uint8_t> blob, std::span<int64_t> counts);
 
 /// Statistics are addressed by SiteInfo::order, so it must be the index of the site in its lane.
 void check_site_order(const RunInfo& info);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "analysis/run_schema.h"
@@ -34,15 +35,26 @@ const char* status_name(RunStatus status) noexcept {
     case RunStatus::running: return "running";
     case RunStatus::complete: return "complete";
     case RunStatus::interrupted: return "interrupted";
+    case RunStatus::early_stop: return "early_stop";
+    case RunStatus::died: return "died";
   }
   return "unknown";
+}
+
+RunStatus status_after(RunEnd how) noexcept {
+  switch (how) {
+    case RunEnd::complete: return RunStatus::complete;
+    case RunEnd::interrupted: return RunStatus::interrupted;
+    case RunEnd::early_stop: return RunStatus::early_stop;
+  }
+  return RunStatus::interrupted;
 }
 
 RunView::RunView(RunInfo info, RunStatus status) : info_(std::move(info)), status_(status) {
   check_site_order(info_);
   lanes_.resize(info_.lanes.size());
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-    lanes_[lane].windows.resize(info_.lanes[lane].sites.size());
+    lanes_[lane].sites.resize(info_.lanes[lane].sites.size());
   }
 }
 
@@ -54,9 +66,44 @@ void RunView::add_eval(int lane, const EvalRow& row) {
   insert_by_step(lanes_.at(static_cast<size_t>(lane)).evals, row);
 }
 
-void RunView::add_window(int lane, int site, StatsWindow window) {
-  LaneData& data = lanes_.at(static_cast<size_t>(lane));
-  insert_by_step(data.windows.at(static_cast<size_t>(site)), std::move(window));
+void RunView::add_window(int lane, int site, const StatsWindow& window) {
+  SiteData& data = lanes_.at(static_cast<size_t>(lane)).sites.at(static_cast<size_t>(site));
+  insert_by_step(data.windows, WindowRange::Entry{window.step, window.step_count, packed_.size()});
+  pack_stats(window.stats, packed_);
+  data.total.merge(window.stats);
+}
+
+bool RunView::add_packed_window(int64_t step, int64_t step_count, std::span<const uint8_t> stats) {
+  size_t offset = packed_.size();
+  packed_.insert(packed_.end(), stats.begin(), stats.end());
+  for (LaneData& lane : lanes_) {
+    for (SiteData& site : lane.sites) {
+      if (!site.windows.empty()) {
+        const WindowRange::Entry& last = site.windows.back();
+        if (step - last.step < last.step_count) return false;
+      }
+      const size_t before = stats.size();
+      int64_t n = 0;
+      if (!add_stats(stats, site.total, n)) return false;
+      if (n > 0) site.windows.push_back({step, step_count, offset});
+      offset += before - stats.size();
+    }
+  }
+  return stats.empty();
+}
+
+void RunView::add_error(int lane, const SiteError& error) {
+  const auto key = [](const SiteError& e) { return std::tie(e.step, e.site, e.other_lane); };
+  std::vector<SiteError>& errors = lanes_.at(static_cast<size_t>(lane)).errors;
+  // The sites of a step may come in any order, so this is an append or nearly one.
+  const auto place = std::upper_bound(
+      errors.begin(), errors.end(), error,
+      [&key](const SiteError& a, const SiteError& b) { return key(a) < key(b); });
+  errors.insert(place, error);
+}
+
+void RunView::set_proof(int lane, std::string json) {
+  lanes_.at(static_cast<size_t>(lane)).proof = std::move(json);
 }
 
 std::optional<int> RunView::find_lane(const std::string& name) const {
@@ -81,14 +128,21 @@ std::span<const EvalRow> RunView::evals(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).evals;
 }
 
-std::span<const StatsWindow> RunView::windows(int lane, int site) const {
-  return lanes_.at(static_cast<size_t>(lane)).windows.at(static_cast<size_t>(site));
+std::span<const SiteError> RunView::errors(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).errors;
 }
 
-TensorStats RunView::total(int lane, int site) const {
-  TensorStats sum;
-  for (const StatsWindow& window : windows(lane, site)) sum.merge(window.stats);
-  return sum;
+const std::string& RunView::proof(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).proof;
+}
+
+WindowRange RunView::windows(int lane, int site) const {
+  const LaneData& data = lanes_.at(static_cast<size_t>(lane));
+  return {data.sites.at(static_cast<size_t>(site)).windows, packed_};
+}
+
+const TensorStats& RunView::total(int lane, int site) const {
+  return lanes_.at(static_cast<size_t>(lane)).sites.at(static_cast<size_t>(site)).total;
 }
 
 }  // namespace halfscope

@@ -10,19 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "analysis/stats_window.h"
 #include "core/train/recording.h"
 
 namespace halfscope {
 
-enum class RunStatus : uint8_t { running, complete, interrupted };
-const char* status_name(RunStatus status) noexcept;  // "running"
-
-/// Statistics of one site over `step_count` steps from `step` on, merged exactly.
-struct StatsWindow {
-  int64_t step = 0;
-  int64_t step_count = 1;
-  TensorStats stats;
+enum class RunStatus : uint8_t {
+  running,
+  complete,
+  interrupted,  ///< the user stopped it
+  early_stop,   ///< a rule of its own stopped it
+  died,         ///< its file says "running", but nobody has it open any more
 };
+const char* status_name(RunStatus status) noexcept;  // "running"
+RunStatus status_after(RunEnd how) noexcept;
 
 class RunView {
  public:
@@ -35,7 +36,15 @@ class RunView {
   RunView(RunInfo info, RunStatus status);
   void add_step(int lane, const StepRow& row);
   void add_eval(int lane, const EvalRow& row);
-  void add_window(int lane, int site, StatsWindow window);
+  void add_window(int lane, int site, const StatsWindow& window);
+  /// One window of all lanes and sites, as the run file holds it. False if `stats` makes no sense
+  /// or the window does not begin behind all others; nothing but destroying is allowed then.
+  [[nodiscard]] bool add_packed_window(int64_t step, int64_t step_count,
+                                       std::span<const uint8_t> stats);
+  /// Room for windows to come, in bytes.
+  void reserve_windows(size_t bytes) { packed_.reserve(bytes); }
+  void add_error(int lane, const SiteError& error);
+  void set_proof(int lane, std::string json);
   void set_status(RunStatus status) noexcept { status_ = status; }
 
   const RunInfo& info() const noexcept { return info_; }
@@ -50,19 +59,31 @@ class RunView {
   /// In ascending step order.
   std::span<const StepRow> steps(int lane) const;
   std::span<const EvalRow> evals(int lane) const;
-  std::span<const StatsWindow> windows(int lane, int site) const;
+  /// Ordered by step, site, other_lane.
+  std::span<const SiteError> errors(int lane) const;
+  /// What `store_proof` has added, as JSON; "" if nothing.
+  const std::string& proof(int lane) const;
+  /// `for (const PackedWindow& window : ...)`, or StatsWindow to have them unpacked.
+  WindowRange windows(int lane, int site) const;
   /// All windows of a site merged.
-  TensorStats total(int lane, int site) const;
+  const TensorStats& total(int lane, int site) const;
 
  private:
+  struct SiteData {
+    std::vector<WindowRange::Entry> windows;
+    TensorStats total;
+  };
   struct LaneData {
     std::vector<StepRow> steps;
     std::vector<EvalRow> evals;
-    std::vector<std::vector<StatsWindow>> windows;  // by site
+    std::vector<SiteError> errors;
+    std::string proof;
+    std::vector<SiteData> sites;
   };
   RunInfo info_;
   RunStatus status_;
   std::vector<LaneData> lanes_;
+  std::vector<uint8_t> packed_;  // of all windows of all sites
 };
 
 }  // namespace halfscope

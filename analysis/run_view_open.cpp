@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "analysis/live_writer.h"
 #include "analysis/run_schema.h"
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
@@ -34,58 +36,38 @@ using sqlite::Transaction;
 /// No honest counter or step gets near; sums of many rows still fit into 64 bits.
 constexpr int64_t kLargestCount = int64_t{1} << 48;
 
+/// What is reserved on a file's word; more comes when it is needed.
+constexpr int64_t kLargestReserve = int64_t{1} << 30;
+
 constexpr uintmax_t kSmallestPage = 512;
-
-/// The writer has created the file, but begin() has not come.
-Error not_begun(const Database& database) {
-  return Error(fmt::format("{} holds no run yet", database.file().string()),
-               "if a run has just been started, try again in a moment");
-}
-
-Error not_a_run_file(const fs::path& file) {
-  return usage_error(fmt::format("{} is not a run file", file.string()),
-                     "give a file that `halfscope train` has written");
-}
 
 class Reader {
  public:
   explicit Reader(Database& database) : database_(database) {}
 
   RunView read() {
-    check_schema();
+    version_ = check_schema(database_);
     const std::map<std::string, std::string> meta = read_meta();
-    if (!meta.contains("status")) throw not_begun(database_);
     RunInfo info = to_run_info(meta);
     read_lanes(info);
     for (size_t lane = 0; lane < info.lanes.size(); ++lane) {
       read_layers(static_cast<int64_t>(lane), info.lanes[lane]);
       read_sites(static_cast<int64_t>(lane), info.lanes[lane]);
     }
-    RunView view(std::move(info), to_status(meta.at("status")));
+    RunView view(std::move(info), to_status(meta_text(meta, "status")));
     read_steps(view);
     read_evals(view);
-    read_stats(view);
+    if (version_ == 1) {
+      read_stats_1(view);
+    } else {
+      read_windows(view);
+      read_errors(view);
+      read_proofs(view);
+    }
     return view;
   }
 
  private:
-  void check_schema() {
-    const int64_t application_id = database_.query_integer("PRAGMA application_id");
-    const int64_t version = database_.query_integer("PRAGMA user_version");
-    const std::string file = database_.file().string();
-    if (application_id == 0 && version == 0 &&
-        database_.query_integer("SELECT count(*) FROM sqlite_schema") == 0) {
-      throw not_begun(database_);
-    }
-    if (application_id != kApplicationId) throw not_a_run_file(database_.file());
-    if (version > kSchemaVersion) {
-      throw usage_error(fmt::format("{} has the newer format {}; this program reads up to {}",
-                                    file, version, kSchemaVersion),
-                        "update HalfScope");
-    }
-    if (version < 1) database_.fail_damaged("it has no schema version");
-  }
-
   std::map<std::string, std::string> read_meta() {
     std::map<std::string, std::string> meta;
     Statement rows(database_, "SELECT key, value FROM meta");
@@ -116,6 +98,7 @@ class Reader {
     info.data = meta_text(meta, "data");
     info.optimizer = meta_text(meta, "optimizer");
     info.command = meta_text(meta, "command");
+    if (version_ > 1) info.settings = json_array<std::string>(meta_text(meta, "settings"), "meta");
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
     info.classes = meta_integer<int64_t>(meta, "classes");
@@ -130,20 +113,25 @@ class Reader {
   }
 
   RunStatus to_status(const std::string& text) const {
-    for (RunStatus status : {RunStatus::running, RunStatus::complete, RunStatus::interrupted}) {
+    for (RunStatus status : {RunStatus::running, RunStatus::complete, RunStatus::interrupted,
+                             RunStatus::early_stop}) {
       if (text == status_name(status)) return status;
     }
     database_.fail_damaged("meta.status is unknown");
   }
 
   void read_lanes(RunInfo& info) {
-    Statement rows(database_, "SELECT lane, name, backend, plan FROM lanes ORDER BY lane");
+    Statement rows(database_,
+                   version_ == 1 ? "SELECT lane, name, backend, plan FROM lanes ORDER BY lane"
+                                 : "SELECT lane, name, backend, plan, loss_scale FROM lanes "
+                                   "ORDER BY lane");
     while (rows.step()) {
       require(rows.integer(0) == static_cast<int64_t>(info.lanes.size()), "lanes");
       LaneInfo lane;
       lane.name = rows.text(1);
       lane.backend = rows.text(2);
       lane.plan_json = rows.text(3);
+      if (version_ > 1) lane.loss_scale = rows.text(4);
       info.lanes.push_back(std::move(lane));
     }
   }
@@ -158,7 +146,7 @@ class Reader {
       LayerInfo layer;
       layer.path = rows.text(1);
       layer.op = rows.text(2);
-      layer.inputs = json_array<std::string>(rows.text(3));
+      layer.inputs = json_array<std::string>(rows.text(3), "layers");
       layer.read = to_format(rows.text(4));
       layer.write = to_format(rows.text(5));
       layer.follows = rows.integer(6) != 0;
@@ -182,15 +170,18 @@ class Reader {
       site.phase = to_phase(rows.text(4));
       site.op = rows.text(5);
       site.format = to_format(rows.text(6));
-      site.shape = json_array<int64_t>(rows.text(7));
+      site.shape = json_array<int64_t>(rows.text(7), "sites");
       lane.sites.push_back(std::move(site));
     }
   }
 
   void read_steps(RunView& view) {
-    Statement rows(database_,
-                   "SELECT step, lane, loss, loss_scale, skipped, grad_norm, accuracy, ms, "
-                   "first_bad FROM steps ORDER BY step, lane");
+    Statement rows(database_, version_ == 1
+                                  ? "SELECT step, lane, loss, loss_scale, skipped, grad_norm, "
+                                    "accuracy, ms, first_bad FROM steps ORDER BY step, lane"
+                                  : "SELECT step, lane, loss, loss_scale, skipped, grad_norm, "
+                                    "accuracy, ms, first_bad, learning_rate FROM steps "
+                                    "ORDER BY step, lane");
     while (rows.step()) {
       const int lane = lane_index(view, rows.integer(1));
       StepRow row;
@@ -202,6 +193,7 @@ class Reader {
       row.accuracy = rows.real(6);
       row.ms = rows.real(7);
       if (!rows.is_null(8)) row.first_bad = site_index(view, lane, rows.integer(8));
+      if (version_ > 1) row.learning_rate = rows.real(9);
       require(view.steps(lane).empty() || view.steps(lane).back().step < row.step, "steps");
       view.add_step(lane, row);
     }
@@ -218,7 +210,59 @@ class Reader {
     }
   }
 
-  void read_stats(RunView& view) {
+  void read_windows(RunView& view) {
+    // Lengths stand at the front of a row, so this does not read the statistics.
+    const int64_t bytes =
+        database_.query_integer("SELECT coalesce(sum(length(stats)), 0) FROM windows");
+    view.reserve_windows(static_cast<size_t>(std::clamp<int64_t>(bytes, 0, kLargestReserve)));
+    Statement rows(database_, "SELECT step, step_count, stats FROM windows ORDER BY step");
+    while (rows.step()) {
+      const int64_t step = count(rows, 0);
+      const int64_t step_count = count(rows, 1);
+      require(step_count > 0 && view.add_packed_window(step, step_count, rows.blob(2)), "windows");
+    }
+  }
+
+  void read_errors(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, site, other_lane, other_site, n, differing, sign_flips, "
+                   "total, max_ulps, local_fp32, local_fp64, inherited, ulps FROM errors "
+                   "ORDER BY step, lane, site, other_lane");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      SiteError error;
+      error.step = count(rows, 0);
+      error.site = site_index(view, lane, rows.integer(2));
+      error.other_lane = lane_index(view, rows.integer(3));
+      require(error.other_lane != lane, "errors");
+      error.other_site = site_index(view, error.other_lane, rows.integer(4));
+      int column = 5;
+      for (int64_t* counter : {&error.n, &error.differing, &error.sign_flips}) {
+        *counter = count(rows, column++);
+        require(*counter <= error.n, "errors");
+      }
+      for (double* real : {&error.total, &error.max_ulps, &error.local_fp32, &error.local_fp64,
+                           &error.inherited}) {
+        *real = rows.real(column++);
+      }
+      require(decode_bins(rows.blob(column), error.ulps), "errors");
+      for (const int64_t bin : error.ulps) require(bin <= error.n, "errors");
+      view.add_error(lane, error);
+    }
+  }
+
+  void read_proofs(RunView& view) {
+    Statement rows(database_, "SELECT lane, proof FROM proofs");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(0));
+      std::string proof = rows.text(1);
+      require(nlohmann::json::accept(proof), "proofs");
+      view.set_proof(lane, std::move(proof));
+    }
+  }
+
+  /// Version 1 had a row per window, lane and site.
+  void read_stats_1(RunView& view) {
     Statement rows(database_,
                    "SELECT step, lane, site, step_count, n, zero, pos_inf, neg_inf, nan, overflow, "
                    "underflow, subnormal, lost, max_abs, min_abs, sum, sum_sq, exponents "
@@ -235,17 +279,18 @@ class Reader {
            {&stats.n, &stats.zero, &stats.pos_inf, &stats.neg_inf, &stats.nan, &stats.overflow,
             &stats.underflow, &stats.subnormal, &stats.lost}) {
         *counter = count(rows, column++);
+        require(*counter <= stats.n, "stats");
       }
       stats.max_abs = magnitude(rows.real(13));
       if (!rows.is_null(14)) stats.min_abs = magnitude(rows.real(14));
       stats.sum = rows.real(15);
       stats.sum_sq = rows.real(16);
-      require(decode_exponents(rows.blob(17), stats.exponents), "stats");
+      require(decode_bins(rows.blob(17), stats.exponents), "stats");
       for (const int64_t bin : stats.exponents) require(bin <= stats.n, "stats");
-      const auto windows = view.windows(lane, site);
+      const WindowRange windows = view.windows(lane, site);
       require(windows.empty() || windows.back().step + windows.back().step_count <= window.step,
               "stats");
-      view.add_window(lane, site, std::move(window));
+      view.add_window(lane, site, window);
     }
   }
 
@@ -288,7 +333,7 @@ class Reader {
 
   Role to_role(const std::string& text) const {
     for (Role role : {Role::input, Role::activation, Role::weight, Role::activation_grad,
-                      Role::weight_grad, Role::update}) {
+                      Role::weight_grad, Role::update, Role::state}) {
       if (text == role_name(role)) return role;
     }
     database_.fail_damaged("a site has an unknown role");
@@ -302,15 +347,15 @@ class Reader {
   }
 
   template <typename Value>
-  std::vector<Value> json_array(const std::string& text) const {
+  std::vector<Value> json_array(const std::string& text, const char* table) const {
     const nlohmann::json array = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     std::vector<Value> values;
-    require(array.is_array(), "layers or sites");
+    require(array.is_array(), table);
     for (const nlohmann::json& value : array) {
       if constexpr (std::is_integral_v<Value>) {
-        require(value.is_number_integer() && value >= 0 && value <= kLargestCount, "sites");
+        require(value.is_number_integer() && value >= 0 && value <= kLargestCount, table);
       } else {
-        require(value.is_string(), "layers");
+        require(value.is_string(), table);
       }
       values.push_back(value.get<Value>());
     }
@@ -318,16 +363,29 @@ class Reader {
   }
 
   Database& database_;
+  int64_t version_ = kSchemaVersion;
 };
+
+/// A file that says "running" is one that somebody records into, or one whose writer died.
+RunStatus true_status(Database& database, RunStatus status) {
+  if (status != RunStatus::running || has_live_writer(database.file())) return status;
+  // The writer may have ended the run since the snapshot. It is gone for good, so what the file
+  // says now is the last word.
+  const std::string now = database.query_text("SELECT value FROM meta WHERE key='status'");
+  return now == status_name(RunStatus::running) ? RunStatus::died : status;
+}
 
 RunView read_file(const fs::path& file, Access access) {
   Database database(file, access);
   database.set_busy_timeout(5000);
   // Finds inconsistent pages early, before their content is used.
   database.execute("PRAGMA cell_size_check=ON");
-  Transaction transaction(database, Transaction::Kind::read);
   try {
-    return Reader(database).read();
+    Transaction transaction(database, Transaction::Kind::read);
+    RunView view = Reader(database).read();
+    transaction.commit();
+    view.set_status(true_status(database, view.status()));
+    return view;
   } catch (const SqliteError& error) {
     // It is a database, so what is not understood here (a missing table, say) is damage.
     if (error.primary_code() != SQLITE_ERROR) throw;
@@ -352,7 +410,10 @@ void check_is_file(const fs::path& file) {
   }
   // SQLite takes a file of less than one page for an empty database.
   const uintmax_t size = fs::file_size(file, error);
-  if (!error && size > 0 && size < kSmallestPage) throw not_a_run_file(file);
+  if (!error && size > 0 && size < kSmallestPage) {
+    throw usage_error(fmt::format("{} is not a run file", file.string()),
+                      "give a file that `halfscope train` has written");
+  }
 }
 
 bool has_wal(const fs::path& file) {

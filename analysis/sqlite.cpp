@@ -178,6 +178,8 @@ void Statement::run() {
   check(sqlite3_reset(statement_));
 }
 
+void Statement::reset() { check(sqlite3_reset(statement_)); }
+
 void Statement::require_type(int column, int type) const {
   if (sqlite3_column_type(statement_, column) == type) return;
   database_.fail_damaged(fmt::format("column {} holds a value of the wrong type",
@@ -217,13 +219,22 @@ Transaction::Transaction(Database& database, Kind kind) : database_(database) {
   database.execute(kind == Kind::write ? "BEGIN IMMEDIATE" : "BEGIN");
 }
 
+Transaction::Transaction(Database& database, Statement& begin, Statement& commit)
+    : database_(database), commit_(&commit) {
+  begin.run();
+}
+
 Transaction::~Transaction() {
   // Some failures (disk full) have rolled back already, so this one may fail.
   if (open_) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
 void Transaction::commit() {
-  database_.execute("COMMIT");
+  if (commit_ != nullptr) {
+    commit_->run();
+  } else {
+    database_.execute("COMMIT");
+  }
   open_ = false;
 }
 

@@ -81,6 +81,8 @@ class Statement {
   bool step();
   /// Runs a statement that has no rows and makes it ready for the next values.
   void run();
+  /// Makes a statement ready whose rows have not all been asked for.
+  void reset();
 
   // A value of another type than the schema says means a damaged file.
   int64_t integer(int column) const;
@@ -102,6 +104,8 @@ class Transaction {
  public:
   enum class Kind : uint8_t { read, write };
   Transaction(Database& database, Kind kind);
+  /// With statements that the caller has prepared, for when there are many transactions.
+  Transaction(Database& database, Statement& begin, Statement& commit);
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
@@ -109,6 +113,7 @@ class Transaction {
 
  private:
   Database& database_;
+  Statement* commit_ = nullptr;
   bool open_ = true;
 };
 

@@ -39,7 +39,7 @@ struct Case {
 };
 
 /// Lets the spinning threads of the other library go to sleep: they would share our cores.
-void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
+[[maybe_unused]] void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
 
 /// Shortest of many runs, and for one thread in processor time: the machine may be shared.
 class Stopwatch {

@@ -1,38 +1,55 @@
 // SPDX-License-Identifier: MIT
 #include "cli/command.h"
 
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <set>
+#include <system_error>
+#include <vector>
 
 #include "core/error.h"
+#include "core/near_miss.h"
 
 namespace halfscope {
 
 int exit_code(std::span<const Finding> findings, const std::string& threshold) {
   if (threshold.empty()) return 0;
+  std::vector<std::string> names;
   for (const Severity each : {Severity::info, Severity::warning, Severity::error}) {
-    if (threshold != severity_name(each)) continue;
-    for (const Finding& finding : findings) {
-      if (finding.severity >= each) return 1;
-    }
-    return 0;
+    names.emplace_back(severity_name(each));
+    if (threshold != names.back()) continue;
+    const auto reached = [each](const Finding& finding) { return finding.severity >= each; };
+    return std::any_of(findings.begin(), findings.end(), reached) ? 1 : 0;
   }
-  throw usage_error("unknown severity " + threshold, "use info, warning or error");
+  throw usage_error("unknown severity " + threshold,
+                    did_you_mean(threshold, names, "use info, warning or error"));
 }
 
-
-std::string table_number(double value) {
-  return std::isnan(value) ? "-" : fmt::format("{:.4g}", value);
+void check_distinct(std::span<const std::string> files) {
+  std::set<std::filesystem::path> seen;
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    // absolute(): weakly_canonical() leaves a name that is not there yet relative.
+    std::error_code ignored;
+    const std::filesystem::path path = std::filesystem::absolute(file, ignored);
+    std::filesystem::path canonical = std::filesystem::weakly_canonical(path, ignored);
+    if (!seen.insert(canonical.empty() ? path : canonical).second) {
+      throw usage_error(file + " is named twice", "give every input and output a file of its own");
+    }
+  }
 }
 
 void check_distinct(std::initializer_list<std::string> files) {
-  std::set<std::filesystem::path> seen;
-  for (const std::string& file : files) {
-    if (file.empty() || seen.insert(std::filesystem::weakly_canonical(file)).second) continue;
-    throw usage_error(file + " is named twice", "give every input and output a file of its own");
+  check_distinct(std::span(files.begin(), files.size()));
+}
+
+std::string free_name(const std::string& stem, const std::string& ending) {
+  std::error_code ignored;
+  std::string name = stem + ending;
+  for (int i = 2; i < 1000 && std::filesystem::exists(name, ignored); ++i) {
+    name = stem + std::to_string(i) + ending;
   }
+  return name;
 }
 
 std::string shell_quoted(const std::string& argument) {

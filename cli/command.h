@@ -24,6 +24,7 @@ void add_report(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_runs(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
+void add_completion(CLI::App& app, Command& command);
 
 inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 
@@ -31,11 +32,13 @@ inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 /// fails. Throws Error (usage) for another word.
 int exit_code(std::span<const Finding> findings, const std::string& threshold);
 
-/// A number as a table shows it: four significant digits, "-" for NaN.
-std::string table_number(double value);
-
 /// Throws Error (usage) if two of the files, empty names left aside, are one and the same.
+void check_distinct(std::span<const std::string> files);
 void check_distinct(std::initializer_list<std::string> files);
+
+/// `stem` + `ending`, or the first of "stem2", "stem3" ... that is no file yet: for commands that
+/// are suggested to the user.
+std::string free_name(const std::string& stem, const std::string& ending);
 
 /// The argument as a shell takes it, quoted where needed.
 std::string shell_quoted(const std::string& argument);

@@ -16,6 +16,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emulation/isa.h"
@@ -49,24 +50,94 @@ std::optional<double> leading_number(const std::string& text) {
   return std::stod(text);
 }
 
-/// /proc/meminfo counts in KiB.
-std::string gibibytes(std::optional<double> kibibytes) {
-  return kibibytes ? fmt::format("{:.1f} GiB", *kibibytes / (1024.0 * 1024.0)) : "unknown";
-}
+/// In bytes; nothing where the system does not say.
+struct Memory {
+  std::optional<double> total, available;
+  std::optional<double> limit;  ///< what a container may use, if that is less than the machine has
+};
 
-std::string memory() {
-  const std::optional<double> total = leading_number(proc_value("/proc/meminfo", "MemTotal"));
-  const std::optional<double> free = leading_number(proc_value("/proc/meminfo", "MemAvailable"));
-  std::string text = fmt::format("{}, {} available", gibibytes(total), gibibytes(free));
-  // A container may be allowed less than the machine has; "max" means no limit.
+Memory query_memory() {
+  constexpr double kKibibyte = 1024.0;  // the unit of /proc/meminfo
+  Memory memory;
+  if (const auto total = leading_number(proc_value("/proc/meminfo", "MemTotal"))) {
+    memory.total = *total * kKibibyte;
+  }
+  if (const auto available = leading_number(proc_value("/proc/meminfo", "MemAvailable"))) {
+    memory.available = *available * kKibibyte;
+  }
   std::ifstream in("/sys/fs/cgroup/memory.max");
   std::string limit;
-  if (in >> limit) {
-    if (const std::optional<double> bytes = leading_number(limit)) {
-      text += fmt::format(", limited to {}", gibibytes(*bytes / 1024.0));
-    }
-  }
+  if (in >> limit) memory.limit = leading_number(limit);  // "max" means none
+  return memory;
+}
+
+std::string gibibytes(std::optional<double> bytes) {
+  return bytes ? fmt::format("{:.1f} GiB", *bytes / (1024.0 * 1024.0 * 1024.0)) : "unknown";
+}
+
+std::string memory_text() {
+  const Memory memory = query_memory();
+  std::string text =
+      fmt::format("{}, {} available", gibibytes(memory.total), gibibytes(memory.available));
+  if (memory.limit) text += fmt::format(", limited to {}", gibibytes(memory.limit));
   return text;
+}
+
+/// Name and version of every library the program uses.
+std::vector<std::pair<std::string, std::string>> libraries() {
+  return {
+      {"Eigen",
+       fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
+      {"SQLite", sqlite3_libversion()},
+      {"zlib", zlibVersion()},
+      {"fmt",
+       fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+      {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
+                                    NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
+  };
+}
+
+const char* state_name(GpuState state) {
+  switch (state) {
+    case GpuState::not_built:
+      return "not_built";
+    case GpuState::no_driver:
+      return "no_driver";
+    case GpuState::old_driver:
+      return "old_driver";
+    case GpuState::no_device:
+      return "no_device";
+    case GpuState::failed:
+      return "failed";
+    case GpuState::ready:
+      return "ready";
+  }
+  return "unknown";
+}
+
+nlohmann::ordered_json version_json(const GpuVersion& version) {
+  if (!version.found()) return nullptr;
+  return version.text();
+}
+
+nlohmann::ordered_json gpu_json(const GpuReport& gpus) {
+  nlohmann::ordered_json json;
+  json["state"] = state_name(gpus.state);
+  json["problem"] = gpus.problem;
+  json["toolkit"] = version_json(gpus.toolkit);
+  json["runtime"] = version_json(gpus.runtime);
+  json["driver"] = version_json(gpus.driver);
+  json["cublas_lt"] = version_json(gpus.cublas_lt);
+  json["cudnn"] = version_json(gpus.cudnn);
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const GpuDevice& device : gpus.devices) {
+    const std::string capability = fmt::format("{}.{}", device.major, device.minor);
+    json["devices"].push_back({{"name", device.name},
+                               {"compute_capability", capability},
+                               {"memory_bytes", device.memory_bytes},
+                               {"multiprocessors", device.sm_count}});
+  }
+  return json;
 }
 
 std::string compiler() {
@@ -96,22 +167,41 @@ int run_doctor(std::ostream& out, std::string_view version) {
   line("processor", processor_name());
   line("instruction sets", instruction_sets());
   line("threads", fmt::format("{} of {} processors", omp_get_max_threads(), omp_get_num_procs()));
-  line("memory", memory());
+  line("memory", memory_text());
 
   out << "\nLibraries\n";
-  line("  Eigen",
-       fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION));
-  line("  SQLite", sqlite3_libversion());
-  line("  zlib", zlibVersion());
-  line("  fmt",
-       fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
-  line("  nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
-                                      NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
+  for (const auto& [name, number] : libraries()) line("  " + name, number);
 
   out << "\nGPU\n";
   for (const std::string& text : describe(query_gpus())) out << "  " << text << "\n";
   out << "  training runs on the processor: GPU formats are emulated, a GPU is not used yet\n";
   return 0;
+}
+
+nlohmann::ordered_json doctor_json(std::string_view version) {
+  using Json = nlohmann::ordered_json;
+  const auto bytes = [](std::optional<double> value) {
+    return value ? Json(static_cast<int64_t>(*value)) : Json(nullptr);
+  };
+  const Memory memory = query_memory();
+  Json json;
+  json["schema"] = "halfscope.doctor/1";
+  json["version"] = version;
+  json["compiler"] = compiler();
+  json["processor"] = processor_name();
+  json["instruction_sets"]["supported"] = Json::array();
+  for (const Isa isa : supported_isas()) {
+    json["instruction_sets"]["supported"].push_back(isa_name(isa));
+  }
+  json["instruction_sets"]["in_use"] = isa_name(active_isa());
+  json["threads"] = omp_get_max_threads();
+  json["processors"] = omp_get_num_procs();
+  json["memory"] = {{"total_bytes", bytes(memory.total)},
+                    {"available_bytes", bytes(memory.available)},
+                    {"limit_bytes", bytes(memory.limit)}};
+  for (const auto& [name, number] : libraries()) json["libraries"][name] = number;
+  json["gpu"] = gpu_json(query_gpus());
+  return json;
 }
 
 }  // namespace halfscope

@@ -5,6 +5,7 @@
 
 #include "analysis/export/csv.h"
 #include "analysis/output_file.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "core/error.h"
 
@@ -40,12 +41,12 @@ int export_command(const Options& options) {
 
 void add_export(CLI::App& app, Command& command) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("export", "Write the steps and the statistics of a run as CSV");
+  CLI::App* sub = app.add_subcommand("export", "Write steps and statistics of a run as CSV");
   sub->footer("Example:  halfscope export run.hscope --steps steps.csv --stats stats.csv");
-  sub->add_option("run", options->run, "Run file")->required();
-  sub->add_option("--steps", options->steps, "One row per lane and step");
-  sub->add_option("--stats", options->stats, "One row per lane, step and site");
-  sub->add_flag("--force", options->force, "Replace existing output files");
+  add_run_file(*sub, options->run);
+  add_output(*sub, "--steps", options->steps, "*.csv", "One row per lane and step");
+  add_output(*sub, "--stats", options->stats, "*.csv", "One row per lane, step and site");
+  add_force(*sub, options->force);
   sub->callback([options, &command] { command = [options] { return export_command(*options); }; });
 }
 

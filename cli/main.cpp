@@ -2,10 +2,16 @@
 // `halfscope`: parses the command line, runs one subcommand, turns errors into one line and an
 // exit code (docs/contracts.md).
 #include <CLI/Error.hpp>
+#include <algorithm>
+#include <csignal>
 #include <iostream>
+#include <memory>
 #include <new>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/help.h"
+#include "cli/output.h"
 #include "core/error.h"
 #include "emulation/threads.h"
 
@@ -26,11 +32,31 @@ std::string command_line(int argc, char** argv) {
   return line;
 }
 
+/// Help as wide as the terminal, within limits that read well.
+size_t help_width() {
+  constexpr size_t kUsual = 80, kLeast = 60, kMost = 100;
+  const size_t width = output_width();
+  return width == 0 ? kUsual : std::clamp(width, kLeast, kMost);
+}
+
+/// `halfscope help train` is `halfscope train --help`.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  words.insert(words.end(), "--help");
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Shows what reduced precision does to a neural network.", "halfscope");
-  app.set_version_flag("--version", std::string(kVersion));
-  app.require_subcommand(0, 1);  // its absence is told below, after a misspelt one was
-  app.footer("Start with:  halfscope train && halfscope report run.hscope --html report.html");
+  app.formatter(std::make_shared<HelpFormatter>(help_width()));
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", std::string(kVersion), "Print the version");
+  app.require_subcommand(0, 1);
+  app.footer(
+      "Start with:  halfscope train && halfscope report run.hscope --html report.html\n"
+      "More about a subcommand:  halfscope SUBCOMMAND --help");
   Command command;
   add_train(app, command, command_line(argc, argv));
   add_recommend(app, command);
@@ -38,16 +64,19 @@ int run(int argc, char** argv) {
   add_export(app, command);
   add_runs(app, command);
   add_doctor(app, command);
+  add_completion(app, command);
+  const std::vector<std::string> words = arguments(argc, argv);
+  check_arguments(app, words);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& e) {  // --help, --version
-    return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    const std::vector<CLI::App*> chosen = app.get_subcommands();
-    return fail(e.what(), "halfscope " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help lists what is known", 2);
-  }
-  if (!command) {
-    return fail("a subcommand is required", "halfscope --help lists them; start with: halfscope train", 2);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    write_out(app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& e) {
+    write_out(std::string("halfscope ") + e.what() + "\n");
+    return 0;
+  } catch (const CLI::ParseError& e) {  // what check_arguments() does not know of
+    throw usage_error(e.what(), "halfscope --help");
   }
   return command();
 }
@@ -57,6 +86,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   halfscope::limit_spinning(argv);
+  // A closed pipe and a file of the largest size allowed are errors of a write, not our end.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   using halfscope::Error;
   try {
     return halfscope::run(argc, argv);

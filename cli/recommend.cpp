@@ -1,70 +1,199 @@
 // SPDX-License-Identifier: MIT
 // `halfscope recommend`: the findings of a run and the plan that would cure one of its lanes.
-#include <algorithm>
+#include "analysis/rules/recommend.h"
+
 #include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
 #include <memory>
 
 #include "analysis/output_file.h"
-#include "analysis/rules/recommend.h"
+#include "analysis/report/report.h"
 #include "analysis/rules/rules.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/output.h"
+#include "cli/verify.h"
 #include "core/error.h"
+#include "core/near_miss.h"
+#include "core/plan/plan.h"
+#include "core/train/loss_scaler.h"
 
 namespace halfscope {
 namespace {
 
 struct Options {
   std::string run, lane, out, fail_on;
-  bool force = false;
+  bool verify = false, force = false, json = false, quiet = false;
+  int threads = 0;
 };
+
+int lane_of(const RunView& run, const Options& options, const std::vector<Finding>& findings) {
+  if (options.lane.empty()) {
+    const int lane = default_lane(run, findings);
+    if (lane < 0) throw Error(options.run + " has no lanes");
+    return lane;
+  }
+  if (const std::optional<int> found = run.find_lane(options.lane)) return *found;
+  std::vector<std::string> names;
+  for (const LaneInfo& each : run.info().lanes) names.push_back(each.name);
+  throw usage_error("the run has no lane " + options.lane,
+                    did_you_mean(options.lane, names, "lanes: " + comma_list(names)));
+}
+
+/// The arguments that repeat the training but for outputs, threads and lanes. Runs of other
+/// programs and old files have no settings.
+std::vector<std::string> settings_of(const RunInfo& info) {
+  if (!info.settings.empty()) return info.settings;
+  return {"--model",     info.model,
+          "--data",      info.data,
+          "--optimizer", info.optimizer,
+          "--steps",     std::to_string(info.steps_planned),
+          "--batch",     std::to_string(info.batch),
+          "--seed",      std::to_string(info.seed)};
+}
+
+/// What `train` would do without --loss-scale.
+std::string usual_loss_scale(const std::string& plan_json) {
+  return needs_loss_scaling(plan_from_json(plan_json))
+             ? loss_scale_text(parse_loss_scale("dynamic"))
+             : "none";
+}
+
+/// What is to be tried next: of advice that was proved, what the proof was about.
+struct NextTry {
+  std::string plan_json;
+  std::string loss_scale;  ///< as --loss-scale takes it; "" if the run does not say
+};
+
+NextTry next_try(const RunView& run, const Recommendation& advice,
+                 const std::optional<Proof>& proof) {
+  const std::optional<double>& scale = proof ? proof->loss_scale : advice.loss_scale;
+  return {proof ? proof->plan_json : advice.plan_json,
+          scale ? "static:" + shortest(*scale) : run.lane(advice.lane).loss_scale};
+}
+
+std::vector<std::string> next_command(const RunView& run, const NextTry& next,
+                                      const std::string& plan_file) {
+  std::vector<std::string> words{"halfscope", "train"};
+  const std::vector<std::string> settings = settings_of(run.info());
+  words.insert(words.end(), settings.begin(), settings.end());
+  words.insert(words.end(), {"--plan", plan_file});
+  if (!next.loss_scale.empty() && next.loss_scale != usual_loss_scale(next.plan_json)) {
+    words.insert(words.end(), {"--loss-scale", next.loss_scale});
+  }
+  words.insert(words.end(), {"--out", free_name("cured", ".hscope")});
+  return words;
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
+  return line;
+}
+
+/// The findings and the advice in the form that the report's JSON gives them.
+Json advice_json(const RunView& run, const std::optional<Recommendation>& advice, int lane) {
+  Report report = make_report(run);
+  report.recommendation = advice;
+  const Json whole = Json::parse(report_json(report));
+  Json json;
+  json["lane"] = run.lane(lane).name;
+  json["findings"] = Json::array();
+  for (const Json& finding : whole.at("findings")) {
+    if (finding.at("lane") == run.lane(lane).name) json["findings"].push_back(finding);
+  }
+  json["recommendation"] = whole.at("recommendation");
+  return json;
+}
+
+/// Indented, and on a terminal as lines that fit.
+std::string paragraph(const std::string& text) {
+  constexpr size_t kIndent = 2, kHanging = 4, kLeast = 40, kMost = 100;
+  const size_t width = output_width();
+  const std::string first(kIndent, ' '), other(kHanging, ' ');
+  if (width == 0) return first + text + "\n";
+  std::string lines;
+  for (const std::string& line : wrapped(text, std::clamp(width, kLeast, kMost) - kHanging)) {
+    lines += (lines.empty() ? first : other) + line + "\n";
+  }
+  return lines;
+}
+
+/// What the findings of a lane ask for where no plan can follow; "" if nothing.
+std::string other_advice(const std::vector<Finding>& findings, int lane) {
+  for (const Finding& finding : findings) {
+    const bool asks = finding.lane == lane && finding.severity >= Severity::warning;
+    if (asks && !finding.action.text.empty()) return finding.action.text;
+  }
+  return "";
+}
+
+std::string findings_text(const RunView& run, const std::vector<Finding>& findings, int lane) {
+  std::string text = fmt::format("lane {}\n", run.lane(lane).name);
+  for (const Finding& finding : findings) {
+    if (finding.lane != lane) continue;
+    text += paragraph(fmt::format("{}: {}", severity_name(finding.severity), finding.text));
+  }
+  return text;
+}
+
+std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
+  const auto is_trouble = [lane](const Finding& finding) {
+    return finding.lane == lane && finding.severity >= Severity::warning;
+  };
+  if (std::none_of(findings.begin(), findings.end(), is_trouble)) return "advice: none needed\n";
+  const std::string other = other_advice(findings, lane);
+  return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other) + "\n";
+}
 
 int recommend_command(const Options& options) {
   check_distinct({options.run, options.out});
+  if (!options.out.empty()) check_output_file(options.out, options.force);
+  exit_code({}, options.fail_on);  // a misspelt severity shows before the work
+  if (options.threads > 0) omp_set_num_threads(options.threads);
   const RunView run = RunView::open(options.run);
   const std::vector<Finding> findings = run_rules(run);
-  const int code = exit_code(findings, options.fail_on);
-  int lane = default_lane(run, findings);
-  if (!options.lane.empty()) {
-    const std::optional<int> found = run.find_lane(options.lane);
-    if (!found) {
-      std::string names;
-      for (const LaneInfo& each : run.info().lanes) names += (names.empty() ? "" : ", ") + each.name;
-      throw usage_error("the run has no lane " + options.lane, "lanes: " + names);
-    }
-    lane = *found;
+  const int lane = lane_of(run, options, findings);
+  Verified verified{.advice = recommend(run, findings, lane), .proof = {}};
+  const std::optional<Recommendation>& advice = verified.advice;
+  if (advice && options.verify) {
+    verified.proof = verify_advice(options.run, run, *advice, options.quiet);
   }
-  if (lane < 0) throw Error(options.run + " has no lanes");
-  fmt::print("lane {}\n", run.lane(lane).name);
-  for (const Finding& finding : findings) {
-    if (finding.lane == lane) fmt::print("  {}: {}\n", severity_name(finding.severity), finding.text);
+
+  const bool refuted = advice && options.verify && !(verified.proof && verified.proof->holds);
+  const int code = refuted ? 1 : exit_code(findings, options.fail_on);
+  std::vector<std::string> next;
+  const bool written = advice && !refuted && !options.out.empty();
+  if (written) {
+    const NextTry what = next_try(run, *advice, verified.proof);
+    write_output_file(options.out, what.plan_json + "\n", options.force);
+    next = next_command(run, what, options.out);
   }
-  const std::optional<Recommendation> advice = recommend(run, findings, lane);
-  if (!advice) {
-    const bool trouble = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.lane == lane && finding.severity >= Severity::warning;
-    });
-    fmt::print("advice: {}\n", trouble ? "none that a plan could follow" : "none needed");
-    if (!options.out.empty()) fmt::print("{} not written\n", options.out);
+  if (options.json) {
+    Json json{{"schema", "halfscope.recommend/1"}, {"version", kVersion}, {"run", options.run}};
+    json.update(advice_json(run, advice, lane));
+    json["proof"] = proof_member(verified.proof);
+    json["plan_file"] = written ? Json(options.out) : Json(nullptr);
+    json["next"] = written ? Json(next) : Json(nullptr);
+    write_json(json);
     return code;
   }
-  fmt::print("advice: {}\n", advice->text);
-  if (!options.out.empty()) {
-    write_output_file(options.out, advice->plan_json + "\n", options.force);
-    const RunInfo& info = run.info();
-    std::string next = "halfscope train";
-    const auto add = [&](const char* flag, const std::string& value) {
-      next += std::string(" ") + flag + " " + shell_quoted(value);
-    };
-    add("--model", info.model);
-    add("--data", info.data);
-    add("--plan", options.out);
-    if (advice->loss_scale) add("--loss-scale", fmt::format("static:{}", *advice->loss_scale));
-    add("--optimizer", info.optimizer);
-    add("--batch", std::to_string(info.batch));
-    add("--steps", std::to_string(info.steps_planned));
-    add("--seed", std::to_string(info.seed));
-    fmt::print("plan: {}\nnext: {} --out cured.hscope\n", options.out, next);
+  if (options.quiet) return code;
+
+  std::string text = findings_text(run, findings, lane);
+  text += advice ? "advice: " + advice->text + "\n" : no_advice_text(findings, lane);
+  if (options.verify) text += proof_line(verified);
+  if (written) {
+    text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
+  } else if (!options.out.empty()) {
+    text += fmt::format("plan: {} not written\n", options.out);
+  } else if (advice && !refuted) {
+    text += fmt::format("next: halfscope recommend {}{} --out {}\n", shell_quoted(options.run),
+                        options.verify ? " --verify" : "", free_name("plan", ".json"));
   }
+  write_out(text);
   return code;
 }
 
@@ -74,12 +203,25 @@ void add_recommend(CLI::App& app, Command& command) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("recommend", "Say which layers to keep in fp32, and why");
   sub->footer("Example:  halfscope recommend hot.hscope --out plan.json");
-  sub->add_option("run", options->run, "Run file")->required();
-  sub->add_option("--lane", options->lane, "Lane; default: the first one with trouble");
-  sub->add_option("--out", options->out, "Write the advised plan here");
-  sub->add_option("--fail-on", options->fail_on, "Exit with 1 if a finding is at least info, warning or error");
-  sub->add_flag("--force", options->force, "Replace an existing output file");
-  sub->callback([options, &command] { command = [options] { return recommend_command(*options); }; });
+  add_run_file(*sub, options->run);
+  sub->add_option("--lane", options->lane, "Lane to advise on; default: the first one with trouble")
+      ->type_name("NAME")
+      ->group("Advice");
+  add_output(*sub, "--out", options->out, "*.json", "Write the advised plan here");
+  add_force(*sub, options->force);
+  sub->add_flag("--verify", options->verify,
+                "Prove the advice by training it beside fp32, its noise twins and the lane as it "
+                "was; write a plan only if it holds")
+      ->group("Advice");
+  add_integer(*sub, "--threads", options->threads, 1, 1024,
+              "Of --verify; results do not depend on it; default: all cores")
+      ->group(group::kOther);
+  sub->add_flag("--json", options->json, "Print findings and advice as JSON")
+      ->group(group::kOutput);
+  sub->add_flag("--quiet", options->quiet, "Print nothing")->group(group::kOutput);
+  add_fail_on(*sub, options->fail_on);
+  sub->callback(
+      [options, &command] { command = [options] { return recommend_command(*options); }; });
 }
 
 }  // namespace halfscope

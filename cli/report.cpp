@@ -2,24 +2,23 @@
 // `halfscope report`: a run explained, as HTML, Markdown, JSON or CSV.
 #include "analysis/report/report.h"
 
-#include <fmt/format.h>
 #include <memory>
 
 #include "analysis/output_file.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/output.h"
 
 namespace halfscope {
 namespace {
 
 struct Options {
   std::string run, html, md, json, csv, fail_on;
-  bool force = false;
+  bool force = false, quiet = false;
 };
 
 int report_command(const Options& options) {
   check_distinct({options.run, options.html, options.md, options.json, options.csv});
-  const Report report = make_report(RunView::open(options.run));
-  const int code = exit_code(report.findings, options.fail_on);
   const struct {
     const std::string& file;
     std::string (*write)(const Report&);
@@ -29,15 +28,17 @@ int report_command(const Options& options) {
                {options.csv, report_csv}};
   bool any = false;
   for (const auto& form : forms) {
-    if (!form.file.empty()) check_output_file(form.file, options.force);
-  }
-  for (const auto& form : forms) {
     if (form.file.empty()) continue;
-    write_output_file(form.file, form.write(report), options.force);
+    check_output_file(form.file, options.force);
     any = true;
   }
-  if (!any) fmt::print("{}", report_markdown(report));
-  return code;
+  exit_code({}, options.fail_on);  // a misspelt severity shows before the work
+  const Report report = make_report(RunView::open(options.run));
+  for (const auto& form : forms) {
+    if (!form.file.empty()) write_output_file(form.file, form.write(report), options.force);
+  }
+  if (!any && !options.quiet) write_out(report_markdown(report));
+  return exit_code(report.findings, options.fail_on);
 }
 
 }  // namespace
@@ -46,13 +47,15 @@ void add_report(CLI::App& app, Command& command) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("report", "Explain a run: HTML, Markdown, JSON, CSV");
   sub->footer("Example:  halfscope report run.hscope --html report.html");
-  sub->add_option("run", options->run, "Run file")->required();
-  sub->add_option("--html", options->html, "One self-contained page");
-  sub->add_option("--md", options->md, "Markdown that fits a pull-request comment");
-  sub->add_option("--json", options->json, "Everything, for programs");
-  sub->add_option("--csv", options->csv, "The table of layers");
-  sub->add_option("--fail-on", options->fail_on, "Exit with 1 if a finding is at least info, warning or error");
-  sub->add_flag("--force", options->force, "Replace existing output files");
+  add_run_file(*sub, options->run);
+  add_output(*sub, "--html", options->html, "*.html", "One self-contained page");
+  add_output(*sub, "--md", options->md, "*.md",
+             "Markdown that fits a pull-request comment; printed if no file is named");
+  add_output(*sub, "--json", options->json, "*.json", "Everything, for programs");
+  add_output(*sub, "--csv", options->csv, "*.csv", "The table of layers");
+  add_force(*sub, options->force);
+  sub->add_flag("--quiet", options->quiet, "Print nothing")->group(group::kOutput);
+  add_fail_on(*sub, options->fail_on);
   sub->callback([options, &command] { command = [options] { return report_command(*options); }; });
 }
 

@@ -1,39 +1,61 @@
 // SPDX-License-Identifier: MIT
 // `halfscope runs`: one line per lane of one or more run files.
 #include <fmt/format.h>
+
 #include <memory>
 
 #include "analysis/run_view.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/lane_summary.h"
 
 namespace halfscope {
 namespace {
 
-int runs_command(const std::vector<std::string>& files) {
+struct Options {
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+Json run_json(const std::string& file, const RunView& run) {
+  const RunInfo& info = run.info();
+  Json json;
+  json["run"] = file;
+  json["version"] = info.version;
+  json["model"] = info.model;
+  json["data"] = info.data;
+  json["optimizer"] = info.optimizer;
+  json["batch"] = info.batch;
+  json["seed"] = info.seed;
+  json["status"] = status_name(run.status());
+  json["steps_planned"] = info.steps_planned;
+  json["settings"] = info.settings;
+  json["command"] = info.command;
+  json["lanes"] = to_json(lane_summaries(run));
+  return json;
+}
+
+int runs_command(const Options& options) {
   std::vector<std::vector<std::string>> rows{
       {"run", "model", "data", "lane", "status", "steps", "last loss", "skipped", "test acc"}};
-  for (const std::string& file : files) {
+  Json runs = Json::array();
+  for (const std::string& file : options.files) {
     const RunView run = RunView::open(file);
-    for (int lane = 0; lane < run.lane_count(); ++lane) {
-      const auto steps = run.steps(lane);
-      int64_t skipped = 0;
-      for (const StepRow& row : steps) skipped += row.skipped ? 1 : 0;
-      const auto evals = run.evals(lane);
-      rows.push_back({file, run.info().model, run.info().data, run.lane(lane).name, status_name(run.status()),
-                      fmt::format("{}/{}", steps.size(), run.info().steps_planned),
-                      steps.empty() ? "-" : table_number(steps.back().loss), std::to_string(skipped),
-                      evals.empty() ? "-" : fmt::format("{:.2f}%", 100.0 * evals.back().accuracy)});
+    const RunInfo& info = run.info();
+    if (options.json) {
+      runs.push_back(run_json(file, run));
+      continue;
+    }
+    for (const LaneSummary& lane : lane_summaries(run)) {
+      rows.push_back({file, info.model, info.data, lane.name, status_name(run.status()),
+                      fmt::format("{}/{}", lane.steps, info.steps_planned), lane.last_loss_text(),
+                      std::to_string(lane.skipped), lane.accuracy_text()});
     }
   }
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", line);
+  if (options.json) {
+    write_json(Json{{"schema", "halfscope.runs/1"}, {"version", kVersion}, {"runs", runs}});
+  } else {
+    write_out(aligned(rows, {false, false, false, false, false, true, true, true, true}));
   }
   return 0;
 }
@@ -41,11 +63,16 @@ int runs_command(const std::vector<std::string>& files) {
 }  // namespace
 
 void add_runs(CLI::App& app, Command& command) {
-  auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App* sub = app.add_subcommand("runs", "List the lanes of run files");
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("runs", "List the lanes of run files, also of growing ones");
   sub->footer("Example:  halfscope runs run.hscope hot.hscope");
-  sub->add_option("run", *files, "Run files")->required();
-  sub->callback([files, &command] { command = [files] { return runs_command(*files); }; });
+  offer(sub->add_option("run", options->files, "Files that `halfscope train` has written")
+            ->required()
+            ->type_name("RUN")
+            ->group(group::kArguments),
+        {.files = "*.hscope"});
+  sub->add_flag("--json", options->json, "Print the list as JSON")->group(group::kOutput);
+  sub->callback([options, &command] { command = [options] { return runs_command(*options); }; });
 }
 
 }  // namespace halfscope

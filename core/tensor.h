@@ -36,4 +36,11 @@ struct Tensor {
 /// Tensors by variable path, such as "fc1.weight".
 using NamedTensors = std::map<std::string, Tensor>;
 
+/// The same in double, for state that must come back bit for bit.
+struct DoubleTensor {
+  Shape shape;
+  std::vector<double> data;
+};
+using NamedDoubleTensors = std::map<std::string, DoubleTensor>;
+
 }  // namespace halfscope

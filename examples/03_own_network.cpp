@@ -23,7 +23,7 @@ int main() {
 
   Plan plan = *preset_plan("mixed_float16");
   keep_fp32(plan, "head");
-  const Executable executable = lower(model, plan, Optimizer{});
+  const Executable executable = lower(model, plan, {});
   for (const Tap& tap : executable.taps) {
     std::printf("%-24s %-10s %s\n", tap.site.name().c_str(), format_name(tap.site.format).c_str(),
                 to_string(tap.site.shape).c_str());

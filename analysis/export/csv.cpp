@@ -91,7 +91,7 @@ struct Entry {
   int64_t step;
   int lane;
   int site;
-  const Row* row;
+  Row row;
 };
 
 /// By step, then lane, then execution order.
@@ -146,7 +146,7 @@ void write_steps_csv(const RunView& run, std::ostream& out) {
   CsvWriter csv(out);
   write_header(csv, {"step", "lane", "loss", "loss_scale", "skipped", "grad_norm", "accuracy",
                      "ms", "first_bad"});
-  std::vector<Entry<StepRow>> entries;
+  std::vector<Entry<const StepRow*>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const StepRow& row : run.steps(lane)) entries.push_back({row.step, lane, 0, &row});
   }
@@ -173,11 +173,11 @@ void write_stats_csv(const RunView& run, std::ostream& out) {
                      "pos_inf",  "neg_inf",    "nan",       "overflow",  "underflow",
                      "subnormal", "lost",      "max_abs",   "min_abs",   "mean",    "rms",
                      "exponents"});
-  std::vector<Entry<StatsWindow>> entries;
+  std::vector<Entry<PackedWindow>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const SiteInfo& site : run.lane(lane).sites) {
-      for (const StatsWindow& window : run.windows(lane, site.order)) {
-        entries.push_back({window.step, lane, site.order, &window});
+      for (const PackedWindow& window : run.windows(lane, site.order)) {
+        entries.push_back({window.step, lane, site.order, window});
       }
     }
   }
@@ -185,10 +185,10 @@ void write_stats_csv(const RunView& run, std::ostream& out) {
   for (const auto& [step, lane_index, site_index, window] : entries) {
     const LaneInfo& lane = run.lane(lane_index);
     const SiteInfo& site = lane.sites[static_cast<size_t>(site_index)];
-    csv.number(step).number(window->step_count).text(lane.name).text(site.name());
+    csv.number(step).number(window.step_count).text(lane.name).text(site.name());
     csv.text(site.path).text(site.tensor).text(role_name(site.role)).text(phase_name(site.phase));
     csv.text(site.op).text(format_name(site.format));
-    write_stats(csv, window->stats);
+    write_stats(csv, window.stats());
     csv.end_row();
   }
 }

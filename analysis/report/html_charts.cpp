@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The two charts over steps: the loss of all lanes, and the loss scale with skipped steps.
+// The charts over steps: the loss of all lanes, the loss scale with skipped steps, the learning
+// rate if it changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,11 +57,15 @@ Steps steps_of(const Report& report) {
 bool loss_gone(const StepRow& row) { return !std::isfinite(row.loss); }
 bool was_skipped(const StepRow& row) { return row.skipped; }
 
+size_t stretch_of(const std::vector<StepRow>& rows) {
+  return std::max<size_t>(1, (2 * rows.size() + kCurvePoints - 1) / kCurvePoints);
+}
+
 /// The most ragged steps of a curve are kept: of each stretch the lowest and the highest value.
 std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
                                        const std::function<double(const StepRow&)>& value) {
   std::vector<const StepRow*> points;
-  const size_t stretch = std::max<size_t>(1, (2 * rows.size() + kCurvePoints - 1) / kCurvePoints);
+  const size_t stretch = stretch_of(rows);
   for (size_t begin = 0; begin < rows.size(); begin += stretch) {
     const size_t end = std::min(begin + stretch, rows.size());
     size_t low = begin, high = begin;
@@ -105,7 +110,7 @@ std::string curve(const LaneReport& lane, size_t index, const Steps& steps, cons
                      lane_class(index), path, escape(lane.name));
 }
 
-/// Marks in the strip above the curves; neighbouring marked rows become one bar.
+/// Marks in the strip above the curves; marked steps that follow each other become one bar.
 std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
                   const std::function<bool(const StepRow&)>& marked) {
   std::string marks;
@@ -113,7 +118,14 @@ std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
   for (size_t i = 0; i < lane.rows.size(); ++i) {
     if (!marked(lane.rows[i])) continue;
     const size_t begin = i;
-    while (i + 1 < lane.rows.size() && marked(lane.rows[i + 1])) ++i;
+    // Of skipped steps all are here, so a gap between two is a gap; of others each kept_every-th.
+    const auto follows = [&](const StepRow& row, const StepRow& next) {
+      return next.step - row.step <= (next.skipped ? 1 : lane.kept_every);
+    };
+    while (i + 1 < lane.rows.size() && marked(lane.rows[i + 1]) &&
+           follows(lane.rows[i], lane.rows[i + 1])) {
+      ++i;
+    }
     const int64_t from = lane.rows[begin].step, to = lane.rows[i].step;
     const double x = steps.position(from);
     // At least two pixels on a wide page, however many steps there are.
@@ -138,7 +150,7 @@ std::string frame(const std::string& kind, const std::string& label, const std::
   }
   html += fmt::format(
       "</div><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" "
-      "role=\"img\" aria-label=\"{}\">{}{}</svg>"
+      "role=\"img\"><title>{}</title>{}{}</svg>"
       "<div class=\"x\"><span>step {}</span><span>{}</span><span>{}</span></div>"
       "</div>\n",
       escape(label), grid, drawing, steps.first,
@@ -159,6 +171,37 @@ std::vector<size_t> drawing_order(const Report& report) {
   return order;
 }
 
+std::vector<size_t> first_lanes(const Report& report) {
+  std::vector<size_t> lanes;
+  for (size_t i = 0; i < std::min(report.lanes.size(), kCurveLanes); ++i) lanes.push_back(i);
+  return lanes;
+}
+
+/// What the curves leave out, so that nobody takes them for all steps.
+std::string left_out(const Report& report) {
+  std::string html;
+  for (const LaneReport& lane : report.lanes) {
+    const size_t stretch = stretch_of(lane.rows);
+    if (!lane.thinned() && stretch == 1) continue;
+    html += fmt::format("<p class=\"how\">{}: ", escape(lane.name));
+    if (lane.thinned()) {
+      const int64_t k = lane.kept_every;
+      html += fmt::format("every {}{} step shown, {} of {}, with every skipped one. ", k,
+                          k % 10 == 2 && k % 100 != 12   ? "nd"
+                          : k % 10 == 3 && k % 100 != 13 ? "rd"
+                          : k % 10 == 1 && k % 100 != 11 ? "st"
+                                                         : "th",
+                          lane.rows.size(), lane.steps);
+    }
+    if (stretch > 1) {
+      html += fmt::format("A curve runs through the lowest and the highest of each {} steps shown.",
+                          stretch);
+    }
+    html += "</p>\n";
+  }
+  return html;
+}
+
 /// "update skipped: mixed_float16"; empty if no lane has such a row.
 std::string marked_lanes(const Report& report, const std::string& what,
                          const std::function<bool(const StepRow&)>& marked) {
@@ -169,9 +212,10 @@ std::string marked_lanes(const Report& report, const std::string& what,
   return names.empty() ? "" : what + ": " + escape(name_list(names));
 }
 
-std::string legend(const Report& report, const std::string& marked) {
+std::string legend(const Report& report, const std::vector<size_t>& drawn,
+                   const std::string& marked) {
   std::string html = "<div class=\"legend\">";
-  for (size_t i = 0; i < std::min(report.lanes.size(), kCurveLanes); ++i) {
+  for (size_t i : drawn) {
     html += fmt::format("<span>{}{}</span>", lane_swatch(i), escape(report.lanes[i].name));
   }
   if (!marked.empty()) {
@@ -244,25 +288,31 @@ std::string loss_chart(const Report& report) {
   }
   return fmt::format("<figure><h3>Loss{}</h3>\n", axis.log ? ", logarithmic" : "") +
          frame("", "Loss of every lane over the steps", drawing, ticks, steps) +
-         legend(report, marked_lanes(report, "loss not finite", loss_gone)) +
-         "<figcaption>Mean loss of each batch, before scaling. Lanes see the same batches, so "
-         "curves that part show the format at work.</figcaption></figure>\n";
+         legend(report, first_lanes(report), marked_lanes(report, "loss not finite", loss_gone)) +
+         "<figcaption>How to read it: the mean loss of each batch, before scaling. Lanes see the "
+         "same batches, so curves that part show the format at work.</figcaption>" +
+         left_out(report) + "</figure>\n";
 }
 
 std::string scale_chart(const Report& report) {
   const Steps steps = steps_of(report);
+  // A lane without loss scaling has a scale of 1 throughout: a line that says nothing.
+  std::vector<size_t> scaled;
   double low = INFINITY, high = -INFINITY;
-  bool skipped = false;
-  for (const LaneReport& lane : report.lanes) {
-    for (const StepRow& row : lane.rows) {
-      skipped = skipped || row.skipped;
+  for (size_t i : drawing_order(report)) {
+    const std::vector<StepRow>& rows = report.lanes[i].rows;
+    if (std::all_of(rows.begin(), rows.end(),
+                    [](const StepRow& row) { return row.loss_scale == 1.0 && !row.skipped; })) {
+      continue;
+    }
+    scaled.push_back(i);
+    for (const StepRow& row : rows) {
       if (!(row.loss_scale > 0.0) || !std::isfinite(row.loss_scale)) continue;
       low = std::min(low, row.loss_scale);
       high = std::max(high, row.loss_scale);
     }
   }
-  const bool scaled = low <= high && !(low == 1.0 && high == 1.0);
-  if (!scaled && !skipped) return "";  // nobody scales the loss: nothing to see
+  if (scaled.empty()) return "";
   Axis axis{0.5, 2.0, true};
   if (low <= high) axis = {low / 2.0, high * 2.0, true};
   std::vector<std::pair<double, std::string>> ticks;
@@ -270,20 +320,49 @@ std::string scale_chart(const Report& report) {
   const int last = static_cast<int>(std::floor(std::log2(axis.high)));
   const int every = std::max(1, (last - first + 3) / 4);
   for (int e = first; e <= last; e += every) {
-    ticks.emplace_back(axis.position(std::exp2(e)), fmt::format("2<sup>{}</sup>", e));
+    ticks.emplace_back(axis.position(std::exp2(e)), prose(fmt::format("2^{}", e)));
   }
   std::string drawing;
-  for (size_t i : drawing_order(report)) {
+  for (size_t i : scaled) {
     const LaneReport& lane = report.lanes[i];
     drawing += curve(lane, i, steps, axis, true, [](const StepRow& row) { return row.loss_scale; });
     drawing += strip(lane, steps, "update skipped", was_skipped);
   }
+  std::sort(scaled.begin(), scaled.end());
   return "<figure><h3>Loss scale</h3>\n" +
-         frame(" low", "Loss scale of every lane over the steps", drawing, ticks, steps) +
-         legend(report, marked_lanes(report, "update skipped", was_skipped)) +
-         "<figcaption>A dynamic scale halves when a gradient overflows, and that step's update is "
-         "skipped. A few halvings at the start are normal; a scale that falls without end is not "
-         "looking for a scale any more.</figcaption></figure>\n";
+         frame(" low", "Loss scale of the lanes that use one, over the steps", drawing, ticks,
+               steps) +
+         legend(report, scaled, marked_lanes(report, "update skipped", was_skipped)) +
+         "<figcaption>How to read it: a dynamic scale halves when a gradient overflows, and that "
+         "step's update is skipped. A few halvings at the start are normal; a scale that falls "
+         "without end is not looking for a scale any more.</figcaption></figure>\n";
+}
+
+std::string learning_rate_chart(const Report& report) {
+  const Steps steps = steps_of(report);
+  double low = INFINITY, high = -INFINITY;
+  size_t lane = report.lanes.size();
+  for (size_t i : first_lanes(report)) {
+    for (const StepRow& row : report.lanes[i].rows) {
+      if (!std::isfinite(row.learning_rate)) continue;
+      if (lane == report.lanes.size()) lane = i;  // the schedule is the same for all
+      low = std::min(low, row.learning_rate);
+      high = std::max(high, row.learning_rate);
+    }
+  }
+  if (!(low < high)) return "";
+  const Axis axis{0.0, high, false};
+  std::vector<std::pair<double, std::string>> ticks;
+  const double distance = tick_distance(high, 3.0);
+  for (double v = 0.0; v <= high; v += distance) {
+    ticks.emplace_back(axis.position(v), fmt::format("{:.3g}", v));
+  }
+  return "<figure><h3>Learning rate</h3>\n" +
+         frame(" low", "Learning rate over the steps",
+               curve(report.lanes[lane], lane, steps, axis, true,
+                     [](const StepRow& row) { return row.learning_rate; }),
+               ticks, steps) +
+         "<figcaption>The same for all lanes.</figcaption></figure>\n";
 }
 
 }  // namespace halfscope::html

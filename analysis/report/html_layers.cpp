@@ -1,257 +1,191 @@
 // SPDX-License-Identifier: MIT
 // The layers: one table line each with its exponent histograms over the bands of their format,
-// and every tensor of the layers that suffer most.
+// and every tensor of the layers that suffer or add most.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "analysis/report/html_parts.h"
+#include "analysis/report/report_parts.h"
 #include "analysis/rules/format_limits.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope::html {
 namespace {
 
+using report::non_zero;
+using report::Rates;
+using report::rates_of;
+using report::suffering;
+
 constexpr size_t kWorstLayers = 30;
-constexpr double kWorthShowing = 0.01;
-constexpr int kHeight = 16;  ///< of a histogram, in its own units
 
-double share(int64_t part, int64_t whole) {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-}
+enum class Column : uint8_t { weights, activations, gradients, updates };
 
-double overflow_share(const SiteReport& site) { return share(site.overflow, site.n); }
-double non_finite_share(const SiteReport& site) { return share(site.non_finite, site.n); }
-int64_t non_zero(const SiteReport& site) { return site.n - site.zero - site.non_finite; }
-double underflow_share(const SiteReport& site) { return share(site.underflow, non_zero(site)); }
-double lost_share(const SiteReport& site) { return share(site.lost, non_zero(site)); }
-
-double suffering(const LayerReport& layer) {
-  double worst = 0.0;
-  for (const SiteReport& site : layer.sites) {
-    // An overflow spreads, so one is enough. What it spread to is innocent.
-    worst = std::max({worst, underflow_share(site), lost_share(site),
-                      site.overflow > 0 ? 1.0 + overflow_share(site) : 0.0});
+bool belongs(const SiteReport& site, Column column) {
+  switch (column) {
+    case Column::weights:
+      return site.role == Role::weight || site.role == Role::state;
+    case Column::activations:
+      return site.role == Role::activation || site.role == Role::input;
+    case Column::gradients:
+      return site.role == Role::activation_grad || site.role == Role::weight_grad;
+    case Column::updates:
+      return site.role == Role::update;
   }
-  return worst;
+  return false;
 }
 
-/// Exponents all histograms of the page are drawn over, so that they can be compared.
-struct ExponentAxis {
-  int low = -30, high = 20;
-  int bins() const { return high - low + 1; }
-};
-
-/// -30 to 20, stretched to where at least 0.1 % of some tensor lies, within reason.
-ExponentAxis fit_axis(const Report& report) {
-  ExponentAxis axis;
-  for (const LayerReport& layer : report.layers) {
-    for (const SiteReport& site : layer.sites) {
-      int64_t total = 0, seen = 0;
-      for (const auto& [exponent, count] : site.exponents) total += count;
-      for (const auto& [exponent, count] : site.exponents) {
-        const bool first = share(seen, total) < 0.001 && share(seen + count, total) >= 0.001;
-        seen += count;
-        if (first) axis.low = std::min(axis.low, exponent);
-        if (share(count, total) >= 0.001) axis.high = std::max(axis.high, exponent);
-      }
-    }
-  }
-  axis.low = std::max(axis.low, -48);
-  axis.high = std::min(axis.high, 36);
-  return axis;
-}
-
-/// First exponents of the bands of a format: subnormal, normal, overflow.
-struct Bands {
-  int subnormal, normal, overflow;
-  explicit Bands(const FloatFormat& format)
-      : subnormal(format.min_exponent() - format.mantissa_bits - 1),
-        normal(format.min_exponent()),
-        overflow(format.max_exponent() + 1) {}
-};
-
-std::string band_id(const FloatFormat& format) { return "b-" + anchor(format_name(format)); }
-
-std::string rect(const char* kind, int from, int to) {
-  if (to <= from) return "";
-  return fmt::format("<rect class=\"{}\" x=\"{}\" width=\"{}\" height=\"{}\"/>", kind, from,
-                     to - from, kHeight);
-}
-
-/// The shaded bands of every format of the page, drawn once and referred to.
-std::string band_definitions(const Report& report, const ExponentAxis& axis) {
-  std::string html =
-      "<svg width=\"0\" height=\"0\" style=\"position:absolute\" "
-      "aria-hidden=\"true\"><defs>";
-  std::set<std::string> done;
-  for (const LayerReport& layer : report.layers) {
-    for (const SiteReport& site : layer.sites) {
-      if (!done.insert(band_id(site.format)).second) continue;
-      const Bands bands(site.format);
-      const auto x = [&](int exponent) { return std::clamp(exponent - axis.low, 0, axis.bins()); };
-      html += fmt::format("<g id=\"{}\">", band_id(site.format));
-      html += rect("zl", 0, x(bands.subnormal));
-      html += rect("zs", x(bands.subnormal), x(bands.normal));
-      html += rect("zn", x(bands.normal), x(bands.overflow));
-      html += rect("zl", x(bands.overflow), axis.bins());
-      for (int edge : {bands.normal, bands.overflow}) {
-        if (x(edge) == 0 || x(edge) == axis.bins()) continue;
-        html += fmt::format("<path class=\"edge\" d=\"M{} 0v{}\"/>", x(edge), kHeight);
-      }
-      html += "</g>";
-    }
-  }
-  return html + "</defs></svg>\n";
-}
-
-/// Bars as two paths: what the format holds, and what it loses. Heights are square roots of
-/// counts, so that thin tails can be seen.
-std::string bars(const SiteReport& site, const ExponentAxis& axis) {
-  std::vector<int64_t> counts(static_cast<size_t>(axis.bins()), 0);
-  for (const auto& [exponent, count] : site.exponents) {
-    const int bin = std::clamp(exponent - axis.low, 0, axis.bins() - 1);
-    counts[static_cast<size_t>(bin)] += count;
-  }
-  const int64_t most = *std::max_element(counts.begin(), counts.end());
-  if (most == 0) return "";
-  const Bands bands(site.format);
-  std::string held, lost;
-  for (int bin = 0; bin < axis.bins(); ++bin) {
-    const int64_t count = counts[static_cast<size_t>(bin)];
-    if (count == 0) continue;
-    const int exponent = bin + axis.low;
-    const int height =
-        std::max(1, static_cast<int>(std::lround(kHeight * std::sqrt(static_cast<double>(count) /
-                                                                     static_cast<double>(most)))));
-    const bool out = exponent < bands.subnormal || exponent >= bands.overflow;
-    (out ? lost : held) += fmt::format("M{} 16v-{}h1v{}z", bin, height, height);
-  }
-  std::string html;
-  if (!held.empty()) html += fmt::format("<path class=\"g\" d=\"{}\"/>", held);
-  if (!lost.empty()) html += fmt::format("<path class=\"w\" d=\"{}\"/>", lost);
-  return html;
-}
-
-std::string histogram(const SiteReport& site, const ExponentAxis& axis, bool big) {
-  std::string title = fmt::format("{}, {}", site.name, format_name(site.format));
-  if (site.max_abs && *site.max_abs > 0.0) {
-    title += fmt::format(": 2^{:.1f}", std::log2(*site.max_abs));
-    if (site.min_abs) title += fmt::format(" down to 2^{:.1f}", std::log2(*site.min_abs));
-  }
-  return fmt::format(
-      "<svg class=\"h{}\" viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" "
-      "role=\"img\"><title>{}</title><use href=\"#{}\"/>{}</svg>",
-      big ? " big" : "", axis.bins(), kHeight, escape(title), band_id(site.format),
-      bars(site, axis));
-}
-
-/// The tensor that stands for a layer in its line: the one that loses most, else the last of
+/// The tensor that stands for a layer in a column: the one that loses most, else the last of
 /// those roles (a layer's own output, the gradient of it).
-const SiteReport* speaker(const LayerReport& layer, bool gradient) {
+const SiteReport* speaker(const LayerReport& layer, Column column) {
   const SiteReport* best = nullptr;
+  const auto weight = [](const SiteReport& site) {
+    const Rates rates = rates_of(site);
+    return rates.overflow + rates.underflow + rates.lost;
+  };
   for (const SiteReport& site : layer.sites) {
-    const bool is_gradient = site.role == Role::activation_grad || site.role == Role::weight_grad;
-    const bool is_output = site.role == Role::activation || site.role == Role::input;
-    if (gradient ? !is_gradient : !is_output) continue;
-    const bool worse = best == nullptr || overflow_share(site) + underflow_share(site) >
-                                              overflow_share(*best) + underflow_share(*best);
-    if (worse) best = &site;
+    if (!belongs(site, column) || site.n == 0) continue;
+    if (best == nullptr || weight(site) >= weight(*best)) best = &site;
   }
   return best;
 }
 
-std::string share_cell(double value, double bad_from) {
-  return fmt::format("<td class=\"n{}\">{}</td>",
-                     value > bad_from ? " bad"
-                     : value == 0.0   ? " zero"
-                                      : "",
-                     escape(percent(value)));
+/// What a column's worst tensor loses, in a word; the gravest kind of loss is named.
+std::string rate_cell(const LayerReport& layer, Column column) {
+  const SiteReport* site = speaker(layer, column);
+  if (site == nullptr) return "<td></td>";
+  const Rates rates = rates_of(*site);
+  const char* kind = " soft";
+  std::string text = "0";
+  if (rates.overflow > 0.0) {
+    kind = " bad";
+    text = percent(rates.overflow) + " over";
+  } else if (rates.lost > 0.0) {
+    kind = rates.lost > 0.5 ? " bad" : "";
+    text = percent(rates.lost) + " lost";
+  } else if (rates.underflow > 0.01) {
+    kind = " bad";
+    text = percent(rates.underflow) + " flushed";
+  } else if (rates.non_finite > 0.0) {
+    text = percent(rates.non_finite) + " NaN/inf";
+  } else if (rates.underflow >= 1e-4) {
+    kind = "";
+    text = percent(rates.underflow) + " flushed";
+  } else if (rates.underflow > 0.0) {
+    text = percent(rates.underflow);  // not worth a word
+  }
+  return fmt::format("<td class=\"n{}\">{}</td>", kind, escape(text));
 }
 
-std::string headroom_cell(const LayerReport& layer) {
-  std::optional<double> least;
+std::string drawing_cell(const LayerReport& layer, Column column, const ExponentAxis& axis,
+                         bool drawings) {
+  const SiteReport* site = speaker(layer, column);
+  return "<td>" + (site != nullptr && drawings ? histogram(*site, axis, false) : "") + "</td>";
+}
+
+/// Upwards what the forward pass is short of, since a loss scale cannot help it; downwards the
+/// least of all tensors that are read again.
+std::string headroom_cells(const LayerReport& layer) {
+  std::optional<double> up, down;
+  const auto least = [](std::optional<double>& so_far, const std::optional<double>& value) {
+    if (value && (!so_far || *value < *so_far)) so_far = value;
+  };
   for (const SiteReport& site : layer.sites) {
-    const bool forward =
-        site.role == Role::activation || site.role == Role::weight || site.role == Role::input;
-    if (forward && site.headroom_bits && (!least || *site.headroom_bits < *least)) {
-      least = site.headroom_bits;
+    if (site.role == Role::update || site.role == Role::state) continue;
+    if (belongs(site, Column::activations) || belongs(site, Column::weights)) {
+      least(up, site.headroom_bits);
     }
+    least(down, site.headroom_down_bits);
   }
-  if (!least) return "<td class=\"n\">&ndash;</td>";
-  return fmt::format("<td class=\"n{}\">{:.1f}</td>", *least < 0.0 ? " bad" : "", *least);
+  const auto cell = [](const std::optional<double>& bits, const char* form) {
+    if (!bits) return std::string("<td class=\"n soft\">&ndash;</td>");
+    return fmt::format("<td class=\"n{}\">{}</td>", *bits < 0.0 ? " bad" : "",
+                       fmt::format(fmt::runtime(form), *bits));
+  };
+  return cell(up, "{:.1f}") + cell(down, "{:.0f}");
+}
+
+std::string advice_cell(const Report& report, const LayerReport& layer) {
+  if (!layer.advice.empty()) {
+    return fmt::format("<td class=\"advice\"><span class=\"do-it\">{}</span></td>",
+                       escape(layer.advice));
+  }
+  const LaneReport& lane = report.lanes[static_cast<size_t>(layer.lane)];
+  if (lane.reference || full_precision(layer.write)) return "<td class=\"soft\">is fp32</td>";
+  const Rates rates = report::worst_rates(layer);
+  if (rates.overflow == 0.0 && rates.non_finite > 0.0) return "<td class=\"soft\">inherits</td>";
+  return fmt::format("<td class=\"soft\">{}</td>",
+                     rates.overflow > 0.0 ? "watch" : format_name(layer.write) + " is fine");
 }
 
 std::string layer_row(const Report& report, const LayerReport& layer, const ExponentAxis& axis,
                       bool drawings, bool detailed) {
-  double overflow = 0.0, non_finite = 0.0, underflow = 0.0, lost = 0.0;
-  for (const SiteReport& site : layer.sites) {
-    overflow = std::max(overflow, overflow_share(site));
-    non_finite = std::max(non_finite, non_finite_share(site));
-    underflow = std::max(underflow, underflow_share(site));
-    lost = std::max(lost, lost_share(site));
-  }
   const std::string id = layer_anchor(report, layer.lane, layer.path);
   const std::string read = format_name(layer.read), write = format_name(layer.write);
-  std::string name = fmt::format("<b>{}</b>", escape(layer.path));
+  std::string name = escape(layer.path);
   if (detailed) name = fmt::format("<a href=\"#tensors-{}\">{}</a>", id, name);
-  std::string html = fmt::format(
-      "<tr id=\"{}\"><td class=\"name\">{}<br><span class=\"soft\">{}</span></td><td>{}</td>", id,
-      name, escape(layer.op), escape(read == write ? write : read + " / " + write));
-  html += headroom_cell(layer);
-  for (bool gradient : {false, true}) {
-    const SiteReport* site = speaker(layer, gradient);
-    html += "<td>";
-    if (site != nullptr && drawings) html += histogram(*site, axis, false);
-    html += "</td>";
-  }
-  html += share_cell(overflow, 0.0) + share_cell(non_finite, 1.0) + share_cell(underflow, 0.01) +
-          share_cell(lost, 0.5);
-  return html + "</tr>\n";
+  return fmt::format("<tr id=\"{}\"{}><th scope=\"row\">{} <small>{}</small></th><td>{}</td>", id,
+                     layer.advice.empty() ? "" : " class=\"advised\"", name, escape(layer.op),
+                     escape(read == write ? write : read + "/" + write)) +
+         rate_cell(layer, Column::weights) +
+         drawing_cell(layer, Column::activations, axis, drawings) +
+         rate_cell(layer, Column::activations) +
+         drawing_cell(layer, Column::gradients, axis, drawings) +
+         rate_cell(layer, Column::gradients) + rate_cell(layer, Column::updates) +
+         headroom_cells(layer) + advice_cell(report, layer) + "</tr>\n";
 }
 
-std::string key() {
-  const auto entry = [](const char* kind, const char* bar, const char* text) {
-    return fmt::format(
-        "<span><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">"
-        "<rect class=\"{}\" width=\"16\" height=\"12\"/>{}</svg>{}</span>",
-        kind, bar, text);
-  };
-  return "<div class=\"key\">" +
-         entry("zl", "<path class=\"w\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>",
-               "lost: flushed to zero (left) or overflow (right)") +
-         entry("zs", "<path class=\"g\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>",
-               "subnormal: held with fewer bits") +
-         entry("zn", "<path class=\"g\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>", "normal range") +
-         "</div>\n";
+std::string table_head(const std::string& caption) {
+  return "<table class=\"layers sort\"><caption>" + caption +
+         "</caption><thead><tr><td colspan=\"2\"></td><th scope=\"col\" class=\"n\">Weights</th>"
+         "<th colspan=\"2\" scope=\"colgroup\">Activations</th>"
+         "<th colspan=\"2\" scope=\"colgroup\">Gradients</th>"
+         "<th scope=\"col\" class=\"n\">Updates</th>"
+         "<th colspan=\"2\" scope=\"colgroup\" class=\"n\">Head-room, bits</th><td></td></tr>\n"
+         "<tr><th scope=\"col\">Layer</th><th scope=\"col\">Format</th>"
+         "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\">exponents</th>"
+         "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\">exponents</th>"
+         "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\" class=\"n\">lose</th>"
+         "<th scope=\"col\" class=\"n\">up</th><th scope=\"col\" class=\"n\">down</th>"
+         "<th scope=\"col\">Recommendation</th></tr></thead>\n<tbody>\n";
 }
 
-std::string tensor_block(const SiteReport& site, const ExponentAxis& axis) {
-  const auto rate = [](const char* what, double value, double bad_from) {
-    return fmt::format("{} <b class=\"{}\">{}</b>", what, value > bad_from ? "bad" : "",
-                       escape(percent(value)));
-  };
+std::string rate_text(const char* what, double value, double bad_from) {
+  return fmt::format("{} <b{}>{}</b>", what, value > bad_from ? " class=\"bad\"" : "",
+                     escape(percent(value)));
+}
+
+std::string power(int exponent) { return prose(fmt::format("2^{}", exponent)); }
+
+std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
+                         const SiteErrorReport* error, const std::string& other) {
+  const Rates rates = rates_of(site);
   std::string html = fmt::format(
-      "<div class=\"tensor\"><div><b>{}</b> <span class=\"soft\">{}</span><div class=\"nums\">",
-      escape(site.tensor), escape(format_name(site.format)));
-  html += rate("overflow", overflow_share(site), 0.0) + ", " +
-          rate("not finite", non_finite_share(site), 1.0) + "<br>" +
-          rate("flushed", underflow_share(site), 0.01) + ", " +
-          rate("subnormal", share(site.subnormal, non_zero(site)), 1.0) + ", " +
-          rate("zero", share(site.zero, site.n), 1.0);
-  if (site.role == Role::update) html += "<br>" + rate("lost updates", lost_share(site), 0.5);
-  html += "<br>";
-  html += fmt::format("largest <b>{}</b>", site.max_abs ? short_number(*site.max_abs) : "-");
+      "<div class=\"tensor\"><div><b>{}</b> <span class=\"soft\">{}, {}</span>"
+      "<div class=\"nums\">",
+      escape(site.tensor), escape(format_name(site.format)), role_name(site.role));
+  if (site.n == 0) return html + "never measured</div></div></div>\n";
+  html += rate_text("overflow", rates.overflow, 0.0) + ", " +
+          rate_text("not finite", rates.non_finite, 1.0) + "<br>" +
+          rate_text("flushed", rates.underflow, 0.01) + ", " +
+          rate_text("subnormal", report::share(site.subnormal, non_zero(site)), 1.0) + ", " +
+          rate_text("zero", report::share(site.zero, site.n), 1.0);
+  if (site.role == Role::update) html += "<br>" + rate_text("lost updates", rates.lost, 0.5);
+  html += fmt::format("<br>largest <b>{}</b>", site.max_abs ? short_number(*site.max_abs) : "-");
   html += fmt::format(", rms <b>{}</b>", site.rms ? short_number(*site.rms) : "-");
-  if (site.headroom_bits)
-    html += fmt::format(", head-room <b>{:.1f}</b> bits", *site.headroom_bits);
+  if (site.headroom_bits) {
+    html += fmt::format("<br>head-room <b>{:.1f}</b> bits up", *site.headroom_bits);
+    if (site.headroom_down_bits)
+      html += fmt::format(", <b>{:.0f}</b> down", *site.headroom_down_bits);
+  }
   html += fmt::format(
-      "</div></div><div>{}<div class=\"axis\"><span>2<sup>{}</sup></span>"
-      "<span>2<sup>{}</sup></span><span>2<sup>{}</sup></span></div></div></div>\n",
-      histogram(site, axis, true), axis.low, (axis.low + axis.high + 1) / 2, axis.high + 1);
-  return html;
+      "</div></div><div>{}<div class=\"axis\"><span>{}</span><span>{}</span><span>{}</span></div>",
+      histogram(site, axis, true), power(axis.low), power((axis.low + axis.high + 1) / 2),
+      power(axis.high + 1));
+  if (error != nullptr) html += ulp_block(*error, other);
+  return html + "</div></div>\n";
 }
 
 using LayerNames = std::set<std::pair<int, std::string>>;
@@ -265,16 +199,38 @@ LayerNames named_layers(const Report& report) {
   return named;
 }
 
-std::vector<size_t> worst_layers(const Report& report, const LayerNames& named) {
+/// The layers that add most error of their own, a few per comparison.
+LayerNames adding_layers(const Report& report) {
+  constexpr size_t kShown = 5;
+  LayerNames names;
+  for (const ErrorReport& errors : report.errors) {
+    std::vector<const SiteErrorReport*> sites;
+    for (const SiteErrorReport& site : errors.sites) {
+      if (site.local() && *site.local() > 0.0) sites.push_back(&site);
+    }
+    std::stable_sort(sites.begin(), sites.end(),
+                     [](const auto* a, const auto* b) { return *a->local() > *b->local(); });
+    for (size_t i = 0; i < std::min(sites.size(), kShown); ++i) {
+      names.emplace(errors.lane, sites[i]->layer);
+    }
+  }
+  return names;
+}
+
+std::vector<size_t> detailed_layers(const Report& report, const LayerNames& named) {
   std::vector<size_t> order;
+  const LayerNames adding = adding_layers(report);
   const auto weight = [&](size_t i) {
     const LayerReport& layer = report.layers[i];
-    return suffering(layer) + (named.contains({layer.lane, layer.path}) ? 100.0 : 0.0);
+    const std::pair<int, std::string> key{layer.lane, layer.path};
+    return suffering(layer) + (named.contains(key) ? 100.0 : 0.0) +
+           (adding.contains(key) ? 1.0 : 0.0);
   };
   for (size_t i = 0; i < report.layers.size(); ++i) {
     const bool reference = report.lanes[static_cast<size_t>(report.layers[i].lane)].reference;
     if (reference && report.lanes.size() > 1) continue;  // what the others are measured by
-    if (weight(i) > kWorthShowing && !report.layers[i].sites.empty()) order.push_back(i);
+    if (!report.layers[i].listed) continue;
+    if (weight(i) > report::kWorthShowing && !report.layers[i].sites.empty()) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return weight(a) > weight(b); });
@@ -283,85 +239,119 @@ std::vector<size_t> worst_layers(const Report& report, const LayerNames& named) 
   return order;
 }
 
-}  // namespace
-
-std::string layer_section(const Report& report, size_t size_so_far) {
-  if (report.layers.empty()) return "";
-  const ExponentAxis axis = fit_axis(report);
-  const LayerNames named = named_layers(report);
-  const std::vector<size_t> worst = worst_layers(report, named);
-  std::string tensors;
-  for (size_t i : worst) {
+std::string tensors_of(const Report& report, const std::vector<size_t>& layers,
+                       const LayerNames& named, const ExponentAxis& axis) {
+  std::string html;
+  for (size_t i : layers) {
     const LayerReport& layer = report.layers[i];
-    tensors += fmt::format(
+    const ErrorReport* errors = nullptr;
+    for (const ErrorReport& candidate : report.errors) {
+      if (candidate.lane == layer.lane && errors == nullptr) errors = &candidate;
+    }
+    html += fmt::format(
         "<details class=\"layer\" id=\"tensors-{}\"{}><summary><b>{}</b> "
         "<span class=\"soft\">{}, {}</span></summary>\n",
         layer_anchor(report, layer.lane, layer.path),
         named.size() <= 3 && named.contains({layer.lane, layer.path}) ? " open" : "",
         escape(layer.path), escape(layer.op),
         escape(report.lanes[static_cast<size_t>(layer.lane)].name));
-    for (const SiteReport& site : layer.sites) tensors += tensor_block(site, axis);
-    tensors += "</details>\n";
+    for (const SiteReport& site : layer.sites) {
+      const SiteErrorReport* error = nullptr;
+      if (errors != nullptr) {
+        const auto place = std::lower_bound(
+            errors->sites.begin(), errors->sites.end(), site.order,
+            [](const SiteErrorReport& each, int order) { return each.site < order; });
+        if (place != errors->sites.end() && place->site == site.order) error = &*place;
+      }
+      html += tensor_block(
+          site, axis, error,
+          errors != nullptr ? report.lanes[static_cast<size_t>(errors->other)].name : "");
+    }
+    html += "</details>\n";
   }
+  return html;
+}
 
-  std::string html = "<h2 id=\"layers\">Layers</h2>\n" + band_definitions(report, axis);
-  html += fmt::format(
-              "<p class=\"how\">Histograms show at which powers of two the values of a tensor lie, "
-              "from "
-              "2<sup>{}</sup> on the left to 2<sup>{}</sup> on the right, over the whole run, on "
-              "the bands "
-              "of the format the tensor is written in. Gradients are shown as they are stored, "
-              "times the "
-              "loss scale. Bar heights are square roots, so that thin tails can be seen.</p>\n",
-              axis.low, axis.high + 1) +
-          key();
+std::vector<size_t> lines_of(const Report& report, int lane, size_t& left_out) {
+  std::vector<size_t> lines;
+  for (size_t i = 0; i < report.layers.size(); ++i) {
+    if (report.layers[i].lane != lane) continue;
+    if (report.layers[i].listed) lines.push_back(i);
+    left_out += report.layers[i].listed ? 0 : 1;
+  }
+  return lines;
+}
 
-  const int focus = focus_lane(report);
+}  // namespace
+
+bool has_line(const Report& report, int lane, const std::string& path) {
+  return std::any_of(report.layers.begin(), report.layers.end(), [&](const LayerReport& layer) {
+    return layer.lane == lane && layer.listed && layer.path == path;
+  });
+}
+
+std::string layer_section(const Report& report, size_t size_so_far) {
+  if (report.layers.empty()) return "";
+  const ExponentAxis axis = fit_axis(report);
+  const LayerNames named = named_layers(report);
+  const std::vector<size_t> worst = detailed_layers(report, named);
+  const std::string tensors = tensors_of(report, worst, named, axis);
+
+  std::string html = "<section aria-labelledby=\"layers\"><h2 id=\"layers\">Layers</h2>\n" +
+                     band_definitions(report, axis);
+  html +=
+      fmt::format(
+          "<p class=\"how\">How to read it: a histogram shows at which powers of two a tensor's "
+          "values lie, from {} on the left to {} on the right, over the "
+          "whole run, on the bands of its format; bar heights are square roots, so that thin "
+          "tails show. Gradients are shown as stored, times the loss scale. Shares are those of "
+          "the layer's worst tensor of that kind.</p>\n",
+          power(axis.low), power(axis.high + 1)) +
+      histogram_key();
+
+  const int focus = report.focus;
   std::vector<int> lanes{focus};
   for (int lane = 0; lane < static_cast<int>(report.lanes.size()); ++lane) {
     if (lane != focus) lanes.push_back(lane);
   }
-  size_t left_out = 0;
+  size_t undrawn = 0;
   for (int lane : lanes) {
     const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
+    size_t left_out = 0;
     std::string rows;
-    for (size_t i = 0; i < report.layers.size(); ++i) {
-      const LayerReport& layer = report.layers[i];
-      if (layer.lane != lane) continue;
+    for (size_t i : lines_of(report, lane, left_out)) {
       const bool drawings =
           size_so_far + tensors.size() + html.size() + rows.size() < kDrawingBudget;
-      left_out += drawings ? 0 : 1;
-      rows += layer_row(report, layer, axis, drawings,
+      undrawn += drawings ? 0 : 1;
+      rows += layer_row(report, report.layers[i], axis, drawings,
                         std::binary_search(worst.begin(), worst.end(), i));
     }
-    const std::string title =
-        escape(info.name) + (info.reference ? " <span class=\"soft\">(reference)</span>" : "");
-    const std::string table =
-        "<div class=\"scroll\"><table><thead><tr><th>Layer</th><th>Format</th>"
-        "<th class=\"n\" title=\"log2 of the largest finite number over the largest value\">"
-        "Head-room, bits</th><th>Activations</th><th>Gradients</th><th class=\"n\">Overflow</th>"
-        "<th class=\"n\">Not finite</th><th class=\"n\">Flushed</th><th class=\"n\">Lost "
-        "updates</th></tr></thead>\n<tbody>\n" +
-        rows + "</tbody></table></div>\n";
+    const std::string title = escape(info.name) + (info.reference ? " (reference)" : "");
+    std::string table = scroll_begin("Layers of " + info.name) +
+                        table_head("Layers of " + title + ", in execution order") + rows +
+                        "</tbody></table></div>\n";
+    if (left_out > 0) {
+      table += fmt::format(
+          "<p class=\"how\">The {} that lose most; {} more are in the JSON and CSV reports.</p>\n",
+          kListedLayers, left_out);
+    }
     if (lane == focus) {
       html += "<h3>" + title + "</h3>\n" + table;
     } else {
       html += "<details><summary>Layers of " + title + "</summary>\n" + table + "</details>\n";
     }
   }
-  if (left_out > 0) {
+  if (undrawn > 0) {
     html += fmt::format(
         "<p class=\"how\">To keep this page small the last {} have no drawings; "
         "the JSON report holds all histograms.</p>\n",
-        counted(static_cast<int64_t>(left_out), "line"));
+        counted(static_cast<int64_t>(undrawn), "line"));
   }
   if (!tensors.empty()) {
-    html += worst.size() == 1
-                ? "<h3>Tensors of the layer that loses most</h3>\n"
-                : fmt::format("<h3>Tensors of the {} layers that lose most</h3>\n", worst.size());
-    html += tensors;
+    html +=
+        "<h3 id=\"tensors\">Tensor by tensor: the layers that lose or add most</h3>\n" + tensors;
   }
-  return html;
+  return html + "</section>\n";
 }
 
 }  // namespace halfscope::html

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// report.json, as docs/contracts.md describes it ("Report JSON").
+// report.json, as docs/contracts.md describes it ("Report JSON") and docs/report.schema.json
+// checks it.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/report/report.h"
+#include "analysis/report/report_parts.h"
 
 namespace halfscope {
 namespace {
@@ -19,9 +20,18 @@ Json number(double value) {
 
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
+/// Where NaN stands for "not measured".
+Json measured(double value) { return std::isnan(value) ? Json(nullptr) : number(value); }
+
 Json object_of(const std::string& text) {
   Json value = Json::parse(text, nullptr, false);
   return value.is_object() ? value : Json::object();
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+const std::string& lane_name(const Report& report, int lane) {
+  return report.lanes[static_cast<size_t>(lane)].name;
 }
 
 Json run_json(const Report& report) {
@@ -36,22 +46,34 @@ Json run_json(const Report& report) {
           {"every", run.every},
           {"threads", run.threads},
           {"isa", run.isa},
-          {"command", run.command}};
+          {"command", run.command},
+          {"settings", run.settings},
+          {"steps", report.steps},
+          {"classes", run.classes},
+          {"train_samples", run.train_samples},
+          {"test_samples", run.test_samples}};
 }
 
-Json lane_json(const LaneReport& lane) {
+Json lane_json(const Report& report, size_t index) {
+  const LaneReport& lane = report.lanes[index];
   Json json;
   json["name"] = lane.name;
   json["backend"] = lane.backend;
   json["reference"] = lane.reference;
+  json["state"] = verdict_name(lane.state);
   json["steps"] = lane.steps;
   json["skipped"] = lane.skipped;
+  json["last_skipped"] = lane.last_skipped >= 0 ? Json(lane.last_skipped) : Json(nullptr);
   json["first_loss"] = number(lane.first_loss);
   json["last_loss"] = number(lane.last_loss);
+  json["loss_gap"] = number(lane.loss_gap);
+  json["loss_scaling"] = text_or_null(lane.loss_scaling);
   json["last_loss_scale"] = number(lane.last_loss_scale);
   json["test_loss"] = number(lane.test_loss);
   json["test_accuracy"] = number(lane.test_accuracy);
   json["plan"] = object_of(lane.plan_json);
+  const std::string& proof = report.lane_proofs[index];
+  json["proof"] = proof.empty() ? Json(nullptr) : object_of(proof);
   return json;
 }
 
@@ -72,7 +94,7 @@ Json finding_json(const Report& report, size_t index) {
   Json json;
   json["id"] = report.finding_ids[index];
   json["rule"] = finding.rule;
-  json["lane"] = report.lanes[static_cast<size_t>(finding.lane)].name;
+  json["lane"] = lane_name(report, finding.lane);
   json["severity"] = severity_name(finding.severity);
   json["site"] = finding.site;
   json["layer"] = finding.layer;
@@ -81,6 +103,32 @@ Json finding_json(const Report& report, size_t index) {
   json["evidence"] = std::move(evidence);
   json["text"] = finding.text;
   json["action"] = std::move(action);
+  return json;
+}
+
+Json cost_json(const std::optional<Cost>& cost) {
+  if (!cost) return nullptr;
+  Json json;
+  json["weight_bytes"] = cost->weight_bytes;
+  json["activation_bytes"] = cost->activation_bytes;
+  json["weight_share"] = number(cost->weight_share);
+  json["multiply_share"] = number(cost->multiply_share);
+  json["followers"] = cost->followers;
+  return json;
+}
+
+Json action_json(const Report& report, const ActionReport& action) {
+  Json json;
+  json["kind"] = action_name(action.kind);
+  json["lane"] = lane_name(report, action.lane);
+  json["layers"] = action.layers;
+  json["loss_scale"] = action.loss_scale > 0.0 ? number(action.loss_scale) : Json(nullptr);
+  json["text"] = action.text;
+  json["effect"] = action.effect;
+  json["cost"] = cost_json(action.cost);
+  json["confidence"] = action.confidence;
+  json["basis"] = action.basis;
+  json["change_my_mind"] = action.change_my_mind;
   return json;
 }
 
@@ -102,26 +150,69 @@ Json site_json(const SiteReport& site) {
   json["min_abs"] = number(site.min_abs);
   json["rms"] = number(site.rms);
   json["headroom_bits"] = number(site.headroom_bits);
+  json["headroom_down_bits"] = number(site.headroom_down_bits);
   json["exponents"] = std::move(exponents);
   return json;
 }
 
 Json layer_json(const Report& report, const LayerReport& layer) {
   Json json;
-  json["lane"] = report.lanes[static_cast<size_t>(layer.lane)].name;
+  json["lane"] = lane_name(report, layer.lane);
   json["path"] = layer.path;
   json["op"] = layer.op;
   json["read"] = format_name(layer.read);
   json["write"] = format_name(layer.write);
   json["parameters"] = layer.parameters;
+  json["advice"] = text_or_null(layer.advice);
   json["sites"] = Json::array();
   for (const SiteReport& site : layer.sites) json["sites"].push_back(site_json(site));
   return json;
 }
 
+Json errors_json(const Report& report, const ErrorReport& errors) {
+  Json json;
+  json["lane"] = lane_name(report, errors.lane);
+  json["other"] = lane_name(report, errors.other);
+  json["steps"] = errors.steps;
+  json["first_step"] = errors.first_step >= 0 ? Json(errors.first_step) : Json(nullptr);
+  json["first_site"] = text_or_null(errors.first_site);
+  json["text"] = errors.text;
+  json["sites"] = Json::array();
+  for (const SiteErrorReport& site : errors.sites) {
+    Json each;
+    each["site"] = site.name;
+    each["samples"] = site.samples;
+    each["n"] = site.n;
+    each["differing"] = site.differing;
+    each["sign_flips"] = site.sign_flips;
+    each["total"] = number(site.total);
+    each["worst_total"] = number(site.worst_total);
+    each["local_fp32"] = number(site.local_fp32);
+    each["local_fp64"] = number(site.local_fp64);
+    each["inherited"] = number(site.inherited);
+    each["max_ulps"] = number(site.max_ulps);
+    each["ulps"] = site.ulps;
+    json["sites"].push_back(std::move(each));
+  }
+  return json;
+}
+
+Json event_json(const Report& report, const EventReport& event) {
+  Json json;
+  json["lane"] = lane_name(report, event.lane);
+  json["step"] = event.step;
+  json["loss_scale"] = event.loss_scale > 0.0 ? number(event.loss_scale) : Json(nullptr);
+  json["chain"] = Json::array();
+  for (const EventLink& link : event.links) {
+    json["chain"].push_back({{"name", link.name}, {"note", text_or_null(link.note)}});
+  }
+  return json;
+}
+
 Json steps_json(const LaneReport& lane) {
   Json json;
-  for (const char* key : {"step", "loss", "loss_scale", "skipped", "grad_norm"}) {
+  for (const char* key :
+       {"step", "loss", "loss_scale", "skipped", "grad_norm", "accuracy", "learning_rate"}) {
     json[key] = Json::array();
   }
   for (const StepRow& row : lane.rows) {
@@ -130,8 +221,11 @@ Json steps_json(const LaneReport& lane) {
     json["loss_scale"].push_back(number(row.loss_scale));
     json["skipped"].push_back(row.skipped ? 1 : 0);
     json["grad_norm"].push_back(number(row.grad_norm));
+    json["accuracy"].push_back(measured(row.accuracy));
+    json["learning_rate"].push_back(measured(row.learning_rate));
   }
-  json["thinned"] = lane.thinned;
+  json["thinned"] = lane.thinned();
+  json["kept_every"] = lane.kept_every;
   return json;
 }
 
@@ -139,11 +233,51 @@ Json recommendation_json(const Report& report) {
   if (!report.recommendation) return nullptr;
   const Recommendation& advice = *report.recommendation;
   Json json;
-  json["lane"] = report.lanes[static_cast<size_t>(advice.lane)].name;
+  json["lane"] = lane_name(report, advice.lane);
   json["layers"] = advice.layers;
   json["plan"] = object_of(advice.plan_json);
   json["loss_scale"] = number(advice.loss_scale);
   json["text"] = advice.text;
+  const bool cured = report.cure && report.sick == advice.lane;
+  json["cured_by"] = cured ? Json(lane_name(report, *report.cure)) : Json(nullptr);
+  json["pytorch"] = report::pytorch_of(report, advice);
+  return json;
+}
+
+Json proof_json(const Report& report) {
+  if (!report.proof) return nullptr;
+  const ProofReport& proof = *report.proof;
+  Json json;
+  json["lane"] = proof.lane;
+  json["advised"] = proof.advised;
+  json["layers"] = proof.layers;
+  json["loss_scale"] = number(proof.loss_scale);
+  json["holds"] = proof.holds;
+  json["steps"] = proof.steps;
+  json["seed"] = proof.seed;
+  json["tolerance"] = number(proof.tolerance);
+  json["twin_spread"] = number(proof.twin_spread);
+  json["trials"] = Json::array();
+  for (const ProofTrial& trial : proof.trials) {
+    Json each;
+    each["name"] = trial.name;
+    each["kind"] = trial_name(trial.kind);
+    each["without"] = text_or_null(trial.without);
+    each["gap"] = number(trial.gap);
+    each["skipped"] = trial.skipped;
+    each["calibration_skips"] = trial.calibration_skips;
+    each["passes"] = trial.passes;
+    json["trials"].push_back(std::move(each));
+  }
+  json["dropped"] = proof.dropped;
+  json["text"] = proof.text;
+  return json;
+}
+
+template <typename Item, typename Write>
+Json list(const Report& report, const std::vector<Item>& items, Write write) {
+  Json json = Json::array();
+  for (const Item& item : items) json.push_back(write(report, item));
   return json;
 }
 
@@ -156,18 +290,20 @@ std::string report_json(const Report& report) {
   json["run"] = run_json(report);
   json["verdict"] = {{"state", verdict_name(report.verdict.state)}, {"text", report.verdict.text}};
   json["lanes"] = Json::array();
-  for (const LaneReport& lane : report.lanes) json["lanes"].push_back(lane_json(lane));
+  for (size_t i = 0; i < report.lanes.size(); ++i) json["lanes"].push_back(lane_json(report, i));
   json["findings"] = Json::array();
   for (size_t i = 0; i < report.findings.size(); ++i) {
     json["findings"].push_back(finding_json(report, i));
   }
   json["recommendation"] = recommendation_json(report);
-  json["layers"] = Json::array();
-  for (const LayerReport& layer : report.layers) {
-    json["layers"].push_back(layer_json(report, layer));
-  }
+  json["actions"] = list(report, report.actions, action_json);
+  json["proof"] = proof_json(report);
+  json["layers"] = list(report, report.layers, layer_json);
+  json["errors"] = list(report, report.errors, errors_json);
+  json["events"] = list(report, report.events, event_json);
   json["steps"] = Json::object();
   for (const LaneReport& lane : report.lanes) json["steps"][lane.name] = steps_json(lane);
+  json["reproduce"] = report.reproduce;
   // Names may hold any bytes; invalid UTF-8 is replaced rather than refused.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

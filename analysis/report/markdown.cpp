@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/report/report.h"
+#include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
 namespace {
 
 constexpr size_t kLanesShown = 8;
-constexpr size_t kFindingsShown = 10;
-constexpr size_t kLayersShown = 10;
-constexpr double kWorthShowing = 0.01;
+constexpr size_t kFindingsShown = 8;
+constexpr size_t kLayersShown = 8;
+constexpr size_t kErrorsShown = 2;
 
 /// Names and sentences inside a line or a table cell: nothing in them may act as markup.
 std::string plain(const std::string& text) {
@@ -70,41 +70,75 @@ std::string code(const std::string& text) {
   return out + "`";
 }
 
-std::string cell(const std::optional<double>& value) {
-  return value ? fmt::format("{:.4g}", *value) : "-";
+const std::string& lane_of(const Report& report, int lane) {
+  return report.lanes[static_cast<size_t>(lane)].name;
 }
 
-double share(int64_t part, int64_t whole) {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-}
-
-int64_t non_zero(const SiteReport& site) { return site.n - site.zero - site.non_finite; }
-
-/// How much a layer's tensors lose themselves: for choosing which lines to show.
-double suffering(const LayerReport& layer) {
-  double worst = 0.0;
-  for (const SiteReport& site : layer.sites) {
-    worst = std::max({worst, site.overflow > 0 ? 1.0 + share(site.overflow, site.n) : 0.0,
-                      share(site.underflow, non_zero(site)), share(site.lost, non_zero(site))});
-  }
-  return worst;
+std::string loss_cell(const std::optional<double>& value) {
+  if (!value) return "-";
+  return std::isnan(*value) ? "NaN" : fmt::format("{:.4g}", *value);
 }
 
 void write_lanes(const Report& report, std::string& md) {
   md +=
-      "\n| lane | steps | skipped | first loss | last loss | loss scale | test accuracy |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+      "\n| lane | verdict | steps | skipped | last loss | gap | loss scale | test accuracy |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
-    md += fmt::format("| {}{} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),
-                      lane.reference ? " (reference)" : "", lane.steps, lane.skipped,
-                      cell(lane.first_loss), cell(lane.last_loss),
+    md += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),
+                      lane.reference ? "reference" : verdict_name(lane.state), lane.steps,
+                      lane.skipped, loss_cell(lane.last_loss),
+                      lane.loss_gap ? report::gap_text(*lane.loss_gap) : "-",
                       lane.last_loss_scale ? scale_text(*lane.last_loss_scale) : "-",
                       lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
   }
   if (report.lanes.size() > kLanesShown) {
     md += fmt::format("\n{} more.\n",
                       counted(static_cast<int64_t>(report.lanes.size() - kLanesShown), "lane"));
+  }
+}
+
+std::string cost_words(const ActionReport& action) {
+  if (!action.cost) return "";
+  std::string text =
+      fmt::format(" Cost: {} of the weights in fp32 ({} more), {} more activations.",
+                  percent(action.cost->weight_share), report::bytes_text(action.cost->weight_bytes),
+                  report::bytes_text(action.cost->activation_bytes));
+  return text;
+}
+
+void write_actions(const Report& report, std::string& md) {
+  if (report.actions.empty()) {
+    if (report.verdict.state == Verdict::State::healthy) md += "\nNothing to change.\n";
+    return;
+  }
+  md += "\n";
+  for (const ActionReport& action : report.actions) {
+    md += fmt::format("- **{}** {} {}{} Confidence {}: {}.\n", code(lane_of(report, action.lane)),
+                      plain(action.text), plain(action.effect), cost_words(action),
+                      action.confidence, plain(action.basis));
+  }
+}
+
+void write_proof(const Report& report, std::string& md) {
+  if (!report.proof) return;
+  const ProofReport& proof = *report.proof;
+  md += fmt::format("\n**Proof {}** (tolerance {}): {}", proof.holds ? "holds" : "does not hold",
+                    percent(proof.tolerance), plain(proof.text));
+  for (const ProofTrial& trial : proof.trials) {
+    if (trial.kind == ProofTrial::Kind::leave_one_out) continue;
+    md += fmt::format(" Gap of the {} plan: {}.", trial_name(trial.kind),
+                      report::gap_text(trial.gap));
+  }
+  md += "\n";
+}
+
+void write_errors(const Report& report, std::string& md) {
+  if (report.errors.empty()) return;
+  md += "\n";
+  for (size_t i = 0; i < std::min(report.errors.size(), kErrorsShown); ++i) {
+    md += fmt::format("- {}: {}\n", code(lane_of(report, report.errors[i].lane)),
+                      plain(report.errors[i].text));
   }
 }
 
@@ -132,11 +166,11 @@ void write_layers(const Report& report, std::string& md) {
   std::vector<const LayerReport*> worst;
   for (const LayerReport& layer : report.layers) {
     if (report.lanes[static_cast<size_t>(layer.lane)].reference) continue;
-    if (suffering(layer) > kWorthShowing) worst.push_back(&layer);
+    if (report::suffering(layer) > report::kWorthShowing) worst.push_back(&layer);
   }
   if (worst.empty()) return;
   std::stable_sort(worst.begin(), worst.end(), [](const LayerReport* a, const LayerReport* b) {
-    return suffering(*a) > suffering(*b);
+    return report::suffering(*a) > report::suffering(*b);
   });
   const size_t shown = std::min(worst.size(), kLayersShown);
   md += fmt::format("\n### Layers that lose most ({} of {})\n\n", shown, report.layers.size());
@@ -145,43 +179,69 @@ void write_layers(const Report& report, std::string& md) {
       "| --- | --- | --- | ---: | ---: | ---: | ---: |\n";
   for (size_t i = 0; i < shown; ++i) {
     const LayerReport& layer = *worst[i];
-    double overflow = 0.0, non_finite = 0.0, underflow = 0.0, lost = 0.0;
-    for (const SiteReport& site : layer.sites) {
-      overflow = std::max(overflow, share(site.overflow, site.n));
-      non_finite = std::max(non_finite, share(site.non_finite, site.n));
-      underflow = std::max(underflow, share(site.underflow, non_zero(site)));
-      lost = std::max(lost, share(site.lost, non_zero(site)));
-    }
+    const report::Rates rates = report::worst_rates(layer);
     md += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n",
                       code(report.lanes[static_cast<size_t>(layer.lane)].name), code(layer.path),
-                      format_name(layer.write), percent(overflow), percent(non_finite),
-                      percent(underflow), percent(lost));
+                      format_name(layer.write), percent(rates.overflow), percent(rates.non_finite),
+                      percent(rates.underflow), percent(rates.lost));
   }
   md +=
       "\nThe worst tensor of each layer; shares of its elements, for underflow and lost updates "
       "of the finite non-zero ones.\n";
 }
 
+void write_run(const Report& report, std::string& md) {
+  const RunInfo& run = report.run;
+  md += fmt::format("\n{} on {}, {}, batch {}, seed {}, {} of {} planned, {}; HalfScope {}.\n",
+                    code(run.model), code(run.data), code(run.optimizer), run.batch, run.seed,
+                    counted(report.steps, "step"), run.steps_planned, status_name(report.status),
+                    plain(run.version));
+  if (!report.reproduce.empty()) {
+    md += fmt::format("\nReproduce: {}\n", code(report.reproduce.front()));
+  }
+}
+
+std::string heading(const Report& report) {
+  std::string md = fmt::format("## HalfScope: {}\n\n**{}**", verdict_name(report.verdict.state),
+                               plain(report.verdict.headline));
+  if (!report.verdict.more.empty()) md += " " + plain(report.verdict.more);
+  return md + "\n";
+}
+
 }  // namespace
 
 std::string report_markdown(const Report& report) {
-  const RunInfo& run = report.run;
-  std::string md = fmt::format("## HalfScope: {}\n\n**{}**\n", verdict_name(report.verdict.state),
-                               plain(report.verdict.text));
-  if (report.recommendation) {
-    const Recommendation& advice = *report.recommendation;
-    md +=
-        fmt::format("\n**Do this** for {}: {}\n",
-                    code(report.lanes[static_cast<size_t>(advice.lane)].name), plain(advice.text));
-  }
+  std::string md = heading(report);
+  write_actions(report, md);
+  write_proof(report, md);
   write_lanes(report, md);
   write_findings(report, md);
   write_layers(report, md);
-  md += fmt::format("\n{} on {}, {}, batch {}, seed {}, {} of {} planned, {}; HalfScope {}.\n",
-                    code(run.model), code(run.data), code(run.optimizer), run.batch, run.seed,
-                    counted(report.lanes.empty() ? 0 : report.lanes.front().steps, "step"),
-                    run.steps_planned, status_name(report.status), plain(run.version));
-  if (!run.command.empty()) md += fmt::format("\nReproduce: {}\n", code(run.command));
+  write_errors(report, md);
+  write_run(report, md);
+  return md;
+}
+
+std::string report_markdown_summary(const Report& report) {
+  std::string md = heading(report) + "\n";
+  for (const ActionReport& action : report.actions) {
+    md += fmt::format("- Do: {} Confidence {}.\n", plain(action.text), action.confidence);
+  }
+  if (report.proof) {
+    md += fmt::format("- Proof {}.\n", report.proof->holds ? "holds" : "does not hold");
+  }
+  constexpr size_t kShown = 3;
+  size_t others = 0;
+  for (const LaneReport& lane : report.lanes) {
+    if (lane.reference && report.lanes.size() > 1) continue;
+    if (++others > kShown) continue;
+    md += fmt::format("- {}: {}, last loss {}, {} of {} skipped\n", code(lane.name),
+                      verdict_name(lane.state), loss_cell(lane.last_loss), lane.skipped,
+                      counted(lane.steps, "step"));
+  }
+  if (others > kShown) {
+    md += fmt::format("- {} more\n", counted(static_cast<int64_t>(others - kShown), "lane"));
+  }
   return md;
 }
 

@@ -1,24 +1,43 @@
 // SPDX-License-Identifier: MIT
-// From a RunView to the Report struct: totals per site, thinned steps, and the verdict.
+// From a RunView to the Report struct: totals per site, thinned steps, and the order in which
+// the other parts are worked out.
 #include "analysis/report/report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
+#include "analysis/report/report_parts.h"
+#include "analysis/rules/format_limits.h"
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/rules.h"
-#include "analysis/rules/text.h"
 
 namespace halfscope {
 namespace {
+
+/// How far the small values are from being flushed. A quantile, since a single tiny value says
+/// nothing: the one that rules allow to be lost without harm.
+std::optional<double> headroom_down(const TensorStats& total, const FloatFormat& format) {
+  int64_t values = 0, seen = 0;
+  for (int64_t count : total.exponents) values += count;
+  const double allowed = kFlushedShare * static_cast<double>(values);
+  for (int i = 0; i < kExponentBins; ++i) {
+    seen += total.exponents[static_cast<size_t>(i)];
+    if (static_cast<double>(seen) <= allowed) continue;
+    return static_cast<double>(i + kMinExponentBin) - std::log2(flush_threshold(format));
+  }
+  return std::nullopt;
+}
 
 SiteReport report_site(const RunView& run, int lane, const SiteInfo& site) {
   const TensorStats total = run.total(lane, site.order);
   SiteReport report;
   report.name = site.name();
   report.tensor = site.tensor;
+  report.order = site.order;
   report.role = site.role;
   report.format = site.format;
   report.n = total.n;
@@ -37,6 +56,7 @@ SiteReport report_site(const RunView& run, int lane, const SiteInfo& site) {
   if (total.max_abs > 0.0f) {
     report.headroom_bits = std::log2(site.format.max_finite() / static_cast<double>(total.max_abs));
   }
+  report.headroom_down_bits = headroom_down(total, site.format);
   for (int i = 0; i < kExponentBins; ++i) {
     const int64_t count = total.exponents[static_cast<size_t>(i)];
     if (count > 0) report.exponents[i + kMinExponentBin] = count;
@@ -47,12 +67,11 @@ SiteReport report_site(const RunView& run, int lane, const SiteInfo& site) {
 void report_layers(const RunView& run, int lane, std::vector<LayerReport>& layers) {
   const LaneInfo& info = run.lane(lane);
   const size_t first = layers.size();
-  std::map<std::string, size_t> place;
+  std::unordered_map<std::string, size_t> place;
+  for (const LayerInfo& layer : info.layers) place.try_emplace(layer.path, 0);
   // Sites of no layer, such as the data, get a line of their own; the data come first.
   for (const SiteInfo& site : info.sites) {
-    const bool known = std::any_of(info.layers.begin(), info.layers.end(),
-                                   [&](const LayerInfo& l) { return l.path == site.path; });
-    if (known || !place.try_emplace(site.path, layers.size()).second) continue;
+    if (!place.try_emplace(site.path, layers.size()).second) continue;
     LayerReport layer;
     layer.lane = lane;
     layer.path = site.path;
@@ -60,8 +79,10 @@ void report_layers(const RunView& run, int lane, std::vector<LayerReport>& layer
     layer.read = layer.write = site.format;
     layers.push_back(std::move(layer));
   }
+  std::unordered_map<std::string, bool> done;
   for (const LayerInfo& info_layer : info.layers) {
-    if (!place.try_emplace(info_layer.path, layers.size()).second) continue;
+    if (!done.try_emplace(info_layer.path, true).second) continue;
+    place[info_layer.path] = layers.size();
     LayerReport layer;
     layer.lane = lane;
     layer.path = info_layer.path;
@@ -77,168 +98,127 @@ void report_layers(const RunView& run, int lane, std::vector<LayerReport>& layer
   }
 }
 
-/// Keeps the first and last step, every skipped one, and an even choice of the others.
+/// Keeps the last step, every skipped one, and of the others each k-th: what is left out can then
+/// be said in one word.
 void thin(std::span<const StepRow> rows, LaneReport& lane) {
-  lane.thinned = rows.size() > kReportRows;
-  if (!lane.thinned) {
-    lane.rows.assign(rows.begin(), rows.end());
-    return;
+  const size_t must = static_cast<size_t>(lane.skipped) + 1;
+  const size_t room = must + 2 < kReportRows ? kReportRows - must : 2;
+  const size_t others = rows.size() - std::min(rows.size(), static_cast<size_t>(lane.skipped));
+  if (rows.size() > kReportRows) {
+    lane.kept_every = static_cast<int64_t>((others + room - 1) / room);
   }
-  const auto must = [&](size_t i) { return i == 0 || i + 1 == rows.size() || rows[i].skipped; };
-  size_t kept = 0;
-  for (size_t i = 0; i < rows.size(); ++i) kept += must(i) ? 1 : 0;
-  const size_t others = rows.size() - kept;
-  const size_t room = kept < kReportRows ? std::min(kReportRows - kept, others) : 0;
+  const size_t every = static_cast<size_t>(std::max<int64_t>(lane.kept_every, 1));
   size_t seen = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (must(i)) {
-      lane.rows.push_back(rows[i]);
-    } else {
-      // Of every others/room rows exactly one is taken: floor((k+1) room / others) steps up.
-      if ((seen + 1) * room / others > seen * room / others) lane.rows.push_back(rows[i]);
-      ++seen;
-    }
+    const bool kept = rows[i].skipped || i + 1 == rows.size() || seen % every == 0;
+    if (!rows[i].skipped) ++seen;
+    if (kept) lane.rows.push_back(rows[i]);
   }
-  lane.thinned = lane.rows.size() < rows.size();
+  lane.kept_every = std::max<int64_t>(lane.kept_every, 1);
 }
 
-LaneReport report_lane(const RunView& run, int lane, bool reference) {
+/// Both lanes saw the same batches, so step by step the losses can be told apart from noise.
+std::optional<double> loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference) {
+  std::vector<double> gaps;
+  const size_t steps = std::min(rows.size(), reference.size());
+  if (steps == 0) return std::nullopt;
+  for (size_t i = steps - std::max<size_t>(steps / 5, 1); i < steps; ++i) {
+    if (rows[i].step != reference[i].step || !(std::fabs(reference[i].loss) > 0.0)) continue;
+    const double gap = std::fabs(rows[i].loss - reference[i].loss) / std::fabs(reference[i].loss);
+    gaps.push_back(std::isfinite(gap) ? gap : INFINITY);
+  }
+  if (gaps.empty()) return std::nullopt;
+  std::sort(gaps.begin(), gaps.end());
+  return gaps[gaps.size() / 2];
+}
+
+LaneReport report_lane(const RunView& run, int lane, int reference) {
   const LaneInfo& info = run.lane(lane);
   LaneReport report;
   report.name = info.name;
   report.backend = info.backend;
   report.plan_json = info.plan_json;
-  report.reference = reference;
+  report.loss_scaling = info.loss_scale;
+  report.reference = lane == reference;
   const std::span<const StepRow> rows = run.steps(lane);
   report.steps = static_cast<int64_t>(rows.size());
-  report.skipped =
-      std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
+  for (const StepRow& row : rows) {
+    if (!row.skipped) continue;
+    ++report.skipped;
+    report.last_skipped = row.step;
+  }
   if (!rows.empty()) {
     report.first_loss = rows.front().loss;
     report.last_loss = rows.back().loss;
     report.last_loss_scale = rows.back().loss_scale;
   }
+  if (reference >= 0 && lane != reference) {
+    report.loss_gap = loss_gap(rows, run.steps(reference));
+  }
   if (!run.evals(lane).empty()) {
-    report.test_loss = run.evals(lane).back().loss;
-    report.test_accuracy = run.evals(lane).back().accuracy;
+    const EvalRow& eval = run.evals(lane).back();
+    report.test_loss = eval.loss;
+    if (std::isfinite(eval.loss) && std::isfinite(eval.accuracy)) {
+      report.test_accuracy = eval.accuracy;
+    }
   }
   thin(rows, report);
   return report;
 }
 
-const Finding* worst_of(const std::vector<Finding>& findings, int lane, Severity at_least) {
-  for (const Finding& finding : findings) {  // sorted: the worst of a lane comes first
-    if (finding.lane == lane && finding.severity >= at_least) return &finding;
-  }
-  return nullptr;
-}
-
-/// "mixed_float16 ends at loss 0.31, float32 at 0.3" for lanes that ran to the end.
-std::string compared(const LaneReport& lane, const LaneReport* reference) {
-  if (!lane.last_loss) return "";
-  std::string text = fmt::format("its loss ends at {:.4g}", *lane.last_loss);
-  if (reference != nullptr && reference->last_loss && reference != &lane) {
-    text += fmt::format(", that of {} at {:.4g}", reference->name, *reference->last_loss);
-  }
-  return text;
-}
-
-std::string healthy_text(const Report& report, int lane, const LaneReport* reference) {
-  const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
-  std::string text = fmt::format("{} is healthy: {}", info.name, compared(info, reference));
+/// What the findings ask of each layer, in the words of the table's last column.
+void add_layer_advice(Report& report) {
+  std::map<std::pair<int, std::string>, std::string> words;
   for (const Finding& finding : report.findings) {
-    if (finding.lane == lane && finding.rule == "first_non_finite" && info.skipped > 0) {
-      text += fmt::format("; {} in the run {} the normal start of dynamic scaling",
-                          counted(info.skipped, "skipped step"), info.skipped == 1 ? "is" : "are");
+    if (finding.severity < Severity::warning || finding.layer.empty()) continue;
+    const auto key = std::make_pair(finding.lane, finding.layer);
+    if (finding.action.kind == Action::Kind::loss_scale)
+      words.emplace(key, "change the loss scale");
+    if (finding.action.kind == Action::Kind::format) words.emplace(key, "fp32 master weights");
+  }
+  if (report.recommendation) {
+    for (const std::string& layer : report.recommendation->layers) {
+      words[{report.recommendation->lane, layer}] = "keep in fp32";
     }
   }
-  return text + ".";
+  for (LayerReport& layer : report.layers) {
+    const auto place = words.find({layer.lane, layer.path});
+    if (place != words.end()) layer.advice = place->second;
+  }
 }
 
-/// " mixed_float16+fp32 beside it is healthy: ..." for the lanes without trouble, so that a cure
-/// that was tried next to the fault is told with it.
-std::string healthy_neighbours(const Report& report, int reference_index) {
-  std::string text;
-  for (size_t i = 0; i < report.lanes.size(); ++i) {
-    const LaneReport& lane = report.lanes[i];
-    const int index = static_cast<int>(i);
-    if (index == reference_index || lane.reference || lane.skipped == lane.steps) continue;
-    if (worst_of(report.findings, index, Severity::warning) != nullptr) continue;
-    const LaneReport* reference =
-        reference_index >= 0 ? &report.lanes[static_cast<size_t>(reference_index)] : nullptr;
-    text += fmt::format(" {} beside it is healthy: {}.", lane.name, compared(lane, reference));
+int focus_of(const Report& report) {
+  if (report.lanes.empty()) return -1;
+  if (report.recommendation) return report.recommendation->lane;
+  int worst = -1;
+  Severity severity = Severity::info;
+  for (const Finding& finding : report.findings) {
+    if (worst >= 0 && finding.severity <= severity) continue;
+    worst = finding.lane;
+    severity = finding.severity;
   }
-  return text;
+  if (worst >= 0) return worst;
+  for (size_t i = 0; i < report.lanes.size(); ++i) {
+    if (!report.lanes[i].reference) return static_cast<int>(i);
+  }
+  return 0;
 }
 
-Verdict judge(const Report& report, int reference_index) {
-  using State = Verdict::State;
-  const LaneReport* reference =
-      reference_index >= 0 ? &report.lanes[static_cast<size_t>(reference_index)] : nullptr;
-  if (report.lanes.empty()) return {State::attention, "The run holds no lanes."};
-  if (std::all_of(report.lanes.begin(), report.lanes.end(),
-                  [](const LaneReport& lane) { return lane.steps == 0; })) {
-    return {State::attention, "Nothing to judge yet: the run holds no steps."};
-  }
-  if (reference != nullptr && worst_of(report.findings, reference_index, Severity::error)) {
-    return {
-        State::broken,
-        fmt::format("Not a matter of precision: {} itself does not train ({}).", reference->name,
-                    worst_of(report.findings, reference_index, Severity::error)->mechanism)};
-  }
-  std::vector<std::string> others;
-  for (Severity severity : {Severity::error, Severity::warning}) {
-    for (size_t i = 0; i < report.lanes.size(); ++i) {
-      const Finding* finding = worst_of(report.findings, static_cast<int>(i), severity);
-      if (finding == nullptr) continue;
-      const bool error = severity == Severity::error;
-      std::string text =
-          fmt::format("{} {}: {}.", report.lanes[i].name,
-                      error ? "does not train like this" : "loses information", finding->mechanism);
-      return {error ? State::broken : State::attention,
-              text + healthy_neighbours(report, reference_index)};
+void choose_listed(Report& report) {
+  for (size_t lane = 0; lane < report.lanes.size(); ++lane) {
+    std::vector<LayerReport*> layers;
+    for (LayerReport& layer : report.layers) {
+      if (layer.lane == static_cast<int>(lane)) layers.push_back(&layer);
     }
+    if (static_cast<int>(lane) == report.focus || layers.size() <= kManyLayers) continue;
+    std::stable_sort(layers.begin(), layers.end(), [](const LayerReport* a, const LayerReport* b) {
+      return report::suffering(*a) > report::suffering(*b);
+    });
+    for (size_t i = kListedLayers; i < layers.size(); ++i) layers[i]->listed = false;
   }
-  for (const LaneReport& lane : report.lanes) {
-    if (lane.steps > 0 && lane.skipped == lane.steps) {
-      return {State::attention,
-              fmt::format("{} has made no update yet: all of its {} skipped. Train for longer.",
-                          lane.name,
-                          counted(lane.steps, "step") + (lane.steps == 1 ? " was" : " were"))};
-    }
-  }
-  const bool measured = std::any_of(report.layers.begin(), report.layers.end(), [](const LayerReport& layer) {
-    return std::any_of(layer.sites.begin(), layer.sites.end(), [](const SiteReport& site) { return site.n > 0; });
-  });
-  if (!measured) {
-    return {State::attention, "Nothing was measured: only the losses can be compared, not what the format did."};
-  }
-  for (size_t i = 0; i < report.lanes.size(); ++i) {
-    if (static_cast<int>(i) != reference_index) {
-      others.push_back(healthy_text(report, static_cast<int>(i), reference));
-    }
-  }
-  if (others.empty()) others.push_back(healthy_text(report, 0, nullptr));
-  if (others.size() == 1) return {State::healthy, others.front()};
-  return {State::healthy,
-          fmt::format("All {} lanes are healthy: nothing overflows, and nothing that matters is "
-                      "flushed or lost.",
-                      report.lanes.size())};
 }
 
 }  // namespace
-
-const char* verdict_name(Verdict::State state) noexcept {
-  switch (state) {
-    case Verdict::State::healthy:
-      return "healthy";
-    case Verdict::State::attention:
-      return "attention";
-    case Verdict::State::broken:
-      return "broken";
-  }
-  return "unknown";
-}
 
 std::optional<Severity> worst_severity(const std::vector<Finding>& findings) {
   std::optional<Severity> worst;
@@ -253,9 +233,10 @@ Report make_report(const RunView& run) {
   report.run = run.info();
   report.run.lanes.clear();
   report.status = run.status();
-  const int reference = reference_lane(run);
+  report.reference = reference_lane(run);
   for (int lane = 0; lane < run.lane_count(); ++lane) {
-    report.lanes.push_back(report_lane(run, lane, lane == reference));
+    report.lanes.push_back(report_lane(run, lane, report.reference));
+    report.steps = std::max(report.steps, report.lanes.back().steps);
     report_layers(run, lane, report.layers);
   }
   report.findings = run_rules(run);
@@ -263,7 +244,17 @@ Report make_report(const RunView& run) {
   for (int lane = 0; lane < run.lane_count() && !report.recommendation; ++lane) {
     report.recommendation = recommend(run, report.findings, lane);
   }
-  report.verdict = judge(report, reference);
+  report.focus = focus_of(report);
+  choose_listed(report);
+  add_layer_advice(report);
+  report::add_lane_states(report);
+  report::find_cure(run, report);
+  report::add_proofs(run, report);
+  report::add_errors(run, report);
+  report::add_events(run, report);
+  report::add_actions(run, report);
+  report::add_reproduction(run, report);
+  report.verdict = report::judge(report);
   return report;
 }
 

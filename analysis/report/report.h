@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Report: everything the written reports say about a run, worked out once from a RunView. The
-// four writers only print it. No clock, no machine state: the same run gives the same bytes.
+// writers only print it. No clock, no machine state: the same run gives the same bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,31 +16,50 @@
 namespace halfscope {
 
 struct Verdict {
-  enum class State : uint8_t { healthy, attention, broken };
+  enum class State : uint8_t {
+    healthy,
+    cured,  ///< one lane is broken or loses information, a lane with a wider plan is healthy
+    attention,
+    broken,
+  };
   State state = State::healthy;
-  std::string text;  ///< one sentence
+  std::string headline;  ///< one sentence
+  std::string more;      ///< what else to know; may be empty
+  std::string text;      ///< both
 };
 const char* verdict_name(Verdict::State state) noexcept;  // "healthy"
 
 struct LaneReport {
   std::string name, backend, plan_json;
-  bool reference = false;  ///< the full-precision lane the others are compared with
+  std::string loss_scaling;  ///< as set: "dynamic:65536"; "" if the run file does not say
+  bool reference = false;    ///< the full-precision lane the others are compared with
+  Verdict::State state = Verdict::State::healthy;  ///< what its own findings say
   int64_t steps = 0, skipped = 0;
+  int64_t last_skipped = -1;  ///< step of the last skipped update; -1 if none
   std::optional<double> first_loss, last_loss, last_loss_scale;  ///< empty without steps
-  std::optional<double> test_loss, test_accuracy;                ///< empty without evaluation
-  std::vector<StepRow> rows;  ///< at most kReportRows; skipped steps are never thinned away
-  bool thinned = false;
+  /// Median of |loss - reference| / reference over the last fifth of the steps; empty for the
+  /// reference and without one, infinite if the loss is not finite there.
+  std::optional<double> loss_gap;
+  /// Empty without evaluation; a lane whose loss is not finite there has no accuracy.
+  std::optional<double> test_loss, test_accuracy;
+  std::vector<StepRow> rows;  ///< about kReportRows at most, but every skipped step
+  int64_t kept_every = 1;     ///< of the steps that were not skipped, each kept_every-th is a row
+  bool thinned() const noexcept { return kept_every > 1; }
 };
 
 struct SiteReport {
   std::string name;  ///< "conv2.activation"
   std::string tensor;
+  int order = 0;  ///< SiteInfo::order
   Role role = Role::activation;
   FloatFormat format;
   int64_t n = 0, zero = 0, overflow = 0, underflow = 0, subnormal = 0, non_finite = 0, lost = 0;
   std::optional<double> max_abs, min_abs, rms;
   std::optional<double> headroom_bits;  ///< log2(max_finite / max_abs)
-  std::map<int, int64_t> exponents;     ///< non-empty bins
+  /// log2 of the magnitude below which 1 % of the non-zero values lie (the lower edge of its
+  /// histogram bin) over the magnitude up to which the format flushes to zero.
+  std::optional<double> headroom_down_bits;
+  std::map<int, int64_t> exponents;  ///< non-empty bins
 };
 
 struct LayerReport {
@@ -47,30 +67,139 @@ struct LayerReport {
   std::string path, op;
   FloatFormat read, write;
   int64_t parameters = 0;
+  std::string advice;             ///< "keep in fp32", "change the loss scale" ...; "" if none
+  bool listed = true;             ///< has a line in the HTML report
   std::vector<SiteReport> sites;  ///< in execution order
+};
+
+/// A site against the same site of another lane, over all sampled steps.
+struct SiteErrorReport {
+  int site = 0;
+  std::string name, layer;
+  Role role = Role::activation;
+  Phase phase = Phase::forward;
+  FloatFormat format;
+  bool feeds_relu = false;  ///< an activation that a ReLU reads: its signs decide what passes
+  int64_t samples = 0;      ///< steps it was compared in
+  int64_t n = 0, differing = 0, sign_flips = 0;
+  double max_ulps = 0.0;
+  /// Medians over the sampled steps; empty where nothing finite was measured.
+  std::optional<double> total, local_fp32, local_fp64, inherited;
+  std::optional<double> worst_total;
+  std::array<int64_t, SiteError::kBins> ulps{};
+  /// What the operator adds itself, against exact arithmetic if that was measured.
+  const std::optional<double>& local() const { return local_fp64 ? local_fp64 : local_fp32; }
+};
+
+struct ErrorReport {
+  int lane = 0, other = 0;
+  std::vector<int64_t> steps{};          ///< the sampled ones
+  std::vector<SiteErrorReport> sites{};  ///< in execution order
+  int64_t first_step = -1;               ///< earliest sampled step with a difference; -1: all equal
+  std::string first_site{};              ///< the first to differ in that step
+  std::string text{};                    ///< the same in words, and who adds most
+};
+
+struct ProofTrial {
+  enum class Kind : uint8_t { original, advised, leave_one_out };
+  std::string name;
+  Kind kind = Kind::original;
+  std::string without;  ///< leave_one_out: the layer given back
+  double gap = 0.0;     ///< infinite or NaN if the loss is not finite
+  int64_t skipped = 0, calibration_skips = 0;
+  bool passes = false;
+};
+const char* trial_name(ProofTrial::Kind kind) noexcept;  // "leave_one_out"
+
+/// What `halfscope prove` has stored with a lane.
+struct ProofReport {
+  std::string lane, advised;
+  std::vector<std::string> layers;
+  std::optional<double> loss_scale;
+  bool holds = false;
+  int64_t steps = 0, seed = 0;
+  double tolerance = 0.0, twin_spread = 0.0;
+  std::vector<ProofTrial> trials;
+  std::vector<std::string> dropped;  ///< layers that proved needless
+  std::string text;
+};
+/// Nothing if the text is not a proof.
+std::optional<ProofReport> read_proof(const std::string& json);
+
+/// What keeping layers in fp32 costs, from the shapes and formats of the lane.
+struct Cost {
+  int64_t weight_bytes = 0;              ///< more to store or to read per pass
+  int64_t activation_bytes = 0;          ///< more to keep of one batch for the backward pass
+  double weight_share = 0.0;             ///< of all weight elements, those kept in fp32
+  std::optional<double> multiply_share;  ///< of all multiply-adds of the forward pass
+  std::vector<std::string> followers;    ///< layers that run in fp32 because they follow
+};
+
+struct ActionReport {
+  Action::Kind kind = Action::Kind::none;
+  int lane = 0;
+  std::vector<std::string> layers{};
+  double loss_scale = 0.0;  ///< 0 if none is advised
+  std::string text{}, effect{};
+  std::optional<Cost> cost{};    ///< empty: costs nothing, or nothing that can be said
+  std::string confidence{};      ///< "high", "medium", "low"
+  std::string basis{};           ///< what the confidence rests on
+  std::string change_my_mind{};  ///< what would speak against it
+};
+
+struct EventLink {
+  std::string name, layer;  ///< layer is "" for "loss" and the like
+  std::string note;         ///< "22 % overflow", "all not finite"
+};
+
+/// How the first bad tensor of a lane reached the loss.
+struct EventReport {
+  int lane = 0;
+  int64_t step = 0;
+  double loss_scale = 0.0;  ///< of that step; 0 if not recorded
+  std::vector<EventLink> links{};
 };
 
 struct Report {
   RunInfo run;  ///< `lanes` is empty here; see below
   RunStatus status = RunStatus::complete;
+  int64_t steps = 0;   ///< of the lane that has most
+  int reference = -1;  ///< index into `lanes`; -1 if there is none
+  /// The lane whose layers come first: the advised one, else the one with the worst finding, else
+  /// the first that is no reference. -1 without lanes.
+  int focus = -1;
   Verdict verdict;
   std::vector<LaneReport> lanes;
   std::vector<Finding> findings;
   std::vector<std::string> finding_ids;  ///< parallel to `findings`
   std::optional<Recommendation> recommendation;
-  std::vector<LayerReport> layers;  ///< by lane, then execution order
+  int sick = -1;            ///< the lane that suffers most; -1 if none does
+  std::optional<int> cure;  ///< a healthy lane that computes as `sick` does, or wider
+  std::vector<ActionReport> actions;
+  std::optional<ProofReport> proof;  ///< of the recommended lane, else of the first that has one
+  int proof_lane = -1;               ///< the lane it was stored with
+  std::vector<std::string> lane_proofs;  ///< by lane: the JSON as stored; "" if none
+  std::vector<LayerReport> layers;       ///< by lane, then execution order
+  std::vector<ErrorReport> errors;       ///< by lane, then other lane
+  std::vector<EventReport> events;       ///< the first bad event of every lane that has one
+  std::string plan_text;                 ///< the advised plan, one rule a line; "" without advice
+  std::vector<std::string> reproduce;    ///< commands
 };
 
 inline constexpr size_t kReportRows = 1000;
+/// The HTML report lists all layers of the lane in focus. Of another lane with more than
+/// kManyLayers it lists the kListedLayers that lose most.
+inline constexpr size_t kManyLayers = 200, kListedLayers = 40;
 
 Report make_report(const RunView& run);
 
 /// The worst severity among the findings; empty without findings.
 std::optional<Severity> worst_severity(const std::vector<Finding>& findings);
 
-std::string report_json(const Report& report);      ///< schema halfscope.report/1
-std::string report_csv(const Report& report);       ///< the layers table
-std::string report_markdown(const Report& report);  ///< at most 60 lines
-std::string report_html(const Report& report);      ///< one self-contained file
+std::string report_json(const Report& report);              ///< schema halfscope.report/1
+std::string report_csv(const Report& report);               ///< the layers table
+std::string report_markdown(const Report& report);          ///< at most 60 lines
+std::string report_markdown_summary(const Report& report);  ///< about 10 lines
+std::string report_html(const Report& report);              ///< one self-contained file
 
 }  // namespace halfscope

@@ -9,6 +9,7 @@
 
 #include "analysis/rules/format_limits.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -17,10 +18,13 @@ namespace {
 /// From 65536 a dynamic scaler reaches 1 after so many skipped steps; more is no calibration.
 constexpr int64_t kCalibrationSkips = 16;
 constexpr double kRareSkips = 0.05;
+/// Where dynamic scaling starts if nobody says otherwise, as torch's GradScaler.
+constexpr double kUsualStart = 65536.0;
 constexpr size_t kChainShown = 7;
 
 struct Course {
   int64_t steps = 0, skipped = 0;
+  int64_t first_skipped = 0;  ///< steps skipped at the very start, one after the other
   int64_t last_skipped = -1;  ///< index of the last skipped row
   bool loss_ends_finite = true;
   bool ends_skipped = false;
@@ -34,6 +38,7 @@ Course course_of(std::span<const StepRow> rows) {
     if (course.steps == 0) course.first_scale = row.loss_scale;
     if (row.skipped) {
       ++course.skipped;
+      if (course.skipped == course.steps + 1) course.first_skipped = course.skipped;
       course.last_skipped = course.steps;
     }
     ++course.steps;
@@ -106,60 +111,78 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
   return text;
 }
 
-Severity severity_of(const Course& course, bool forward) {
+Severity severity_of(const Course& course, bool forward, bool dynamic) {
   if (!course.loss_ends_finite) return Severity::error;
   if (course.ends_skipped && course.last_scale < 1.0) return Severity::error;
   if (course.harmed) return Severity::warning;
   if (forward) return Severity::info;  // forward_overflow weighs it
-  const bool settling =
-      course.skipped <= kCalibrationSkips && course.last_skipped + 1 <= 4 * kCalibrationSkips;
+  const bool settling = dynamic && course.skipped <= kCalibrationSkips &&
+                        course.last_skipped + 1 <= 4 * kCalibrationSkips;
   const bool rare =
       static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps);
   return settling || (rare && !course.ends_skipped) ? Severity::info : Severity::warning;
 }
 
-/// A gradient that overflows again and again needs a lower scale; its largest value says which.
+/// A gradient that overflows again and again needs a lower scale.
 void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& finding) {
-  if (finding.severity == Severity::info || start.record == nullptr) return;
-  const SiteInfo& site = lane.site(start.site);
-  if (site.phase != Phase::backward) return;
-  double scale = std::numeric_limits<double>::infinity();
-  for (const RecordedStep& record : lane.recorded()) {
-    const TensorStats* stats = lane.stats(start.site, record.step);
-    if (record.forward_bad || stats == nullptr || stats->overflow == 0) continue;
-    const double ceiling =
-        overflow_threshold(site.format) / static_cast<double>(stats->max_abs) * record.loss_scale;
-    if (ceiling < scale) scale = ceiling;
+  if (finding.severity == Severity::info || start.record == nullptr || start.row == nullptr) return;
+  if (lane.site(start.site).phase != Phase::backward) return;
+  const bool dynamic = lane.scales_dynamically();
+  const double used = start.row->loss_scale;
+  const std::optional<double> ceiling = scale_ceiling(lane);
+  if (!ceiling) {
+    const char* why = "nothing was recorded that a static scale could be worked out from.";
+    if (!dynamic) {
+      finding.action.text = fmt::format("Use dynamic loss scaling: {}", why);
+    } else if (used > kUsualStart) {
+      finding.action.text = fmt::format("Start dynamic loss scaling at the usual {}: {}",
+                                        scale_text(kUsualStart), why);
+    }
+    return;
   }
-  if (!std::isfinite(scale)) return;
-  scale = std::exp2(std::floor(std::log2(scale)) - 1.0);  // one power of two of room
+  const double scale = scale_below(*ceiling);
+  if (scale >= used) return;  // no scale mends that
+  const char* how = dynamic ? "Start dynamic loss scaling at or below "
+                            : "Use dynamic loss scaling, or a static scale of at most ";
   finding.action = {.kind = Action::Kind::loss_scale,
                     .loss_scale = scale,
-                    .text = fmt::format("Use dynamic loss scaling, or a static scale of at most "
-                                        "{}.",
-                                        scale_text(scale))};
+                    .text = how + scale_text(scale) + "."};
 }
 
-std::string outcome_text(const Course& course, Severity severity, bool forward) {
+/// Of the updates that were left out because a gradient overflowed.
+std::string skips_text(const Course& course, Severity severity, bool dynamic) {
+  const std::string steps = counted(course.steps, "step");
+  const bool all = course.skipped == course.steps;
+  if (!dynamic) {
+    return fmt::format("{} of {} {} skipped: at the static loss scale of {} gradients overflow.",
+                       course.skipped, steps, course.skipped == 1 ? "was" : "were",
+                       scale_text(course.last_scale));
+  }
+  if (all && course.last_scale >= 1.0) {
+    return fmt::format("All of {} {} skipped: the run ended while dynamic scaling was still "
+                       "looking for its scale, from {} downwards.",
+                       steps, course.steps == 1 ? "was" : "were", scale_text(course.first_scale));
+  }
+  if (severity == Severity::info) {
+    return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",
+                       counted(course.skipped, "skipped step"), course.last_skipped + 1,
+                       course.skipped == 1 ? "is" : "are");
+  }
+  if (!all && course.first_skipped > kCalibrationSkips) {
+    return fmt::format("The first {} were skipped: dynamic scaling started far too high, at {}.",
+                       counted(course.first_skipped, "step"), scale_text(course.first_scale));
+  }
+  return fmt::format("{} of {} were skipped: the scale does not settle.", course.skipped, steps);
+}
+
+std::string outcome_text(const Course& course, Severity severity, bool forward, bool dynamic) {
   if (!course.loss_ends_finite) return "The loss is not finite at the end: the lane is lost.";
   if (forward) {
     return course.harmed ? "The loss became finite again later."
                          : "The loss stayed finite or the steps were skipped.";
   }
   if (course.skipped == 0) return "No update was skipped, and the loss ends finite.";
-  if (severity == Severity::info) {
-    if (course.ends_skipped && course.skipped == course.steps) {
-      return fmt::format(
-          "All of {} skipped: the run ended while dynamic scaling was still looking "
-          "for its scale.",
-          counted(course.steps, "step") + (course.steps == 1 ? " was" : " were"));
-    }
-    return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",
-                       counted(course.skipped, "skipped step"), course.last_skipped + 1,
-                       course.skipped == 1 ? "is" : "are");
-  }
-  return fmt::format("{} of {} were skipped: the scale does not settle.", course.skipped,
-                     counted(course.steps, "step"));
+  return skips_text(course, severity, dynamic);
 }
 
 }  // namespace
@@ -173,7 +196,8 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                              : start->row != nullptr && !std::isfinite(start->row->loss);
 
   Finding finding{.rule = "first_non_finite", .lane = lane.lane()};
-  finding.severity = severity_of(course, forward);
+  const bool dynamic = lane.scales_dynamically();
+  finding.severity = severity_of(course, forward, dynamic);
   finding.step = start->step;
   finding.evidence = {{"skipped_steps", static_cast<double>(course.skipped)},
                       {"steps", static_cast<double>(course.steps)},
@@ -183,9 +207,9 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     const SiteInfo& site = lane.site(start->site);
     finding.site = site.name();
     finding.layer = site.path;
-    const TensorStats* stats =
-        start->record != nullptr ? lane.stats(start->site, start->record->step) : nullptr;
-    const bool overflowed = stats == nullptr || stats->overflow > 0;
+    const std::optional<TensorStats> stats =
+        start->record != nullptr ? lane.stats(start->site, start->record->step) : std::nullopt;
+    const bool overflowed = !stats || stats->overflow > 0;
     finding.mechanism = fmt::format(
         "{} {} at step {}", site.name(),
         overflowed ? "overflowed " + format_name(site.format) : std::string("was not finite"),
@@ -203,7 +227,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                     start->step);
     finding.text = "First to leave the finite numbers: " + finding.mechanism + ". ";
   }
-  finding.text += outcome_text(course, finding.severity, forward);
+  finding.text += outcome_text(course, finding.severity, forward, dynamic);
   findings.push_back(std::move(finding));
 }
 

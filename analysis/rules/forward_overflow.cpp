@@ -46,7 +46,7 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
   std::map<int, Root> roots;
   for (const RecordedStep& step : lane.recorded()) {
     for (int site : lane.forward_roots(step)) {
-      const TensorStats& stats = *lane.stats(site, step.step);
+      const TensorStats stats = *lane.stats(site, step.step);
       const Formats formats =
           formats_of(lane, lane.nodes()[static_cast<size_t>(lane.node_of(site))]);
       // Not finite without an overflow of its own result: it happened while reading or summing
@@ -88,12 +88,7 @@ bool scale_collapsed(const LaneFacts& lane) {
 double reference_max(const RunView& run, int reference, const std::string& name) {
   if (reference < 0) return 0.0;
   const std::optional<int> site = run.find_site(reference, name);
-  double largest = 0.0;
-  if (!site) return largest;
-  for (const StatsWindow& window : run.windows(reference, *site)) {
-    largest = std::max(largest, static_cast<double>(window.stats.max_abs));
-  }
-  return largest;
+  return site ? static_cast<double>(run.total(reference, *site).max_abs) : 0.0;
 }
 
 /// The layers that would overflow next if `keep` ran in fp32: what spoils the narrow lane hides

@@ -49,8 +49,8 @@ Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
   Flushed result{.site = site.order};
   for (const RecordedStep& step : lane.recorded()) {
     if (!step.finite()) continue;
-    const TensorStats* stats = lane.stats(site.order, step.step);
-    if (stats == nullptr || stats->n == 0) continue;
+    const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
+    if (!stats || stats->n == 0) continue;
     result.non_zero += stats->non_zero();
     result.flushed += stats->underflow;
     // Steps count alike, whatever their loss scale: energies are compared unscaled.
@@ -76,10 +76,12 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, i
             .layers = {layer},
             .text = fmt::format("Keep {} in fp32.", layer)};
   }
+  const std::string scale = scale_text(window->scale);
   return {.kind = Action::Kind::loss_scale,
           .loss_scale = window->scale,
-          .text = fmt::format("Use a loss scale of {}, or dynamic loss scaling.",
-                              scale_text(window->scale))};
+          .text = lane.scales_dynamically()
+                      ? fmt::format("Start dynamic loss scaling at {}.", scale)
+                      : fmt::format("Use a loss scale of {}, or dynamic loss scaling.", scale)};
 }
 
 }  // namespace

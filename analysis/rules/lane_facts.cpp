@@ -10,8 +10,8 @@
 namespace halfscope {
 namespace {
 
-bool left_the_finite(const TensorStats& stats) {
-  return stats.overflow > 0 || stats.non_finite() > 0;
+bool left_the_finite(const TensorCounts& counts) {
+  return counts.overflow > 0 || counts.non_finite() > 0;
 }
 
 /// Rows of the steps a window covers.
@@ -37,13 +37,14 @@ void LaneFacts::gather_windows() {
   std::map<int64_t, RecordedStep> by_step;
   const std::vector<SiteInfo>& sites = info().sites;
   for (const SiteInfo& site : sites) {
-    for (const StatsWindow& window : run_->windows(lane_, site.order)) {
+    for (const PackedWindow& window : run_->windows(lane_, site.order)) {
       RecordedStep& record = by_step[window.step];
       record.step = window.step;
       record.step_count = std::max(record.step_count, window.step_count);
-      if (!left_the_finite(window.stats)) continue;
+      if (!left_the_finite(window.counts())) continue;
       record.bad.push_back(site.order);  // ascending, since sites stand in execution order
-      if (site.phase == Phase::forward) record.forward_bad = true;
+      // What training does not read back says nothing of its forward pass.
+      if (site.phase == Phase::forward && site.role != Role::state) record.forward_bad = true;
       if (site.phase == Phase::backward) record.backward_bad = true;
     }
   }
@@ -87,12 +88,20 @@ void LaneFacts::build_graph() {
   }
 }
 
-const TensorStats* LaneFacts::stats(int site, int64_t step) const {
-  const std::span<const StatsWindow> windows = run_->windows(lane_, site);
-  const auto place = std::lower_bound(
-      windows.begin(), windows.end(), step,
-      [](const StatsWindow& window, int64_t value) { return window.step < value; });
-  return place != windows.end() && place->step == step ? &place->stats : nullptr;
+bool LaneFacts::scales_dynamically() const {
+  if (!info().loss_scale.empty()) return info().loss_scale.starts_with("dynamic");
+  const std::span<const StepRow> rows = steps();
+  const auto changes = [](const StepRow& a, const StepRow& b) {
+    return a.loss_scale != b.loss_scale;
+  };
+  // A single step does not show what comes after it; dynamic is what frameworks do.
+  if (rows.size() == 1) return rows[0].skipped;
+  return std::adjacent_find(rows.begin(), rows.end(), changes) != rows.end();
+}
+
+std::optional<TensorStats> LaneFacts::stats(int site, int64_t step) const {
+  const std::optional<PackedWindow> window = run_->windows(lane_, site).find(step);
+  return window ? std::optional(window->stats()) : std::nullopt;
 }
 
 std::vector<bool> LaneFacts::downstream(int node) const {
@@ -136,7 +145,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
     const SiteInfo& info = site(order);
     if (info.phase != Phase::forward) break;  // the forward sites come first
     const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];
-    const TensorStats& counts = *stats(order, step.step);
+    const TensorStats counts = *stats(order, step.step);
     bool root = false;
     if (info.role == Role::activation) {
       // Without structure, whatever ran before may have been read.

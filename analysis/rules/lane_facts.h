@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,11 +50,13 @@ class LaneFacts {
   const LaneInfo& info() const { return run_->lane(lane_); }
   const SiteInfo& site(int order) const { return info().sites[static_cast<size_t>(order)]; }
   std::span<const StepRow> steps() const { return run_->steps(lane_); }
+  /// The loss scale is set while training; where the run does not say so, its steps do.
+  bool scales_dynamically() const;
 
   /// Recorded windows, ascending.
   const std::vector<RecordedStep>& recorded() const noexcept { return recorded_; }
-  /// Statistics of a site in the window that starts at `step`; null if there are none.
-  const TensorStats* stats(int site, int64_t step) const;
+  /// Statistics of a site in the window that starts at `step`, if there are any.
+  std::optional<TensorStats> stats(int site, int64_t step) const;
 
   const std::vector<ForwardNode>& nodes() const noexcept { return nodes_; }
   /// Node that owns a site.

@@ -53,8 +53,8 @@ Magnitudes gather(const LaneFacts& lane, int site) {
   for (const RecordedStep& step : lane.recorded()) {
     // Behind a forward overflow gradients mean nothing; without one scale they cannot be unscaled.
     if (step.forward_bad || !(step.loss_scale > 0.0) || !std::isfinite(step.loss_scale)) continue;
-    const TensorStats* stats = lane.stats(site, step.step);
-    if (stats == nullptr || stats->n == 0) continue;
+    const std::optional<TensorStats> stats = lane.stats(site, step.step);
+    if (!stats || stats->n == 0) continue;
     if (stats->overflow > 0 && stats->max_abs > 0.0f) {
       result.ceiling =
           std::min(result.ceiling, limit / static_cast<double>(stats->max_abs) * step.loss_scale);
@@ -121,6 +121,23 @@ double last_scale_used(const LaneFacts& lane) {
     if (!row.skipped && std::isfinite(row.loss_scale)) scale = row.loss_scale;
   }
   return scale;
+}
+
+/// What to do where one scale suits all layers.
+Action advise_within(const ScaleWindow& window, double used) {
+  if (window.shown().contains(used)) {
+    return {.kind = Action::Kind::none,
+            .text = fmt::format("The last loss scale used, {}, lies in the window: nothing needs "
+                                "to change.",
+                                scale_text(used))};
+  }
+  const char* place = window.shown().contains(window.scale)
+                          ? "lies in the window"
+                          : "is the next power of two below the window, which holds none";
+  return {.kind = Action::Kind::loss_scale,
+          .loss_scale = window.scale,
+          .text = fmt::format("A static loss scale of {} {}; the last one used, {}, is outside.",
+                              scale_text(window.scale), place, scale_text(used))};
 }
 
 }  // namespace
@@ -202,11 +219,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
     }
     const double used = last_scale_used(lane);
     finding.evidence["last_scale_used"] = used;
-    finding.action = {.kind = Action::Kind::loss_scale,
-                      .loss_scale = window.scale,
-                      .text = fmt::format("A static loss scale of {} sits in the middle of the "
-                                          "window; the last one used was {}.",
-                                          scale_text(window.scale), scale_text(used))};
+    finding.action = advise_within(window, used);
     findings.push_back(std::move(finding));
     return;
   }

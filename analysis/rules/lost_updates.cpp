@@ -36,10 +36,11 @@ struct Lost {
 
 Lost measure_site(const LaneFacts& lane, int site) {
   Lost result;
-  for (const StatsWindow& window : lane.run().windows(lane.lane(), site)) {
-    result.lost += window.stats.lost;
-    result.non_zero += window.stats.non_zero() - window.stats.non_finite();
-    if (window.stats.lost > 0 && result.first_step < 0) result.first_step = window.step;
+  for (const PackedWindow& window : lane.run().windows(lane.lane(), site)) {
+    const TensorCounts counts = window.counts();
+    result.lost += counts.lost;
+    result.non_zero += counts.n - counts.zero - counts.non_finite();
+    if (counts.lost > 0 && result.first_step < 0) result.first_step = window.step;
   }
   return result;
 }

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
+#include "core/plan/plan.h"
 
 namespace halfscope {
 namespace {
@@ -25,17 +27,30 @@ std::string advised_name(const std::string& name) {
   return name.ends_with(kSuffix) ? name : name + kSuffix;
 }
 
-std::string sentence(const Recommendation& advice, bool fp32_storage) {
+std::string sentence(const Recommendation& advice, bool fp32_storage, bool dynamic) {
   std::vector<std::string> parts;
   if (!advice.layers.empty()) parts.push_back("keep " + name_list(advice.layers) + " in fp32");
   if (fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
   if (advice.loss_scale) {
-    parts.push_back("use dynamic loss scaling or a static scale of " +
-                    scale_text(*advice.loss_scale));
+    const std::string scale = scale_text(*advice.loss_scale);
+    parts.push_back(
+        dynamic ? "start dynamic loss scaling at " + scale + " or use that as a static scale"
+                : "use dynamic loss scaling or a static scale of " + scale);
   }
   std::string text = name_list(parts) + ".";
   text[0] = static_cast<char>(text[0] - 'a' + 'A');  // every part starts with a small letter
   return text;
+}
+
+/// Where the forward pass overflows, nothing is seen of the gradients: with that mended, the scale
+/// may turn out to be out of reach. Dynamic scaling comes down by itself, if not from anywhere.
+std::optional<double> hidden_scale(const LaneFacts& lane) {
+  constexpr double kComesDown = 0x1p16;
+  const std::optional<double> ceiling = scale_ceiling(lane);
+  if (!ceiling || lane.steps().empty()) return std::nullopt;
+  const double most = lane.scales_dynamically() ? kComesDown * *ceiling : *ceiling;
+  if (lane.steps().front().loss_scale < most) return std::nullopt;
+  return scale_below(*ceiling);
 }
 
 }  // namespace
@@ -60,7 +75,9 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
     if (action.loss_scale > 0.0 && !advice.loss_scale) advice.loss_scale = action.loss_scale;
   }
   if (advice.layers.empty() && !fp32_storage && !advice.loss_scale) return std::nullopt;
-  advice.layers = LaneFacts(run, lane).in_order(std::move(advice.layers));
+  const LaneFacts facts(run, lane);
+  advice.layers = facts.in_order(std::move(advice.layers));
+  if (!advice.layers.empty() && !advice.loss_scale) advice.loss_scale = hidden_scale(facts);
 
   Json plan = plan_of(run.lane(lane));
   if (!advice.layers.empty() || fp32_storage) plan["name"] = advised_name(run.lane(lane).name);
@@ -69,11 +86,11 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
     Json& rules = plan["rules"];
     if (!rules.is_array()) rules = Json::array();
     for (const std::string& layer : advice.layers) {
-      rules.push_back(Json{{"path", layer}, {"format", "fp32"}});  // later rules win
+      rules.push_back(Json{{"path", exact_glob(layer)}, {"format", "fp32"}});  // later rules win
     }
   }
   advice.plan_json = plan.dump(2, ' ', false, Json::error_handler_t::replace);
-  advice.text = sentence(advice, fp32_storage);
+  advice.text = sentence(advice, fp32_storage, facts.scales_dynamically());
   return advice;
 }
 

@@ -7,7 +7,7 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array<Rule, 6> kRules{{
+constexpr std::array<Rule, 8> kRules{{
     {"forward_overflow", "Where does the forward pass leave the format's range first?",
      find_forward_overflow},
     {"loss_scale_window", "Is there one loss scale that suits every layer's gradients?",
@@ -16,12 +16,33 @@ constexpr std::array<Rule, 6> kRules{{
      find_gradient_underflow},
     {"lost_updates", "Do weights stand still because updates are too small to be added?",
      find_lost_updates},
+    {"optimizer_state", "Can the optimizer's state be held in its format?", find_optimizer_state},
+    {"unsafe_buffers", "Did skipped steps leave traces in running statistics?",
+     find_unsafe_buffers},
     {"first_non_finite",
      "What was the first tensor to leave the finite numbers, and what came of it?",
      find_first_non_finite},
-    {"loss_gap", "Does the loss follow full precision where nothing else was found?",  // must be last
+    // Must be last.
+    {"loss_gap", "Does the loss follow full precision where nothing else was found?",
      find_loss_gap},
 }};
+
+/// State that does not fit spoils the weights, and through them all that is computed afterwards:
+/// what other rules found from then on are its consequences, and cures for them would be no cures.
+void demote_consequences(std::vector<Finding>& findings) {
+  const auto root = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.rule == "optimizer_state" && finding.severity == Severity::error;
+  });
+  if (root == findings.end()) return;
+  for (Finding& finding : findings) {
+    const bool is_later = finding.step < 0 || finding.step >= root->step;
+    const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers";
+    if (&finding == &*root || !is_later || is_own) continue;
+    finding.severity = Severity::info;
+    finding.action = {.kind = Action::Kind::none,
+                      .text = "A consequence of the optimizer's state; mend that first."};
+  }
+}
 
 }  // namespace
 
@@ -33,6 +54,7 @@ std::vector<Finding> run_rules(const RunView& run) {
     const LaneFacts facts(run, lane);
     std::vector<Finding> found;
     for (const Rule& rule : kRules) rule.run(facts, found);
+    demote_consequences(found);
     // Findings about the whole lane (no site) come before those about one place.
     const auto order = [&](const Finding& finding) {
       return finding.site.empty() ? -1 : run.find_site(lane, finding.site).value_or(-1);

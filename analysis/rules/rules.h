@@ -28,6 +28,8 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings);
 

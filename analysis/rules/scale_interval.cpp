@@ -66,7 +66,7 @@ double middle_scale(const ScaleInterval& window) {
     const double scale = std::ldexp(1.0, candidate);
     if (window.contains(scale)) return scale;
   }
-  return middle;
+  return std::exp2(std::floor(std::log2(middle)));
 }
 
 }  // namespace halfscope

@@ -34,8 +34,10 @@ struct ScaleChoice {
 /// window (in powers of two) wins, then the lowest.
 ScaleChoice best_scale(std::span<const ScaleInterval> intervals);
 
-/// The power of two nearest to the window's geometric middle; the middle itself if the window
-/// holds no power of two. The window must not be empty.
+/// The power of two nearest to the window's geometric middle. If the window holds none, the next
+/// one below: a scale that is no power of two would round every gradient, and one that is too low
+/// by less than a factor of two flushes little, where one that is too high overflows. The window
+/// must not be empty.
 double middle_scale(const ScaleInterval& window);
 
 }  // namespace halfscope

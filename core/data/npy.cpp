@@ -173,37 +173,40 @@ float half_to_float(uint16_t half) noexcept {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
-float to_float(uint64_t bits, ScalarType type) noexcept {
+template <class T>
+T to_real(uint64_t bits, ScalarType type) noexcept {
   switch (type.kind) {
     case 'f':
-      if (type.size == 2) return half_to_float(static_cast<uint16_t>(bits));
-      if (type.size == 4) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-      return static_cast<float>(std::bit_cast<double>(bits));
+      if (type.size == 2) return static_cast<T>(half_to_float(static_cast<uint16_t>(bits)));
+      if (type.size == 4) return static_cast<T>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+      return static_cast<T>(std::bit_cast<double>(bits));
     case 'i': {
       const int unused = 64 - 8 * static_cast<int>(type.size);
-      return static_cast<float>(static_cast<int64_t>(bits << unused) >> unused);
+      return static_cast<T>(static_cast<int64_t>(bits << unused) >> unused);
     }
     case 'u':
-      return static_cast<float>(bits);
+      return static_cast<T>(bits);
     default:
-      return bits != 0 ? 1.0f : 0.0f;
+      return bits != 0 ? T{1} : T{0};
   }
 }
 
-void decode(std::span<const uint8_t> raw, ScalarType type, float* out) noexcept {
+template <class T>
+void decode(std::span<const uint8_t> raw, ScalarType type, T* out) noexcept {
   for (size_t at = 0; at < raw.size(); at += type.size) {
     uint64_t bits = 0;
     for (size_t i = 0; i < type.size; ++i) {
       const size_t significance = type.big_endian ? type.size - 1 - i : i;
       bits |= uint64_t{raw[at + i]} << (8 * significance);
     }
-    *out++ = to_float(bits, type);
+    *out++ = to_real<T>(bits, type);
   }
 }
 
 /// Reorders values from first dimension fastest to last dimension fastest.
-std::vector<float> to_row_major(const std::vector<float>& source, const Shape& shape) {
-  std::vector<float> result;
+template <class T>
+std::vector<T> to_row_major(const std::vector<T>& source, const Shape& shape) {
+  std::vector<T> result;
   result.reserve(source.size());
   std::vector<int64_t> index(shape.size(), 0);
   for (size_t i = 0; i < source.size(); ++i) {
@@ -236,23 +239,9 @@ std::optional<uint64_t> checked_count(const Shape& shape) noexcept {
   return empty ? 0 : static_cast<uint64_t>(product);
 }
 
-}  // namespace
-
-std::vector<uint8_t> read_file(const std::filesystem::path& file) {
-  namespace fs = std::filesystem;
-  const char* const kCheck = "check the path and its permissions";
-  std::error_code code;
-  const uint64_t size = fs::file_size(file, code);  // fails for folders, too
-  if (code) throw Error("cannot read " + file.string() + ": " + code.message(), kCheck);
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw Error("cannot open " + file.string(), kCheck);
-  std::vector<uint8_t> bytes(size);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!stream) throw Error("cannot read all of " + file.string(), kCheck);
-  return bytes;
-}
-
-Tensor read_npy_array(ByteSource& source, const std::string& name) {
+/// Result is Tensor or DoubleTensor.
+template <class Result>
+Result read_array(ByteSource& source, const std::string& name) {
   uint64_t left = source.size();
   const auto take = [&](uint64_t count) {
     if (count > left) {
@@ -296,7 +285,7 @@ Tensor read_npy_array(ByteSource& source, const std::string& name) {
                     std::to_string(left) + " bytes of data",
                 kDamaged);
   }
-  std::vector<float> values;
+  decltype(Result::data) values;
   try {
     values.resize(*count);
   } catch (const std::bad_alloc&) {
@@ -314,8 +303,30 @@ Tensor read_npy_array(ByteSource& source, const std::string& name) {
   return {header.shape, std::move(values)};
 }
 
-std::vector<uint8_t> npy_float32_header(const Shape& shape) {
-  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+}  // namespace
+
+std::vector<uint8_t> read_file(const std::filesystem::path& file) {
+  namespace fs = std::filesystem;
+  const char* const kCheck = "check the path and its permissions";
+  std::error_code code;
+  const uint64_t size = fs::file_size(file, code);  // fails for folders, too
+  if (code) throw Error("cannot read " + file.string() + ": " + code.message(), kCheck);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw Error("cannot open " + file.string(), kCheck);
+  std::vector<uint8_t> bytes(size);
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!stream) throw Error("cannot read all of " + file.string(), kCheck);
+  return bytes;
+}
+
+Tensor read_npy_array(ByteSource& source, const std::string& name) { return read_array<Tensor>(source, name); }
+
+DoubleTensor read_npy_double_array(ByteSource& source, const std::string& name) {
+  return read_array<DoubleTensor>(source, name);
+}
+
+std::vector<uint8_t> npy_header(const Shape& shape, const char* type) {
+  std::string text = std::string("{'descr': '") + type + "', 'fortran_order': False, 'shape': (";
   for (int64_t size : shape) text += std::to_string(size) + (shape.size() == 1 ? "," : ", ");
   if (shape.size() > 1) text.resize(text.size() - 2);
   text += "), }";

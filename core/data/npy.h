@@ -47,7 +47,11 @@ std::vector<uint8_t> read_file(const std::filesystem::path& file);
 /// Reads one array that takes up exactly the source; `name` is for messages.
 Tensor read_npy_array(ByteSource& source, const std::string& name);
 
-/// Version 1.0 header of a C-order float32 array, a multiple of 64 bytes as numpy writes it.
-std::vector<uint8_t> npy_float32_header(const Shape& shape);
+/// The same in double.
+DoubleTensor read_npy_double_array(ByteSource& source, const std::string& name);
+
+/// Version 1.0 header of a C-order array, a multiple of 64 bytes as numpy writes it; `type` is "<f4"
+/// or "<f8".
+std::vector<uint8_t> npy_header(const Shape& shape, const char* type);
 
 }  // namespace halfscope

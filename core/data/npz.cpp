@@ -67,13 +67,10 @@ class PendingFile {
   bool done_ = false;
 };
 
-}  // namespace
-
-NamedTensors read_npz(const fs::path& file) { return parse_npz(read_file(file), file.string()); }
-
-NamedTensors parse_npz(std::vector<uint8_t> bytes, const std::string& name_of_file) {
+template <class Tensors, class ReadArray>
+Tensors parse_members(std::vector<uint8_t> bytes, const std::string& name_of_file, ReadArray read_array) {
   const ZipReader archive(std::move(bytes), name_of_file);
-  NamedTensors tensors;
+  Tensors tensors;
   for (const ZipMember& member : archive.members()) {
     const std::string name = archive.describe(member);
     if (!member.name.ends_with(kSuffix)) {
@@ -84,12 +81,13 @@ NamedTensors parse_npz(std::vector<uint8_t> bytes, const std::string& name_of_fi
     if (tensors.contains(key)) {
       throw Error(name + " is there twice", "save the file again with one array per name");
     }
-    tensors.emplace(key, read_npy_array(*archive.open(member), name));
+    tensors.emplace(key, read_array(*archive.open(member), name));
   }
   return tensors;
 }
 
-void write_npz(const fs::path& file, const NamedTensors& tensors) {
+template <class Tensors>
+void write_members(const fs::path& file, const Tensors& tensors, const char* type) {
   PendingFile pending(file);
   ZipWriter archive(pending.stream());
   for (const auto& [key, tensor] : tensors) {
@@ -97,12 +95,30 @@ void write_npz(const fs::path& file, const NamedTensors& tensors) {
       throw Error("tensor \"" + key + "\" has " + std::to_string(tensor.data.size()) +
                   " values, but shape " + to_string(tensor.shape));
     }
-    const std::span<const float> values = tensor.data;
-    archive.add(key + std::string(kSuffix), npy_float32_header(tensor.shape),
+    const std::span values(tensor.data);
+    archive.add(key + std::string(kSuffix), npy_header(tensor.shape, type),
                 {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
   }
   archive.finish();
   pending.commit();
+}
+
+}  // namespace
+
+NamedTensors read_npz(const fs::path& file) { return parse_npz(read_file(file), file.string()); }
+
+NamedTensors parse_npz(std::vector<uint8_t> bytes, const std::string& name_of_file) {
+  return parse_members<NamedTensors>(std::move(bytes), name_of_file, read_npy_array);
+}
+
+void write_npz(const fs::path& file, const NamedTensors& tensors) { write_members(file, tensors, "<f4"); }
+
+NamedDoubleTensors read_npz_double(const fs::path& file) {
+  return parse_members<NamedDoubleTensors>(read_file(file), file.string(), read_npy_double_array);
+}
+
+void write_npz_double(const fs::path& file, const NamedDoubleTensors& tensors) {
+  write_members(file, tensors, "<f8");
 }
 
 }  // namespace halfscope

@@ -23,6 +23,10 @@ NamedTensors parse_npz(std::vector<uint8_t> bytes, const std::string& name);
 /// same tensors. Writes to a temporary file first and renames it.
 void write_npz(const std::filesystem::path& file, const NamedTensors& tensors);
 
+/// The same for float64 members.
+NamedDoubleTensors read_npz_double(const std::filesystem::path& file);
+void write_npz_double(const std::filesystem::path& file, const NamedDoubleTensors& tensors);
+
 /// Reads one .npy file as float32.
 Tensor read_npy(const std::filesystem::path& file);
 

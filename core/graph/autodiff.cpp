@@ -10,7 +10,9 @@ namespace {
 /// Marks the values whose gradient someone wants: variables and all that depends on them.
 std::vector<bool> values_leading_to_variables(const Graph& graph) {
   std::vector<bool> needed(graph.values().size(), false);
-  for (const Variable& variable : graph.variables()) needed[static_cast<size_t>(variable.value)] = true;
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.buffer) needed[static_cast<size_t>(variable.value)] = true;
+  }
   for (const Node& node : graph.nodes()) {
     bool any = false;
     for (ValueId input : node.inputs) any = any || (input != kNone && needed[static_cast<size_t>(input)]);

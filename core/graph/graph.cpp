@@ -19,7 +19,13 @@ ValueId Graph::add_input(std::string name, Shape shape, ElementType type) {
 
 ValueId Graph::add_variable(std::string path, Shape shape, Initializer initializer) {
   const ValueId id = add_value(std::move(shape), ElementType::real);
-  variables_.push_back({std::move(path), id, initializer, kNone});
+  variables_.push_back({.path = std::move(path), .value = id, .initializer = initializer});
+  return id;
+}
+
+ValueId Graph::add_buffer(std::string path, Shape shape, Initializer initializer) {
+  const ValueId id = add_variable(std::move(path), std::move(shape), initializer);
+  variables_.back().buffer = true;
   return id;
 }
 

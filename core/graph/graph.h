@@ -59,16 +59,21 @@ struct Node {
   NodePlan plan;
 };
 
-/// How a variable starts: uniform in +-bound; 0 gives zeros.
+/// How a variable starts: uniform in center +- bound.
 struct Initializer {
   double bound = 0.0;
+  double center = 0.0;
 };
 
 struct Variable {
   std::string path;             ///< "fc1.weight"
   ValueId value = kNone;
   Initializer initializer;
-  ValueId next = kNone;  ///< its value after the update, set by the optimizer's builder
+  /// Its value after the step: set by the optimizer's builder, of a buffer by the model's.
+  ValueId next = kNone;
+  bool buffer = false;   ///< not trained: the forward pass itself makes its next value
+  /// Executable graphs: the value that replaces it when a step begins; see lower.h.
+  ValueId restored = kNone;
 };
 
 /// A named input written by the caller before a run.
@@ -86,6 +91,8 @@ class Graph {
  public:
   ValueId add_input(std::string name, Shape shape, ElementType type = ElementType::real);
   ValueId add_variable(std::string path, Shape shape, Initializer initializer);
+  /// A variable without a gradient, such as a running mean; its `next` is for the caller to set.
+  ValueId add_buffer(std::string path, Shape shape, Initializer initializer);
   ValueId add_constant(Tensor tensor);
   ValueId add_constant(float scalar) { return add_constant(Tensor{{}, {scalar}}); }
 

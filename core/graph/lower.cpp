@@ -48,6 +48,23 @@ struct Expanded {
   ValueId operator()(ValueId source) const { return new_of.at(static_cast<size_t>(source)); }
 };
 
+/// Adds a node of the source graph, or the primitives it stands for where the plan wants it
+/// stagewise, and returns its outputs.
+std::vector<ValueId> add_planned(Graph& graph, const Node& node, const Plan& plan) {
+  Node copy = node;
+  copy.plan = resolve(plan, node.path, node.op);
+  const OpDef& def = find_op(node.op);
+  const size_t first = graph.nodes().size();
+  const bool stagewise = copy.plan.stagewise && def.expand != nullptr;
+  std::vector<ValueId> outputs =
+      stagewise ? def.expand(graph, copy) : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
+  for (size_t i = first; i < graph.nodes().size(); ++i) {
+    Node& added = graph.node(static_cast<NodeId>(i));
+    added.plan = stagewise ? plan_of_primitive(plan, copy, added) : copy.plan;
+  }
+  return outputs;
+}
+
 /// Copies the source graph, with its composites replaced where the plan wants them stagewise.
 Expanded expand(const Graph& source, const Plan& plan) {
   Expanded result;
@@ -59,8 +76,9 @@ Expanded expand(const Graph& source, const Plan& plan) {
     set(input.value, graph.add_input(input.name, value.shape, value.type));
   }
   for (const Variable& variable : source.variables()) {
-    set(variable.value, graph.add_variable(variable.path, source.value(variable.value).shape,
-                                           variable.initializer));
+    const Shape& shape = source.value(variable.value).shape;
+    set(variable.value, variable.buffer ? graph.add_buffer(variable.path, shape, variable.initializer)
+                                        : graph.add_variable(variable.path, shape, variable.initializer));
   }
   for (const Constant& constant : source.constants()) {
     set(constant.value, graph.add_constant(constant.tensor));
@@ -68,19 +86,84 @@ Expanded expand(const Graph& source, const Plan& plan) {
   for (const Node& node : source.nodes()) {
     Node copy = node;
     for (ValueId& input : copy.inputs) input = input == kNone ? kNone : result(input);
-    copy.plan = resolve(plan, node.path, node.op);
-    const OpDef& def = find_op(node.op);
-    const size_t first = graph.nodes().size();
-    const bool stagewise = copy.plan.stagewise && def.expand != nullptr;
-    const std::vector<ValueId> outputs =
-        stagewise ? def.expand(graph, copy) : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
-    for (size_t i = first; i < graph.nodes().size(); ++i) {
-      Node& added = graph.node(static_cast<NodeId>(i));
-      added.plan = stagewise ? plan_of_primitive(plan, copy, added) : copy.plan;
-    }
+    const std::vector<ValueId> outputs = add_planned(graph, copy, plan);
     for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], outputs.at(i));
   }
+  for (size_t i = 0; i < source.variables().size(); ++i) {
+    if (source.variables()[i].buffer) graph.variables()[i].next = result(source.variables()[i].next);
+  }
   return result;
+}
+
+/// The logits as in inference: nodes that work differently in training, and all that depend on
+/// them, stand in the graph a second time. Without such nodes these are the logits themselves.
+ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan) {
+  std::map<ValueId, ValueId> moved;  // source value -> its value in inference
+  const auto of = [&](ValueId source) {
+    if (source == kNone) return kNone;
+    const auto found = moved.find(source);
+    return found == moved.end() ? expanded(source) : found->second;
+  };
+  std::vector<bool> wanted(model.graph.values().size(), false);  // no need for a second loss
+  wanted[static_cast<size_t>(model.logits)] = true;
+  for (auto node = model.graph.nodes().rbegin(); node != model.graph.nodes().rend(); ++node) {
+    if (std::none_of(node->outputs.begin(), node->outputs.end(),
+                     [&](ValueId output) { return wanted[static_cast<size_t>(output)]; })) {
+      continue;
+    }
+    for (ValueId input : node->inputs) {
+      if (input != kNone) wanted[static_cast<size_t>(input)] = true;
+    }
+  }
+  for (const Node& node : model.graph.nodes()) {
+    if (!wanted[static_cast<size_t>(node.outputs[0])]) continue;
+    const bool differs = int_attribute(node, "training_mode", 0) != 0;
+    const bool depends = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId input) { return moved.contains(input); });
+    if (!differs && !depends) continue;
+    Node copy = node;
+    for (ValueId& input : copy.inputs) input = of(input);
+    if (differs) copy.attributes["training_mode"] = int64_t{0};
+    const std::vector<ValueId> outputs = add_planned(expanded.graph, copy, plan);
+    for (size_t i = 0; i < outputs.size(); ++i) moved[node.outputs[i]] = outputs[i];
+  }
+  return of(model.logits);
+}
+
+struct BufferValues {
+  std::vector<ValueId> moved;      ///< by the forward pass, in the order of the buffers
+  std::vector<ValueId> committed;  ///< what `update` has to run
+};
+
+/// Gives every buffer that commits with the step its working copy; `forward_nodes` are those of
+/// training.
+BufferValues add_working_buffers(Graph& graph, NodeId forward_nodes, BufferCommit commit) {
+  BufferValues values;
+  const size_t count = graph.variables().size();
+  for (size_t i = 0; i < count; ++i) {
+    const Variable buffer = graph.variables()[i];
+    if (!buffer.buffer) continue;
+    values.moved.push_back(buffer.next);
+    if (commit == BufferCommit::always) continue;
+    const Shape shape = graph.value(buffer.value).shape;
+    const ValueId working = graph.add_buffer(buffer.path + ".working", shape, buffer.initializer);
+    for (NodeId id = 0; id < forward_nodes; ++id) {
+      for (ValueId& input : graph.node(id).inputs) input = input == buffer.value ? working : input;
+    }
+    const std::string path = buffer.path.substr(0, buffer.path.rfind('.'));
+    const auto copy = [&](ValueId from) {
+      const ValueId to = graph.add1("Assign", path, {from});
+      graph.node(graph.value(to).producer).phase = Phase::update;
+      return to;
+    };
+    const ValueId restored = copy(buffer.value);
+    const ValueId next = copy(buffer.next);
+    graph.variables().back().next = buffer.next;
+    graph.variables().back().restored = restored;
+    graph.variables()[i].next = next;
+    values.committed.push_back(next);
+  }
+  return values;
 }
 
 const FloatFormat& wider(const FloatFormat& a, const FloatFormat& b) {
@@ -97,10 +180,13 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
   for (const Variable& variable : graph.variables()) graph.value(variable.value).format = storage;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     Node& node = graph.node(id);
+    if (node.phase == Phase::update) continue;  // copies of buffers, see below
     if (node.plan.follows) {
       FloatFormat widest{};
       bool first = true;
-      for (ValueId input : node.inputs) {
+      const size_t readable = std::min(node.inputs.size(), find_op(node.op).stored_inputs_from);
+      for (size_t i = 0; i < readable; ++i) {
+        const ValueId input = node.inputs[i];
         if (graph.value(input).type != ElementType::real || is_constant(graph, input)) continue;
         widest = first ? graph.value(input).format : wider(widest, graph.value(input).format);
         first = false;
@@ -113,8 +199,23 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
         graph.value(input).format = node.plan.read;
       }
     }
-    for (ValueId output : node.outputs) graph.value(output).format = node.plan.write;
+    const OpDef& def = find_op(node.op);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      graph.value(node.outputs[i]).format = i < def.statistics_from ? node.plan.write : kFp32;
+    }
   }
+  for (const Variable& variable : graph.variables()) {
+    // Buffers hold what their format can hold of the forward pass's value.
+    if (variable.next != kNone) graph.value(variable.next).format = graph.value(variable.value).format;
+    if (variable.restored != kNone) graph.value(variable.restored).format = graph.value(variable.value).format;
+  }
+}
+
+bool reads_stored(const Graph& graph, NodeId id, ValueId value) {
+  const Node& node = graph.node(id);
+  const size_t from = find_op(node.op).stored_inputs_from;
+  return from < node.inputs.size() &&
+         std::find(node.inputs.begin() + static_cast<int64_t>(from), node.inputs.end(), value) != node.inputs.end();
 }
 
 /// Plans and formats of the gradient nodes; see lower.h for the rule.
@@ -146,7 +247,14 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
         if (node.plan.read.contains(format)) node.plan.write = format;
       }
     }
-    for (ValueId output : node.outputs) graph.value(output).format = node.plan.write;
+    for (ValueId output : node.outputs) {
+      graph.value(output).format = node.plan.write;
+      // What a node reads as it is stored has its gradient in that format too.
+      const auto found = forward_of.find(output);
+      if (node.forward != kNone && found != forward_of.end() && reads_stored(graph, node.forward, found->second)) {
+        graph.value(output).format = graph.value(found->second).format;
+      }
+    }
   }
 }
 
@@ -163,7 +271,8 @@ std::vector<NodeId> insert_casts(Graph& graph) {
   const NodeId count = static_cast<NodeId>(graph.nodes().size());
   for (NodeId id = 0; id < count; ++id) {
     if (!reads_as_is(graph.node(id))) {
-      for (size_t i = 0; i < graph.node(id).inputs.size(); ++i) {
+      const size_t count_read = std::min(graph.node(id).inputs.size(), find_op(graph.node(id).op).stored_inputs_from);
+      for (size_t i = 0; i < count_read; ++i) {
         const ValueId input = graph.node(id).inputs[i];
         const FloatFormat read = graph.node(id).plan.read;
         if (input == kNone || graph.value(input).type != ElementType::real) continue;
@@ -213,9 +322,11 @@ ValueId add_metric(Graph& graph, const char* op, const char* path, ValueId logit
 
 }  // namespace
 
-Executable lower(const Model& model, const Plan& plan, const Optimizer& optimizer) {
+Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec) {
   Expanded expanded = expand(model.graph, plan);
   check_paths(model.graph, expanded.graph, plan);
+  const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());
+  const ValueId eval_logits = add_inference(expanded, model, plan);
   Executable out;
   out.graph = std::move(expanded.graph);
   Graph& graph = out.graph;
@@ -223,50 +334,84 @@ Executable lower(const Model& model, const Plan& plan, const Optimizer& optimize
   out.labels = expanded(model.labels);
   out.logits = expanded(model.logits);
   out.loss = expanded(model.loss);
-  const NodeId layer_nodes = static_cast<NodeId>(graph.nodes().size());
+  const size_t model_variables = graph.variables().size();
+  const BufferValues buffers = add_working_buffers(graph, layer_nodes, plan.buffers);
   // The metrics are the same function of the logits in every lane, whatever its plan.
-  out.eval_loss = add_metric(graph, "SoftmaxCrossEntropyLoss", "metrics/loss", out.logits, out.labels);
   out.accuracy = add_metric(graph, "Accuracy", "metrics/accuracy", out.logits, out.labels);
+  out.eval_loss = add_metric(graph, "SoftmaxCrossEntropyLoss", "metrics/loss", eval_logits, out.labels);
+  out.eval_accuracy = eval_logits == out.logits
+                          ? out.accuracy
+                          : add_metric(graph, "Accuracy", "metrics/eval_accuracy", eval_logits, out.labels);
   settle_forward_formats(graph, plan.storage);
 
   out.loss_scale = graph.add_input("loss_scale", {});
   const NodeId first_backward = static_cast<NodeId>(graph.nodes().size());
-  const size_t trained = graph.variables().size();
   const GradientMap gradients = differentiate(graph, out.loss, out.loss_scale);
   settle_gradient_formats(graph, first_backward, gradients);
 
   out.inverse_scale = graph.add_input("inverse_scale", {});
   out.learning_rate = graph.add_input("learning_rate", {});
+  out.clip = graph.add_input("clip", {});
   out.correction_1 = graph.add_input("correction_1", {});
   out.correction_2 = graph.add_input("correction_2", {});
-  std::vector<ValueId> all_gradients;
-  std::vector<ValueId> grad_targets{out.loss, out.accuracy};
-  for (size_t i = 0; i < trained; ++i) {
-    const auto found = gradients.find(graph.variables()[i].value);
-    if (found == gradients.end()) throw Error("the loss does not depend on " + graph.variables()[i].path);
-    all_gradients.push_back(found->second);
+  out.keep_sum = graph.add_input("keep_sum", {});
+  const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1, out.correction_2};
+  std::vector<ValueId> grad_targets{out.loss, out.accuracy}, sum_targets, step_gradients;
+  std::vector<ValueId> update_targets = buffers.committed;
+  grad_targets.insert(grad_targets.end(), buffers.moved.begin(), buffers.moved.end());
+  SiteNames names;
+  for (size_t i = 0, buffer = 0; i < model_variables; ++i) {
+    const Variable variable = graph.variables()[i];
+    if (variable.buffer) {
+      names[buffers.moved[buffer++]] = {variable.path, Role::state, Phase::forward};
+      continue;
+    }
+    const auto found = gradients.find(variable.value);
+    if (found == gradients.end()) throw Error("the loss does not depend on " + variable.path);
+    ValueId gradient = found->second;
+    grad_targets.push_back(gradient);
+    if (spec.micro_batches > 1) {
+      gradient = add_gradient_sum(graph, i, gradient, out.keep_sum,
+                                  spec.sum_format.value_or(graph.value(variable.value).format));
+      names[gradient] = {variable.path + "_grad_sum", Role::weight_grad, Phase::backward};
+      sum_targets.push_back(gradient);
+    }
+    step_gradients.push_back(gradient);
   }
-  out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", all_gradients);
+  out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
-  const UpdateScalars scalars{out.inverse_scale, out.learning_rate, out.correction_1, out.correction_2};
-  std::map<ValueId, size_t> updates;  // update value -> variable
-  std::vector<ValueId> update_targets;
-  for (size_t i = 0; i < trained; ++i) {
-    const FloatFormat storage = graph.value(graph.variables()[i].value).format;
-    const ValueId update = add_update(graph, i, all_gradients[i], optimizer, scalars, storage);
-    updates[update] = i;
-    update_targets.push_back(update);
+  size_t next_gradient = 0;
+  for (size_t i = 0; i < model_variables; ++i) {
+    const Variable variable = graph.variables()[i];
+    if (variable.buffer) continue;
+    const Update update = add_update(graph, i, step_gradients[next_gradient++], spec.optimizer, scalars,
+                                     graph.value(variable.value).format);
+    names[update.value] = {variable.path + "_update", Role::update, Phase::update};
+    for (const auto& [state, suffix] : update.states) {
+      names[state] = {variable.path + "_" + suffix, Role::state, Phase::update};
+    }
+    update_targets.push_back(update.value);
   }
 
   const std::vector<NodeId> order = insert_casts(graph);
-  grad_targets.push_back(out.gradient_norm);
-  const std::vector<NodeId> grad = nodes_for(graph, order, grad_targets, {});
-  const std::set<NodeId> given(grad.begin(), grad.end());
-  out.entries[static_cast<size_t>(Entry::grad)] = grad;
-  out.entries[static_cast<size_t>(Entry::update)] = nodes_for(graph, order, update_targets, given);
-  out.entries[static_cast<size_t>(Entry::eval)] =
-      nodes_for(graph, order, {out.eval_loss, out.accuracy}, {});
-  out.taps = find_sites(out, gradients, updates);
+  std::set<NodeId> given;
+  const auto set_entry = [&](Entry entry, const std::vector<ValueId>& targets) {
+    std::vector<NodeId> nodes = nodes_for(graph, order, targets, given);
+    given.insert(nodes.begin(), nodes.end());
+    out.entries[static_cast<size_t>(entry)] = std::move(nodes);
+  };
+  std::vector<ValueId> begin_targets;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.restored != kNone) begin_targets.push_back(variable.restored);
+  }
+  set_entry(Entry::begin, begin_targets);
+  set_entry(Entry::grad, grad_targets);
+  set_entry(Entry::accumulate, sum_targets);
+  set_entry(Entry::norm, {out.gradient_norm});
+  set_entry(Entry::update, update_targets);
+  given.clear();
+  set_entry(Entry::eval, {out.eval_loss, out.eval_accuracy});
+  out.taps = find_sites(out, gradients, names);
   out.layers = describe_layers(graph, layer_nodes);
   return out;
 }

@@ -2,9 +2,14 @@
 // lower(): source graph + plan + optimizer -> executable graph of one lane.
 //
 //   source graph --expand stagewise composites--> primitives
-//     --settle the forward formats--> --differentiate--> --append norm and updates-->
+//     --once more with batch normalizations as in inference, where there are any: for eval-->
+//     --settle the forward formats--> --differentiate--> --sums of micro-batches, norm, updates-->
 //     --one Cast per (value, format) where an operand is read narrower than it is stored-->
-//     entry points grad / update / eval, taps, layer table
+//     entry points, taps, layer table
+//
+// A buffer (running mean) that commits with the step has a working copy: `begin` sets it to the
+// buffer, every micro-batch of `grad` moves it on, `update` makes it the buffer's next value. A
+// skipped step runs no update, so it leaves no trace.
 //
 // Formats of gradients: the gradient that a node makes for its input v is written in v's format
 // where the node reads v in a format that holds all of v's values (so it is rounded once), else
@@ -13,6 +18,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +38,24 @@ struct Model {
   ValueId loss = kNone;    ///< scalar
 };
 
-enum class Entry : uint8_t { grad, update, eval };
-inline constexpr size_t kEntryCount = 3;
+/// In the order of a step: begin, (grad, accumulate) per micro-batch, norm, update unless skipped.
+enum class Entry : uint8_t {
+  begin,       ///< working copies of buffers; may be empty
+  grad,        ///< forward and backward
+  accumulate,  ///< adds the gradients to the step's sums; empty without micro-batches
+  norm,        ///< sum of squares of the step's gradients
+  update,      ///< optimizer and buffers
+  eval,        ///< loss and accuracy as in inference
+};
+inline constexpr size_t kEntryCount = 6;
+
+/// What a step adds to the network.
+struct TrainingSpec {
+  Optimizer optimizer;
+  int64_t micro_batches = 1;
+  /// Format in which the gradients of micro-batches are summed; by default that of the variable.
+  std::optional<FloatFormat> sum_format = std::nullopt;
+};
 
 /// A value to be measured, and the site it is.
 struct Tap {
@@ -50,15 +72,18 @@ struct Executable {
   // Written by the caller.
   ValueId input = kNone, labels = kNone;
   ValueId loss_scale = kNone, inverse_scale = kNone, learning_rate = kNone;
+  ValueId clip = kNone;  ///< factor on unscaled gradients, 1 without clipping
   ValueId correction_1 = kNone, correction_2 = kNone;  ///< Adam's 1 - beta^t
+  ValueId keep_sum = kNone;  ///< 0 for the first micro-batch of a step, else 1
   // Read by the caller.
-  ValueId loss = kNone, accuracy = kNone, eval_loss = kNone, logits = kNone;
+  ValueId loss = kNone, accuracy = kNone, logits = kNone;
+  ValueId eval_loss = kNone, eval_accuracy = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
 
   const std::vector<NodeId>& entry(Entry which) const { return entries[static_cast<size_t>(which)]; }
 };
 
 /// Throws Error (usage) if a path of the plan matches no node.
-Executable lower(const Model& model, const Plan& plan, const Optimizer& optimizer);
+Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec);
 
 }  // namespace halfscope

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/ops/ops.h"
+
 namespace halfscope {
 namespace {
 
@@ -18,14 +20,19 @@ VariableName split(const std::string& variable) {
 
 class SiteFinder {
  public:
-  SiteFinder(const Executable& executable, const GradientMap& gradients,
-             const std::map<ValueId, size_t>& updates)
-      : executable_(executable), graph_(executable.graph), updates_(updates) {
-    for (const auto& [value, gradient] : gradients) forward_of_[gradient] = value;
+  SiteFinder(const Executable& executable, const GradientMap& gradients, const SiteNames& names)
+      : executable_(executable), graph_(executable.graph), special_(names) {
+    for (auto each = gradients.rbegin(); each != gradients.rend(); ++each) {
+      forward_of_[each->second].push_back(each->first);
+    }
+    for (const Node& node : graph_.nodes()) {
+      if (node.phase == Phase::forward && node.op != "Cast")
+        op_of_path_.try_emplace(node.path, node.op);
+    }
   }
 
   std::vector<Tap> run() {
-    for (Entry entry : {Entry::grad, Entry::update}) {
+    for (Entry entry : {Entry::grad, Entry::accumulate, Entry::update}) {
       for (NodeId id : executable_.entry(entry)) visit(graph_.node(id));
     }
     return std::move(taps_);
@@ -43,13 +50,16 @@ class SiteFinder {
     }
     for (ValueId output : node.outputs) {
       if (graph_.value(output).type != ElementType::real) continue;
-      if (node.phase == Phase::forward) {
-        add(output, node.path, "activation", Role::activation, node);
+      if (const auto named = special_.find(output); named != special_.end()) {
+        const VariableName name = split(named->second.path);
+        add(output, name.path, name.leaf, named->second.role, named->second.phase, node);
+      } else if (node.phase == Phase::forward) {
+        // Statistics that are nobody's next value only serve the gradient.
+        if (output != node.outputs[0] && find_op(node.op).statistics_from < node.outputs.size())
+          continue;
+        add(output, node.path, "activation", Role::activation, Phase::forward, node);
       } else if (node.phase == Phase::backward) {
         visit_gradient(node, output);
-      } else if (const auto update = updates_.find(output); update != updates_.end()) {
-        const VariableName name = split(graph_.variables()[update->second].path);
-        add(output, name.path, name.leaf + "_update", Role::update, node);
       }
     }
   }
@@ -58,75 +68,73 @@ class SiteFinder {
   void visit_source(const Node& reader, ValueId input) {
     if (input == kNone || graph_.value(input).producer != kNone || reader.op == "Cast") return;
     if (input == executable_.input) {
-      add(input, "input", "input", Role::input, reader);
-    } else if (const Variable* variable = graph_.variable_of(input)) {
+      add(input, "input", "input", Role::input, Phase::forward, reader);
+    } else if (const Variable* variable = graph_.variable_of(input);
+               variable != nullptr && !variable->buffer) {
       const VariableName name = split(variable->path);
-      add(input, name.path, name.leaf, Role::weight, reader);
+      add(input, name.path, name.leaf, Role::weight, Phase::forward, reader);
     }
   }
 
   void visit_cast(const Node& cast) {
     const ValueId source = cast.inputs[0], output = cast.outputs[0];
     if (source == executable_.input) {
-      add(output, "input", "input", Role::input, cast);
+      add(output, "input", "input", Role::input, Phase::forward, cast);
     } else if (const Variable* variable = graph_.variable_of(source)) {
       const VariableName name = split(variable->path);
-      add(output, name.path, name.leaf, Role::weight, cast);
+      add(output, name.path, name.leaf, Role::weight, Phase::forward, cast);
     } else if (source == executable_.loss_scale) {
-      add(output, cast.path, "loss_scale", Role::input, cast);
+      add(output, cast.path, "loss_scale", Role::input, Phase::forward, cast);
     } else if (graph_.value(source).producer == kNone) {
-      add(output, cast.path, "constant", Role::input, cast);
+      add(output, cast.path, "constant", Role::input, Phase::forward, cast);
     } else if (graph_.node(graph_.value(source).producer).phase == Phase::backward) {
-      add(output, cast.path, "grad_operand", Role::activation_grad, cast);
+      add(output, cast.path, "grad_operand", Role::activation_grad, Phase::backward, cast);
     } else {
-      add(output, cast.path, "input", Role::input, cast);
+      add(output, cast.path, "input", Role::input, Phase::forward, cast);
     }
   }
 
   void visit_gradient(const Node& node, ValueId output) {
     const auto found = forward_of_.find(output);
     if (found == forward_of_.end()) return;
-    if (const Variable* variable = graph_.variable_of(found->second)) {
-      const VariableName name = split(variable->path);
-      add(output, name.path, name.leaf + "_grad", Role::weight_grad, node);
-    } else if (const NodeId producer = graph_.value(found->second).producer; producer != kNone) {
-      const Node& forward = graph_.node(producer);
-      add(output, forward.path, "activation_grad", Role::activation_grad, forward);
+    for (const ValueId value : found->second) {
+      if (const Variable* variable = graph_.variable_of(value)) {
+        const VariableName name = split(variable->path);
+        add(output, name.path, name.leaf + "_grad", Role::weight_grad, Phase::backward, node);
+      } else if (const NodeId producer = graph_.value(value).producer; producer != kNone) {
+        const Node& forward = graph_.node(producer);
+        add(output, forward.path, "activation_grad", Role::activation_grad, Phase::backward,
+            forward);
+      }
     }
   }
 
-  void add(ValueId value, const std::string& path, std::string tensor, Role role, const Node& node) {
-    if (!tapped_.insert(value).second) return;
+  void add(ValueId value, const std::string& path, std::string tensor, Role role, Phase phase,
+           const Node& node) {
+    if (!tapped_.insert({value, path + "." + tensor}).second) return;
     SiteInfo site;
     site.path = path;
     site.tensor = std::move(tensor);
     // Two operands of one node may be narrowed: "input", "input_2", ...
     const std::string base = site.tensor;
-    for (int n = 2; !names_.insert(site.name()).second; ++n) site.tensor = base + "_" + std::to_string(n);
+    for (int n = 2; !names_.insert(site.name()).second; ++n)
+      site.tensor = base + "_" + std::to_string(n);
     site.role = role;
-    site.phase = role == Role::update ? Phase::update
-                 : role == Role::activation_grad || role == Role::weight_grad ? Phase::backward
-                                                                              : Phase::forward;
-    site.op = op_of(path, node);
+    site.phase = phase;
+    const auto op = op_of_path_.find(path);  // the layer's, if it has one
+    site.op = op != op_of_path_.end() ? op->second : path == "input" ? "Input" : node.op;
     site.format = graph_.value(value).format;
     site.shape = graph_.value(value).shape;
     site.order = static_cast<int>(taps_.size());
     taps_.push_back({value, std::move(site)});
   }
 
-  /// The operator of the layer that the site belongs to.
-  std::string op_of(const std::string& path, const Node& fallback) const {
-    for (const Node& node : graph_.nodes()) {
-      if (node.path == path && node.phase == Phase::forward && node.op != "Cast") return node.op;
-    }
-    return path == "input" ? "Input" : fallback.op;
-  }
-
   const Executable& executable_;
   const Graph& graph_;
-  const std::map<ValueId, size_t>& updates_;
-  std::map<ValueId, ValueId> forward_of_;  // gradient -> value
-  std::set<ValueId> tapped_;
+  const SiteNames& special_;
+  std::map<ValueId, std::vector<ValueId>> forward_of_;  // gradient -> values, latest first
+  std::map<std::string, std::string> op_of_path_;
+  std::set<std::pair<ValueId, std::string>> tapped_;
   std::set<std::string> names_;
   std::vector<Tap> taps_;
 };
@@ -134,8 +142,8 @@ class SiteFinder {
 }  // namespace
 
 std::vector<Tap> find_sites(const Executable& executable, const GradientMap& gradients,
-                            const std::map<ValueId, size_t>& updates) {
-  return SiteFinder(executable, gradients, updates).run();
+                            const SiteNames& names) {
+  return SiteFinder(executable, gradients, names).run();
 }
 
 std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
@@ -156,7 +164,8 @@ std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
         source = graph.node(p).inputs[0];
       }
       if (const Variable* variable = graph.variable_of(source)) {
-        layer.parameters += element_count(graph.value(variable->value).shape);
+        if (!variable->buffer)
+          layer.parameters += element_count(graph.value(variable->value).shape);
       } else if (graph.value(source).producer != kNone) {
         layer.inputs.push_back(graph.node(graph.value(source).producer).path);
       } else if (std::any_of(graph.inputs().begin(), graph.inputs().end(),

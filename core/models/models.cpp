@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/near_miss.h"
 #include "core/numeric/rng.h"
 
 namespace halfscope {
@@ -45,6 +46,54 @@ class Builder {
     return model_.graph.add1("Conv", path, {x, large});
   }
 
+  /// Without a bias, for a batch normalization to follow; weights as by He et al. 2015, uniform.
+  ValueId conv_he(const std::string& path, ValueId x, int64_t out, int64_t kernel, int64_t stride) {
+    const int64_t in = model_.graph.value(x).shape.at(1);
+    const Initializer init{std::sqrt(6.0 / static_cast<double>(in * kernel * kernel))};
+    const ValueId w = model_.graph.add_variable(path + ".weight", {out, in, kernel, kernel}, init);
+    const int64_t pad = kernel / 2;
+    return model_.graph.add1("Conv", path, {x, w},
+                             {{"strides", std::vector<int64_t>{stride, stride}},
+                              {"pads", std::vector<int64_t>(4, pad)}});
+  }
+
+  /// With PyTorch's defaults: momentum 0.1 in its terms, the sample's variance kept.
+  ValueId batch_norm(const std::string& path, ValueId x) {
+    const Shape channels{model_.graph.value(x).shape.at(1)};
+    const ValueId weight = model_.graph.add_variable(path + ".weight", channels, {.center = 1.0});
+    const ValueId bias = model_.graph.add_variable(path + ".bias", channels, {});
+    const ValueId mean = add_buffer(path + ".running_mean", channels, {});
+    const ValueId var = add_buffer(path + ".running_var", channels, {.center = 1.0});
+    const std::vector<ValueId> outputs =
+        model_.graph.add("BatchNormalization", path, {x, weight, bias, mean, var},
+                         {{"training_mode", int64_t{1}}, {"epsilon", 1e-5}, {"momentum", 0.9}, {"unbiased", int64_t{1}}});
+    for (Variable& variable : model_.graph.variables()) {
+      if (variable.value == mean) variable.next = outputs[1];
+      if (variable.value == var) variable.next = outputs[2];
+    }
+    return outputs[0];
+  }
+
+  ValueId add(const std::string& path, ValueId a, ValueId b) { return model_.graph.add1("Add", path, {a, b}); }
+
+  /// Every other pixel, and zeros for the channels that are missing: "option A" of He et al. 2016.
+  ValueId shortcut(const std::string& path, ValueId x, int64_t channels) {
+    const int64_t missing = channels - model_.graph.value(x).shape.at(1);
+    const Shape& shape = model_.graph.value(x).shape;
+    const ValueId fewer = model_.graph.add1("Slice", path + "/slice", {x},
+                                            {{"starts", std::vector<int64_t>{0, 0}},
+                                             {"ends", std::vector<int64_t>{shape.at(2), shape.at(3)}},
+                                             {"axes", std::vector<int64_t>{2, 3}},
+                                             {"steps", std::vector<int64_t>{2, 2}}});
+    const int64_t before = missing / 2;
+    return model_.graph.add1("Pad", path + "/pad", {fewer},
+                             {{"pads", std::vector<int64_t>{0, before, 0, 0, 0, missing - before, 0, 0}}});
+  }
+
+  ValueId global_average_pool(const std::string& path, ValueId x) {
+    return model_.graph.add1("GlobalAveragePool", path, {x});
+  }
+
   ValueId relu(const std::string& path, ValueId x) { return model_.graph.add1("Relu", path, {x}); }
 
   ValueId max_pool(const std::string& path, ValueId x, int64_t size) {
@@ -66,6 +115,10 @@ class Builder {
   }
 
  private:
+  ValueId add_buffer(const std::string& path, const Shape& shape, Initializer initializer) {
+    return model_.graph.add_buffer(path, shape, initializer);
+  }
+
   Initializer conv_initializer(ValueId x, int64_t kernel) const {
     const int64_t in = model_.graph.value(x).shape.at(1);
     return {1.0 / std::sqrt(static_cast<double>(in * kernel * kernel))};
@@ -101,7 +154,7 @@ std::vector<int64_t> parse_widths(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> model_names() { return {"lenet", "lenet-hot", "mlp:A-B-...-Z"}; }
+std::vector<std::string> model_names() { return {"lenet", "lenet-hot", "mlp:A-B-...-Z", "resnet20"}; }
 
 Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape) {
   std::string name = "mlp:";
@@ -131,6 +184,25 @@ Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, boo
   return b.finish(b.linear("fc2", x, classes));
 }
 
+Model build_resnet20(int64_t batch, const Shape& sample_shape, int64_t classes) {
+  Builder b("resnet20", batch, sample_shape);
+  ValueId x = b.relu("relu1", b.batch_norm("bn1", b.conv_he("conv1", b.input(), 16, 3, 1)));
+  int64_t channels = 16;
+  for (int stage = 1; stage <= 3; ++stage) {
+    for (int block = 0; block < 3; ++block) {
+      const std::string path = "layer" + std::to_string(stage) + "/" + std::to_string(block) + "/";
+      const bool narrows = stage > 1 && block == 0;
+      const int64_t wanted = narrows ? 2 * channels : channels;
+      ValueId y = b.batch_norm(path + "bn1", b.conv_he(path + "conv1", x, wanted, 3, narrows ? 2 : 1));
+      y = b.batch_norm(path + "bn2", b.conv_he(path + "conv2", b.relu(path + "relu1", y), wanted, 3, 1));
+      const ValueId kept = narrows ? b.shortcut(path + "shortcut", x, wanted) : x;
+      x = b.relu(path + "relu2", b.add(path + "add", y, kept));
+      channels = wanted;
+    }
+  }
+  return b.finish(b.linear("linear", b.flatten("flatten", b.global_average_pool("pool", x)), classes));
+}
+
 Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape, int64_t classes) {
   if (name.starts_with("mlp:")) {
     const std::vector<int64_t> widths = parse_widths(name);
@@ -147,9 +219,14 @@ Model build_model(const std::string& name, int64_t batch, const Shape& sample_sh
     }
     return build_lenet(batch, sample_shape, classes, name == "lenet-hot");
   }
-  std::string names;
-  for (const std::string& each : model_names()) names += (names.empty() ? "" : ", ") + each;
-  throw usage_error("unknown model " + name, "models: " + names);
+  if (name == "resnet20") {
+    if (sample_shape.size() != 3 || sample_shape[1] % 4 != 0 || sample_shape[2] % 4 != 0) {
+      throw usage_error("model resnet20 needs images whose height and width are multiples of 4",
+                        "use for example --data cifar10:DIR");
+    }
+    return build_resnet20(batch, sample_shape, classes);
+  }
+  throw usage_error("unknown model " + name, did_you_mean(name, model_names(), "models: " + comma_list(model_names())));
 }
 
 NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
@@ -158,16 +235,22 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
   for (const Variable& variable : graph.variables()) {
     Tensor tensor{graph.value(variable.value).shape, {}};
     const int64_t count = element_count(tensor.shape);
+    const float bound = static_cast<float>(variable.initializer.bound);
+    const float center = static_cast<float>(variable.initializer.center);
+    if (bound == 0.0f) {
+      tensor.data.assign(static_cast<size_t>(count), center);
+      weights[variable.path] = std::move(tensor);
+      continue;
+    }
     if (count > int64_t{1} << 26 || index >= 64) {  // the counters of two variables would overlap
       throw usage_error("the model is too large: " + variable.path + " has " + std::to_string(count) +
-                        " elements", "at most 64 variables of 2^26 elements each");
+                        " elements", "at most 64 random variables of 2^26 elements each");
     }
     tensor.data.reserve(static_cast<size_t>(count));
-    const float bound = static_cast<float>(variable.initializer.bound);
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t counter = (seed << 32) + (index << 26) + static_cast<uint64_t>(i);
       const float unit = static_cast<float>(splitmix64(counter) >> 40) * 0x1p-23f - 1.0f;
-      tensor.data.push_back(unit * bound);
+      tensor.data.push_back(center + unit * bound);
     }
     weights[variable.path] = std::move(tensor);
     ++index;

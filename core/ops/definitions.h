@@ -14,6 +14,7 @@ const std::vector<OpDef>& conv();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();
 const std::vector<OpDef>& loss();
+const std::vector<OpDef>& normalization();
 const std::vector<OpDef>& pooling();
 const std::vector<OpDef>& reductions();
 const std::vector<OpDef>& relu();

@@ -39,6 +39,8 @@ class GradientContext {
   bool needed(size_t i) const { return i < needed_.size() && needed_[i]; }
   /// Adds a node of the backward phase and returns its first output.
   ValueId add(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// The same, all outputs.
+  std::vector<ValueId> add_all(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
   /// Gives `value` this very shape, zeros meaning zero.
   ValueId reshape(ValueId value, const Shape& shape);
   /// Sums `gradient` over the axes that broadcasting stretched, back to `shape`.
@@ -64,6 +66,16 @@ struct OpDef {
   /// Every output element is an element of an input, so rounding it to the inputs' format
   /// changes nothing.
   bool selects = false;
+  /// Its kernels round the outputs themselves.
+  bool rounds_itself = false;
+  /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
+  /// not count where a node follows its inputs.
+  size_t stored_inputs_from = kAllInputs;
+  /// Outputs from this one on are not the node's result in its write format but statistics: those
+  /// of an input that they replace are written in that input's format, others in fp32.
+  size_t statistics_from = kAllInputs;
+
+  static constexpr size_t kAllInputs = SIZE_MAX;
 };
 
 /// All operators, by name in ascending order.
@@ -79,5 +91,13 @@ void check_node(const Node& node, bool ok, const std::string& text);
 
 /// Axes attribute of a reduction made non-negative and sorted; empty means all axes.
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
+
+/// What Slice takes of one dimension.
+struct SliceAxis {
+  int64_t start, step, count;
+};
+
+/// Of every dimension of the input's shape; throws Error if the attributes do not fit.
+std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape);
 
 }  // namespace halfscope

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// ReduceSum, ReduceMean, ReduceMax over attribute axes (empty: all), keepdims as in ONNX.
+// ReduceSum, ReduceMean, ReduceMax over attribute axes (empty: all), keepdims as in ONNX;
+// GlobalAveragePool, the mean over all but batch and channels. ReduceMeanGrad(dy) spreads dy over
+// `axes` of `shape`, divided by their size in fp32: the size itself need not fit the format.
 // The gradient of ReduceMax is shared evenly between equal maxima, as in PyTorch's amax.
 #include <algorithm>
+#include <numeric>
 
 #include "core/ops/definitions.h"
 
@@ -41,10 +44,23 @@ std::vector<ValueId> sum_gradient(GradientContext& c) {
 
 std::vector<ValueId> mean_gradient(GradientContext& c) {
   const Shape shape = c.input_shape(0);
-  const int64_t count = element_count(shape) / std::max<int64_t>(1, element_count(c.graph().value(c.output(0)).shape));
-  const ValueId divisor = c.graph().add_constant(static_cast<float>(count));
-  const ValueId share = c.add("Div", {with_kept_axes(c, c.output_gradient(0)), divisor});
-  return {c.add("Expand", {share}, {{"shape", shape}})};
+  return {c.add("ReduceMeanGrad", {c.output_gradient(0)},
+                {{"shape", shape}, {"axes", reduction_axes(c.node(), shape.size())}})};
+}
+
+std::vector<OutputType> infer_global_pool(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  Shape shape = graph.value(node.inputs[0]).shape;
+  check_node(node, shape.size() > 2, "needs a batch, channels and at least one dimension to pool");
+  std::fill(shape.begin() + 2, shape.end(), 1);
+  return {{shape}};
+}
+
+std::vector<ValueId> global_pool_gradient(GradientContext& c) {
+  const Shape shape = c.input_shape(0);
+  std::vector<int64_t> axes(shape.size() - 2);
+  std::iota(axes.begin(), axes.end(), int64_t{2});
+  return {c.add("ReduceMeanGrad", {c.output_gradient(0)}, {{"shape", shape}, {"axes", axes}})};
 }
 
 std::vector<ValueId> max_gradient(GradientContext& c) {
@@ -52,6 +68,11 @@ std::vector<ValueId> max_gradient(GradientContext& c) {
   const ValueId y = with_kept_axes(c, c.output(0));
   const std::vector<int64_t> axes = reduction_axes(c.node(), c.input_shape(0).size());
   return {c.add("ReduceMaxGrad", {dy, c.input(0), y}, {{"axes", axes}})};
+}
+
+std::vector<OutputType> infer_mean_grad(const Graph&, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  return {{ints_attribute(node, "shape")}};
 }
 
 std::vector<OutputType> infer_max_grad(const Graph& graph, const Node& node) {
@@ -65,6 +86,8 @@ const std::vector<OpDef>& reductions() {
   static const std::vector<OpDef> defs{
       {"ReduceSum", "", infer, sum_gradient},
       {"ReduceMean", "", infer, mean_gradient},
+      {"GlobalAveragePool", "", infer_global_pool, global_pool_gradient},
+      {"ReduceMeanGrad", "halfscope", infer_mean_grad},
       {.name = "ReduceMax", .domain = "", .infer = infer, .gradient = max_gradient, .selects = true},
       {"ReduceMaxGrad", "halfscope", infer_max_grad},
   };

@@ -2,7 +2,12 @@
 // Operators that move elements and compute nothing: Flatten (attribute axis), Reshape and Expand
 // with the target as attribute `shape`, Identity; StopGradient is Identity that no gradient
 // passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own size
-// unless allowzero is 1.
+// unless allowzero is 1. Slice (attributes starts, ends, axes, steps; positive steps) and Pad
+// (attribute pads: all beginnings, then all ends; zeros) as in ONNX, with SliceGrad(dy), attribute
+// `shape`, which puts every element back where it came from.
+#include <algorithm>
+#include <numeric>
+
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -75,6 +80,45 @@ std::vector<ValueId> identity_gradient(GradientContext& c) {
   return {c.add("Identity", {c.output_gradient(0)})};
 }
 
+std::vector<OutputType> infer_slice(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  Shape shape = graph.value(node.inputs[0]).shape;
+  const std::vector<SliceAxis> axes = slice_axes(node, shape);
+  for (size_t i = 0; i < shape.size(); ++i) shape[i] = axes[i].count;
+  return {{shape}};
+}
+
+std::vector<OutputType> infer_slice_grad(const Graph&, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  return {{ints_attribute(node, "shape")}};
+}
+
+std::vector<ValueId> slice_gradient(GradientContext& c) {
+  Attributes attributes = c.node().attributes;
+  attributes["shape"] = c.input_shape(0);
+  return {c.add("SliceGrad", {c.output_gradient(0)}, attributes)};
+}
+
+std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  Shape shape = graph.value(node.inputs[0]).shape;
+  const std::vector<int64_t> pads = ints_attribute(node, "pads");
+  check_node(node, pads.size() == 2 * shape.size(), "pads need a beginning and an end per dimension");
+  check_node(node, std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad >= 0; }),
+             "negative pads are not supported yet");
+  for (size_t i = 0; i < shape.size(); ++i) shape[i] += pads[i] + pads[i + shape.size()];
+  return {{shape}};
+}
+
+std::vector<ValueId> pad_gradient(GradientContext& c) {
+  const Shape shape = c.input_shape(0);
+  const std::vector<int64_t> pads = ints_attribute(c.node(), "pads");
+  std::vector<int64_t> starts(pads.begin(), pads.begin() + static_cast<int64_t>(shape.size()));
+  std::vector<int64_t> ends = starts;
+  for (size_t i = 0; i < shape.size(); ++i) ends[i] += shape[i];
+  return {c.add("Slice", {c.output_gradient(0)}, {{"starts", starts}, {"ends", ends}})};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& shape_ops() {
@@ -84,8 +128,40 @@ const std::vector<OpDef>& shape_ops() {
       {.name = "Expand", .domain = "", .infer = infer_expand, .gradient = expand_gradient, .selects = true},
       {.name = "Identity", .domain = "", .infer = infer_same, .gradient = identity_gradient, .selects = true},
       {.name = "StopGradient", .domain = "halfscope", .infer = infer_same, .gradient = no_gradient, .selects = true},
+      {.name = "Slice", .domain = "", .infer = infer_slice, .gradient = slice_gradient, .selects = true},
+      {.name = "SliceGrad", .domain = "halfscope", .infer = infer_slice_grad, .selects = true},
+      {.name = "Pad", .domain = "", .infer = infer_pad, .gradient = pad_gradient, .selects = true},
   };
   return defs;
 }
 
 }  // namespace halfscope::ops
+
+namespace halfscope {
+
+std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape) {
+  const std::vector<int64_t> starts = ints_attribute(node, "starts"), ends = ints_attribute(node, "ends");
+  std::vector<int64_t> all(starts.size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const std::vector<int64_t> axes = ints_attribute(node, "axes", all);
+  const std::vector<int64_t> steps = ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1));
+  check_node(node, ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size(),
+             "starts, ends, axes and steps differ in length");
+  std::vector<SliceAxis> result;
+  for (int64_t size : shape) result.push_back({.start = 0, .step = 1, .count = size});
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t rank = static_cast<int64_t>(shape.size());
+    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+    check_node(node, axis >= 0 && axis < rank, "axis out of range");
+    check_node(node, steps[i] > 0, "negative steps are not supported yet");
+    const int64_t size = shape[static_cast<size_t>(axis)];
+    // As in ONNX: negative positions count from the end, what lies outside is cut off.
+    const auto position = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+    const int64_t start = position(starts[i]), end = position(ends[i]);
+    result[static_cast<size_t>(axis)] = {
+        .start = start, .step = steps[i], .count = std::max<int64_t>(0, (end - start + steps[i] - 1) / steps[i])};
+  }
+  return result;
+}
+
+}  // namespace halfscope

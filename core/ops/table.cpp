@@ -14,7 +14,7 @@ std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
     for (const auto* defs : {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::gather(),
-                             &ops::gemm(), &ops::loss(), &ops::pooling(), &ops::reductions(),
+                             &ops::gemm(), &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::reductions(),
                              &ops::relu(), &ops::shape_ops(), &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
@@ -69,13 +69,17 @@ std::vector<int64_t> reduction_axes(const Node& node, size_t rank) {
   return axes;
 }
 
-ValueId GradientContext::add(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
-  const ValueId result =
-      graph_.add1(std::move(op), node().path, std::move(inputs), std::move(attributes));
-  Node& added = graph_.node(graph_.value(result).producer);
+std::vector<ValueId> GradientContext::add_all(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
+  std::vector<ValueId> outputs =
+      graph_.add(std::move(op), node().path, std::move(inputs), std::move(attributes));
+  Node& added = graph_.node(graph_.value(outputs.front()).producer);
   added.phase = Phase::backward;
   added.forward = node_;
-  return result;
+  return outputs;
+}
+
+ValueId GradientContext::add(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
+  return add_all(std::move(op), std::move(inputs), std::move(attributes)).front();
 }
 
 ValueId GradientContext::unbroadcast(ValueId gradient, const Shape& shape) {

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: MIT
-// What a training step adds after the gradients. Arithmetic of the updates is fp32 inside, each
-// operation rounded to fp32, and the new state is rounded once to its storage format.
+// What a training step adds after the gradients. Arithmetic is fp32 inside, each operation rounded
+// to fp32; a state is rounded to its storage format before anything reads it, as where it is kept
+// in memory in that format. With g' = (g * inverse_scale) * clip, + weight_decay * w if that is
+// not zero and not decoupled:
 //
 // GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double, in chunks of a fixed
 //   order; it is finite exactly if every element is.
-// SgdUpdate(w, g, inverse_scale, learning_rate[, velocity]) -> w', update[, velocity']
-//   g' = g * inverse_scale; if weight_decay: g' = g' + weight_decay * w;
-//   if momentum: velocity' = momentum * velocity + g', g' = velocity';
-//   update = -(learning_rate * g'); w' = w + update            (torch.optim.SGD)
-// AdamUpdate(w, g, inverse_scale, learning_rate, correction_1, correction_2, m, v)
-//     -> w', update, m', v'
-//   m' = b1 m + (1 - b1) g'; v' = b2 v + (1 - b2) g'^2;
-//   update = -(learning_rate / correction_1) * m' / (sqrt(v') / sqrt(correction_2) + eps)
-//   with correction_i = 1 - b_i^t                               (torch.optim.Adam)
+// GradientSum(sum, g, keep): keep ? sum + g : g
+// Assign(x): x
+// Momentum(w, g, inverse_scale, clip, v): momentum * v + g'
+// SgdUpdate(w, g, inverse_scale, clip, learning_rate[, v']) -> w', update
+//   update = -(learning_rate * (v' or g')); w' = w + update     (torch.optim.SGD)
+// AdamMoments(w, g, inverse_scale, clip, m, v) -> m', v'
+//   m' = b1 m + (1 - b1) g'; v' = b2 v + (1 - b2) g'^2
+// AdamUpdate(w, m', v', learning_rate, correction_1, correction_2) -> w', update
+//   step = -(learning_rate / correction_1) * m' / (sqrt(v') / sqrt(correction_2) + eps)
+//   with correction_i = 1 - b_i^t; w' = w (1 - learning_rate * decoupled_decay) + step;
+//   update = step - learning_rate * decoupled_decay * w   (torch.optim.Adam, AdamW)
+// SquareAverage(w, g, inverse_scale, clip, s): alpha s + (1 - alpha) g'^2
+// RmsMomentum(w, g, inverse_scale, clip, s', v): momentum * v + g' / (sqrt(s') + eps)
+// RmsUpdate(w, g, inverse_scale, clip, learning_rate, s'[, v']) -> w', update
+//   update = -learning_rate * (v' or g' / (sqrt(s') + eps)); w' = w + update
+//                                                         (torch.optim.RMSprop, not centered)
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -20,23 +29,21 @@ namespace {
 
 std::vector<OutputType> infer_norm(const Graph&, const Node&) { return {{Shape{}}}; }
 
-std::vector<OutputType> infer_update(const Graph& graph, const Node& node, size_t scalars) {
-  const size_t fixed = 2 + scalars;
-  check_node(node, node.inputs.size() >= fixed, "too few inputs");
-  const Shape& w = graph.value(node.inputs[0]).shape;
-  check_node(node, graph.value(node.inputs[1]).shape == w, "weight and gradient differ in shape");
-  for (size_t i = fixed; i < node.inputs.size(); ++i) {
-    check_node(node, graph.value(node.inputs[i]).shape == w, "optimizer state differs in shape");
+/// Outputs of the first input's shape, which all other inputs share but the scalars.
+std::vector<OutputType> same_shapes(const Graph& graph, const Node& node, size_t least, size_t most,
+                                    size_t outputs) {
+  check_node(node, node.inputs.size() >= least && node.inputs.size() <= most, "number of inputs");
+  const Shape& shape = graph.value(node.inputs[0]).shape;
+  for (ValueId input : node.inputs) {
+    check_node(node, graph.value(input).shape == shape || graph.value(input).shape.empty(),
+               "variable, gradient and state differ in shape");
   }
-  return std::vector<OutputType>(2 + node.inputs.size() - fixed, OutputType{w});
+  return std::vector<OutputType>(outputs, OutputType{shape});
 }
 
-std::vector<OutputType> infer_sgd(const Graph& graph, const Node& node) {
-  return infer_update(graph, node, 2);
-}
-std::vector<OutputType> infer_adam(const Graph& graph, const Node& node) {
-  check_node(node, node.inputs.size() == 8, "needs eight inputs");
-  return infer_update(graph, node, 4);
+template <size_t kLeast, size_t kMost, size_t kOutputs>
+std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
+  return same_shapes(graph, node, kLeast, kMost, kOutputs);
 }
 
 }  // namespace
@@ -44,8 +51,24 @@ std::vector<OutputType> infer_adam(const Graph& graph, const Node& node) {
 const std::vector<OpDef>& training() {
   static const std::vector<OpDef> defs{
       {"GradientNorm", "halfscope", infer_norm},
-      {"SgdUpdate", "halfscope", infer_sgd},
-      {"AdamUpdate", "halfscope", infer_adam},
+      {"GradientSum", "halfscope", infer_same<3, 3, 1>},
+      {.name = "Assign", .domain = "halfscope", .infer = infer_same<1, 1, 1>, .selects = true},
+      {"Momentum", "halfscope", infer_same<5, 5, 1>},
+      {.name = "SgdUpdate",
+       .domain = "halfscope",
+       .infer = infer_same<5, 6, 2>,
+       .rounds_itself = true},
+      {"AdamMoments", "halfscope", infer_same<6, 6, 2>},
+      {.name = "AdamUpdate",
+       .domain = "halfscope",
+       .infer = infer_same<6, 6, 2>,
+       .rounds_itself = true},
+      {"SquareAverage", "halfscope", infer_same<5, 5, 1>},
+      {"RmsMomentum", "halfscope", infer_same<6, 6, 1>},
+      {.name = "RmsUpdate",
+       .domain = "halfscope",
+       .infer = infer_same<6, 7, 2>,
+       .rounds_itself = true},
   };
   return defs;
 }

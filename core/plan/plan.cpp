@@ -8,9 +8,10 @@
 namespace halfscope {
 namespace {
 
-constexpr const char* kFollowing[] = {"Add",     "Div",  "Expand",  "Flatten",       "GatherElements",
-                                      "Identity", "MaxPool", "Mul", "Neg", "ReduceMax", "Relu",
-                                      "Reshape", "Sqrt", "StopGradient", "Sub"};
+constexpr const char* kFollowing[] = {
+    "Add", "BatchNormalization", "Div", "Expand", "Flatten", "GatherElements", "GlobalAveragePool",
+    "Identity", "MaxPool", "Mul", "Neg", "Pad", "ReduceMax", "Relu", "Reshape", "Slice", "Sqrt",
+    "StopGradient", "Sub"};
 constexpr const char* kFullPrecision[] = {"Exp", "Log", "ReduceMean", "ReduceSum",
                                           "SoftmaxCrossEntropyLoss"};
 
@@ -99,11 +100,15 @@ bool glob_match(std::string_view glob, std::string_view text) noexcept {
   // Classic two-pointer matching: on a mismatch the last star takes one more character.
   size_t g = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
-    if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t]) && glob[g] != '*') {
-      ++g, ++t;
-    } else if (g < glob.size() && glob[g] == '*') {
+    // A backslash at the very end has nothing to take and stands for itself.
+    const bool escaped = g + 1 < glob.size() && glob[g] == '\\';
+    const char wanted = g < glob.size() ? glob[escaped ? g + 1 : g] : '\0';
+    if (!escaped && g < glob.size() && wanted == '*') {
       star = g++;
       resume = t;
+    } else if (g < glob.size() && ((!escaped && wanted == '?') || wanted == text[t])) {
+      g += escaped ? 2 : 1;
+      ++t;
     } else if (star != std::string_view::npos) {
       g = star + 1;
       t = ++resume;
@@ -113,6 +118,15 @@ bool glob_match(std::string_view glob, std::string_view text) noexcept {
   }
   while (g < glob.size() && glob[g] == '*') ++g;
   return g == glob.size();
+}
+
+std::string exact_glob(std::string_view path) {
+  std::string glob;
+  for (const char c : path) {
+    if (c == '*' || c == '?' || c == '\\') glob += '\\';
+    glob += c;
+  }
+  return glob;
 }
 
 }  // namespace halfscope

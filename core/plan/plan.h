@@ -26,10 +26,17 @@ struct PlanRule {
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
 };
 
+/// When the forward pass's own variables (running means) take their new values.
+enum class BufferCommit : uint8_t {
+  on_step,  ///< with the update; a skipped step leaves them alone
+  always,   ///< in the forward pass itself, as frameworks do, whether the step is skipped or not
+};
+
 struct Plan {
   std::string name = "float32";
   NodePlan defaults;
   FloatFormat storage = kFp32;  ///< of variables and optimizer state
+  BufferCommit buffers = BufferCommit::on_step;
   std::vector<PlanRule> rules;
   /// Computes in double throughout, without rounding or taps; the reference "float64".
   bool double_precision = false;
@@ -63,7 +70,9 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
 /// underflow and loss scaling makes sense.
 bool needs_loss_scaling(const Plan& plan);
 
-/// `*` matches any text, `?` one character.
+/// `*` matches any text, `?` one character; a backslash takes the next character as it is.
 bool glob_match(std::string_view glob, std::string_view text) noexcept;
+/// The glob that matches this path and no other.
+std::string exact_glob(std::string_view path);
 
 }  // namespace halfscope

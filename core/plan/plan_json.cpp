@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Plans as JSON (docs/contracts.md, "Plan JSON"). Strict: an unknown key is an error, since a
 // misspelt one would silently leave a layer in low precision.
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
-#include <initializer_list>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
+#include "core/near_miss.h"
 #include "core/ops/ops.h"
 #include "core/plan/plan.h"
 
@@ -15,17 +18,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kSchema = "halfscope.plan/1";
+/// Run files are SQLite databases, and somebody will take one for a plan.
+constexpr std::string_view kRunFileStart = "SQLite format 3";
 
-void check_keys(const Json& object, const std::string& where, std::initializer_list<const char*> known) {
+void check_keys(const Json& object, const std::string& where, const std::vector<std::string>& known) {
   if (!object.is_object()) throw usage_error("plan: " + where + " must be an object");
   for (const auto& [key, value] : object.items()) {
-    bool found = false;
-    std::string list;
-    for (const char* each : known) {
-      found = found || key == each;
-      list += std::string(list.empty() ? "" : ", ") + each;
-    }
-    if (!found) throw usage_error("plan: unknown key \"" + key + "\" in " + where, "known keys: " + list);
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw usage_error("plan: unknown key \"" + key + "\" in " + where,
+                      did_you_mean(key, known, "known keys: " + comma_list(known)));
   }
 }
 
@@ -34,12 +35,24 @@ std::string text_of(const Json& object, const char* key, const std::string& wher
   return object.at(key).get<std::string>();
 }
 
+std::string format_hint(const std::string& text) {
+  static const std::vector<std::string> kNames{"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "follow"};
+  // What other programs call them. An eXmY out of range is no misspelling of a named format.
+  static const std::map<std::string, std::string> kElsewhere{
+      {"float", "fp32"}, {"single", "fp32"}, {"f32", "fp32"}, {"f16", "fp16"}, {"fp8", "e4m3fn"},
+      {"float8", "e4m3fn"}, {"float8_e4m3fn", "e4m3fn"}, {"e4m3", "e4m3fn"}, {"float8_e5m2", "e5m2"}};
+  if (const auto found = kElsewhere.find(text); found != kElsewhere.end()) {
+    return "did you mean " + found->second + "?";
+  }
+  const std::string known = "formats: fp32, tf32, bf16, fp16, e4m3fn, e5m2, eXmY with X from 2 to 8 and Y from 1 to 23";
+  return text.starts_with("e") ? known : did_you_mean(text, kNames, known);
+}
+
 FloatFormat format_of(const Json& object, const char* key, const std::string& where) {
   const std::string text = text_of(object, key, where);
   const std::optional<FloatFormat> format = parse_format(text);
   if (!format) {
-    throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"",
-                      "formats are fp32, tf32, bf16, fp16, e4m3fn, e5m2 or eXmY with X from 2 to 8 and Y from 1 to 23");
+    throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"", format_hint(text));
   }
   return *format;
 }
@@ -62,13 +75,22 @@ bool stagewise_of(const Json& object, const std::string& where) {
   return text == "stagewise";
 }
 
-/// Whether a rule can meet the operator: one of ONNX's that is not of our own making, or the one
-/// of ours that expansions of composites contain.
-bool stands_in_a_model(const std::string& name) {
+BufferCommit buffers_of(const Json& variables) {
+  const std::string text = text_of(variables, "buffers", "variables");
+  if (text == "on_step") return BufferCommit::on_step;
+  if (text == "always") return BufferCommit::always;
+  throw usage_error("plan: variables.buffers: unknown value \"" + text + "\"", "use on_step or always");
+}
+
+/// The operators that a rule can meet: ONNX's that are not of our own making, and the one of ours
+/// that expansions of composites contain.
+std::vector<std::string> operators_of_models() {
+  std::vector<std::string> names;
   for (const OpDef& def : op_table()) {
-    if (name == def.name) return (*def.domain == '\0' && name != "Cast") || name == "StopGradient";
+    const std::string name = def.name;
+    if ((*def.domain == '\0' && name != "Cast") || name == "StopGradient") names.push_back(name);
   }
-  return false;
+  return names;
 }
 
 PlanRule rule_from(const Json& object, const std::string& where) {
@@ -77,9 +99,10 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
     rule.op = text_of(object, "op", where);
-    if (!stands_in_a_model(rule.op)) {
+    const std::vector<std::string> known = operators_of_models();
+    if (std::find(known.begin(), known.end(), rule.op) == known.end()) {
       throw usage_error("plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
-                        "gradients and updates go with the forward operator");
+                        did_you_mean(rule.op, known, "gradients and updates go with the forward operator"));
     }
   }
   if (rule.path.empty() && rule.op.empty()) {
@@ -119,21 +142,44 @@ Json rule_to(const PlanRule& rule) {
   return json;
 }
 
+/// `byte` is where reading stopped, counted from 1; one beyond the end if the text is too short.
+Error not_json(std::string_view text, size_t byte) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return usage_error("plan: it is empty");
+  if (text.find('\0') != std::string_view::npos) {
+    return usage_error("plan: it is not a text file", "a plan is a JSON file; halfscope recommend writes one");
+  }
+  const size_t at = std::min(byte > 0 ? byte - 1 : 0, text.size());
+  const size_t line = static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n')) + 1;
+  const size_t line_start = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
+  std::string what = "the text ends too early";
+  if (at < text.size()) {
+    const char c = text[at];
+    const bool printable = c > ' ' && c < 0x7f;
+    what = printable ? std::string("unexpected ") + c : "something is missing or not closed";
+  }
+  return usage_error("plan: not JSON: line " + std::to_string(line) + ", column " +
+                         std::to_string(at - line_start + 1) + ": " + what,
+                     "names and texts stand in \"double quotes\", with commas between items and none at the end");
+}
+
 }  // namespace
 
 Plan plan_from_json(std::string_view text) {
   Json json;
   try {
     json = Json::parse(text);
-  } catch (const Json::exception& e) {
-    throw usage_error(std::string("plan: not JSON: ") + e.what());
+  } catch (const Json::parse_error& e) {
+    throw not_json(text, e.byte);
+  } catch (const Json::exception&) {  // a number beyond a double's range
+    throw usage_error("plan: not JSON: a number is too large");
   }
   check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
   for (const char* key : {"schema", "name"}) {
     if (!json.contains(key)) throw usage_error(std::string("plan: key \"") + key + "\" is missing");
   }
   if (const std::string schema = text_of(json, "schema", "the plan"); schema != kSchema) {
-    throw usage_error("plan: schema \"" + schema + "\" is not " + kSchema);
+    throw usage_error("plan: schema \"" + schema + "\" is not " + kSchema,
+                      schema.starts_with("halfscope.report") ? "a report holds its plan in recommendation.plan" : "");
   }
   Plan plan;
   plan.name = text_of(json, "name", "the plan");
@@ -158,8 +204,9 @@ Plan plan_from_json(std::string_view text) {
     if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "default");
   }
   if (json.contains("variables")) {
-    check_keys(json["variables"], "variables", {"storage"});
+    check_keys(json["variables"], "variables", {"storage", "buffers"});
     if (json["variables"].contains("storage")) plan.storage = format_of(json["variables"], "storage", "variables");
+    if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
   }
   if (json.contains("rules")) {
     if (!json["rules"].is_array()) throw usage_error("plan: rules must be an array");
@@ -183,6 +230,7 @@ std::string plan_to_json(const Plan& plan) {
                      {"accumulate", accumulation_name(plan.defaults.accumulation)},
                      {"mode", plan.defaults.stagewise ? "stagewise" : "fused"}};
   json["variables"] = {{"storage", format_name(plan.storage)}};
+  if (plan.buffers == BufferCommit::always) json["variables"]["buffers"] = "always";
   json["rules"] = Json::array();
   for (const PlanRule& rule : plan.rules) json["rules"].push_back(rule_to(rule));
   return json.dump(2);
@@ -190,16 +238,27 @@ std::string plan_to_json(const Plan& plan) {
 
 Plan load_plan(const std::string& name_or_file) {
   if (std::optional<Plan> preset = preset_plan(name_or_file)) return *preset;
-  std::string presets;
-  for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : ", ") + name;
+  const std::vector<std::string> presets = preset_names();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name_or_file, ignored)) {
+    throw usage_error(name_or_file + " is a folder, not a plan", "presets: " + comma_list(presets));
+  }
   std::ifstream file(name_or_file, std::ios::binary);
   if (!file) {
-    throw usage_error("no plan named " + name_or_file + " and no such file", "presets: " + presets);
+    if (std::filesystem::exists(name_or_file, ignored)) {
+      throw Error("cannot read " + name_or_file, "check its permissions");
+    }
+    throw usage_error("no plan named " + name_or_file + " and no such file",
+                      did_you_mean(name_or_file, presets, "presets: " + comma_list(presets)));
   }
   std::ostringstream text;
   text << file.rdbuf();
+  if (text.view().starts_with(kRunFileStart)) {
+    throw usage_error(name_or_file + " is a run file, not a plan",
+                      "halfscope recommend " + name_or_file + " --out plan.json writes the plan it advises");
+  }
   try {
-    return plan_from_json(text.str());
+    return plan_from_json(text.view());
   } catch (const Error& e) {
     throw usage_error(name_or_file + ": " + e.what(), e.hint());
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/graph/lower.h"
 #include "core/numeric/tensor_stats.h"
@@ -35,6 +36,15 @@ class Program {
   virtual Tensor read(ValueId value) const = 0;
   /// Reads a scalar without that rounding.
   virtual double read_scalar(ValueId value) const = 0;
+
+  /// A variable, exactly as it is kept; write_exact() puts it back bit for bit.
+  virtual std::vector<double> read_exact(ValueId variable) const = 0;
+  virtual void write_exact(ValueId variable, std::span<const double> data) = 0;
+
+  /// Runs one node once more, on the operands it had in the last run as they were before they were
+  /// narrowed for it, and returns its exact outputs without changing anything. `accumulation`
+  /// replaces the plan's: fp32 computes in fp32, fp64 in double. Index outputs come back empty.
+  virtual std::vector<std::vector<double>> rerun(NodeId node, Accumulation accumulation) const = 0;
 };
 
 class Backend {

@@ -3,8 +3,10 @@
 
 #include <charconv>
 #include <cmath>
+#include <vector>
 
 #include "core/error.h"
+#include "core/near_miss.h"
 
 namespace halfscope {
 
@@ -16,8 +18,11 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
   const std::string_view kind = text.substr(0, colon);
   const bool dynamic = kind == "dynamic";
   if ((!dynamic && kind != "static") || (!dynamic && colon == std::string_view::npos)) {
+    static const std::vector<std::string> kKinds{"dynamic", "static", "none"};
+    const std::string near = closest(kind, kKinds);
+    const char* forms = "use dynamic, dynamic:INIT, static:X or none";
     throw usage_error("unknown loss scale " + std::string(text),
-                      "use dynamic, dynamic:INIT, static:X or none");
+                      near.empty() || near == kind ? forms : did_you_mean(kind, kKinds));
   }
   config.kind = dynamic ? LossScalerConfig::Kind::dynamic : LossScalerConfig::Kind::constant;
   config.initial = kTorchInitialScale;
@@ -31,6 +36,14 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
     }
   }
   return config;
+}
+
+std::string loss_scale_text(const LossScalerConfig& config) {
+  if (config.kind == LossScalerConfig::Kind::none) return "none";
+  char number[64];
+  const auto result = std::to_chars(number, number + sizeof number, config.initial);
+  const bool dynamic = config.kind == LossScalerConfig::Kind::dynamic;
+  return (dynamic ? "dynamic:" : "static:") + std::string(number, result.ptr);
 }
 
 }  // namespace halfscope

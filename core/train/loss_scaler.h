@@ -52,5 +52,8 @@ HS_HD constexpr bool skips(const LossScalerConfig& config, bool finite) noexcept
 
 /// "dynamic", "dynamic:INIT", "static:X", "none". Throws Error (usage).
 LossScalerConfig parse_loss_scale(std::string_view text);
+/// The form that parse_loss_scale reads, with the number always there: "dynamic:65536". What the
+/// text has no place for (growth, backoff, interval) is left out.
+std::string loss_scale_text(const LossScalerConfig& config);
 
 }  // namespace halfscope

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "core/train/optimizer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
+#include <limits>
 
 #include "core/error.h"
+#include "core/near_miss.h"
 
 namespace halfscope {
 namespace {
@@ -14,7 +18,8 @@ double parse_number(std::string_view text, std::string_view what) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) ||
       !std::isfinite(value)) {
-    throw usage_error("optimizer: " + std::string(what) + "=" + std::string(text) + " is not a number >= 0");
+    throw usage_error("optimizer: " + std::string(what) + "=" + std::string(text) +
+                      " is not a number >= 0");
   }
   return value;
 }
@@ -25,103 +30,238 @@ std::string number_text(double value) {
   return std::string(buffer, result.ptr);
 }
 
-ValueId add_state(Graph& graph, const std::string& path, const Shape& shape, const FloatFormat& storage) {
-  const ValueId state = graph.add_variable(path, shape, Initializer{});
-  graph.value(state).format = storage;
-  return state;
+struct Option {
+  const char* key;
+  double Optimizer::*field;
+  double below;  ///< the value must be smaller
+};
+
+struct Kind {
+  Optimizer::Kind kind;
+  const char* name;
+  double learning_rate;  ///< the default
+  double weight_decay;
+  std::vector<Option> options;
+};
+
+/// Every optimizer with its options, in the order in which they are printed.
+const std::vector<Kind>& kinds() {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  static const Option momentum{"momentum", &Optimizer::momentum, 1.0};
+  static const Option beta1{"beta1", &Optimizer::beta1, 1.0},
+      beta2{"beta2", &Optimizer::beta2, 1.0};
+  static const Option eps{"eps", &Optimizer::eps, kAny}, alpha{"alpha", &Optimizer::alpha, 1.0};
+  static const Option decay{"weight_decay", &Optimizer::weight_decay, kAny};
+  static const std::vector<Kind> all{
+      {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, {momentum, decay}},
+      {Optimizer::Kind::adam, "adam", 0.001, 0.0, {beta1, beta2, eps, decay}},
+      {Optimizer::Kind::adamw, "adamw", 0.001, 0.01, {beta1, beta2, eps, decay}},
+      {Optimizer::Kind::rmsprop, "rmsprop", 0.01, 0.0, {alpha, momentum, eps, decay}},
+  };
+  return all;
+}
+
+Optimizer defaults_of(const Kind& kind) {
+  Optimizer optimizer;
+  optimizer.kind = kind.kind;
+  optimizer.learning_rate = kind.learning_rate;
+  optimizer.weight_decay = kind.weight_decay;
+  return optimizer;
+}
+
+std::string known_options(const Kind& kind) {
+  std::string text = std::string(kind.name) + " knows lr";
+  for (const Option& option : kind.options) {
+    text += std::string(", ") + option.key + (std::isfinite(option.below) ? " (below 1)" : "");
+  }
+  return text;
 }
 
 }  // namespace
 
 Optimizer parse_optimizer(std::string_view text) {
-  Optimizer optimizer;
   const size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  if (name == "adam") {
-    optimizer.kind = Optimizer::Kind::adam;
-    optimizer.learning_rate = 0.001;
-  } else if (name != "sgd") {
-    throw usage_error("unknown optimizer " + std::string(name), "use sgd or adam");
+  const std::string name(text.substr(0, colon));
+  const auto kind =
+      std::find_if(kinds().begin(), kinds().end(), [&](const Kind& k) { return name == k.name; });
+  if (kind == kinds().end()) {
+    std::vector<std::string> names;
+    for (const Kind& each : kinds()) names.push_back(each.name);
+    throw usage_error("unknown optimizer " + name,
+                      did_you_mean(name, names, "optimizers: " + comma_list(names)));
   }
-  const bool sgd = optimizer.kind == Optimizer::Kind::sgd;
+  Optimizer optimizer = defaults_of(*kind);
   for (size_t next = colon; next != std::string_view::npos;) {
     const size_t end = text.find(',', next + 1);
     const std::string_view item = text.substr(next + 1, end - next - 1);
     next = end;
     const size_t equals = item.find('=');
     if (equals == std::string_view::npos) {
-      throw usage_error("optimizer: \"" + std::string(item) + "\" is not KEY=VALUE");
+      throw usage_error("optimizer: \"" + std::string(item) + "\" is not KEY=VALUE",
+                        known_options(*kind));
     }
     const std::string_view key = item.substr(0, equals);
     const double value = parse_number(item.substr(equals + 1), key);
-    if (key == "lr") optimizer.learning_rate = value;
-    else if (sgd && key == "momentum") optimizer.momentum = value;
-    else if (key == "weight_decay") optimizer.weight_decay = value;
-    else if (!sgd && key == "beta1" && value < 1.0) optimizer.beta1 = value;
-    else if (!sgd && key == "beta2" && value < 1.0) optimizer.beta2 = value;
-    else if (!sgd && key == "eps") optimizer.eps = value;
-    else {
-      throw usage_error("optimizer: " + std::string(item) + " does not fit " + std::string(name),
-                        sgd ? "sgd knows lr, momentum and weight_decay"
-                            : "adam knows lr, beta1 and beta2 below 1, eps and weight_decay");
+    if (key == "lr") {
+      optimizer.learning_rate = value;
+      continue;
     }
+    const auto option = std::find_if(kind->options.begin(), kind->options.end(),
+                                     [&](const Option& each) { return key == each.key; });
+    if (option == kind->options.end() || value >= option->below) {
+      throw usage_error("optimizer: " + std::string(item) + " does not fit " + name,
+                        known_options(*kind));
+    }
+    optimizer.*(option->field) = value;
   }
   return optimizer;
 }
 
 std::string optimizer_text(const Optimizer& optimizer) {
-  const Optimizer defaults;
-  std::string options = ":lr=" + number_text(optimizer.learning_rate);
-  const auto option = [&](const char* key, double value, double fallback) {
-    if (value != fallback) options += "," + std::string(key) + "=" + number_text(value);
-  };
-  const bool sgd = optimizer.kind == Optimizer::Kind::sgd;
-  if (sgd) option("momentum", optimizer.momentum, defaults.momentum);
-  if (!sgd) {
-    option("beta1", optimizer.beta1, defaults.beta1);
-    option("beta2", optimizer.beta2, defaults.beta2);
-    option("eps", optimizer.eps, defaults.eps);
+  const auto kind = std::find_if(kinds().begin(), kinds().end(),
+                                 [&](const Kind& each) { return each.kind == optimizer.kind; });
+  const Optimizer defaults = defaults_of(*kind);
+  std::string text = std::string(kind->name) + ":lr=" + number_text(optimizer.learning_rate);
+  for (const Option& option : kind->options) {
+    const double value = optimizer.*(option.field);
+    if (value != defaults.*(option.field))
+      text += "," + std::string(option.key) + "=" + number_text(value);
   }
-  option("weight_decay", optimizer.weight_decay, defaults.weight_decay);
-  return (sgd ? "sgd" : "adam") + options;
+  return text;
 }
 
-ValueId add_update(Graph& graph, size_t variable, ValueId gradient, const Optimizer& optimizer,
-                   const UpdateScalars& scalars, const FloatFormat& storage) {
-  const Variable target = graph.variables()[variable];
-  const Shape shape = graph.value(target.value).shape;
-  const std::string node_path = target.path.substr(0, target.path.rfind('.'));
-  std::vector<ValueId> inputs{target.value, gradient, scalars.inverse_scale, scalars.learning_rate};
-  Attributes attributes{{"weight_decay", optimizer.weight_decay}};
-  std::vector<size_t> states;
-  const auto state = [&](const char* suffix) {
-    states.push_back(graph.variables().size());
-    inputs.push_back(add_state(graph, target.path + suffix, shape, storage));
+namespace {
+
+/// Adds the nodes of one variable's update.
+class UpdateBuilder {
+ public:
+  UpdateBuilder(Graph& graph, size_t variable, ValueId gradient, const UpdateScalars& scalars,
+                const FloatFormat& storage)
+      : graph_(graph),
+        variable_(variable),
+        target_(graph.variables()[variable]),
+        path_(target_.path.substr(0, target_.path.rfind('.'))),
+        storage_(storage),
+        gradient_{target_.value, gradient, scalars.inverse_scale, scalars.clip} {}
+
+  const std::vector<ValueId>& gradient() const { return gradient_; }
+
+  size_t add_state(const std::string& what) {
+    const ValueId state =
+        graph_.add_variable(target_.path + "." + what, graph_.value(target_.value).shape, {});
+    graph_.value(state).format = storage_;
+    return graph_.variables().size() - 1;
+  }
+
+  /// Adds a node whose outputs are the new values of states; returns them.
+  std::vector<ValueId> add_moved(const char* op, std::vector<ValueId> inputs,
+                                 const std::vector<std::string>& whats,
+                                 const Attributes& attributes) {
+    std::vector<size_t> states;
+    for (const std::string& what : whats) {
+      states.push_back(add_state(what));
+      inputs.push_back(graph_.variables()[states.back()].value);
+    }
+    const std::vector<ValueId> outputs = add(op, std::move(inputs), attributes);
+    for (size_t i = 0; i < states.size(); ++i) {
+      graph_.value(outputs[i]).format = storage_;
+      graph_.variables()[states[i]].next = outputs[i];
+      update_.states.emplace_back(outputs[i], whats[i]);
+    }
+    return outputs;
+  }
+
+  /// Adds the node that moves the variable itself.
+  Update finish(const char* op, std::vector<ValueId> inputs, const Attributes& attributes) {
+    const std::vector<ValueId> outputs = add(op, std::move(inputs), attributes);
+    for (ValueId output : outputs) graph_.value(output).format = graph_.value(target_.value).format;
+    graph_.variables()[variable_].next = outputs[0];
+    update_.value = outputs[1];
+    return std::move(update_);
+  }
+
+ private:
+  std::vector<ValueId> add(const char* op, std::vector<ValueId> inputs,
+                           const Attributes& attributes) {
+    std::vector<ValueId> outputs = graph_.add(op, path_, std::move(inputs), attributes);
+    graph_.node(graph_.value(outputs[0]).producer).phase = Phase::update;
+    return outputs;
+  }
+
+  Graph& graph_;
+  size_t variable_;
+  Variable target_;
+  std::string path_;
+  FloatFormat storage_;
+  std::vector<ValueId> gradient_;
+  Update update_;
+};
+
+std::vector<ValueId> with(std::vector<ValueId> list, std::initializer_list<ValueId> more) {
+  list.insert(list.end(), more);
+  return list;
+}
+
+}  // namespace
+
+Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimizer& optimizer,
+                  const UpdateScalars& scalars, const FloatFormat& storage) {
+  UpdateBuilder b(graph, variable, gradient, scalars, storage);
+  const bool decoupled = optimizer.kind == Optimizer::Kind::adamw;
+  const Attributes decay{{"weight_decay", decoupled ? 0.0 : optimizer.weight_decay}};
+  const auto decay_and = [&](std::initializer_list<Attributes::value_type> more) {
+    Attributes all = decay;
+    all.insert(more);
+    return all;
   };
-  std::vector<ValueId> outputs;
-  if (optimizer.kind == Optimizer::Kind::sgd) {
-    attributes["momentum"] = optimizer.momentum;
-    if (optimizer.momentum != 0.0) state(".momentum");
-    outputs = graph.add("SgdUpdate", node_path, inputs, attributes);
-  } else {
-    attributes["beta1"] = optimizer.beta1;
-    attributes["beta2"] = optimizer.beta2;
-    attributes["eps"] = optimizer.eps;
-    inputs.push_back(scalars.correction_1);
-    inputs.push_back(scalars.correction_2);
-    state(".adam_m");
-    state(".adam_v");
-    outputs = graph.add("AdamUpdate", node_path, inputs, attributes);
+  switch (optimizer.kind) {
+    case Optimizer::Kind::sgd: {
+      std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate});
+      if (optimizer.momentum != 0.0) {
+        const Attributes attributes = decay_and({{"momentum", optimizer.momentum}});
+        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes)[0]);
+      }
+      return b.finish("SgdUpdate", inputs, decay);
+    }
+    case Optimizer::Kind::adam:
+    case Optimizer::Kind::adamw: {
+      const Attributes moments =
+          decay_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
+      const std::vector<ValueId> moved =
+          b.add_moved("AdamMoments", b.gradient(), {"adam_m", "adam_v"}, moments);
+      return b.finish(
+          "AdamUpdate",
+          {graph.variables()[variable].value, moved[0], moved[1], scalars.learning_rate,
+           scalars.correction_1, scalars.correction_2},
+          {{"eps", optimizer.eps}, {"decoupled_decay", decoupled ? optimizer.weight_decay : 0.0}});
+    }
+    case Optimizer::Kind::rmsprop: {
+      const Attributes average = decay_and({{"alpha", optimizer.alpha}});
+      const Attributes step = decay_and({{"eps", optimizer.eps}, {"momentum", optimizer.momentum}});
+      const ValueId square = b.add_moved("SquareAverage", b.gradient(), {"square_avg"}, average)[0];
+      std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate, square});
+      if (optimizer.momentum != 0.0) {
+        inputs.push_back(
+            b.add_moved("RmsMomentum", with(b.gradient(), {square}), {"momentum"}, step)[0]);
+      }
+      return b.finish("RmsUpdate", inputs, step);
+    }
   }
-  graph.node(graph.value(outputs[0]).producer).phase = Phase::update;
-  graph.value(outputs[0]).format = graph.value(target.value).format;
-  graph.value(outputs[1]).format = graph.value(target.value).format;
-  graph.variables()[variable].next = outputs[0];
-  for (size_t i = 0; i < states.size(); ++i) {
-    graph.value(outputs[2 + i]).format = storage;
-    graph.variables()[states[i]].next = outputs[2 + i];
-  }
-  return outputs[1];
+  throw Error("unknown optimizer");
+}
+
+ValueId add_gradient_sum(Graph& graph, size_t variable, ValueId gradient, ValueId keep,
+                         const FloatFormat& format) {
+  const Variable target = graph.variables()[variable];
+  const ValueId sum =
+      graph.add_variable(target.path + ".grad_sum", graph.value(target.value).shape, {});
+  const size_t index = graph.variables().size() - 1;
+  const ValueId next = graph.add1("GradientSum", target.path.substr(0, target.path.rfind('.')),
+                                  {sum, gradient, keep});
+  graph.node(graph.value(next).producer).phase = Phase::update;
+  graph.value(sum).format = graph.value(next).format = format;
+  graph.variables()[index].next = next;
+  return next;
 }
 
 }  // namespace halfscope

@@ -1,38 +1,55 @@
 // SPDX-License-Identifier: MIT
-// Optimizers as graph builders: each adds one update node per variable (core/ops/training.cpp
-// has the formulas) and the state variables it needs.
+// Optimizers as graph builders: each adds the nodes that move one variable and the state
+// variables they need (core/ops/training.cpp has the formulas).
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/graph/graph.h"
 
 namespace halfscope {
 
 struct Optimizer {
-  enum class Kind : uint8_t { sgd, adam };
+  enum class Kind : uint8_t { sgd, adam, adamw, rmsprop };
   Kind kind = Kind::sgd;
   double learning_rate = 0.1;
-  double momentum = 0.0;      ///< sgd
-  double weight_decay = 0.0;  ///< L2, added to the gradient
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< adam
+  double momentum = 0.0;              ///< sgd, rmsprop
+  double weight_decay = 0.0;          ///< L2, added to the gradient; of adamw decoupled from it
+  double beta1 = 0.9, beta2 = 0.999;  ///< adam, adamw
+  double eps = 1e-8;                  ///< adam, adamw, rmsprop
+  double alpha = 0.99;                ///< rmsprop
+
+  friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
-/// "sgd", "sgd:lr=0.05,momentum=0.9,weight_decay=1e-4", "adam", "adam:beta1=0.9,eps=1e-6". The
-/// default learning rate is 0.1 for sgd and 0.001 for adam. Throws Error (usage).
+/// "sgd", "adam", "adamw", "rmsprop", with options after a colon: "sgd:lr=0.05,momentum=0.9". The
+/// defaults are PyTorch's, but for sgd's learning rate, 0.1. Throws Error (usage).
 Optimizer parse_optimizer(std::string_view text);
 /// The form that parse_optimizer reads: the learning rate and every value that is not a default.
 std::string optimizer_text(const Optimizer& optimizer);
 
 /// Scalars that the caller writes before each update.
 struct UpdateScalars {
-  ValueId inverse_scale, learning_rate, correction_1, correction_2;
+  ValueId inverse_scale, clip, learning_rate, correction_1, correction_2;
+};
+
+struct Update {
+  ValueId value = kNone;  ///< what is added to the variable
+  /// New values of the optimizer's state and what they are: "momentum", "adam_m".
+  std::vector<std::pair<ValueId, std::string>> states;
 };
 
 /// Adds the update of graph.variables()[variable] for its gradient and sets its `next`. State
-/// variables are stored in `storage`. Returns the value that holds the update itself.
-ValueId add_update(Graph& graph, size_t variable, ValueId gradient, const Optimizer& optimizer,
-                   const UpdateScalars& scalars, const FloatFormat& storage);
+/// variables are stored in `storage`.
+Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimizer& optimizer,
+                  const UpdateScalars& scalars, const FloatFormat& storage);
+
+/// Adds the variable that sums the gradients of a step's micro-batches in `format`; returns the
+/// sum.
+ValueId add_gradient_sum(Graph& graph, size_t variable, ValueId gradient, ValueId keep,
+                         const FloatFormat& format);
 
 }  // namespace halfscope

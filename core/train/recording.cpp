@@ -11,6 +11,7 @@ const char* role_name(Role role) noexcept {
     case Role::activation_grad: return "activation_grad";
     case Role::weight_grad: return "weight_grad";
     case Role::update: return "update";
+    case Role::state: return "state";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 // tests keep them in memory; whoever reads a run back gets the same structs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -17,7 +18,7 @@
 namespace halfscope {
 
 /// What a tensor is to its layer.
-enum class Role : uint8_t { input, activation, weight, activation_grad, weight_grad, update };
+enum class Role : uint8_t { input, activation, weight, activation_grad, weight_grad, update, state };
 /// When in the step it is made.
 enum class Phase : uint8_t { forward, backward, update };
 
@@ -54,6 +55,7 @@ struct LaneInfo {
   std::string name;       ///< "float32", "mixed_float16", "candidate" ...
   std::string backend;    ///< "emulated", "float64"
   std::string plan_json;  ///< the plan, as docs/contracts.md describes it
+  std::string loss_scale; ///< as --loss-scale takes it: "dynamic:65536", "none"
   std::vector<LayerInfo> layers;
   std::vector<SiteInfo> sites;
 };
@@ -63,6 +65,9 @@ struct RunInfo {
   int64_t batch = 0, steps_planned = 0, classes = 0, train_samples = 0, test_samples = 0;
   uint64_t seed = 0;
   int threads = 0, every = 1;
+  /// The training as command-line arguments (flag, value, flag ...), lanes and output files left
+  /// out; empty if it was not started from the command line.
+  std::vector<std::string> settings;
   std::string isa;      ///< "avx512", "avx2", "baseline"
   std::string version;  ///< of HalfScope
   std::vector<LaneInfo> lanes;
@@ -73,17 +78,52 @@ struct StepRow {
   int64_t step = 0;
   double loss = 0.0;
   double loss_scale = 1.0;  ///< the scale this step ran with; 1 without loss scaling
+  double learning_rate = std::numeric_limits<double>::quiet_NaN();  ///< of this step's update
   bool skipped = false;     ///< the update was skipped since a gradient was not finite
   double grad_norm = 0.0;   ///< 2-norm of all weight gradients, unscaled
   double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< of this batch, 0..1
   double ms = 0.0;          ///< wall time of the lane's step
-  int first_bad = -1;       ///< order of the first site that overflowed or made a non-finite value
+  /// Order of the first site, states left aside, that overflowed or made a non-finite value.
+  int first_bad = -1;
 };
 
 /// Accuracy and loss on the test part.
 struct EvalRow {
   int64_t step = 0;  ///< number of steps done before this evaluation
   double loss = 0.0, accuracy = 0.0;
+};
+
+/// How a tensor of one lane differs from the same tensor of another at one step. Both are compared
+/// as values of the site's format, to which the other one's are rounded; a distance in ulps is the
+/// number of values of the format between the two, plus one.
+struct SiteError {
+  /// Bin 0 counts equal elements, bin k distances in [2^(k-1), 2^k), the last bin all beyond and
+  /// the elements of which only one is finite.
+  static constexpr size_t kBins = 26;
+
+  int64_t step = 0;
+  int site = 0;        ///< SiteInfo::order in the lane
+  int other_lane = 0;  ///< the lane it is compared with
+  int other_site = 0;  ///< the site of the same name there
+  int64_t n = 0;
+  int64_t differing = 0;   ///< elements that are not equal
+  int64_t sign_flips = 0;  ///< of an activation: elements positive in one lane and not in the other
+  double total = 0.0;      ///< ||x - other|| / ||other||, 2-norms over elements finite in both
+  double max_ulps = 0.0;
+  /// ||x - f(operands)|| / ||f(operands)||: the operator once more on this lane's own operands, as
+  /// they were before they were narrowed for it, in fp32 and in double. NaN: not measured.
+  double local_fp32 = std::numeric_limits<double>::quiet_NaN();
+  double local_fp64 = std::numeric_limits<double>::quiet_NaN();
+  /// ||f(operands) - other|| / ||other|| with f in double: what came in with the operands.
+  double inherited = std::numeric_limits<double>::quiet_NaN();
+  std::array<int64_t, kBins> ulps{};
+};
+
+/// How a run came to its end.
+enum class RunEnd : uint8_t {
+  complete,     ///< all steps
+  interrupted,  ///< the user stopped it
+  early_stop,   ///< its own rule stopped it
 };
 
 /// Receives a run while it happens. Calls come from one thread.
@@ -97,8 +137,10 @@ class TapSink {
   /// of a skipped step).
   virtual void step(int lane, const StepRow& row, std::span<const TensorStats> stats) = 0;
   virtual void eval(int lane, const EvalRow& row) = 0;
-  /// Once, at the end. `interrupted` if the user stopped the run before its last step.
-  virtual void end(bool interrupted) = 0;
+  /// Before the step() calls of a sampled step, once per compared site, in any order.
+  virtual void error(int lane, const SiteError& error) = 0;
+  /// Once, at the end.
+  virtual void end(RunEnd how) = 0;
 };
 
 }  // namespace halfscope

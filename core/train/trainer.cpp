@@ -2,23 +2,49 @@
 #include "core/train/trainer.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/near_miss.h"
 #include "core/numeric/rng.h"
+#include "core/train/comparator.h"
 
 namespace halfscope {
 namespace {
 
-/// byte / 255 in fp32.
-constexpr std::array<float, 256> kPixelValues = [] {
-  std::array<float, 256> values{};
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) / 255.0f;
-  return values;
-}();
+/// (byte / 255 - mean) / deviation, per channel.
+std::vector<std::array<float, 256>> pixel_tables(const Dataset& data) {
+  std::vector<std::array<float, 256>> tables(data.mean.empty() ? 1 : data.mean.size());
+  for (size_t channel = 0; channel < tables.size(); ++channel) {
+    for (size_t i = 0; i < 256; ++i) {
+      tables[channel][i] = static_cast<float>(i) / 255.0f;
+      if (data.mean.empty()) continue;
+      const double value =
+          (static_cast<double>(i) / 255.0 - data.mean[channel]) / data.deviation[channel];
+      tables[channel][i] = static_cast<float>(value);
+    }
+  }
+  return tables;
+}
+
+/// Every weight that is not zero one ulp up or down.
+void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
+  for (size_t i = 0; i < tensor.data.size(); ++i) {
+    const uint64_t bits = splitmix64(splitmix64(seed) + (index << 40) + i);
+    uint32_t code = std::bit_cast<uint32_t>(tensor.data[i]);
+    if ((code & 0x7fffffffu) != 0) code += (bits & 1) != 0 ? 1u : ~0u;
+    tensor.data[i] = std::bit_cast<float>(code);
+  }
+}
+
+/// torch.nn.utils.clip_grad_norm_
+double clip_factor(double limit, double norm) {
+  constexpr double kEpsilon = 1e-6;
+  return limit > 0.0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
+}
 
 }  // namespace
 
@@ -28,7 +54,13 @@ struct Trainer::Lane {
   std::unique_ptr<Program> program;
   LossScalerState scaler;
   int64_t updates = 0;  ///< optimizer steps done, for Adam's bias correction
-  std::vector<TensorStats> stats;
+  double best_loss = std::numeric_limits<double>::infinity();  ///< of the evaluations
+  std::vector<Comparator> comparators;
+  std::vector<int> compared_with;
+  // Of the step going on.
+  std::vector<TensorStats> stats, micro_stats;
+  double loss = 0.0, accuracy = 0.0;
+  std::chrono::duration<double, std::milli> spent{};
 };
 
 BatchOrder::BatchOrder(int64_t samples, int64_t batch, uint64_t seed, bool shuffle)
@@ -41,9 +73,11 @@ std::vector<int64_t> BatchOrder::batch(int64_t step) const {
     permutation_.resize(static_cast<size_t>(samples_));
     std::iota(permutation_.begin(), permutation_.end(), int64_t{0});
     if (shuffle_) {  // Fisher-Yates; the modulo's bias is below samples / 2^64
-      const uint64_t base = splitmix64(seed_ ^ 0x5368756666u) + (static_cast<uint64_t>(epoch) << 40);
+      const uint64_t base =
+          splitmix64(seed_ ^ 0x5368756666u) + (static_cast<uint64_t>(epoch) << 40);
       for (int64_t i = samples_ - 1; i > 0; --i) {
-        const uint64_t j = splitmix64(base + static_cast<uint64_t>(i)) % static_cast<uint64_t>(i + 1);
+        const uint64_t j =
+            splitmix64(base + static_cast<uint64_t>(i)) % static_cast<uint64_t>(i + 1);
         std::swap(permutation_[static_cast<size_t>(i)], permutation_[j]);
       }
     }
@@ -54,49 +88,120 @@ std::vector<int64_t> BatchOrder::batch(int64_t step) const {
 }
 
 Trainer::Trainer(const TrainConfig& config, const Dataset& data)
-    : config_(config), data_(data),
-      model_(build_model(config.model, config.batch, data.sample_shape, data.classes)) {
+    : config_(config),
+      data_(data),
+      micro_size_(std::max<int64_t>(1, config.batch / std::max<int64_t>(1, config.micro_batches))),
+      model_(build_model(config.model, micro_size_, data.sample_shape, data.classes)),
+      pixel_values_(pixel_tables(data)) {
+  check_data();
+  const NamedTensors weights = starting_weights();
+  for (const LaneConfig& lane_config : config_.lanes) {
+    auto lane = std::make_unique<Lane>();
+    lane->config = lane_config;
+    lane->executable = lower(model_, lane_config.plan,
+                             {config_.optimizer, config_.micro_batches, config_.sum_format});
+    lane->program = lane_config.backend->compile(lane->executable);
+    lane->scaler = initial_state(lane_config.scaler);
+    uint64_t index = 0;
+    for (const Variable& variable : lane->executable.graph.variables()) {
+      const auto found = weights.find(variable.path);
+      if (found == weights.end()) continue;
+      Tensor tensor = found->second;
+      if (lane_config.noise_seed != 0 && !variable.buffer)
+        perturb(tensor, lane_config.noise_seed, index++);
+      lane->program->write(variable.value, tensor.data);
+    }
+    lanes_.push_back(std::move(lane));
+  }
+  pair_lanes();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::check_data() const {
   if (config_.batch < 1 || config_.batch > data_.train.size()) {
     throw usage_error("batch size " + std::to_string(config_.batch) + " does not fit the data",
                       "use 1 to " + std::to_string(data_.train.size()));
   }
+  if (config_.micro_batches < 1 || config_.batch % config_.micro_batches != 0) {
+    throw usage_error("a batch of " + std::to_string(config_.batch) + " cannot be split into " +
+                          std::to_string(config_.micro_batches) + " equal micro-batches",
+                      "use a number that divides it");
+  }
   for (const Split* split : {&data_.train, &data_.test}) {
     for (const int32_t label : split->labels) {
       if (label < 0 || label >= data_.classes) {
-        throw Error("label " + std::to_string(label) + " in the data set " + data_.name + " is not in 0.." +
-                    std::to_string(data_.classes - 1));
+        throw Error("label " + std::to_string(label) + " in the data set " + data_.name +
+                    " is not in 0.." + std::to_string(data_.classes - 1));
       }
     }
   }
+}
+
+/// Initial weights, with those given put in their place. A key may write the scopes of a path with
+/// dots, as PyTorch does: "layer1.0.conv1.weight" for "layer1/0/conv1.weight".
+NamedTensors Trainer::starting_weights() const {
   NamedTensors weights = initial_weights(model_.graph, config_.seed);
-  for (const auto& [path, tensor] : config_.init) {
-    const auto found = weights.find(path);
+  std::map<std::string, std::string> by_dots;
+  std::vector<std::string> paths;
+  for (const auto& [path, unused] : weights) {
+    std::string dotted = path;
+    std::replace(dotted.begin(), dotted.end(), '/', '.');
+    by_dots[dotted] = path;
+    paths.push_back(path);
+  }
+  for (const auto& [key, tensor] : config_.init) {
+    const auto dotted = by_dots.find(key);
+    const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
     if (found == weights.end()) {
-      std::string paths;
-      for (const auto& [known, unused] : weights) paths += (paths.empty() ? "" : ", ") + known;
-      throw usage_error("initial weights: the model has no variable " + path, "variables: " + paths);
+      throw usage_error("initial weights: the model has no variable " + key,
+                        did_you_mean(key, paths, "variables: " + comma_list(paths)));
     }
     if (found->second.shape != tensor.shape) {
-      throw usage_error("initial weights: " + path + " has shape " + to_string(tensor.shape) +
+      throw usage_error("initial weights: " + key + " has shape " + to_string(tensor.shape) +
                         ", the model needs " + to_string(found->second.shape));
     }
     found->second = tensor;
   }
-  for (const LaneConfig& lane_config : config_.lanes) {
-    auto lane = std::make_unique<Lane>();
-    lane->config = lane_config;
-    lane->executable = lower(model_, lane_config.plan, config_.optimizer);
-    lane->program = lane_config.backend->compile(lane->executable);
-    lane->scaler = initial_state(lane_config.scaler);
-    for (const Variable& variable : lane->executable.graph.variables()) {
-      const auto found = weights.find(variable.path);
-      if (found != weights.end()) lane->program->write(variable.value, found->second.data);
-    }
-    lanes_.push_back(std::move(lane));
-  }
+  return weights;
 }
 
-Trainer::~Trainer() = default;
+void Trainer::pair_lanes() {
+  const auto lane_named = [&](const std::string& name) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      names.push_back(lanes_[i]->config.plan.name);
+      if (names.back() != name) continue;
+      // Its tensors have no format to count distances in, and no sites in the run.
+      if (lanes_[i]->config.plan.double_precision) {
+        throw usage_error("lane " + name + " computes in double and cannot be compared",
+                          "compare lanes of other plans, for example with float32");
+      }
+      return i;
+    }
+    throw usage_error("no lane is named " + name,
+                      did_you_mean(name, names, "lanes: " + comma_list(names)));
+  };
+  const auto pair = [&](size_t lane, size_t other) {
+    lanes_[lane]->comparators.emplace_back(lanes_[lane]->executable, lanes_[other]->executable,
+                                           static_cast<int>(other));
+    lanes_[lane]->compared_with.push_back(static_cast<int>(other));
+  };
+  if (!config_.errors.enabled) return;
+  for (const auto& [lane, other] : config_.errors.pairs) {
+    const size_t first = lane_named(lane);  // before the other, so that the message names it first
+    pair(first, lane_named(other));
+  }
+  if (!config_.errors.pairs.empty()) return;
+  const auto reference =
+      std::find_if(lanes_.begin(), lanes_.end(), [](const std::unique_ptr<Lane>& lane) {
+        return is_full_precision(lane->config.plan) && !lane->config.plan.double_precision;
+      });
+  for (size_t i = 0; i < lanes_.size() && reference != lanes_.end(); ++i) {
+    const size_t other = static_cast<size_t>(reference - lanes_.begin());
+    if (i != other && !lanes_[i]->config.plan.double_precision) pair(i, other);
+  }
+}
 
 RunInfo Trainer::describe() const {
   RunInfo info;
@@ -115,6 +220,7 @@ RunInfo Trainer::describe() const {
     lane_info.name = lane->config.plan.name;
     lane_info.backend = lane->config.backend->name();
     lane_info.plan_json = plan_to_json(lane->config.plan);
+    lane_info.loss_scale = loss_scale_text(lane->config.scaler);
     lane_info.layers = lane->executable.layers;
     // A program that computes in double has no formats, hence no sites.
     if (!lane->config.plan.double_precision) {
@@ -125,36 +231,69 @@ RunInfo Trainer::describe() const {
   return info;
 }
 
-void Trainer::write_batch(Lane& lane, const Split& split, const std::vector<int64_t>& indices) {
+void Trainer::write_batch(Lane& lane, const Split& split, std::span<const int64_t> indices) {
   const int64_t size = element_count(data_.sample_shape);
-  pixels_.assign(static_cast<size_t>(config_.batch * size), 0.0f);
-  labels_.assign(static_cast<size_t>(config_.batch), -1);  // -1: no sample here
+  const int64_t plane = size / static_cast<int64_t>(pixel_values_.size());
+  pixels_.assign(static_cast<size_t>(micro_size_ * size), 0.0f);
+  labels_.assign(static_cast<size_t>(micro_size_), -1);  // -1: no sample here
   for (size_t i = 0; i < indices.size(); ++i) {
     const uint8_t* source = split.pixels.data() + indices[i] * size;
     float* target = pixels_.data() + static_cast<int64_t>(i) * size;
-    for (int64_t p = 0; p < size; ++p) target[p] = kPixelValues[source[p]];
+    for (const std::array<float, 256>& values : pixel_values_) {
+      for (int64_t p = 0; p < plane; ++p) *target++ = values[*source++];
+    }
     labels_[i] = split.labels[static_cast<size_t>(indices[i])];
   }
   lane.program->write(lane.executable.input, pixels_);
   lane.program->write(lane.executable.labels, labels_);
 }
 
-StepRow Trainer::step_lane(Lane& lane, int64_t step, bool record) {
-  const auto start = std::chrono::steady_clock::now();
+/// Forward and backward of all micro-batches.
+void Trainer::begin_step(Lane& lane, const std::vector<int64_t>& indices, bool record) {
+  const Clock::time_point start = Clock::now();
   const Executable& exe = lane.executable;
   Program& program = *lane.program;
-  StepRow row;
-  row.step = step;
-  row.loss_scale = lane.scaler.scale;
   if (record) {
     lane.stats.assign(exe.taps.size(), TensorStats{});
   } else {
     lane.stats.clear();
   }
-  program.write_scalar(exe.loss_scale, lane.scaler.scale);
-  program.run(Entry::grad, lane.stats);
-  row.loss = program.read_scalar(exe.loss);
-  row.accuracy = program.read_scalar(exe.accuracy);
+  const int64_t parts = config_.micro_batches;
+  // The gradients of the parts, each a mean over its samples, add up to that of the whole batch.
+  program.write_scalar(exe.loss_scale,
+                       static_cast<double>(lane.scaler.scale) / static_cast<double>(parts));
+  program.run(Entry::begin, {});
+  lane.loss = lane.accuracy = 0.0;
+  for (int64_t part = 0; part < parts; ++part) {
+    write_batch(lane, data_.train,
+                std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
+                                           static_cast<size_t>(micro_size_)));
+    program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
+    const bool merges = record && part > 0;
+    if (merges) lane.micro_stats.assign(exe.taps.size(), TensorStats{});
+    std::vector<TensorStats>& stats = merges ? lane.micro_stats : lane.stats;
+    program.run(Entry::grad, stats);
+    program.run(Entry::accumulate, stats);
+    for (size_t i = 0; merges && i < stats.size(); ++i) lane.stats[i].merge(stats[i]);
+    lane.loss += program.read_scalar(exe.loss) / static_cast<double>(parts);
+    lane.accuracy += program.read_scalar(exe.accuracy) / static_cast<double>(parts);
+  }
+  program.run(Entry::norm, {});
+  lane.spent = Clock::now() - start;
+}
+
+/// Update or skip, and the next loss scale.
+StepRow Trainer::end_step(Lane& lane, int64_t step) {
+  const Clock::time_point start = Clock::now();
+  const Executable& exe = lane.executable;
+  Program& program = *lane.program;
+  StepRow row;
+  row.step = step;
+  row.loss_scale = static_cast<double>(lane.scaler.scale);
+  row.loss = lane.loss;
+  row.accuracy = lane.accuracy;
+  row.learning_rate =
+      config_.optimizer.learning_rate * rate_factor(config_.schedule, step, config_.steps);
   const double sum_sq = program.read_scalar(exe.gradient_norm);
   row.grad_norm = std::sqrt(sum_sq) / row.loss_scale;
   const bool finite = std::isfinite(sum_sq);
@@ -165,19 +304,36 @@ StepRow Trainer::step_lane(Lane& lane, int64_t step, bool record) {
   if (!row.skipped) {
     ++lane.updates;
     const double t = static_cast<double>(lane.updates);
-    program.write_scalar(exe.inverse_scale, inverse_scale);
-    program.write_scalar(exe.learning_rate, config_.optimizer.learning_rate);
+    program.write_scalar(exe.inverse_scale, static_cast<double>(inverse_scale));
+    program.write_scalar(exe.clip, clip_factor(config_.clip_norm, row.grad_norm));
+    program.write_scalar(exe.learning_rate, row.learning_rate);
     program.write_scalar(exe.correction_1, 1.0 - std::pow(config_.optimizer.beta1, t));
     program.write_scalar(exe.correction_2, 1.0 - std::pow(config_.optimizer.beta2, t));
     program.run(Entry::update, lane.stats);
   }
   lane.scaler = next_state(lane.scaler, lane.config.scaler, finite);
   for (size_t i = 0; i < lane.stats.size() && row.first_bad < 0; ++i) {
-    if (lane.stats[i].overflow + lane.stats[i].non_finite() > 0) row.first_bad = static_cast<int>(i);
+    // States keep what they took over from earlier steps.
+    if (exe.taps[i].site.role == Role::state) continue;
+    if (lane.stats[i].overflow + lane.stats[i].non_finite() > 0)
+      row.first_bad = static_cast<int>(i);
   }
-  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-  row.ms = elapsed.count();
+  lane.spent += Clock::now() - start;
+  row.ms = lane.spent.count();
   return row;
+}
+
+void Trainer::send_errors(int64_t step, TapSink& sink) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = *lanes_[i];
+    for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
+      const Lane& other = *lanes_[static_cast<size_t>(lane.compared_with[pair])];
+      const std::vector<SiteError> errors = lane.comparators[pair].compare(
+          step, {lane.executable, *lane.program, static_cast<double>(lane.scaler.scale)},
+          {other.executable, *other.program, static_cast<double>(other.scaler.scale)});
+      for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
+    }
+  }
 }
 
 EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
@@ -185,41 +341,148 @@ EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
   row.step = step;
   const int64_t samples = data_.test.size();
   std::vector<int64_t> indices;
-  for (int64_t first = 0; first < samples; first += config_.batch) {
-    indices.resize(static_cast<size_t>(std::min(config_.batch, samples - first)));
+  for (int64_t first = 0; first < samples; first += micro_size_) {
+    indices.resize(static_cast<size_t>(std::min(micro_size_, samples - first)));
     std::iota(indices.begin(), indices.end(), first);
     write_batch(lane, data_.test, indices);
     lane.program->run(Entry::eval, {});
     const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples);
     row.loss += weight * lane.program->read_scalar(lane.executable.eval_loss);
-    row.accuracy += weight * lane.program->read_scalar(lane.executable.accuracy);
+    row.accuracy += weight * lane.program->read_scalar(lane.executable.eval_accuracy);
   }
   return row;
 }
 
+/// Returns whether some lane's loss is its best so far.
+bool Trainer::evaluate_all(int64_t step, TapSink* sink, const std::atomic<bool>& stop) {
+  bool better = false;
+  for (size_t i = 0; i < lanes_.size() && !stop; ++i) {
+    const EvalRow row = evaluate(*lanes_[i], step);
+    if (sink != nullptr) sink->eval(static_cast<int>(i), row);
+    better = better || row.loss < lanes_[i]->best_loss;
+    if (row.loss < lanes_[i]->best_loss) lanes_[i]->best_loss = row.loss;
+  }
+  return better;
+}
+
 void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
   const BatchOrder order(data_.train.size(), config_.batch, config_.seed, config_.shuffle);
+  const bool has_test = data_.test.size() > 0;
   std::vector<StepRow> rows(lanes_.size());
-  int64_t step = 0;
-  for (; step < config_.steps && !stop; ++step) {
+  bool stale = false, evaluated = false;
+  while (step_ < config_.steps && !stop && !stale) {
+    const int64_t step = step_;
     const bool record = config_.every > 0 && step % config_.every == 0;
     const std::vector<int64_t> indices = order.batch(step);
+    const auto begin = [&](Lane& lane) {
+      begin_step(lane, indices, record && !lane.config.plan.double_precision);
+    };
+    const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
+    if (compares) {  // needs the gradients of all lanes and the weights that they were made with
+      for (const auto& lane : lanes_) begin(*lane);
+      send_errors(step, *sink);
+    }
     for (size_t i = 0; i < lanes_.size(); ++i) {
       Lane& lane = *lanes_[i];
-      write_batch(lane, data_.train, indices);
-      rows[i] = step_lane(lane, step, record && !lane.config.plan.double_precision);
+      if (!compares) begin(lane);
+      rows[i] = end_step(lane, step);
       if (sink != nullptr) sink->step(static_cast<int>(i), rows[i], lane.stats);
     }
+    ++step_;
     if (progress) progress(rows);
+    evaluated = has_test && config_.evaluate_every > 0 && step_ % config_.evaluate_every == 0;
+    if (evaluated) {
+      stale_evaluations_ = evaluate_all(step_, sink, stop) ? 0 : stale_evaluations_ + 1;
+      stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
+    }
+    const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0;
+    if (due && !config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
   }
-  const bool interrupted = step < config_.steps;
-  if (config_.evaluate && !interrupted && data_.test.size() > 0) {
-    for (size_t i = 0; i < lanes_.size() && !stop; ++i) {
-      const EvalRow row = evaluate(*lanes_[i], step);
-      if (sink != nullptr) sink->eval(static_cast<int>(i), row);
+  const bool interrupted = step_ < config_.steps && !stale;
+  if (config_.evaluate && has_test && !interrupted && !evaluated) evaluate_all(step_, sink, stop);
+  if (!config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
+  if (sink != nullptr) {
+    sink->end(interrupted             ? RunEnd::interrupted
+              : step_ < config_.steps ? RunEnd::early_stop
+                                      : RunEnd::complete);
+  }
+}
+
+std::map<std::string, double> Trainer::setup() const {
+  std::map<std::string, double> setup{
+      {"batch", static_cast<double>(config_.batch)},
+      {"micro_batches", static_cast<double>(config_.micro_batches)},
+      {"seed", static_cast<double>(config_.seed)},
+      {"shuffle", config_.shuffle ? 1.0 : 0.0},
+      {"training_samples", static_cast<double>(data_.train.size())}};
+  if (depends_on_length(config_.schedule)) setup["steps"] = static_cast<double>(config_.steps);
+  return setup;
+}
+
+Checkpoint Trainer::checkpoint() const {
+  Checkpoint result;
+  result.step = step_;
+  result.stale_evaluations = stale_evaluations_;
+  result.setup = setup();
+  for (const auto& lane : lanes_) {
+    LaneCheckpoint& saved = result.lanes[lane->config.plan.name];
+    saved.scaler = lane->scaler;
+    saved.updates = lane->updates;
+    saved.best_loss = lane->best_loss;
+    const Graph& graph = lane->executable.graph;
+    for (const Variable& variable : graph.variables()) {
+      saved.variables[variable.path] = {graph.value(variable.value).shape,
+                                        lane->program->read_exact(variable.value)};
     }
   }
-  if (sink != nullptr) sink->end(interrupted);
+  return result;
+}
+
+void Trainer::resume(const Checkpoint& checkpoint) {
+  for (const auto& [key, value] : setup()) {
+    const auto found = checkpoint.setup.find(key);
+    if (found == checkpoint.setup.end() || found->second != value) {
+      throw usage_error("the checkpoint was made with another value of " + key,
+                        "resume with the arguments of the run that wrote it");
+    }
+  }
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.plan.name;
+    const auto found = checkpoint.lanes.find(name);
+    if (found == checkpoint.lanes.end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
+      throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
+    }
+    const LaneCheckpoint& saved = found->second;
+    const Graph& graph = lane->executable.graph;
+    for (const Variable& variable : graph.variables()) {
+      const auto tensor = saved.variables.find(variable.path);
+      if (tensor == saved.variables.end() ||
+          tensor->second.shape != graph.value(variable.value).shape) {
+        throw usage_error(
+            "the checkpoint of lane " + name + " does not fit: " + variable.path +
+                (tensor == saved.variables.end() ? " is missing" : " has another shape"),
+            "resume with the model and optimizer of the run that wrote it");
+      }
+    }
+    if (saved.variables.size() != graph.variables().size()) {
+      throw usage_error(
+          "the checkpoint of lane " + name + " holds variables that the run does not have",
+          "resume with the model and optimizer of the run that wrote it");
+    }
+  }
+  for (const auto& lane : lanes_) {
+    const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.plan.name);
+    for (const Variable& variable : lane->executable.graph.variables()) {
+      lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
+    }
+    lane->scaler = saved.scaler;
+    lane->updates = saved.updates;
+    lane->best_loss = saved.best_loss;
+  }
+  step_ = checkpoint.step;
+  stale_evaluations_ = checkpoint.stale_evaluations;
 }
 
 NamedTensors Trainer::weights(int lane) const {

@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: MIT
-// Trainer: lanes in lock step on the same batches. One step of a lane: write batch and loss
-// scale -> grad -> all gradients finite? -> update or skip -> next loss scale -> sink.
+// Trainer: lanes in lock step on the same batches. One step of a lane: for every micro-batch, write
+// it and the loss scale -> grad -> sum; all gradients finite? -> clip, update, or skip -> next loss
+// scale -> sink. At sampled steps lanes are compared between gradients and update.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/data/dataset.h"
 #include "core/models/models.h"
 #include "core/plan/plan.h"
 #include "core/train/backend.h"
+#include "core/train/checkpoint.h"
 #include "core/train/loss_scaler.h"
 #include "core/train/optimizer.h"
 #include "core/train/recording.h"
+#include "core/train/schedule.h"
 
 namespace halfscope {
 
@@ -24,18 +34,48 @@ struct LaneConfig {
   Plan plan;
   LossScalerConfig scaler;
   const Backend* backend = nullptr;
+  /// Not 0: every initial weight is moved by one fp32 ulp, up or down by a random bit of this seed.
+  /// Such twins of a lane tell how far two right runs drift apart.
+  uint64_t noise_seed = 0;
+};
+
+/// At which steps tensors of lanes are compared (SiteError).
+struct ErrorSampling {
+  bool enabled = false;
+  /// Every so many steps; 0 for three samples: the first step, the middle one and the last.
+  int64_t every = 0;
+  /// Pairs of lane names; empty for every lane against the first one in fp32. Lanes in double are
+  /// compared with nothing.
+  std::vector<std::pair<std::string, std::string>> pairs{};
+
+  bool samples(int64_t step, int64_t steps) const noexcept {
+    if (!enabled) return false;
+    return every > 0 ? step % every == 0 : step == 0 || step == steps / 2 || step == steps - 1;
+  }
 };
 
 struct TrainConfig {
   std::string model = "lenet";
   Optimizer optimizer;
   int64_t batch = 128;
+  /// Parts that a batch is worked off in; their gradients are summed in `sum_format`, by default
+  /// each variable's own.
+  int64_t micro_batches = 1;
+  std::optional<FloatFormat> sum_format = std::nullopt;
   int64_t steps = 200;
+  Schedule schedule;
+  double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
   uint64_t seed = 1;
   bool shuffle = true;
-  int every = 1;          ///< statistics every so many steps; 0 records none
-  bool evaluate = true;   ///< on the test part, after the last step
-  NamedTensors init;      ///< replaces initial weights of the same path
+  int every = 1;  ///< statistics every so many steps; 0 records none
+  ErrorSampling errors;
+  bool evaluate = true;        ///< on the test part, after the last step
+  int64_t evaluate_every = 0;  ///< and every so many steps
+  /// Stops after so many evaluations in a row in which no lane's loss was its best; 0 never does.
+  int64_t patience = 0;
+  std::filesystem::path checkpoint{};  ///< written every checkpoint_every steps and at the end
+  int64_t checkpoint_every = 0;
+  NamedTensors init;  ///< replaces initial weights of the same path
   std::vector<LaneConfig> lanes;
 };
 
@@ -64,6 +104,10 @@ class Trainer {
   /// Fills in what a run file wants to know; `command` and the like are the caller's.
   RunInfo describe() const;
 
+  /// Goes on where the checkpoint was taken. Throws Error (usage) if it is of another set-up.
+  void resume(const Checkpoint& checkpoint);
+  Checkpoint checkpoint() const;
+
   using Progress = std::function<void(const std::vector<StepRow>& rows)>;
   /// Runs all steps. `sink` may be null. Stops after the current step once `stop` is true.
   void run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop);
@@ -71,19 +115,35 @@ class Trainer {
   /// Current weights of a lane by variable path (optimizer state left out).
   NamedTensors weights(int lane) const;
 
+  /// Steps done.
+  int64_t step() const noexcept { return step_; }
+
   struct Lane;
 
  private:
-  StepRow step_lane(Lane& lane, int64_t step, bool record);
+  using Clock = std::chrono::steady_clock;
+
+  void check_data() const;
+  void pair_lanes();
+  NamedTensors starting_weights() const;
+  std::map<std::string, double> setup() const;
+  void begin_step(Lane& lane, const std::vector<int64_t>& indices, bool record);
+  StepRow end_step(Lane& lane, int64_t step);
+  void send_errors(int64_t step, TapSink& sink);
+  bool evaluate_all(int64_t step, TapSink* sink, const std::atomic<bool>& stop);
   EvalRow evaluate(Lane& lane, int64_t step);
-  void write_batch(Lane& lane, const Split& split, const std::vector<int64_t>& indices);
+  void write_batch(Lane& lane, const Split& split, std::span<const int64_t> indices);
 
   TrainConfig config_;
   const Dataset& data_;
+  int64_t micro_size_;
   Model model_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::array<float, 256>> pixel_values_;  // by channel
   std::vector<float> pixels_;
   std::vector<int32_t> labels_;
+  int64_t step_ = 0;
+  int64_t stale_evaluations_ = 0;
 };
 
 }  // namespace halfscope

@@ -142,6 +142,59 @@ template <class T> void gather_grad(KernelCall<T>& c) {
   }
 }
 
+/// Calls f(position in the slice's tensor, position in the slice, run) for each run of neighbours.
+template <class F>
+void for_slice_rows(const std::vector<SliceAxis>& axes, const Shape& shape, const F& f) {
+  const size_t rank = shape.size();
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < rank; ++i) rows *= axes[i].count;
+  const int64_t count = rank == 0 ? 1 : axes[rank - 1].count;
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t rest = row, base = 0, stride = 1;
+    for (size_t i = rank; i-- > 0;) {
+      const bool last = i + 1 == rank;
+      const int64_t index = last ? 0 : rest % axes[i].count;
+      if (!last) rest /= axes[i].count;
+      base += (axes[i].start + index * axes[i].step) * stride;
+      stride *= shape[i];
+    }
+    f(base, row * count, count);
+  }
+}
+
+template <class T>
+void slice(KernelCall<T>& c) {
+  const Shape& shape = c.in_shape(0);
+  const std::vector<SliceAxis> axes = slice_axes(*c.node, shape);
+  const int64_t step = shape.empty() ? 1 : axes.back().step;
+  for_slice_rows(axes, shape, [&](int64_t from, int64_t to, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) c.out[0][to + i] = c.in[0][from + i * step];
+  });
+}
+
+template <class T>
+void slice_grad(KernelCall<T>& c) {
+  const Shape& shape = c.out_shape(0);
+  const std::vector<SliceAxis> axes = slice_axes(*c.node, shape);
+  const int64_t step = shape.empty() ? 1 : axes.back().step;
+  std::fill_n(c.out[0], c.out_count(0), T{0});
+  for_slice_rows(axes, shape, [&](int64_t to, int64_t from, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) c.out[0][to + i * step] = c.in[0][from + i];
+  });
+}
+
+template <class T>
+void pad(KernelCall<T>& c) {
+  const Shape& from = c.in_shape(0);
+  const std::vector<int64_t> pads = ints_attribute(*c.node, "pads");
+  std::vector<SliceAxis> axes;
+  for (size_t i = 0; i < from.size(); ++i) axes.push_back({.start = pads[i], .step = 1, .count = from[i]});
+  std::fill_n(c.out[0], c.out_count(0), T{0});
+  for_slice_rows(axes, c.out_shape(0), [&](int64_t to, int64_t source, int64_t count) {
+    std::copy_n(c.in[0] + source, count, c.out[0] + to);
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -155,6 +208,8 @@ std::span<const KernelEntry<T>> elementwise_kernels() {
       {"Identity", copy<T>},
       {"StopGradient", copy<T>}, {"Flatten", copy<T>},
       {"Reshape", copy<T>},      {"Expand", expand<T>},
+      {"Slice", slice<T>},       {"SliceGrad", slice_grad<T>},
+      {"Pad", pad<T>},
       {"GatherElements", gather<T>}, {"GatherElementsGrad", gather_grad<T>},
   };
   return kernels;

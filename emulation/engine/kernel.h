@@ -24,6 +24,7 @@ struct KernelCall {
   std::vector<T*> out;
   std::vector<int32_t*> index_out;
   bool measured = false;  ///< statistics are wanted in this run
+  bool unrounded = false; ///< results are wanted as for fp32, whatever format they have in the graph
   int64_t lost = 0;       ///< set by update kernels if measured
   std::optional<double> wide;  ///< set by kernels whose scalar result needs double's range
 
@@ -31,7 +32,9 @@ struct KernelCall {
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
   int64_t in_count(size_t i) const { return element_count(in_shape(i)); }
   int64_t out_count(size_t i) const { return element_count(out_shape(i)); }
-  const FloatFormat& out_format(size_t i) const { return graph->value(node->outputs[i]).format; }
+  const FloatFormat& out_format(size_t i) const {
+    return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
+  }
   SumSpec sum_spec() const { return {node->plan.accumulation, out_format(0)}; }
 };
 
@@ -47,6 +50,7 @@ struct KernelEntry {
 // One list per file of this folder.
 template <class T> std::span<const KernelEntry<T>> elementwise_kernels();
 template <class T> std::span<const KernelEntry<T>> sum_kernels();
+template <class T> std::span<const KernelEntry<T>> normalization_kernels();
 template <class T> std::span<const KernelEntry<T>> pooling_kernels();
 template <class T> std::span<const KernelEntry<T>> loss_kernels();
 template <class T> std::span<const KernelEntry<T>> update_kernels();

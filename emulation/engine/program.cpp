@@ -62,6 +62,7 @@ class EngineProgram final : public Program {
     const Graph& graph = executable_.graph;
     for (const Variable& variable : graph.variables()) {
       if (variable.next != kNone) alias_[variable.next] = variable.value;
+      if (variable.restored != kNone) alias_[variable.restored] = variable.value;
     }
     for (const Node& node : graph.nodes()) {
       if (is_view(node) && !needs_rounding(graph, node, graph.value(node.outputs[0]))) {
@@ -78,7 +79,12 @@ class EngineProgram final : public Program {
     }
     tap_of_.assign(graph.values().size(), -1);
     for (const Tap& tap : executable_.taps) {
-      tap_of_[at(tap.value)] = tap.site.order;
+      int& first = tap_of_[at(tap.value)];
+      if (first >= 0) {
+        shared_taps_.emplace_back(first, tap.site.order);
+        continue;
+      }
+      first = tap.site.order;
       if (graph.value(tap.value).producer == kNone) source_taps_.push_back(&tap);
     }
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
@@ -111,6 +117,8 @@ class EngineProgram final : public Program {
       for (const Result& result : call.results) finish(result, call.args.lost, stats);
       if (call.args.wide) wide_[call.args.node->outputs[0]] = *call.args.wide;
     }
+    if (entry != Entry::grad || stats.empty()) return;
+    for (const auto& [from, to] : shared_taps_) stats[static_cast<size_t>(to)] = stats[static_cast<size_t>(from)];
   }
 
   Tensor read(ValueId value) const override {
@@ -118,6 +126,20 @@ class EngineProgram final : public Program {
     const T* source = real_[at(value)];
     if (source == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
     return Tensor{shape, std::vector<float>(source, source + element_count(shape))};
+  }
+
+  std::vector<double> read_exact(ValueId variable) const override {
+    const T* source = real_[at(variable)];
+    return {source, source + element_count(executable_.graph.value(variable).shape)};
+  }
+
+  void write_exact(ValueId variable, std::span<const double> data) override {
+    T* target = checked(real_, variable, data.size());
+    for (size_t i = 0; i < data.size(); ++i) target[i] = static_cast<T>(data[i]);
+  }
+
+  std::vector<std::vector<double>> rerun(NodeId id, Accumulation accumulation) const override {
+    return accumulation == Accumulation::fp64 ? rerun_as<double>(id, accumulation) : rerun_as<float>(id, accumulation);
   }
 
   double read_scalar(ValueId value) const override {
@@ -207,16 +229,65 @@ class EngineProgram final : public Program {
       call.args.index_out.push_back(index_[at(value)]);
       const Value& output = graph.value(value);
       if (output.type != ElementType::real) continue;
-      // Update kernels round the new values themselves.
-      const bool rounds = node.phase != Phase::update && needs_rounding(graph, node, output);
+      const bool rounds = !find_op(node.op).rounds_itself && needs_rounding(graph, node, output);
       const int tap = tap_of_[at(value)];
       if (rounds || tap >= 0) {
         const ValueId exact = is_cast ? node.inputs[0] : value;
         call.results.push_back({real_[at(exact)], real_[at(value)], element_count(output.shape), output.format,
-                                rounds, tap, node.phase == Phase::update});
+                                rounds, tap, find_op(node.op).rounds_itself});
       }
     }
     return call;
+  }
+
+  /// The value that was narrowed to this operand, or the operand itself.
+  ValueId before_casts(ValueId value) const {
+    const Graph& graph = executable_.graph;
+    for (NodeId id = graph.value(value).producer; id != kNone && graph.node(id).op == "Cast";
+         id = graph.value(value).producer) {
+      value = graph.node(id).inputs[0];
+    }
+    return value;
+  }
+
+  /// rerun() with kernels of type U, on copies.
+  template <class U>
+  std::vector<std::vector<double>> rerun_as(NodeId id, Accumulation accumulation) const {
+    const Graph& graph = executable_.graph;
+    Node node = graph.node(id);
+    node.plan.accumulation = accumulation;
+    KernelCall<U> call;
+    call.graph = &graph;
+    call.node = &node;
+    call.unrounded = true;
+    std::vector<std::vector<U>> operands, results;
+    for (ValueId value : node.inputs) {
+      const bool real = value != kNone && graph.value(value).type == ElementType::real;
+      call.index_in.push_back(value == kNone || real ? nullptr : index_[at(value)]);
+      std::vector<U>& operand = operands.emplace_back();  // its memory stays when the list grows
+      if (real) {
+        const T* source = real_[at(before_casts(value))];
+        operand.assign(source, source + element_count(graph.value(value).shape));
+      }
+      call.in.push_back(real ? operand.data() : nullptr);
+    }
+    std::vector<std::vector<int32_t>> index_results;
+    for (ValueId value : node.outputs) {
+      const size_t count = static_cast<size_t>(element_count(graph.value(value).shape));
+      const bool real = graph.value(value).type == ElementType::real;
+      results.emplace_back(real ? count : 0);
+      index_results.emplace_back(real ? 0 : count);
+      call.out.push_back(real ? results.back().data() : nullptr);
+      call.index_out.push_back(real ? nullptr : index_results.back().data());
+    }
+    if (node.op == "Cast") {
+      results[0] = operands[0];
+    } else {
+      find_kernel<U>(node.op)(call);
+    }
+    std::vector<std::vector<double>> exact;
+    for (const std::vector<U>& result : results) exact.emplace_back(result.begin(), result.end());
+    return exact;
   }
 
   void measure_sources(std::span<TensorStats> stats) {
@@ -254,6 +325,7 @@ class EngineProgram final : public Program {
   std::map<ValueId, ValueId> alias_;
   std::vector<int> tap_of_;
   std::vector<const Tap*> source_taps_;
+  std::vector<std::pair<int, int>> shared_taps_;  ///< sites that are one value: measured, others
   std::array<std::vector<Call>, kEntryCount> calls_;
   std::map<ValueId, double> wide_;
 };
@@ -276,7 +348,8 @@ class EngineBackend final : public Backend {
 template <class T>
 Kernel<T> find_kernel(const std::string& op) {
   for (const std::span<const KernelEntry<T>> list :
-       {elementwise_kernels<T>(), sum_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>()}) {
+       {elementwise_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(),
+        update_kernels<T>()}) {
     for (const KernelEntry<T>& entry : list) {
       if (op == entry.op) return entry.run;
     }

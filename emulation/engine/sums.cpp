@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "core/numeric/round.h"
 #include "core/numeric/round_odd.h"
@@ -178,6 +179,27 @@ void reduce_mean(KernelCall<T>& c) {
 }
 
 template <class T>
+void reduce_mean_grad(KernelCall<T>& c) {  // dy -> dx, with x's shape
+  const Reduction reduction(*c.node, c.out_shape(0));
+  const T count = static_cast<T>(reduction.inner.size());
+  for (size_t i = 0; i < reduction.base.size(); ++i) {
+    const T share = c.in[0][i] / count;
+    for (int64_t offset : reduction.inner) c.out[0][reduction.base[i] + offset] = share;
+  }
+}
+
+template <class T>
+void global_average_pool(KernelCall<T>& c) {
+  const SumSpec spec = c.sum_spec();
+  std::vector<int64_t> inner(static_cast<size_t>(c.in_count(0) / std::max<int64_t>(1, c.out_count(0))));
+  std::iota(inner.begin(), inner.end(), int64_t{0});
+  const double count = static_cast<double>(inner.size());
+  for (int64_t i = 0; i < c.out_count(0); ++i) {
+    c.out[0][i] = delivered<T>(accumulate(c.in[0], i * static_cast<int64_t>(inner.size()), inner, spec) / count, spec);
+  }
+}
+
+template <class T>
 void reduce_max(KernelCall<T>& c) {
   const Reduction reduction(*c.node, c.in_shape(0));
   for (size_t i = 0; i < reduction.base.size(); ++i) {
@@ -218,6 +240,8 @@ std::span<const KernelEntry<T>> sum_kernels() {
       {"ConvGradWeight", conv_grad_weight_kernel<T>},
       {"ReduceSum", reduce_sum<T>},
       {"ReduceMean", reduce_mean<T>},
+      {"ReduceMeanGrad", reduce_mean_grad<T>},
+      {"GlobalAveragePool", global_average_pool<T>},
       {"ReduceMax", reduce_max<T>},
       {"ReduceMaxGrad", reduce_max_grad<T>},
   };

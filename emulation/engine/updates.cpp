@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Gradient norm and optimizer updates (formulas in core/ops/training.cpp). Updates work in chunks
+// What a step adds after the gradients (formulas in core/ops/training.cpp). Updates work in chunks
 // on the variables' own memory: the new value is rounded to the storage format here, because
-// whether an update was lost shows only by comparing it with the old one.
+// whether an update was lost shows only by comparing it with the old one. States are exact here;
+// the Program measures and rounds them.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -59,9 +60,10 @@ void round_chunk(float* x, int64_t n, const FloatFormat& format) {
 void round_chunk(double*, int64_t, const FloatFormat&) {}
 
 /// Runs `make_update(begin, end, update)` per chunk, where update[i - begin] is what to add to
-/// the variable; stores the new values and counts the lost ones.
+/// the variable, once that has been multiplied by 1 - decay; stores the new values and counts the
+/// lost ones.
 template <class T, class F>
-void apply_updates(KernelCall<T>& c, const F& make_update) {
+void apply_updates(KernelCall<T>& c, const F& make_update, double decay = 0.0) {
   const T* w = c.in[0];
   T* next = c.out[0];
   T* update = c.out[1];
@@ -72,7 +74,16 @@ void apply_updates(KernelCall<T>& c, const F& make_update) {
     const int64_t n = end - begin;
     std::copy_n(w + begin, n, old);
     make_update(begin, end, update + begin);
-    for (int64_t i = 0; i < n; ++i) next[begin + i] = old[i] + update[begin + i];
+    if (decay == 0.0) {
+      for (int64_t i = 0; i < n; ++i) next[begin + i] = old[i] + update[begin + i];
+    } else {
+      const T kept = static_cast<T>(1.0 - decay), rate = static_cast<T>(decay);
+      for (int64_t i = 0; i < n; ++i) {
+        const T shrunk = old[i] * kept, lost_part = rate * old[i];
+        next[begin + i] = shrunk + update[begin + i];
+        update[begin + i] = update[begin + i] - lost_part;
+      }
+    }
     round_chunk(next + begin, n, storage);
     if (!c.measured) return;
     int64_t count = 0;
@@ -85,70 +96,158 @@ void apply_updates(KernelCall<T>& c, const F& make_update) {
 }
 
 template <class T>
-void sgd(KernelCall<T>& c) {
-  const T* w = c.in[0];
-  const T* g = c.in[1];
-  const T inverse_scale = c.in[2][0], rate = c.in[3][0];
-  const T decay = static_cast<T>(real_attribute(*c.node, "weight_decay", 0.0));
-  const T momentum = static_cast<T>(real_attribute(*c.node, "momentum", 0.0));
-  const bool has_momentum = c.in.size() > 4;
-  if (!has_momentum && decay == T{0}) {
-    apply_updates(c, [&](int64_t begin, int64_t end, T* update) {
-      for (int64_t i = begin; i < end; ++i) update[i - begin] = -(rate * (g[i] * inverse_scale));
-    });
-    return;
+T attribute(const KernelCall<T>& c, const char* name) {
+  return static_cast<T>(real_attribute(*c.node, name, 0.0));
+}
+
+/// g' of a chunk: unscaled, clipped, with weight decay. The first four inputs of every operator
+/// that reads a gradient are the variable, the gradient, 1 / scale and the clipping factor.
+template <class T>
+class Gradient {
+ public:
+  explicit Gradient(const KernelCall<T>& c)
+      : w_(c.in[0]), g_(c.in[1]), inverse_scale_(c.in[2][0]), clip_(c.in[3][0]), decay_(attribute(c, "weight_decay")) {}
+
+  void operator()(int64_t begin, int64_t n, T* target) const {
+    for (int64_t i = 0; i < n; ++i) target[i] = (g_[begin + i] * inverse_scale_) * clip_;
+    if (decay_ == T{0}) return;  // an infinite weight times 0 would be NaN
+    for (int64_t i = 0; i < n; ++i) {
+      const T decayed = decay_ * w_[begin + i];
+      target[i] = target[i] + decayed;
+    }
   }
-  const T* velocity = has_momentum ? c.in[4] : nullptr;
-  T* next_velocity = has_momentum ? c.out[2] : nullptr;
+
+ private:
+  const T *w_, *g_;
+  T inverse_scale_, clip_, decay_;
+};
+
+/// Runs f(begin, n, g') per chunk.
+template <class T, class F>
+void for_gradient(KernelCall<T>& c, const F& f) {
+  const Gradient<T> gradient(c);
+  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+    alignas(64) T g[kChunk];
+    gradient(begin, end - begin, g);
+    f(begin, end - begin, g);
+  });
+}
+
+template <class T>
+void gradient_sum(KernelCall<T>& c) {
+  const bool keep = c.in[2][0] != T{0};
+  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+    if (!keep) {  // what the last step left may be NaN
+      std::copy(c.in[1] + begin, c.in[1] + end, c.out[0] + begin);
+      return;
+    }
+    for (int64_t i = begin; i < end; ++i) c.out[0][i] = c.in[0][i] + c.in[1][i];
+  });
+}
+
+template <class T>
+void assign(KernelCall<T>& c) {
+  std::copy_n(c.in[0], c.out_count(0), c.out[0]);
+}
+
+template <class T>
+void momentum(KernelCall<T>& c) {
+  const T factor = attribute(c, "momentum");
+  for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T kept = factor * c.in[4][begin + i];
+      c.out[0][begin + i] = kept + g[i];
+    }
+  });
+}
+
+template <class T>
+void sgd(KernelCall<T>& c) {
+  const T rate = c.in[4][0];
+  const T* velocity = c.in.size() > 5 ? c.in[5] : nullptr;
+  const Gradient<T> gradient(c);
   apply_updates(c, [&](int64_t begin, int64_t end, T* update) {
-    for (int64_t i = begin; i < end; ++i) {
-      const T decayed = decay * w[i];
-      update[i - begin] = g[i] * inverse_scale + decayed;
+    const int64_t n = end - begin;
+    if (velocity != nullptr) {
+      for (int64_t i = 0; i < n; ++i) update[i] = -(rate * velocity[begin + i]);
+      return;
     }
-    if (has_momentum) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T kept = momentum * velocity[i];
-        next_velocity[i] = kept + update[i - begin];
-      }
-      round_chunk(next_velocity + begin, end - begin, c.out_format(2));
-      std::copy(next_velocity + begin, next_velocity + end, update);
+    gradient(begin, n, update);
+    for (int64_t i = 0; i < n; ++i) update[i] = -(rate * update[i]);
+  });
+}
+
+template <class T>
+void adam_moments(KernelCall<T>& c) {
+  const double b1 = real_attribute(*c.node, "beta1", 0.9), b2 = real_attribute(*c.node, "beta2", 0.999);
+  const T beta1 = static_cast<T>(b1), beta2 = static_cast<T>(b2);
+  const T other1 = static_cast<T>(1.0 - b1), other2 = static_cast<T>(1.0 - b2);
+  for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T kept_m = beta1 * c.in[4][begin + i], new_m = other1 * g[i];
+      const T kept_v = beta2 * c.in[5][begin + i], new_v = other2 * (g[i] * g[i]);
+      c.out[0][begin + i] = kept_m + new_m;
+      c.out[1][begin + i] = kept_v + new_v;
     }
-    for (int64_t i = 0; i < end - begin; ++i) update[i] = -(rate * update[i]);
   });
 }
 
 template <class T>
 void adam(KernelCall<T>& c) {
-  const T* w = c.in[0];
-  const T* g = c.in[1];
-  const T inverse_scale = c.in[2][0];
+  const T* m = c.in[1];
+  const T* v = c.in[2];
   const double rate = static_cast<double>(c.in[3][0]), correction_1 = static_cast<double>(c.in[4][0]);
   const T step_size = static_cast<T>(rate / correction_1);
   const T root_2 = static_cast<T>(std::sqrt(static_cast<double>(c.in[5][0])));
-  const double b1 = real_attribute(*c.node, "beta1", 0.9), b2 = real_attribute(*c.node, "beta2", 0.999);
-  const T beta1 = static_cast<T>(b1), beta2 = static_cast<T>(b2);
-  const T other1 = static_cast<T>(1.0 - b1), other2 = static_cast<T>(1.0 - b2);
-  const T eps = static_cast<T>(real_attribute(*c.node, "eps", 1e-8));
-  const T decay = static_cast<T>(real_attribute(*c.node, "weight_decay", 0.0));
-  const T* m = c.in[6];
-  const T* v = c.in[7];
-  T* next_m = c.out[2];
-  T* next_v = c.out[3];
+  const T eps = attribute(c, "eps");
+  const double decay = rate * real_attribute(*c.node, "decoupled_decay", 0.0);
+  apply_updates(
+      c,
+      [&](int64_t begin, int64_t end, T* update) {
+        for (int64_t i = begin; i < end; ++i) {
+          const T denominator = std::sqrt(v[i]) / root_2 + eps;
+          update[i - begin] = -(step_size * (m[i] / denominator));
+        }
+      },
+      decay);
+}
+
+template <class T>
+void square_average(KernelCall<T>& c) {
+  const double a = real_attribute(*c.node, "alpha", 0.99);
+  const T alpha = static_cast<T>(a), other = static_cast<T>(1.0 - a);
+  for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T kept = alpha * c.in[4][begin + i], fresh = other * (g[i] * g[i]);
+      c.out[0][begin + i] = kept + fresh;
+    }
+  });
+}
+
+template <class T>
+void rms_momentum(KernelCall<T>& c) {
+  const T factor = attribute(c, "momentum"), eps = attribute(c, "eps");
+  for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T kept = factor * c.in[5][begin + i];
+      c.out[0][begin + i] = kept + g[i] / (std::sqrt(c.in[4][begin + i]) + eps);
+    }
+  });
+}
+
+template <class T>
+void rms(KernelCall<T>& c) {
+  const T rate = c.in[4][0], eps = attribute(c, "eps");
+  const T* velocity = c.in.size() > 6 ? c.in[6] : nullptr;
+  const Gradient<T> gradient(c);
   apply_updates(c, [&](int64_t begin, int64_t end, T* update) {
-    for (int64_t i = begin; i < end; ++i) {
-      const T decayed = decay * w[i];
-      const T gradient = g[i] * inverse_scale + decayed;
-      const T kept_m = beta1 * m[i], new_m = other1 * gradient;
-      const T kept_v = beta2 * v[i], new_v = other2 * (gradient * gradient);
-      next_m[i] = kept_m + new_m;
-      next_v[i] = kept_v + new_v;
+    const int64_t n = end - begin;
+    if (velocity != nullptr) {
+      for (int64_t i = 0; i < n; ++i) update[i] = -(rate * velocity[begin + i]);
+      return;
     }
-    round_chunk(next_m + begin, end - begin, c.out_format(2));
-    round_chunk(next_v + begin, end - begin, c.out_format(3));
-    for (int64_t i = begin; i < end; ++i) {
-      const T denominator = std::sqrt(next_v[i]) / root_2 + eps;
-      update[i - begin] = -(step_size * (next_m[i] / denominator));
-    }
+    gradient(begin, n, update);
+    for (int64_t i = 0; i < n; ++i) update[i] = -(rate * (update[i] / (std::sqrt(c.in[5][begin + i]) + eps)));
   });
 }
 
@@ -157,7 +256,11 @@ void adam(KernelCall<T>& c) {
 template <class T>
 std::span<const KernelEntry<T>> update_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
-      {"GradientNorm", gradient_norm<T>}, {"SgdUpdate", sgd<T>}, {"AdamUpdate", adam<T>}};
+      {"GradientNorm", gradient_norm<T>}, {"GradientSum", gradient_sum<T>},
+      {"Assign", assign<T>},              {"Momentum", momentum<T>},
+      {"SgdUpdate", sgd<T>},              {"AdamMoments", adam_moments<T>},
+      {"AdamUpdate", adam<T>},            {"SquareAverage", square_average<T>},
+      {"RmsMomentum", rms_momentum<T>},   {"RmsUpdate", rms<T>}};
   return kernels;
 }
 

@@ -58,6 +58,64 @@ TEST(Recorder, EveryFieldReadsBack) {
   EXPECT_EQ(run.find_site(1, "fc1.nothing"), std::nullopt);
   EXPECT_EQ(run.windows(1, 5).size(), 4u) << "the skipped step has no update";
   EXPECT_EQ(run.total(0, 1).zero, 15);
+  ASSERT_EQ(run.errors(1).size(), 6u);
+  EXPECT_EQ(run.errors(1)[1].site, 1) << "ordered by step and site";
+  EXPECT_TRUE(run.errors(0).empty());
+}
+
+TEST(Recorder, EveryRoleReadsBack) {
+  const TemporaryFolder folder;
+  RunInfo info = sample_info(7);
+  info.lanes[0].sites[6].role = Role::state;
+  {
+    Recorder recorder(folder / "run.hscope");
+    send_run(recorder, info, 1);
+  }
+  EXPECT_EQ(RunView::open(folder / "run.hscope").lane(0).sites[6].role, Role::state);
+}
+
+TEST(Recorder, TheEndIsWrittenDown) {
+  for (const auto& [how, status] :
+       {std::pair(RunEnd::complete, RunStatus::complete),
+        std::pair(RunEnd::interrupted, RunStatus::interrupted),
+        std::pair(RunEnd::early_stop, RunStatus::early_stop)}) {
+    const TemporaryFolder folder;
+    Recorder recorder(folder / "run.hscope");
+    MemorySink memory;
+    for (TapSink* sink : std::initializer_list<TapSink*>{&memory, &recorder}) {
+      sink->begin(sample_info());
+      send_steps(*sink, sample_info(), 0, 1);
+      sink->end(how);
+    }
+    EXPECT_EQ(RunView::open(folder / "run.hscope").status(), status);
+    EXPECT_EQ(memory.view().status(), status);
+  }
+}
+
+TEST(Recorder, AStepAndItsErrorsAreOneTransaction) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  const RunInfo info = sample_info();
+  Recorder recorder(file);
+  recorder.begin(info);
+  recorder.error(1, sample_error(1, 0, 1));
+  EXPECT_TRUE(RunView::open(file).errors(1).empty());
+  recorder.step(0, sample_step(0, 0), sample_all_stats(info, 0, 0));
+  EXPECT_THROW(recorder.error(1, sample_error(1, 0, 0)), Error) << "in the middle of a step";
+  EXPECT_TRUE(RunView::open(file).steps(0).empty()) << "half a step";
+  EXPECT_TRUE(RunView::open(file).errors(1).empty());
+  recorder.step(1, sample_step(1, 0), sample_all_stats(info, 1, 0));
+  EXPECT_EQ(RunView::open(file).steps(0).size(), 1u);
+  EXPECT_EQ(RunView::open(file).errors(1).size(), 1u);
+
+  for (SiteError wrong : {sample_error(1, 1, 0), sample_error(1, 1, 1), sample_error(1, 1, 2)}) {
+    (wrong.site == 0 ? wrong.other_lane : wrong.site == 1 ? wrong.other_site : wrong.site) = 6;
+    EXPECT_THROW(recorder.error(1, wrong), Error);
+  }
+  EXPECT_THROW(recorder.error(0, sample_error(1, 1, 0)), Error) << "a lane against itself";
+  recorder.error(1, sample_error(1, 7, 1));  // of another step than the one that follows
+  EXPECT_THROW(send_steps(recorder, info, 1, 1), Error);
+  EXPECT_EQ(RunView::open(file).steps(0).size(), 1u);
 }
 
 TEST(Recorder, ExtremeValuesReadBack) {
@@ -92,7 +150,7 @@ TEST(Recorder, ExtremeValuesReadBack) {
     sink->step(0, row, {});  // not recorded
     row.step = 0;
     sink->eval(0, {2, kInf, kNan});
-    sink->end(true);
+    sink->end(RunEnd::interrupted);
   }
   const RunView run = RunView::open(folder / "run.hscope");
   expect_same_run(run, memory.view());
@@ -108,7 +166,7 @@ TEST(Recorder, LeavesOnePlainFile) {
   send_steps(recorder, info, 0, 2);
   EXPECT_TRUE(fs::exists(folder / "run.hscope-wal"));
   EXPECT_EQ(RunView::open(folder / "run.hscope").status(), RunStatus::running);
-  recorder.end(false);
+  recorder.end(RunEnd::complete);
   const auto files = std::distance(fs::directory_iterator(folder.path()), {});
   EXPECT_EQ(files, 1);
   // Bytes 18 and 19 of the header: 1 is a rollback journal, 2 is WAL.
@@ -140,19 +198,19 @@ TEST(Recorder, SchemaIsTheContract) {
   const std::string created =
       database.query_text("SELECT group_concat(sql, ';') FROM sqlite_schema WHERE sql NOT NULL");
   EXPECT_EQ(table_statements(created), table_statements(sql));
-  EXPECT_EQ(table_statements(sql).size(), 7u);
+  EXPECT_EQ(table_statements(sql).size(), 9u);
 
   EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
-  EXPECT_THAT(section, HasSubstr("`user_version` 1 "));
-  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 1);
+  EXPECT_THAT(section, HasSubstr("`user_version` 2 "));
+  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 2);
 
   // The meta keys that the text lists are those of the file.
   const size_t keys_begin = section.find("`meta` keys:");
   const std::string keys = section.substr(keys_begin, section.find(".\n", keys_begin) - keys_begin);
   const std::vector<std::string> names = quoted_names(keys);
   std::set<std::string> listed(names.begin(), names.end());
-  for (const char* not_a_key : {"meta", "running", "complete", "interrupted"}) {
+  for (const char* not_a_key : {"meta", "running", "complete", "interrupted", "early_stop"}) {
     listed.erase(not_a_key);
   }
   std::set<std::string> stored;
@@ -200,7 +258,7 @@ TEST(Recorder, RefusesASecondWriter) {
     return 0;
   }), 3);
   send_steps(first, info, 2, 2);
-  first.end(false);
+  first.end(RunEnd::complete);
   EXPECT_EQ(expect_whole_steps(RunView::open(file)), 4);
 }
 
@@ -236,7 +294,7 @@ TEST(Recorder, ChecksItsCaller) {
   const RunInfo info = sample_info();
   Recorder recorder(folder / "run.hscope");
   EXPECT_THROW(recorder.step(0, {}, {}), Error);
-  EXPECT_THROW(recorder.end(false), Error);
+  EXPECT_THROW(recorder.end(RunEnd::complete), Error);
   RunInfo wrong = info;
   wrong.lanes[0].sites[1].order = 7;
   EXPECT_THROW(recorder.begin(wrong), Error);
@@ -248,6 +306,12 @@ TEST(Recorder, ChecksItsCaller) {
   EXPECT_THROW(recorder.step(0, {}, std::vector<TensorStats>(3)), Error);
   EXPECT_THROW(recorder.step(0, {.first_bad = 6}, {}), Error);
   send_steps(recorder, info, 0, 1);
+  {
+    Recorder other(folder / "other.hscope");
+    other.begin(info);
+    other.step(0, {.step = 3}, {});
+    EXPECT_THROW(other.step(1, {.step = 4}, {}), Error) << "lanes in different steps";
+  }
   // The same step again is a mistake of the caller; the file stays as it was.
   EXPECT_THROW(send_steps(recorder, info, 0, 1), Error);
   EXPECT_THAT(error_of([&] { send_steps(recorder, info, 1, 1); }).what(),
@@ -273,28 +337,6 @@ TEST(Recorder, WrongNamesAreErrors) {
     EXPECT_EQ(expect_whole_steps(RunView::open(name)), 1);
   }
   fs::current_path(before);
-}
-
-TEST(Exponents, Leb128) {
-  ExponentCounts counts{};
-  std::vector<uint8_t> blob;
-  encode_exponents(counts, blob);
-  EXPECT_TRUE(blob.empty());
-  counts[0] = 1;
-  counts[149] = 300;
-  counts[276] = int64_t{1} << 48;
-  encode_exponents(counts, blob);
-  const std::vector<uint8_t> expected = {0,    1,    0x95, 0x01, 0xac, 0x02, 0x94, 0x02, 0x80,
-                                         0x80, 0x80, 0x80, 0x80, 0x80, 0x40};
-  EXPECT_EQ(blob, expected);
-  ExponentCounts back{};
-  EXPECT_TRUE(decode_exponents(blob, back));
-  EXPECT_EQ(back, counts);
-
-  const std::vector<std::vector<uint8_t>> malformed = {
-      {5}, {0x80}, {5, 0}, {5, 0x80}, {5, 1, 5, 1}, {6, 1, 5, 1}, {0x95, 0x02, 1},
-      {5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}};
-  for (const std::vector<uint8_t>& bytes : malformed) EXPECT_FALSE(decode_exponents(bytes, back));
 }
 
 }  // namespace

@@ -70,9 +70,9 @@ TEST(RunFile, KilledWriterLeavesWholeSteps) {
       recorder.begin(info);
       for (int64_t step = 0;; ++step) send_steps(recorder, info, step, 1);
     });
-    RunStatus status = RunStatus::running;
+    RunStatus status = RunStatus::died;
     if (steps_left_by_a_killed_writer(file, &status) > 0) ++rounds_with_steps;
-    EXPECT_EQ(status, RunStatus::running);
+    EXPECT_EQ(status, RunStatus::died);
     // Reading again gives the same, and the file can be replaced.
     steps_left_by_a_killed_writer(file);
     Recorder recorder(file, {.force = true});
@@ -93,7 +93,7 @@ TEST(RunFile, WriterKilledWhileItOpensOrCloses) {
         Recorder recorder(file, {.force = true});
         recorder.begin(info);
         send_steps(recorder, info, 0, 3);
-        recorder.end(false);
+        recorder.end(RunEnd::complete);
       }
     });
     RunStatus status = RunStatus::running;
@@ -118,7 +118,7 @@ TEST(RunFile, ReadersBesideTheWriterSeeWholeSteps) {
       send_steps(recorder, info, step, 1);
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    recorder.end(false);
+    recorder.end(RunEnd::complete);
     done = true;
   });
   int64_t last = 0;
@@ -148,7 +148,7 @@ TEST(RunFile, ReaderInAnotherProcessBesideTheWriter) {
     Recorder recorder(file);
     recorder.begin(info);
     send_steps(recorder, info, 0, 300);
-    recorder.end(false);
+    recorder.end(RunEnd::complete);
     ::_exit(0);
   }
   int64_t last = -1;
@@ -186,7 +186,7 @@ TEST(RunFile, FullDiskIsOneErrorAndKeepsWhatIsThere) {
           if (what.find(file.string()) == std::string::npos) return 3;
           if (what.find("cannot") == std::string::npos || error.hint().empty()) return 4;
           try {
-            recorder.end(false);
+            recorder.end(RunEnd::complete);
           } catch (const Error& second) {
             return std::string(second.what()).find("earlier error") == std::string::npos ? 5 : 42;
           }
@@ -211,7 +211,7 @@ TEST(RunFile, KilledRunIsReadTwiceAndLeftAsItWas) {
   const std::string before = read_text(file) + read_text(folder / "run.hscope-wal");
   for (int i = 0; i < 2; ++i) {
     const RunView run = RunView::open(file);
-    EXPECT_EQ(run.status(), RunStatus::running);
+    EXPECT_EQ(run.status(), RunStatus::died);
     EXPECT_EQ(expect_whole_steps(run), 4);
   }
   EXPECT_EQ(read_text(file) + read_text(folder / "run.hscope-wal"), before);

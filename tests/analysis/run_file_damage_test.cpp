@@ -6,10 +6,12 @@
 #include <random>
 #include <string>
 
+#include "analysis/proof_file.h"
 #include "analysis/recorder.h"
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
 #include "core/error.h"
+#include "tests/analysis/long_run.h"
 #include "tests/analysis/sample_run.h"
 
 namespace halfscope {
@@ -46,7 +48,12 @@ bool opens(const fs::path& file) {
   try {
     const RunView run = RunView::open(file);
     for (int lane = 0; lane < run.lane_count(); ++lane) {
-      for (const SiteInfo& site : run.lane(lane).sites) run.total(lane, site.order);
+      for (const SiteInfo& site : run.lane(lane).sites) {
+        TensorStats sum;
+        for (const StatsWindow& window : run.windows(lane, site.order)) sum.merge(window.stats);
+        EXPECT_EQ(sum.n, run.total(lane, site.order).n);
+        EXPECT_EQ(sum.exponents, run.total(lane, site.order).exponents);
+      }
     }
     return true;
   } catch (const Error&) {
@@ -87,9 +94,9 @@ TEST(DamagedRun, NewerSchema) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";
   write_text(file, sample_file_bytes(1));
-  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=2");
+  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=3");
   const Error error = open_error(file);
-  EXPECT_THAT(error.what(), HasSubstr("newer format 2"));
+  EXPECT_THAT(error.what(), HasSubstr("newer format 3"));
   EXPECT_THAT(error.hint(), HasSubstr("update"));
 }
 
@@ -97,21 +104,39 @@ TEST(DamagedRun, RowsThatMakeNoSense) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";
   const std::string bytes = sample_file_bytes(2);
-  for (const char* sql : {
-           "UPDATE stats SET exponents=x'80' WHERE site=1",
-           "UPDATE stats SET exponents=x'0101' || x'0101' WHERE site=1",
-           "UPDATE stats SET exponents=7 WHERE site=1",
-           "UPDATE stats SET exponents=x'ac02ffffffffffffffff7f' WHERE site=1",
-           "UPDATE stats SET site=site+1 WHERE site=5",
-           "UPDATE stats SET site=-1 WHERE site=0",
-           "UPDATE stats SET lane=2 WHERE lane=1",
-           "UPDATE stats SET n=-1",
-           "UPDATE stats SET n=9223372036854775807",
-           "UPDATE stats SET n='many'",
-           "UPDATE stats SET step_count=1000000",
-           "UPDATE stats SET max_abs=1e300",
-           "UPDATE stats SET max_abs=-1",
-           "UPDATE stats SET min_abs='small'",
+  for (const std::string& sql : std::initializer_list<std::string>{
+           "UPDATE windows SET stats=7",
+           "UPDATE windows SET stats=x''",
+           "UPDATE windows SET stats=x'80'",
+           "UPDATE windows SET stats=substr(stats, 1, length(stats) - 1)",
+           "UPDATE windows SET stats=CAST(stats || x'00' AS BLOB)",
+           "UPDATE windows SET stats=CAST(x'00' || stats AS BLOB)",
+           "UPDATE windows SET step=-1 WHERE step=0",
+           "UPDATE windows SET step=9223372036854775807 WHERE step=1",
+           "UPDATE windows SET step_count=2 WHERE step=0",
+           "UPDATE windows SET step_count=0",
+           "UPDATE windows SET step_count=-1",
+           "UPDATE windows SET step_count='many'",
+           "UPDATE errors SET lane=0",
+           "UPDATE errors SET lane=2",
+           "UPDATE errors SET site=6 WHERE site=2",
+           "UPDATE errors SET other_lane=-1",
+           "UPDATE errors SET other_site=6",
+           "UPDATE errors SET step=-1",
+           "UPDATE errors SET n=-1",
+           "UPDATE errors SET n=1",
+           "UPDATE errors SET sign_flips=9223372036854775807",
+           "UPDATE errors SET total='much'",
+           "UPDATE errors SET ulps=x'1a01'",
+           "UPDATE errors SET ulps=7",
+           "INSERT INTO proofs VALUES(2, '{}')",
+           "INSERT INTO proofs VALUES(0, '{')",
+           "INSERT INTO proofs VALUES(0, x'7b7d')",
+           "UPDATE meta SET value='[1]' WHERE key='settings'",
+           "UPDATE meta SET value='--lr' WHERE key='settings'",
+           "DELETE FROM meta WHERE key='settings'",
+           "DELETE FROM meta WHERE key='status'",
+           "UPDATE steps SET learning_rate='fast'",
            "UPDATE steps SET lane=4294967296 WHERE lane=0",
            "UPDATE steps SET step=-1 WHERE step=0",
            "UPDATE steps SET first_bad=6",
@@ -136,12 +161,16 @@ TEST(DamagedRun, RowsThatMakeNoSense) {
            "UPDATE meta SET value='8x' WHERE key='threads'",
            "UPDATE meta SET value='99999999999999999999' WHERE key='seed'",
            "DELETE FROM meta WHERE key='model'",
-           "DROP TABLE stats",
+           "DROP TABLE windows",
+           "DROP TABLE errors",
+           "DROP TABLE proofs",
+           "ALTER TABLE lanes RENAME COLUMN loss_scale TO scale",
            "ALTER TABLE steps RENAME COLUMN loss TO lost",
            "PRAGMA user_version=0",
        }) {
     write_text(file, bytes);
-    sqlite::Database(file, sqlite::Access::read_write).execute(sql);
+    sqlite::Database database(file, sqlite::Access::read_write);
+    database.execute(("PRAGMA synchronous=OFF;" + sql).c_str());
     EXPECT_THAT(open_error(file).what(), HasSubstr("damaged")) << sql;
   }
 }
@@ -159,28 +188,84 @@ TEST(DamagedRun, CutOffAnywhere) {
   EXPECT_TRUE(opens(file));
 }
 
+/// A file in which windows have been merged, with errors and a proof.
+std::string long_file_bytes() {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  const LongRun run{.every = 1, .events = 50};
+  {
+    Recorder recorder(file, {.limits = kFewWindows});
+    recorder.begin(long_info(run));
+    for (int64_t step = 0; step < 200; ++step) {
+      if (step % 10 == 0) {
+        SiteError error = sample_error(1, step, 1);
+        recorder.error(1, error);
+      }
+      send_long(recorder, run, step, 1);
+    }
+    recorder.end(RunEnd::complete);
+  }
+  store_proof(file, 1, R"({"loss": 0.5})");
+  return read_text(file);
+}
+
 TEST(DamagedRun, FlippedBytes) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";
-  const std::string bytes = sample_file_bytes(3);
-  std::mt19937 random(1);
-  int opened = 0;
-  for (int round = 0; round < 1500; ++round) {
-    std::string damaged = bytes;
-    const int flips = 1 + static_cast<int>(random() % 8);
-    for (int i = 0; i < flips; ++i) {
-      size_t place = random() % bytes.size();
-      // Every second time within a page's header and cell pointers, where structure is.
-      if (round % 2 == 0) place = place / 4096 * 4096 + random() % 160;
-      if (place >= bytes.size()) continue;
-      damaged[place] = static_cast<char>(random());
+  for (const std::string& bytes : {sample_file_bytes(3), long_file_bytes()}) {
+    write_text(file, bytes);
+    ASSERT_TRUE(opens(file));
+    std::mt19937 random(1);
+    int opened = 0;
+    constexpr int kRounds = 1200;
+    for (int round = 0; round < kRounds; ++round) {
+      std::string damaged = bytes;
+      const int flips = 1 + static_cast<int>(random() % 8);
+      for (int i = 0; i < flips; ++i) {
+        size_t place = random() % bytes.size();
+        // Every second time within a page's header and cell pointers, where structure is.
+        if (round % 2 == 0) place = place / 4096 * 4096 + random() % 160;
+        if (place >= bytes.size()) continue;
+        damaged[place] = static_cast<char>(random());
+      }
+      write_text(file, damaged);
+      if (opens(file)) ++opened;
     }
-    write_text(file, damaged);
+    // Most flips hit nothing that can be checked (a counter's value, unused space).
+    EXPECT_GT(opened, 0);
+    EXPECT_LT(opened, kRounds);
+  }
+}
+
+/// Behind SQLite's back nothing is checked but by us.
+TEST(DamagedRun, ScrambledStatistics) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "x.hscope";
+  write_text(file, long_file_bytes());
+  std::vector<uint8_t> good;
+  sqlite::Database database(file, sqlite::Access::read_write);
+  database.execute("PRAGMA synchronous=OFF");
+  {
+    sqlite::Statement select(database, "SELECT stats FROM windows WHERE step=0");
+    ASSERT_TRUE(select.step());
+    good.assign(select.blob(0).begin(), select.blob(0).end());
+  }
+  std::mt19937 random(3);
+  int opened = 0;
+  constexpr int kRounds = 1000;
+  sqlite::Statement update(database, "UPDATE windows SET stats=?1 WHERE step=0");
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<uint8_t> damaged = good;
+    for (uint32_t flips = 1 + random() % 4; flips > 0; --flips) {
+      damaged[random() % damaged.size()] ^= static_cast<uint8_t>(1u << random() % 8);
+    }
+    if (round % 10 == 0) damaged.resize(random() % damaged.size());
+    update.bind(1, std::span<const uint8_t>(damaged));
+    update.run();
     if (opens(file)) ++opened;
   }
-  // Most flips hit nothing that can be checked (a counter's value, unused space).
   EXPECT_GT(opened, 0);
-  EXPECT_LT(opened, 1500);
+  EXPECT_LT(opened, kRounds);
 }
 
 TEST(DamagedRun, FlippedOrCutWal) {

@@ -27,6 +27,7 @@ RunInfo sample_info(int sites) {
   info.data = "digits";
   info.optimizer = "sgd:momentum=0.9";
   info.command = "halfscope train --model \"mlp:64-32-10\"";
+  info.settings = {"--model", "mlp:64-32-10", "--fp32", "conv \"1\" \xc3\xa4"};
   info.batch = 128;
   info.steps_planned = 200;
   info.classes = 10;
@@ -43,6 +44,7 @@ RunInfo sample_info(int sites) {
     lane.name = name;
     lane.backend = "emulated";
     lane.plan_json = fmt::format(R"({{"schema": "halfscope.plan/1", "name": "{}"}})", name);
+    lane.loss_scale = info.lanes.empty() ? "none" : "dynamic:65536";
     lane.layers.push_back({"fc1", "Gemm", {"input"}, format, format, false, 64 * 32 + 32});
     lane.layers.push_back({"relu1", "Relu", {"fc1"}, format, format, true, 0});
     for (int i = 0; i < sites; ++i) {
@@ -67,6 +69,7 @@ StepRow sample_step(int lane, int64_t step) {
   row.step = step;
   row.loss = 2.3 / (1.0 + 0.1 * static_cast<double>(step)) + lane;
   row.loss_scale = lane == 0 ? 1.0 : 65536.0;
+  if (step != 3) row.learning_rate = 0.1 / static_cast<double>(step + 1);  // step 3: not known
   row.skipped = lane == 1 && step == 2;
   row.grad_norm = row.skipped ? std::numeric_limits<double>::infinity() : 0.1 + lane;
   if (step != 1) row.accuracy = 0.5;  // step 1: not measured
@@ -101,6 +104,32 @@ TensorStats sample_stats(int lane, int64_t step, int site) {
   return stats;
 }
 
+bool has_errors(int lane, int64_t step, int site) {
+  return lane == 1 && step % 4 == 0 && site < 3;
+}
+
+SiteError sample_error(int lane, int64_t step, int site) {
+  SiteError error;
+  error.step = step;
+  error.site = site;
+  error.other_lane = lane - 1;
+  error.other_site = 2 - site;
+  error.n = 1000 + step;
+  error.differing = error.n - 1;
+  error.sign_flips = site;
+  error.total = 0.1 * (site + 1);
+  error.max_ulps = site == 2 ? std::numeric_limits<double>::infinity() : 3.0;
+  if (site > 0) {  // site 0: not measured
+    error.local_fp32 = 1e-3;
+    error.local_fp64 = 2e-3;
+    error.inherited = std::numeric_limits<double>::denorm_min();
+  }
+  error.ulps[0] = 1;
+  error.ulps[7] = error.n - 3;
+  error.ulps[SiteError::kBins - 1] = 2;
+  return error;
+}
+
 std::vector<TensorStats> sample_all_stats(const RunInfo& info, int lane, int64_t step) {
   std::vector<TensorStats> stats;
   for (const SiteInfo& site : info.lanes[static_cast<size_t>(lane)].sites) {
@@ -110,8 +139,16 @@ std::vector<TensorStats> sample_all_stats(const RunInfo& info, int lane, int64_t
 }
 
 void send_steps(TapSink& sink, const RunInfo& info, int64_t first, int64_t count) {
+  const int lanes = static_cast<int>(info.lanes.size());
   for (int64_t step = first; step < first + count; ++step) {
-    for (int lane = 0; lane < static_cast<int>(info.lanes.size()); ++lane) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      // In any order: here from the last site to the first.
+      const auto sites = static_cast<int>(info.lanes[static_cast<size_t>(lane)].sites.size());
+      for (int site = sites - 1; site >= 0; --site) {
+        if (has_errors(lane, step, site)) sink.error(lane, sample_error(lane, step, site));
+      }
+    }
+    for (int lane = 0; lane < lanes; ++lane) {
       sink.step(lane, sample_step(lane, step), sample_all_stats(info, lane, step));
     }
   }
@@ -123,7 +160,7 @@ void send_run(TapSink& sink, const RunInfo& info, int64_t steps, bool interrupte
   for (int lane = 0; lane < static_cast<int>(info.lanes.size()); ++lane) {
     sink.eval(lane, {steps, 0.25, 0.9});
   }
-  sink.end(interrupted);
+  sink.end(interrupted ? RunEnd::interrupted : RunEnd::complete);
 }
 
 namespace {
@@ -132,11 +169,30 @@ bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || a == b;
 }
 
+}  // namespace
+
+bool same(const SiteError& a, const SiteError& b) {
+  return a.step == b.step && a.site == b.site && a.other_lane == b.other_lane &&
+         a.other_site == b.other_site && a.n == b.n && a.differing == b.differing &&
+         a.sign_flips == b.sign_flips && same(a.total, b.total) && same(a.max_ulps, b.max_ulps) &&
+         same(a.local_fp32, b.local_fp32) && same(a.local_fp64, b.local_fp64) &&
+         same(a.inherited, b.inherited) && a.ulps == b.ulps;
+}
+
+std::vector<StatsWindow> unpacked(const WindowRange& windows) {
+  return {windows.begin(), windows.end()};
+}
+
 bool same(const StepRow& a, const StepRow& b) {
   return a.step == b.step && same(a.loss, b.loss) && same(a.loss_scale, b.loss_scale) &&
-         a.skipped == b.skipped && same(a.grad_norm, b.grad_norm) &&
-         same(a.accuracy, b.accuracy) && same(a.ms, b.ms) && a.first_bad == b.first_bad;
+         a.skipped == b.skipped && same(a.learning_rate, b.learning_rate) &&
+         same(a.grad_norm, b.grad_norm) && same(a.accuracy, b.accuracy) && same(a.ms, b.ms) &&
+         a.first_bad == b.first_bad;
 }
+
+namespace {
+
+using test::same;  // beside the ones below
 
 bool same(const LayerInfo& a, const LayerInfo& b) {
   return a.path == b.path && a.op == b.op && a.inputs == b.inputs && a.read == b.read &&
@@ -174,6 +230,7 @@ void expect_same_run(const RunView& actual, const RunView& expected) {
   EXPECT_EQ(a.data, b.data);
   EXPECT_EQ(a.optimizer, b.optimizer);
   EXPECT_EQ(a.command, b.command);
+  EXPECT_EQ(a.settings, b.settings);
   EXPECT_EQ(a.batch, b.batch);
   EXPECT_EQ(a.steps_planned, b.steps_planned);
   EXPECT_EQ(a.classes, b.classes);
@@ -189,13 +246,17 @@ void expect_same_run(const RunView& actual, const RunView& expected) {
     EXPECT_EQ(actual.lane(lane).name, expected.lane(lane).name);
     EXPECT_EQ(actual.lane(lane).backend, expected.lane(lane).backend);
     EXPECT_EQ(actual.lane(lane).plan_json, expected.lane(lane).plan_json);
+    EXPECT_EQ(actual.lane(lane).loss_scale, expected.lane(lane).loss_scale);
     expect_same_rows("layer", actual.lane(lane).layers, expected.lane(lane).layers);
     expect_same_rows("site", actual.lane(lane).sites, expected.lane(lane).sites);
     expect_same_rows("step", actual.steps(lane), expected.steps(lane));
     expect_same_rows("eval", actual.evals(lane), expected.evals(lane));
+    expect_same_rows("error", actual.errors(lane), expected.errors(lane));
+    EXPECT_EQ(actual.proof(lane), expected.proof(lane));
     for (const SiteInfo& site : expected.lane(lane).sites) {
-      expect_same_rows(site.path.c_str(), actual.windows(lane, site.order),
-                       expected.windows(lane, site.order));
+      expect_same_rows(site.path.c_str(), unpacked(actual.windows(lane, site.order)),
+                       unpacked(expected.windows(lane, site.order)));
+      EXPECT_EQ(actual.total(lane, site.order), expected.total(lane, site.order));
     }
   }
 }
@@ -215,9 +276,16 @@ int64_t expect_whole_steps(const RunView& run) {
         const TensorStats stats = sample_stats(lane, step, site.order);
         if (stats.n > 0) expected.push_back({step, 1, stats});
       }
-      expect_same_rows("window", run.windows(lane, site.order),
-                       std::span<const StatsWindow>(expected));
+      expect_same_rows("window", unpacked(run.windows(lane, site.order)), expected);
     }
+    std::vector<SiteError> errors;
+    for (step = 0; step < steps; ++step) {
+      for (const SiteInfo& site : run.lane(lane).sites) {
+        if (!has_errors(lane, step, site.order)) continue;
+        errors.push_back(sample_error(lane, step, site.order));
+      }
+    }
+    expect_same_rows("error", run.errors(lane), std::span<const SiteError>(errors));
   }
   return steps;
 }

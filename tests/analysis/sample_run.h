@@ -17,6 +17,9 @@ namespace halfscope::test {
 RunInfo sample_info(int sites = 6);
 StepRow sample_step(int lane, int64_t step);
 TensorStats sample_stats(int lane, int64_t step, int site);
+/// Steps divisible by four compare the first sites of lane 1 with those of lane 0.
+bool has_errors(int lane, int64_t step, int site);
+SiteError sample_error(int lane, int64_t step, int site);
 /// One entry per site of the lane.
 std::vector<TensorStats> sample_all_stats(const RunInfo& info, int lane, int64_t step);
 
@@ -25,6 +28,10 @@ void send_steps(TapSink& sink, const RunInfo& info, int64_t first, int64_t count
 /// begin, `steps` steps, one evaluation per lane, end.
 void send_run(TapSink& sink, const RunInfo& info, int64_t steps, bool interrupted = false);
 
+bool same(const StepRow& a, const StepRow& b);
+bool same(const SiteError& a, const SiteError& b);
+/// All windows of a site, unpacked.
+std::vector<StatsWindow> unpacked(const WindowRange& windows);
 /// Google Test expectations: the same in every field, NaN equal to NaN.
 void expect_same_run(const RunView& actual, const RunView& expected);
 /// All lanes have the same steps 0, 1, ... with all rows as send_steps sent them.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Exit codes and messages of `halfscope` (docs/contracts.md, "Exit codes"): one line that names
-// what is wrong, a hint, nothing on standard output and no file left behind.
+// what is wrong, at most one hint, nothing on standard output, no file left behind or changed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/bad_inputs.h"
 
 namespace halfscope {
 namespace {
@@ -12,136 +14,443 @@ using test::Bench;
 using test::lines_of;
 using test::Outcome;
 using test::small_training;
-using Words = std::vector<std::string>;
+using test::Words;
+using testing::HasSubstr;
 
-void expect_refusal(const Outcome& outcome, int code, const std::string& what) {
+void expect_refusal(const Outcome& outcome, int code, const std::string& what,
+                    const std::string& hint = "") {
   EXPECT_EQ(outcome.code, code) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   const Words lines = lines_of(outcome.err);
   ASSERT_TRUE(lines.size() == 1 || lines.size() == 2) << outcome.err;
   EXPECT_TRUE(lines[0].starts_with("halfscope: ")) << lines[0];
-  EXPECT_NE(lines[0].find(what), std::string::npos) << '"' << what << "\" not in: " << lines[0];
+  EXPECT_THAT(lines[0], HasSubstr(what));
+  EXPECT_TRUE(hint.empty() || lines.size() == 2) << "no hint: " << lines[0];
   if (lines.size() == 2) {
     EXPECT_TRUE(lines[1].starts_with("hint: ")) << lines[1];
+    EXPECT_THAT(lines[1], HasSubstr(hint));
   }
 }
 
-TEST(CliErrors, UsageErrorsOfTrain) {
-  const Bench bench;
-  std::ofstream(bench / "plan.json")
-      << R"({"schema": "halfscope.plan/1", "name": "p", "default": {"read": "fp15"}})";
-  std::ofstream(bench / "key.json")
-      << R"({"schema": "halfscope.plan/1", "name": "p", "ruels": []})";
-  const struct {
-    Words words;
-    const char* what;
-  } table[] = {
-      {{"--stepz", "3"}, "--stepz"},
-      {{"--model", "vgg"}, "unknown model vgg"},
-      {{"--model", "mlp:784-0-10"}, "\"0\" is not a layer width"},
-      {{"--model", "mlp:100-10"}, "model mlp:100-10 does not fit the data"},
-      {{"--data", "cifar"}, "unknown data set \"cifar\""},
-      {{"--lanes", "float32,fp17"}, "no plan named fp17 and no such file"},
-      {{"--lanes", "float32,float32"}, "two lanes are named float32"},
-      {{"--lanes", "float32", "--plan", "float16"}, "--plan and --lanes exclude each other"},
-      {{"--plan", "plan.json"}, "plan.json: plan: default.read: unknown format \"fp15\""},
-      {{"--plan", "key.json"}, "unknown key \"ruels\" in the plan"},
-      {{"--fp32", "conv*"}, "no layer matches \"conv*\""},
-      {{"--accumulate", "fp128"}, "unknown accumulation fp128"},
-      {{"--loss-scale", "static"}, "unknown loss scale static"},
-      {{"--loss-scale", "dynamic:-2"}, "\"-2\" is not a positive number"},
-      {{"--optimizer", "lion"}, "unknown optimizer lion"},
-      {{"--optimizer", "sgd:beta1=0.5"}, "beta1=0.5 does not fit sgd"},
-      {{"--steps", "0"}, "--steps"},
-      {{"--steps", "many"}, "--steps"},
-      {{"--batch", "-1"}, "--batch"},
-      {{"--batch", "12001"}, "batch size 12001 does not fit the data"},
-      {{"--lr", "fast"}, "--lr"},
-      {{"--lr", "-0.1"}, "--lr"},
-      {{"--every", "0"}, "--every"},
-      {{"--threads", "0"}, "--threads"},
-  };
-  for (const auto& each : table) {
-    SCOPED_TRACE(each.words[0] + " " + each.words[1]);
-    // Given twice, an option would be refused for that; so only what the case does not set.
-    Words words{"train", "--quiet", "--no-eval"};
-    words.insert(words.end(), each.words.begin(), each.words.end());
-    if (each.words[0] != "--model") words.insert(words.end(), {"--model", "mlp:784-10"});
-    if (each.words[0] != "--steps") words.insert(words.end(), {"--steps", "1"});
-    expect_refusal(bench.run(words), 2, each.what);
-    EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope")) << "left behind";
-  }
-}
+/// What is typed, the exit code, what the message and the hint say.
+struct Case {
+  Words words;
+  int code;
+  std::string what, hint{};
+};
 
-TEST(CliErrors, SubcommandsAndTheirFlags) {
-  const Bench bench;
-  expect_refusal(bench.run({}), 2, "subcommand");
-  expect_refusal(bench.run({"trian"}), 2, "trian");
-  expect_refusal(bench.run({"report"}), 2, "run");
-  expect_refusal(bench.run({"report", "--nothing", "x"}), 2, "--nothing");
-  EXPECT_EQ(bench.run({"--help"}).code, 0);
-  EXPECT_EQ(bench.run({"--version"}).code, 0);
-  for (const char* name : {"train", "recommend", "report", "export", "runs", "doctor"}) {
-    const Outcome help = bench.run({name, "--help"});
-    EXPECT_EQ(help.code, 0) << name;
-    EXPECT_NE(help.out.find("Example:"), std::string::npos) << name;
-  }
-  EXPECT_EQ(bench.run({"doctor"}).code, 0);
-}
-
-TEST(CliErrors, MissingAndDamagedRunFiles) {
-  const Bench bench;
-  std::ofstream(bench / "text.hscope")
-      << "not a run file, but long enough to have a header of its own kind....";
-  for (const Words& words : {Words{"report"}, Words{"recommend"}, Words{"runs"}, Words{"export"}}) {
-    for (const char* file : {"nothere.hscope", "text.hscope"}) {
-      Words all = words;
-      all.push_back(file);
-      if (words[0] == "export") all.insert(all.end(), {"--steps", "s.csv"});
-      const Outcome outcome = bench.run(all);
-      EXPECT_TRUE(outcome.code == 2 || outcome.code == 3) << outcome.code;
-      expect_refusal(outcome, outcome.code, file);
-      EXPECT_FALSE(std::filesystem::exists(bench / "s.csv"));
-      EXPECT_FALSE(std::filesystem::exists(bench / "nothere.hscope"))
-          << "opening must not create it";
+void expect_refusals(const Bench& bench, const std::vector<Case>& cases) {
+  const auto before = test::contents(bench);
+  for (const Case& each : cases) {
+    std::string line;
+    for (const std::string& word : each.words) line += " " + word;
+    SCOPED_TRACE("halfscope" + line);
+    expect_refusal(bench.run(each.words), each.code, each.what, each.hint);
+    const auto after = test::contents(bench);
+    EXPECT_EQ(after.size(), before.size());
+    for (const auto& [file, text] : after) {
+      const auto found = before.find(file);
+      if (found == before.end()) {
+        ADD_FAILURE() << file << " was left behind";
+        std::filesystem::remove(file);
+      } else {
+        EXPECT_TRUE(text == found->second) << file << " has changed";
+      }
     }
   }
-  expect_refusal(bench.run({"report", "nothere.hscope"}), 3, "nothere.hscope");
 }
 
-TEST(CliErrors, ExistingOutputNeedsForce) {
-  const Bench bench;
-  ASSERT_EQ(bench.run(small_training({"--out", "a.hscope"})).code, 0);
-  const std::string before = test::text_of(bench / "a.hscope");
-  expect_refusal(bench.run(small_training({"--out", "a.hscope"})), 2, "a.hscope");
-  EXPECT_EQ(test::text_of(bench / "a.hscope"), before);
-  EXPECT_EQ(bench.run(small_training({"--out", "a.hscope", "--force", "--seed", "2"})).code, 0);
-  EXPECT_NE(test::text_of(bench / "a.hscope"), before);
+/// A training of one step that would work, with `more` to spoil it.
+Words train(Words more) {
+  Words words{"train", "--quiet", "--no-eval", "--out", "new.hscope"};
+  const auto has = [&more](const char* flag) {
+    return std::find(more.begin(), more.end(), flag) != more.end();
+  };
+  if (has("--out")) words.resize(3);
+  if (!has("--model")) words.insert(words.end(), {"--model", "mlp:784-10"});
+  if (!has("--batch")) words.insert(words.end(), {"--batch", "10"});
+  if (!has("--steps")) words.insert(words.end(), {"--steps", "1"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
 
-  std::ofstream(bench / "there") << "precious";
-  for (const Words& words :
-       {Words{"report", "a.hscope", "--html", "there"},
-        Words{"report", "a.hscope", "--json", "there"},
-        Words{"report", "a.hscope", "--md", "there"}, Words{"report", "a.hscope", "--csv", "there"},
-        Words{"export", "a.hscope", "--steps", "there"},
-        Words{"export", "a.hscope", "--stats", "there"},
-        small_training({"--out", "b.hscope", "--save-weights", "there"})}) {
-    SCOPED_TRACE(words[0]);
-    expect_refusal(bench.run(words), 2, "there");
-    EXPECT_EQ(test::text_of(bench / "there"), "precious");
+TEST(CliErrors, WordsAndFlags) {
+  const Bench bench;
+  test::write_bad_inputs(bench);
+  expect_refusals(
+      bench,
+      {
+          {{}, 2, "a subcommand is required", "--help"},
+          {{"trian"}, 2, "there is no subcommand trian", "did you mean train?"},
+          {{"frobnicate"}, 2, "there is no subcommand frobnicate", "subcommands: train, recommend"},
+          {{"--verison"}, 2, "unknown flag --verison", "did you mean --version?"},
+          {{"--model", "lenet"}, 2, "unknown flag --model", "halfscope train --model"},
+          {{"--nothing"}, 2, "unknown flag --nothing"},
+          {{"report"}, 2, "report needs a run file", "halfscope report run.hscope"},
+          {{"runs"}, 2, "runs needs a run file", "for example"},
+          {{"completion"}, 2, "completion needs a SHELL"},
+          {{"completion", "csh"}, 2, "there is no completion for csh", "did you mean zsh?"},
+          {{"report", "run.hscope", "cut.hscope"}, 2, "one argument too many: cut.hscope"},
+          {{"report", "run.hscope", "--htlm", "x"}, 2, "report has no flag --htlm", "--html?"},
+          {{"report", "run.hscope", "--steps", "x"},
+           2,
+           "report has no flag --steps",
+           "--steps is a flag of halfscope train, halfscope export"},
+          {{"report", "run.hscope", "--html"}, 2, "--html needs a value", "FILE"},
+          {{"report", "run.hscope", "--html="}, 2, "--html needs a value"},
+          {{"report", "run.hscope", "--html", "--md"}, 2, "--html needs a value"},
+          {{"report", "run.hscope", "--html", ""}, 2, "--html needs a value"},
+          {{"report", "run.hscope", "--force=yes"}, 2, "--force takes no value"},
+          {{"report", ""}, 2, "an empty argument"},
+          {{"report", "run.hscope", "-x"}, 2, "report has no flag -x"},
+          {{"train", "steps", "5"}, 2, "one argument too many: steps", "did you mean --steps?"},
+          {{"train", "lenet"}, 2, "one argument too many: lenet", "did you mean --model lenet?"},
+          {{"train", "something"}, 2, "one argument too many: something", "for example"},
+          {train({"--stpes", "3"}), 2, "train has no flag --stpes", "did you mean --steps?"},
+          {train({"--steps", "3", "--steps", "4"}), 2, "--steps is given twice"},
+          {train({"--lanes", "float16", "--lanes", "float32"}), 2, "--lanes is given twice",
+           "commas"},
+          {train({"--html", "x"}), 2, "train has no flag --html", "a flag of halfscope report"},
+          {{"report", "run.hscope", "--fail-on", "fatal"},
+           2,
+           "unknown severity fatal",
+           "info, warning or error"},
+          {{"report", "run.hscope", "--fail-on", "eror", "--html", "new.html"},
+           2,
+           "unknown severity eror",
+           "did you mean error?"},
+          {{"recommend", "run.hscope", "--lane", "mixed_fp16"},
+           2,
+           "the run has no lane mixed_fp16",
+           "did you mean mixed_float16?"},
+          {{"recommend", "run.hscope", "--lane", "x"},
+           2,
+           "the run has no lane x",
+           "lanes: float32, mixed_float16"},
+          {{"export", "run.hscope"}, 2, "nothing to export", "--steps FILE"},
+      });
+}
+
+TEST(CliErrors, ValuesOfTrain) {
+  const Bench bench;
+  expect_refusals(
+      bench,
+      {
+          {train({"--steps", "0"}), 2, "--steps 0: out of range", "1 or more"},
+          {train({"--steps", "many"}), 2, "--steps many: not a whole number"},
+          {train({"--steps", "1.5"}), 2, "--steps 1.5: not a whole number"},
+          {train({"--steps", "1e99"}), 2, "--steps 1e99: out of range"},
+          {train({"--steps", "-5"}), 2, "--steps -5: out of range"},
+          {train({"--batch", "0x10"}), 2, "--batch 0x10: not a whole number"},
+          {train({"--batch", "12001"}), 2, "batch size 12001 does not fit the data", "12000"},
+          {train({"--seed", "4294967296"}), 2, "--seed 4294967296: out of range",
+           "0 to 4294967295"},
+          {train({"--lr", "fast"}), 2, "--lr fast: not a number"},
+          {train({"--lr", "-0.1"}), 2, "--lr -0.1: out of range", "0 or more"},
+          {train({"--lr", "nan"}), 2, "--lr nan: not a number"},
+          {train({"--every", "0"}), 2, "--every 0: out of range"},
+          {train({"--threads", "0"}), 2, "--threads 0: out of range", "1 to 1024"},
+          {train({"--model", "vgg"}), 2, "unknown model vgg"},
+          {train({"--model", "lenet-hto"}), 2, "lenet-hto", "lenet-hot"},
+          {train({"--model", "mlp:784-0-10"}), 2, "\"0\" is not a layer width", "mlp:784"},
+          {train({"--model", "mlp:100-10"}), 2, "mlp:100-10 does not fit the data", "784"},
+          {train({"--data", "imagenet"}), 2, "unknown data set \"imagenet\"", "digits"},
+          {train({"--data", "digts"}), 2, "unknown data set \"digts\"", "digits"},
+          {train({"--data", "mnist"}), 2, "lacks its folder"},
+          {train({"--data", "mnist:nowhere"}), 3, "nowhere: no such folder"},
+          {train({"--lanes", "float32,fp17"}), 2, "no plan named fp17 and no such file",
+           "presets: float32"},
+          {train({"--lanes", "float32,mixed_fp16"}), 2, "no plan named mixed_fp16",
+           "did you mean mixed_float16?"},
+          {train({"--lanes", "float32,,float16"}), 2, "an empty name"},
+          {train({"--lanes", "float32,float32"}), 2, "two lanes are named float32"},
+          {train({"--lanes", "float32", "--plan", "float16"}), 2, "exclude each other"},
+          {train({"--fp32", "conv*"}), 2, "no layer matches \"conv*\""},
+          {train({"--lanes", "float32", "--fp32", "fc1"}), 2, "not a reference"},
+          {train({"--accumulate", "fp128"}), 2, "unknown accumulation fp128"},
+          {train({"--accumulate", "fromat"}), 2, "unknown accumulation fromat",
+           "did you mean format?"},
+          {train({"--loss-scale", "static"}), 2, "unknown loss scale static", "static:X"},
+          {train({"--loss-scale", "dynmic"}), 2, "unknown loss scale dynmic", "dynamic?"},
+          {train({"--loss-scale", "dynamic:-2"}), 2, "\"-2\" is not a positive number"},
+          {train({"--optimizer", "lion"}), 2, "unknown optimizer lion"},
+          {train({"--optimizer", "sgd:beta1=0.5"}), 2, "beta1"},
+          {train({"--optimizer", "sgd:lr=fast"}), 2, "lr=fast"},
+      });
+}
+
+TEST(CliErrors, ValuesOfTheCourseOfTraining) {
+  const Bench bench;
+  expect_refusals(
+      bench,
+      {
+          {train({"--batch", "128", "--micro-batches", "3"}), 2,
+           "a batch of 128 cannot be split into 3 equal micro-batches", "divides it"},
+          {train({"--micro-batches", "0"}), 2, "--micro-batches 0: out of range", "1 or more"},
+          {train({"--accumulate-grads", "fp16"}), 2, "--accumulate-grads needs more than one",
+           "--micro-batches N"},
+          {train({"--micro-batches", "2", "--accumulate-grads", "fp17"}), 2,
+           "unknown format fp17", "bf16"},
+          {train({"--early-stop", "2"}), 2, "--early-stop needs evaluations", "--eval-every N"},
+          {train({"--eval-every", "0"}), 2, "--eval-every 0: out of range"},
+          {train({"--errors-every", "0"}), 2, "--errors-every 0: out of range"},
+          {train({"--clip-norm", "-1"}), 2, "--clip-norm -1: out of range"},
+          {train({"--schedule", "cosin"}), 2, "unknown schedule cosin", "did you mean cosine?"},
+          {train({"--schedule", "step"}), 2, "step needs every=N", "step:every=30"},
+          {train({"--schedule", "step:every=0"}), 2, "step needs every=N"},
+          {train({"--schedule", "cosine:gamma=2"}), 2, "cosine has no option gamma", "floor"},
+          {train({"--schedule", "cosine:"}), 2, "\"\" is not KEY=VALUE", "warmup"},
+          {train({"--schedule", "linear:floor"}), 2, "\"floor\" is not KEY=VALUE"},
+          {train({"--schedule", "cosine:warmup=1.5"}), 2, "warmup=1.5 is not a whole number"},
+          {train({"--schedule", "cosine:floor=low"}), 2, "floor=low is not a number"},
+          {train({"--compare", "a"}), 2, "--compare a does not name two lanes",
+           "--compare mixed_float16,bfloat16"},
+          {train({"--compare", "a,b"}), 2, "no lane is named a", "lanes: float32, mixed_float16"},
+          {train({"--compare", "float32,mixed_flaot16"}), 2, "no lane is named mixed_flaot16",
+           "did you mean mixed_float16?"},
+          {train({"--compare", "float32,float32"}), 2, "compares a lane with itself"},
+          {train({"--lanes", "float64,float32", "--compare", "float32,float64"}), 2,
+           "float64 computes in double"},
+          {train({"--checkpoint-every", "5"}), 2, "--checkpoint-every needs a file",
+           "--checkpoint FILE"},
+          {train({"--model", "resnet2"}), 2, "unknown model resnet2", "did you mean resnet20?"},
+      });
+}
+
+TEST(CliErrors, CheckpointsAndCifar10) {
+  const Bench bench;
+  test::write_bad_inputs(bench);
+  const auto resnet = [](const std::string& data) {
+    return train({"--model", "resnet20", "--batch", "2", "--data", data});
+  };
+  expect_refusals(
+      bench,
+      {
+          {train({"--resume", "run.hscope"}), 2, "run.hscope: not a ZIP archive"},
+          {train({"--resume", "w.npz"}), 2, "w.npz is not a checkpoint", "--checkpoint"},
+          {train({"--resume", "cutc.npz"}), 3, "cutc.npz: truncated"},
+          {train({"--resume", "nothere.npz"}), 3, "nothere.npz"},
+          {train({"--resume", "folder"}), 3, "folder"},
+          {train({"--resume", "c.npz", "--model", "mlp:784-8-10"}), 2,
+           "the checkpoint of lane float32 does not fit: fc1.weight has another shape"},
+          {train({"--resume", "c.npz", "--model", "lenet"}), 2, "does not fit: conv1.weight is missing"},
+          {train({"--resume", "c.npz", "--seed", "2"}), 2,
+           "the checkpoint was made with another value of seed", "with the arguments"},
+          {train({"--resume", "c.npz", "--batch", "5"}), 2, "another value of batch"},
+          {train({"--resume", "c.npz", "--no-shuffle"}), 2, "another value of shuffle"},
+          {train({"--resume", "c.npz", "--optimizer", "adam"}), 2, "adam_m is missing",
+           "model and optimizer"},
+          {train({"--resume", "c.npz", "--plan", "bfloat16"}), 2, "has no lane bfloat16",
+           "float32, mixed_float16"},
+          {train({"--checkpoint", "c.npz"}), 2, "c.npz exists already", "--force"},
+          {train({"--checkpoint", "nowhere/c.npz"}), 2, "there is no folder nowhere"},
+          {train({"--checkpoint", "x.npz", "--save-weights", "x.npz"}), 2, "x.npz is named twice"},
+          {train({"--resume", "c.npz", "--save-weights", "c.npz", "--force"}), 2, "named twice"},
+          {resnet("cifar10"), 2, "lacks its folder"},
+          {resnet("cifar10:nowhere"), 3, "nowhere: no such folder", "binary"},
+          {resnet("cifar10:c.npz"), 3, "c.npz is not a folder"},
+          {resnet("cifar10:folder"), 3, "no data_batch*.bin"},
+          {resnet("cifar10:cifar10test"), 3, "no test_batch*.bin"},
+          {resnet("cifar10:cifar10short"), 3,
+           "data_batch_1.bin: 9218 bytes are no whole number of records of 3073 bytes"},
+          {resnet("cifar10:cifar10label"), 3,
+           "data_batch_1.bin: label 10 of record 2 is not in 0..9"},
+      });
+  EXPECT_EQ(bench.run(resnet("cifar10:cifar10")).code, 0) << "the one that is right";
+}
+
+TEST(CliErrors, Plans) {
+  const Bench bench;
+  test::write_bad_inputs(bench);
+  expect_refusals(
+      bench,
+      {
+          {train({"--plan", "run.hscope"}), 2, "run.hscope is a run file, not a plan",
+           "halfscope recommend run.hscope --out plan.json"},
+          {train({"--plan", "nothere.json"}), 2, "no plan named nothere.json and no such file"},
+          {train({"--plan", "folder"}), 2, "folder is a folder, not a plan"},
+          {train({"--plan", "empty.json"}), 2, "empty.json: plan: it is empty"},
+          {train({"--plan", "comma.json"}), 2,
+           "comma.json: plan: not JSON: line 4, column 1: unexpected }"},
+          {train({"--plan", "open.json"}), 2, "line 1, column 43: the text ends too early"},
+          {train({"--plan", "binary.json"}), 2, "binary.json: plan: it is not a text file"},
+          {train({"--plan", "array.json"}), 2, "must be an object"},
+          {train({"--plan", "noname.json"}), 2, "key \"name\" is missing"},
+          {train({"--plan", "schema.json"}), 2, "halfscope.plan/9"},
+          {train({"--plan", "format.json"}), 2,
+           "format.json: plan: default.format: unknown format \"fp8\"", "did you mean e4m3fn?"},
+          {train({"--plan", "key.json"}), 2, "unknown key \"ruels\"", "did you mean rules?"},
+          {train({"--plan", "rulekey.json"}), 2, "unknown key \"formt\" in rules[0]",
+           "did you mean format?"},
+          {train({"--plan", "op.json"}), 2, "unknown operator \"Gem\"", "did you mean Gemm?"},
+          {train({"--plan", "path.json"}), 2, "fc9", "fc1"},
+          {train({"--plan", "nothing.json"}), 2, "selects nothing", "path or an op"},
+          {train({"--plan", "mode.json"}), 2, "unknown value \"fast\"", "fused or stagewise"},
+          {train({"--plan", "accumulate.json"}), 2, "unknown value \"fp16\"", "fp32, fp64"},
+          {train({"--plan", "type.json"}), 2, "rules must be an array"},
+          {train({"--plan", "number.json"}), 2, "number.json: plan: not JSON: a number"},
+      });
+}
+
+TEST(CliErrors, DataAndInitialWeights) {
+  const Bench bench;
+  test::write_bad_inputs(bench);
+  expect_refusals(
+      bench,
+      {
+          {train({"--data", "mnist:run.hscope"}), 3, "run.hscope is not a folder"},
+          {train({"--data", "mnist:magic"}), 2, "train-images-idx3-ubyte: magic number 0x00000801"},
+          {train({"--data", "mnist:short"}), 3, "train-images-idx3-ubyte: truncated"},
+          {train({"--data", "mnist:long"}), 3, "more data than the 15680 bytes"},
+          {train({"--data", "mnist:gone"}), 3, "no file with the train-images", "four MNIST files"},
+          {train({"--data", "mnist:gzip"}), 3, "gzip stream"},
+          {train({"--data", "mnist:label"}), 3, "label 0 is 11, expected 0 to 9", "ten classes"},
+          {train({"--data", "mnist:counts"}), 3, "20 images, but", "same data set"},
+          {train({"--data", "mnist:sizes"}), 3, "14", "same data set"},
+          {train({"--init", "nothere.npz"}), 3, "nothere.npz"},
+          {train({"--init", "folder"}), 3, "folder"},
+          {train({"--init", "run.hscope"}), 2, "run.hscope"},
+          {train({"--init", "cut.npz"}), 3, "cut.npz"},
+          {train({"--init", "nan.npz"}), 2, "initial weights nan.npz: fc1.weight[3,5] is nan",
+           "must be finite"},
+          {train({"--init", "inf.npz"}), 2, "inf.npz: fc1.weight[0,0] is -inf"},
+          {train({"--init", "shape.npz"}), 2,
+           "initial weights shape.npz: fc1.weight has shape [784, 10]"},
+          {train({"--init", "unknown.npz"}), 2, "unknown.npz: the model has no variable fc1.wieght",
+           "fc1.weight"},
+      });
+}
+
+TEST(CliErrors, RunFiles) {
+  const Bench bench;
+  test::write_bad_inputs(bench);
+  std::vector<Case> cases;
+  for (const char* name : {"report", "recommend", "runs", "export"}) {
+    const auto words = [name](const char* file) {
+      Words all{name, file};
+      if (all[0] == "export") all.insert(all.end(), {"--steps", "new.csv"});
+      return all;
+    };
+    cases.push_back({words("nothere.hscope"), 3, "nothere.hscope: there is no such file"});
+    cases.push_back({words("text.hscope"), 2, "text.hscope is not a run file"});
+    cases.push_back({words("tiny.hscope"), 2, "tiny.hscope is not a run file"});
+    cases.push_back({words("w.npz"), 2, "w.npz is not a run file"});
+    cases.push_back({words("folder"), 2, "folder is a folder"});
+    cases.push_back({words("cut.hscope"), 3, "cut.hscope"});
+    cases.push_back({words("empty.hscope"), 3, "empty.hscope holds no run yet"});
   }
-  EXPECT_FALSE(std::filesystem::exists(bench / "b.hscope")) << "checked before training";
+  expect_refusals(bench, cases);
 }
 
-TEST(CliErrors, InitialWeights) {
+TEST(CliErrors, Outputs) {
   const Bench bench;
-  expect_refusal(bench.run(small_training({"--init", "nothere.npz"})), 3, "nothere.npz");
-  ASSERT_EQ(bench.run(small_training({"--save-weights", "w.npz"})).code, 0);
-  std::filesystem::remove(bench / "run.hscope");
-  expect_refusal(bench.run({"train", "--quiet", "--model", "mlp:784-17-10", "--steps", "1",
-                            "--init", "w.npz"}),
-                 2, "initial weights: fc1.bias has shape [16], the model needs [17]");
-  EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
+  test::write_bad_inputs(bench);
+  test::write_text(bench / "there", "precious");
+  std::vector<Case> cases{
+      {train({"--out", "there"}), 2, "there exists already", "--force"},
+      {train({"--save-weights", "there"}), 2, "there exists already", "--force"},
+      {train({"--save-weights", "new.hscope"}), 2, "new.hscope is named twice"},
+      {train({"--save-weights", "./new.hscope"}), 2, "new.hscope is named twice"},
+      {train({"--init", "w.npz", "--out", "w.npz", "--force"}), 2, "w.npz is named twice"},
+      {train({"--init", "w.npz", "--save-weights", "./w.npz", "--force"}), 2, "named twice"},
+      {train({"--plan", "path.json", "--out", "path.json", "--force"}), 2, "named twice"},
+      {train({"--out", "folder"}), 2, "folder is a folder"},
+      {train({"--out", "nowhere/new.hscope"}), 2, "there is no folder nowhere"},
+      {train({"--save-weights", "nowhere/w.npz"}), 2, "there is no folder nowhere"},
+      {train({"--out", "/proc/new.hscope"}), 3, "/proc/new.hscope"},
+      {{"report", "run.hscope", "--html", "run.hscope", "--force"}, 2, "run.hscope is named twice"},
+      {{"report", "run.hscope", "--html", "new", "--md", "new"}, 2, "new is named twice"},
+      {{"report", "run.hscope", "--html", "new.html", "--md", "/dev/full"}, 3, "/dev/full"},
+      {{"recommend", "run.hscope", "--out", "there"}, 2, "there exists already", "--force"},
+      {{"recommend", "run.hscope", "--out", "nowhere/plan.json"}, 2, "there is no folder nowhere"},
+      {{"export", "run.hscope", "--steps", "new", "--stats", "new"}, 2, "new is named twice"},
+  };
+  cases.erase(cases.end() - 4);  // writes new.html before it meets the full disk; see below
+  for (const char* flag : {"--html", "--md", "--json", "--csv"}) {
+    cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "there exists already"});
+    cases.push_back({{"report", "run.hscope", flag, "folder/x/y"}, 2, "there is no folder"});
+    cases.push_back({{"report", "run.hscope", flag, "/proc/x"}, 3, "cannot write /proc/x"});
+    cases.push_back({{"report", "run.hscope", flag, "/dev/full"}, 3, "cannot write /dev/full"});
+  }
+  for (const char* flag : {"--steps", "--stats"}) {
+    cases.push_back({{"export", "run.hscope", flag, "there"}, 2, "there exists already"});
+    cases.push_back({{"export", "run.hscope", flag, "/dev/full"}, 3, "No space left"});
+  }
+  expect_refusals(bench, cases);
+}
+
+TEST(CliErrors, AMisspeltOutputIsFoundBeforeTheWork) {
+  const Bench bench;
+  // The run would take hours.
+  expect_refusal(bench.run({"train", "--steps", "1e9", "--save-weights", "nowhere/w.npz"}), 2,
+                 "there is no folder nowhere");
+  expect_refusal(bench.run({"report", "nothere.hscope", "--html", "nowhere/r.html"}), 2,
+                 "there is no folder nowhere");
+}
+
+TEST(CliErrors, ForceReplaces) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({})).code, 0);
+  const std::string before = test::text_of(bench / "run.hscope");
+  EXPECT_EQ(bench.run(small_training({"--force", "--force", "--seed", "2"})).code, 0);
+  EXPECT_NE(test::text_of(bench / "run.hscope"), before);
+}
+
+TEST(CliErrors, FullDisks) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({})).code, 0);
+  const auto before = test::contents(bench);
+  // Files may have 4 kB at most: the report does not fit, and half of it must not stay.
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Outcome outcome = bench.run({"report", "run.hscope", "--html", "r.html"});
+  const Outcome training = bench.run(small_training({"--out", "b.hscope"}));
+  setrlimit(RLIMIT_FSIZE, &old);
+  expect_refusal(outcome, 3, "cannot write r.html");
+  expect_refusal(training, 3, "b.hscope");
+  std::filesystem::remove(bench / "b.hscope");  // keeps what was committed
+  for (const char* suffix : {"-wal", "-shm", "-journal"}) {
+    std::filesystem::remove(bench / ("b.hscope" + std::string(suffix)));
+  }
+  EXPECT_EQ(test::contents(bench), before);
+  expect_refusal(bench.run({"report", "run.hscope"}, "", "stderr.txt", "/dev/full"), 3,
+                 "cannot write to standard output: No space left");
+}
+
+TEST(CliErrors, AReaderThatLeavesIsNoError) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({})).code, 0);
+  for (const std::string& words : {std::string("report run.hscope"), std::string("runs run.hscope"),
+                                   std::string("export run.hscope --stats /dev/stdout"),
+                                   std::string("completion bash"), std::string("train --help")}) {
+    // The reader is gone before the first byte comes.
+    const std::string command = "cd '" + (bench / "").string() +
+                                "' && { sleep 0.3; '" HALFSCOPE_PROGRAM "' " + words +
+                                " 2>noise.txt; echo $? >code.txt; } | true";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(test::text_of(bench / "noise.txt"), "") << words;
+    EXPECT_EQ(test::text_of(bench / "code.txt"), "0\n") << words;
+  }
+}
+
+TEST(CliErrors, ARunThatIsStillWritten) {
+  const Bench bench;
+  const pid_t child = bench.start(
+      {"train", "--model", "mlp:784-16-10", "--batch", "16", "--steps", "1e6", "--quiet"});
+  Outcome live;
+  for (int tries = 0; tries < 200 && live.code != 0; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    live = bench.run({"runs", "run.hscope"});
+  }
+  EXPECT_EQ(live.code, 0) << live.err;
+  EXPECT_THAT(live.out, HasSubstr("running"));
+  EXPECT_EQ(bench.run({"report", "run.hscope"}).code, 0);
+  expect_refusal(bench.run(small_training({"--force"})), 2, "run.hscope is in use",
+                 "choose another name");
+  kill(child, SIGINT);
+  EXPECT_EQ(bench.finish(child).code, 0);
 }
 
 TEST(CliErrors, InstructionSet) {
@@ -152,14 +461,26 @@ TEST(CliErrors, InstructionSet) {
   EXPECT_EQ(bench.run(small_training({}), "HALFSCOPE_ISA=baseline").code, 0);
 }
 
-TEST(CliErrors, OtherFlags) {
+TEST(CliErrors, HelpOfEverything) {
   const Bench bench;
-  ASSERT_EQ(bench.run(small_training({})).code, 0);
-  expect_refusal(bench.run({"export", "run.hscope"}), 2, "nothing to export");
-  expect_refusal(bench.run({"report", "run.hscope", "--fail-on", "fatal"}), 2,
-                 "unknown severity fatal");
-  expect_refusal(bench.run({"recommend", "run.hscope", "--lane", "float8"}), 2,
-                 "the run has no lane float8");
+  for (const Words& words : {Words{"--help"}, Words{"-h"}, Words{"help"}}) {
+    const Outcome help = bench.run(words);
+    EXPECT_EQ(help.code, 0);
+    EXPECT_EQ(help.err, "");
+    EXPECT_THAT(help.out, HasSubstr("Subcommands:\n  train "));
+  }
+  EXPECT_THAT(bench.run({"--version"}).out, testing::MatchesRegex("halfscope [0-9.]+\n"));
+  for (const char* name :
+       {"train", "recommend", "report", "export", "runs", "doctor", "completion"}) {
+    const Outcome help = bench.run({name, "--help"});
+    EXPECT_EQ(help.code, 0) << name;
+    EXPECT_THAT(help.out, HasSubstr("\nUsage: halfscope " + std::string(name)));
+    EXPECT_THAT(help.out, HasSubstr("\nExample:  halfscope " + std::string(name)));
+    EXPECT_EQ(bench.run({"help", name}).out, help.out);
+    for (const std::string& line : lines_of(help.out)) {
+      EXPECT_LE(line.size(), 100u) << line;
+    }
+  }
 }
 
 }  // namespace

@@ -57,17 +57,26 @@ class Bench {
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
   /// `words` are the arguments. An environment entry is "NAME=VALUE".
-  Outcome run(const std::vector<std::string>& words, const std::string& environment = "") const {
-    return finish(start(words, environment));
+  Outcome run(const std::vector<std::string>& words, const std::string& environment = "",
+              const std::string& standard_error = "stderr.txt",
+              const std::string& standard_output = "stdout.txt") const {
+    return finish(start(words, environment, standard_error, standard_output));
   }
 
-  pid_t start(const std::vector<std::string>& words, const std::string& environment = "") const {
+  /// Standard error and output go to the file or device of that name.
+  pid_t start(const std::vector<std::string>& words, const std::string& environment = "",
+              const std::string& standard_error = "stderr.txt",
+              const std::string& standard_output = "stdout.txt") const {
+    for (const char* name : {"stdout.txt", "stderr.txt"}) {
+      std::error_code ignored;
+      std::filesystem::remove(folder_ / name, ignored);
+    }
     std::fflush(nullptr);  // or the child would print it once more
     const pid_t child = fork();
     if (child != 0) return child;
     if (chdir(folder_.c_str()) != 0) _exit(126);
-    if (freopen("stdout.txt", "w", stdout) == nullptr ||
-        freopen("stderr.txt", "w", stderr) == nullptr)
+    if (freopen(standard_output.c_str(), "w", stdout) == nullptr ||
+        freopen(standard_error.c_str(), "w", stderr) == nullptr)
       _exit(126);
     std::vector<char*> arguments{const_cast<char*>("halfscope")};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

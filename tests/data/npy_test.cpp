@@ -180,7 +180,7 @@ TEST_F(NpyFile, TruncatedAnywhereOrWithOneByteChanged) {
 
 TEST_F(NpyFile, FloatHeaderIsWhatNumpyWrites) {
   for (const Shape& shape : {Shape{}, Shape{3}, Shape{2, 3}, Shape{0, 7}, Shape(30, 1)}) {
-    const Bytes bytes = npy_float32_header(shape);
+    const Bytes bytes = npy_header(shape, "<f4");
     EXPECT_EQ(bytes.size() % 64, 0u);
     EXPECT_EQ(bytes.back(), '\n');
     Bytes file = bytes;
@@ -188,7 +188,7 @@ TEST_F(NpyFile, FloatHeaderIsWhatNumpyWrites) {
     EXPECT_EQ(read(file).shape, shape);
   }
   const Bytes numpys = test::read_bytes(committed("stored.npz"));
-  const Bytes ours = npy_float32_header({3, 4});
+  const Bytes ours = npy_header({3, 4}, "<f4");
   EXPECT_NE(std::search(numpys.begin(), numpys.end(), ours.begin(), ours.end()), numpys.end());
 }
 

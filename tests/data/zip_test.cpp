@@ -23,7 +23,7 @@ using test::ZipBuilder;
 
 /// A .npy array of `count` float32 zeros.
 Bytes zeros(int64_t count) {
-  Bytes bytes = npy_float32_header({count});
+  Bytes bytes = npy_header({count}, "<f4");
   bytes.resize(bytes.size() + 4 * static_cast<size_t>(count));
   return bytes;
 }

@@ -28,7 +28,7 @@ Plan with_fp32(Plan plan, const std::string& glob) {
 
 /// fc1, relu1, fc2, relu2, fc3, loss.
 Executable small_mlp(const Plan& plan, const Optimizer& optimizer = {}) {
-  return lower(build_mlp({6, 5, 4, 3}, 2, {6}), plan, optimizer);
+  return lower(build_mlp({6, 5, 4, 3}, 2, {6}), plan, {optimizer});
 }
 
 Executable lenet(const Plan& plan) {
@@ -264,9 +264,13 @@ TEST(Lower, PureBfloat16WithALayerInFp32KeepsItsVariablesInFp32) {
                   "fc3.activation_grad bf16", "fc3.bias_grad bf16", "fc3.weight_grad bf16",
                   "relu2.activation_grad bf16", "fc2.activation_grad fp32", "fc2.bias_grad fp32",
                   "fc2.weight_grad fp32", "fc1.activation_grad bf16", "fc1.bias_grad bf16",
-                  "fc1.weight_grad bf16", "fc1.weight_update bf16", "fc1.bias_update bf16",
-                  "fc2.weight_update fp32", "fc2.bias_update fp32", "fc3.weight_update bf16",
-                  "fc3.bias_update bf16"));
+                  "fc1.weight_grad bf16",
+                  "fc1.weight_adam_m bf16", "fc1.weight_adam_v bf16", "fc1.weight_update bf16",
+                  "fc1.bias_adam_m bf16", "fc1.bias_adam_v bf16", "fc1.bias_update bf16",
+                  "fc2.weight_adam_m fp32", "fc2.weight_adam_v fp32", "fc2.weight_update fp32",
+                  "fc2.bias_adam_m fp32", "fc2.bias_adam_v fp32", "fc2.bias_update fp32",
+                  "fc3.weight_adam_m bf16", "fc3.weight_adam_v bf16", "fc3.weight_update bf16",
+                  "fc3.bias_adam_m bf16", "fc3.bias_adam_v bf16", "fc3.bias_update bf16"));
   EXPECT_THAT(casts(exe), ElementsAre("input -> bf16", "relu2:Relu -> bf16"));
   const Texts stored = variables(exe);
   EXPECT_THAT(stored, testing::IsSupersetOf({"fc2.weight.adam_m fp32", "fc2.bias.adam_v fp32",
@@ -301,11 +305,10 @@ TEST(Lower, FollowTakesTheWidestFormatAmongTheInputs) {
                           "loss SoftmaxCrossEntropyLoss(logits) fp32 0"));
   // narrow has three readers; the sum of their gradients is fp16 like narrow itself.
   EXPECT_THAT(sites_of(exe, {"narrow"}), testing::Contains("narrow.activation_grad fp16"));
-  // Add and Sub hand their gradient on as it is: one value, recorded once, under the last name.
-  EXPECT_THAT(sites_of(exe, {"wide", "sum", "logits"}),
-              testing::Contains("logits.activation_grad fp32"));
-  EXPECT_THAT(sites_of(exe, {"wide"}),
-              testing::Not(testing::Contains("wide.activation_grad fp32")));
+  // Add and Sub hand their gradient on as it is: one value, and a site of each tensor it belongs to.
+  for (const char* name : {"wide", "sum", "logits"}) {
+    EXPECT_THAT(sites_of(exe, {name}), testing::Contains(std::string(name) + ".activation_grad fp32"));
+  }
 }
 
 TEST(Lower, AVariableWithTwoReadersIsOneSite) {
@@ -398,9 +401,12 @@ TEST(Lower, EntriesRunWhatTheyNeedInOrder) {
           EXPECT_TRUE(ready.insert(output).second) << "run twice";
       }
     };
+    EXPECT_TRUE(exe.entry(Entry::begin).empty()) << "there are no buffers";
     run(Entry::grad);
-    for (ValueId value : {exe.loss, exe.accuracy, exe.gradient_norm})
-      EXPECT_TRUE(ready.contains(value));
+    for (ValueId value : {exe.loss, exe.accuracy}) EXPECT_TRUE(ready.contains(value));
+    EXPECT_TRUE(exe.entry(Entry::accumulate).empty()) << "there are no micro-batches";
+    run(Entry::norm);
+    EXPECT_TRUE(ready.contains(exe.gradient_norm));
     run(Entry::update);
     for (const Variable& variable : graph.variables())
       EXPECT_TRUE(ready.contains(variable.next)) << variable.path;
@@ -408,7 +414,7 @@ TEST(Lower, EntriesRunWhatTheyNeedInOrder) {
 
     ready = given;
     run(Entry::eval);
-    for (ValueId value : {exe.eval_loss, exe.accuracy, exe.logits})
+    for (ValueId value : {exe.eval_loss, exe.eval_accuracy, exe.logits})
       EXPECT_TRUE(ready.contains(value));
     EXPECT_FALSE(ready.contains(exe.gradient_norm));
     for (NodeId id : exe.entry(Entry::eval)) {

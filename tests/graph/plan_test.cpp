@@ -186,10 +186,32 @@ TEST(Plan, GlobsMatchWholePaths) {
       {"*aab", "aaab", true},
       {"*ab?", "abab1", true},
       {"a*ab*c", "aabac", true},
+      {"a\\*", "a*", true},
+      {"a\\*", "ab", false},
+      {"a\\*", "a\\*", false},
+      {"a\\?c", "a?c", true},
+      {"a\\?c", "abc", false},
+      {"*\\*b", "x*y*b", true},
+      {"*\\*b", "xyb", false},
+      {"\\a", "a", true},
+      {"\\\\", "\\", true},
+      {"\\\\*", "\\abc", true},
+      {"a\\", "a\\", true},
+      {"a\\", "a", false},
   };
   for (const auto& each : table) {
     EXPECT_EQ(glob_match(each.glob, each.text), each.matches) << each.glob << " on " << each.text;
   }
+}
+
+TEST(Plan, ExactGlobsMatchTheirPathOnly) {
+  const std::vector<std::string> paths{"x*?", "x**", "xab", "\\*", "\\\\", "\\", "fc1", "a/b?", ""};
+  for (const std::string& path : paths) {
+    for (const std::string& text : paths) {
+      EXPECT_EQ(glob_match(exact_glob(path), text), path == text) << path << " on " << text;
+    }
+  }
+  EXPECT_EQ(exact_glob("block1/conv1"), "block1/conv1");
 }
 
 TEST(Plan, LaterRulesWinKeyByKey) {

@@ -11,7 +11,7 @@ Writes op_gradients.npz, with keys "<case>/<what>", and op_gradients.json, its i
     state m, v [5, n]; <what>64 is the same trajectory computed in float64 from the same numbers.
 Everything is float32 except labels and attr (int64) and the *64 trajectories (float64).
 
-The index says for every case: op (ONNX operator, or "SGD"/"Adam"), attributes (ONNX names),
+The index says for every case: op (ONNX operator, or a class of torch.optim), attributes (ONNX names),
 inputs, outputs, gradients (keys), exact, error, and a note where one is due.
   - exact: PyTorch's float32 results equal those it computes in float64, bit for bit, all values
     being small multiples of powers of two. Any summation order must give these numbers.
@@ -419,49 +419,120 @@ def add_losses(v: Vectors) -> None:
           lambda x: F.log_softmax(x, 1), {"axis": 1}, [1], ["axis"])
 
 
+def add_normalization(v: Vectors) -> None:
+    """BatchNormalization in training and inference; running statistics are no float32 inputs."""
+    def case(name: str, x: np.ndarray, training: bool, epsilon: float, note: str = "") -> None:
+        channels = x.shape[1]
+        mean = v.normal(channels).astype(np.float64)
+        var = (0.5 + v.random.random(channels)).astype(np.float32).astype(np.float64)
+
+        def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor,
+                     mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+            return F.batch_norm(x, mean.to(x.dtype), var.to(x.dtype), weight, bias,
+                                training, 0.1, epsilon)
+
+        v.add(name, "BatchNormalization",
+              {"x": x, "weight": v.normal(channels), "bias": v.normal(channels), "mean": mean,
+               "var": var}, function,
+              {"training_mode": int(training), "epsilon": epsilon, "momentum": 0.9}, note=note)
+
+    case("batch_norm", v.normal(4, 3, 5, 5), True, 1e-5)
+    case("batch_norm_far", v.normal(8, 2, 3, 3) + np.float32(100.0), True, 1e-5,
+         "mean far from 0: a variance taken as a difference of squares fails here")
+    case("batch_norm_narrow", v.normal(2, 4, 3, 3) * np.float32(1e-3), True, 1e-5)
+    case("batch_norm_flat", v.normal(16, 5), True, 1e-3)
+    case("batch_norm_one_pixel", v.normal(4, 3, 1, 1), True, 1e-5)
+
+
+def add_slices(v: Vectors) -> None:
+    """Slice, Pad, GlobalAveragePool."""
+    for name, start, slices, attributes in (
+            ("slice_stride", (2, 3, 6, 7), np.s_[:, :, ::2, ::2],
+             {"starts": [0, 0], "ends": [6, 7], "axes": [2, 3], "steps": [2, 2]}),
+            ("slice_middle", (4, 5), np.s_[1:3, 2:], {"starts": [1, 2], "ends": [3, 99]}),
+            ("slice_negative", (4, 5), np.s_[:, -3:-1],
+             {"starts": [-3], "ends": [-1], "axes": [-1]}),
+            ("slice_empty", (3, 4), np.s_[2:2], {"starts": [2], "ends": [2], "axes": [0]})):
+        v.add(name, "Slice", {"x": v.grid(*start)}, lambda x, slices=slices: x[slices],
+              attributes, must_be_exact=True)
+    for name, start, pads in (("pad_channels", (2, 3, 4, 4), [0, 1, 0, 0, 0, 2, 0, 0]),
+                              ("pad_all", (2, 3), [1, 0, 2, 3])):
+        rank = len(start)
+        torch_pads = [pads[i + side * rank] for i in reversed(range(rank)) for side in (0, 1)]
+        v.add(name, "Pad", {"x": v.grid(*start)},
+              lambda x, torch_pads=torch_pads: F.pad(x, torch_pads), {"pads": pads},
+              must_be_exact=True)
+    v.add("global_average_pool", "GlobalAveragePool", {"x": v.grid(2, 3, 4, 8)},
+          lambda x: F.adaptive_avg_pool2d(x, 1), must_be_exact=True)
+    v.add("global_average_pool_odd", "GlobalAveragePool", {"x": v.normal(2, 3, 7, 5)},
+          lambda x: F.adaptive_avg_pool2d(x, 1))
+
+
 def add_optimizers(v: Vectors) -> None:
     """Five steps of torch.optim.SGD and torch.optim.Adam on given gradients."""
-    def case(name: str, op: str, **options: Any) -> None:
-        start, grads = v.normal(12), v.normal(5, 12)
-        grads[:, 0] = 0.0  # never moved but by weight decay
-        grads[1, 1], grads[:, 2] = 0.0, grads[:, 2] * np.float32(1e-6)
-        state: Dict[str, str] = {"SGD": {"m": "momentum_buffer"},
-                                 "Adam": {"m": "exp_avg", "v": "exp_avg_sq"}}[op]
-        arrays: Arrays = {"param0": start, "grads": grads}
-        for suffix, dtype in (("", torch.float32), ("64", torch.float64)):
-            parameter = torch.from_numpy(start.copy()).to(dtype).requires_grad_(True)
-            optimizer = getattr(torch.optim, op)([parameter], **options)
-            history: Dict[str, List[np.ndarray]] = {}
-            for grad in grads:
-                parameter.grad = torch.from_numpy(grad.copy()).to(dtype)
-                optimizer.step()
-                history.setdefault("params", []).append(parameter.detach().numpy().copy())
-                for key, torch_key in state.items():
-                    value = optimizer.state[parameter].get(torch_key)
-                    if value is not None:
-                        history.setdefault(key, []).append(value.numpy().copy())
-            for key, values in history.items():
-                arrays[key + suffix] = np.stack(values)
-        for key, value in arrays.items():
-            v.arrays[f"{name}/{key}"] = value
-        outputs = [key for key in arrays if key not in ("param0", "grads")]
-        note = ("SGD: m = momentum m + (g + weight_decay p), m = g + weight_decay p in the first "
-                "step; p = p - lr m; no dampening" if op == "SGD" else
-                "Adam: weight decay is added to the gradient (not AdamW)")
-        v.index.append({
-            "case": name, "op": op, "attributes": options, "inputs": ["param0", "grads"],
-            "outputs": outputs, "exact": False,
-            "error": {key: Vectors._error(arrays[key], arrays[key + "64"])
-                      for key in outputs if not key.endswith("64")},
-            "note": note + "; PyTorch's CPU kernels may fuse multiply and add"})
+    optimizer_case(v, "sgd", "SGD", lr=0.1)
+    optimizer_case(v, "sgd_momentum", "SGD", lr=0.1, momentum=0.9)
+    optimizer_case(v, "sgd_weight_decay", "SGD", lr=0.1, weight_decay=0.01)
+    optimizer_case(v, "sgd_momentum_weight_decay", "SGD", lr=0.05, momentum=0.9, weight_decay=0.01)
+    adam = dict(betas=(0.9, 0.999), eps=1e-8)
+    optimizer_case(v, "adam", "Adam", lr=0.001, **adam)
+    optimizer_case(v, "adam_weight_decay", "Adam", lr=0.001, **adam, weight_decay=0.01)
+    optimizer_case(v, "adam_other", "Adam", lr=0.01, betas=(0.8, 0.95), eps=1e-4)
 
-    case("sgd", "SGD", lr=0.1)
-    case("sgd_momentum", "SGD", lr=0.1, momentum=0.9)
-    case("sgd_weight_decay", "SGD", lr=0.1, weight_decay=0.01)
-    case("sgd_momentum_weight_decay", "SGD", lr=0.05, momentum=0.9, weight_decay=0.01)
-    case("adam", "Adam", lr=0.001, betas=(0.9, 0.999), eps=1e-8)
-    case("adam_weight_decay", "Adam", lr=0.001, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
-    case("adam_other", "Adam", lr=0.01, betas=(0.8, 0.95), eps=1e-4)
+
+def add_more_optimizers(v: Vectors) -> None:
+    """The same for torch.optim.AdamW and torch.optim.RMSprop."""
+    adam = dict(betas=(0.9, 0.999), eps=1e-8)
+    optimizer_case(v, "adamw", "AdamW", lr=0.001, **adam, weight_decay=0.01)
+    optimizer_case(v, "adamw_strong", "AdamW", lr=0.1, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3)
+    optimizer_case(v, "adamw_none", "AdamW", lr=0.001, **adam, weight_decay=0.0)
+    optimizer_case(v, "rmsprop", "RMSprop", lr=0.01, alpha=0.99, eps=1e-8)
+    optimizer_case(v, "rmsprop_momentum", "RMSprop", lr=0.01, alpha=0.9, eps=1e-6, momentum=0.9,
+                   weight_decay=0.01)
+
+
+OPTIMIZER_NOTES = {
+    "SGD": "m = momentum m + (g + weight_decay p), m = g + weight_decay p in the first step; "
+           "p = p - lr m; no dampening",
+    "Adam": "weight decay is added to the gradient (not AdamW)",
+    "AdamW": "p = p (1 - lr weight_decay) before Adam's step",
+    "RMSprop": "not centered; v = alpha v + (1 - alpha) g^2, m = momentum m + g / (sqrt(v) + eps)",
+}
+
+
+def optimizer_case(v: Vectors, name: str, op: str, **options: Any) -> None:
+    start, grads = v.normal(12), v.normal(5, 12)
+    grads[:, 0] = 0.0  # never moved but by weight decay
+    grads[1, 1], grads[:, 2] = 0.0, grads[:, 2] * np.float32(1e-6)
+    state: Dict[str, str] = {"SGD": {"m": "momentum_buffer"},
+                             "Adam": {"m": "exp_avg", "v": "exp_avg_sq"},
+                             "AdamW": {"m": "exp_avg", "v": "exp_avg_sq"},
+                             "RMSprop": {"m": "momentum_buffer", "v": "square_avg"}}[op]
+    arrays: Arrays = {"param0": start, "grads": grads}
+    for suffix, dtype in (("", torch.float32), ("64", torch.float64)):
+        parameter = torch.from_numpy(start.copy()).to(dtype).requires_grad_(True)
+        optimizer = getattr(torch.optim, op)([parameter], **options)
+        history: Dict[str, List[np.ndarray]] = {}
+        for grad in grads:
+            parameter.grad = torch.from_numpy(grad.copy()).to(dtype)
+            optimizer.step()
+            history.setdefault("params", []).append(parameter.detach().numpy().copy())
+            for key, torch_key in state.items():
+                value = optimizer.state[parameter].get(torch_key)
+                if value is not None:
+                    history.setdefault(key, []).append(value.numpy().copy())
+        for key, values in history.items():
+            arrays[key + suffix] = np.stack(values)
+    for key, value in arrays.items():
+        v.arrays[f"{name}/{key}"] = value
+    outputs = [key for key in arrays if key not in ("param0", "grads")]
+    note = f"{op}: {OPTIMIZER_NOTES[op]}"
+    v.index.append({
+        "case": name, "op": op, "attributes": options, "inputs": ["param0", "grads"],
+        "outputs": outputs, "exact": False,
+        "error": {key: Vectors._error(arrays[key], arrays[key + "64"])
+                  for key in outputs if not key.endswith("64")},
+        "note": note + "; PyTorch's CPU kernels may fuse multiply and add"})
 
 
 def main() -> None:
@@ -474,7 +545,7 @@ def main() -> None:
     torch.set_num_threads(1)
     v = Vectors()
     for add in (add_conv, add_pool, add_elementwise, add_shapes, add_linear, add_reductions,
-                add_losses, add_optimizers):
+                add_losses, add_optimizers, add_normalization, add_slices, add_more_optimizers):
         add(v)
     args.out_dir.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(args.out_dir / "op_gradients.npz", **v.arrays)

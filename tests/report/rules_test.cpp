@@ -45,12 +45,18 @@ TEST(Rules, HealthyRunHasNoWarning) {
   EXPECT_FALSE(recommend(run, findings, 1));
   EXPECT_EQ(make_report(run).verdict.state, Verdict::State::healthy);
   EXPECT_EQ(default_lane(run, findings), 1);
-  // The one finding is the window, and its advice lies inside it.
+  // The one finding is the window. Its scale lies inside it, and so does the one in use.
   const auto window = of_rule(findings, "loss_scale_window");
   ASSERT_EQ(window.size(), 1u);
   EXPECT_EQ(window[0].severity, Severity::info);
-  EXPECT_GT(window[0].action.loss_scale, std::get<double>(window[0].evidence.at("window_low")));
-  EXPECT_LT(window[0].action.loss_scale, std::get<double>(window[0].evidence.at("window_high")));
+  for (const char* scale : {"advised_scale", "last_scale_used"}) {
+    EXPECT_GT(std::get<double>(window[0].evidence.at(scale)),
+              std::get<double>(window[0].evidence.at("window_low")));
+    EXPECT_LT(std::get<double>(window[0].evidence.at(scale)),
+              std::get<double>(window[0].evidence.at("window_high")));
+  }
+  EXPECT_EQ(window[0].action.kind, Action::Kind::none);
+  EXPECT_THAT(window[0].action.text, HasSubstr("nothing needs to change"));
 }
 
 TEST(Rules, HotLayerIsNamedAndNothingElse) {

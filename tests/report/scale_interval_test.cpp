@@ -44,7 +44,9 @@ TEST(ScaleInterval, AgreesWithBruteForce) {
     const ScaleChoice choice = best_scale(intervals);
     EXPECT_EQ(choice.outside.size(), fewest_by_force(intervals));
     if (choice.outside.size() == intervals.size()) continue;
-    const double scale = middle_scale(choice.window);
+    // Not middle_scale(), which leaves a window without a power of two.
+    const double scale = std::sqrt(std::max(choice.window.low, 0x1p-100)) *
+                         std::sqrt(std::min(choice.window.high, 0x1p100));
     for (size_t i = 0, out = 0; i < intervals.size(); ++i) {
       const bool outside = out < choice.outside.size() && choice.outside[out] == i;
       if (outside) ++out;
@@ -56,9 +58,13 @@ TEST(ScaleInterval, AgreesWithBruteForce) {
 TEST(ScaleInterval, MiddleIsAPowerOfTwoWhereOneFits) {
   EXPECT_EQ(middle_scale({1.0, 256.0}), 16.0);
   EXPECT_EQ(middle_scale({3.0, 5.0}), 4.0);
-  const double narrow = middle_scale({4.5, 7.5});
-  EXPECT_GT(narrow, 4.5);
-  EXPECT_LT(narrow, 7.5);
+  EXPECT_EQ(middle_scale({3.0, 4.5}), 4.0);
+  EXPECT_EQ(middle_scale({3.9, 15.9}), 8.0);
+  // Where none fits, the next one below: too low flushes a little, too high overflows.
+  EXPECT_EQ(middle_scale({4.5, 7.5}), 4.0);
+  EXPECT_EQ(middle_scale({300.0, 500.0}), 256.0);
+  EXPECT_EQ(middle_scale({2.0, 4.0}), 2.0);
+  EXPECT_EQ(middle_scale({0.3, 0.4}), 0.25);
   EXPECT_TRUE(std::isfinite(middle_scale(ScaleInterval{})));
 }
 

@@ -98,6 +98,9 @@ LaneInfo lane_info(const RunSpec& spec, const LaneSpec& lane) {
   }
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.weights) continue;
+    if (lane.state) {
+      site(layer.path, "weight_momentum", Role::state, Phase::update, layer.op, lane.storage);
+    }
     site(layer.path, "weight_update", Role::update, Phase::update, layer.op, lane.storage);
   }
   return info;
@@ -197,7 +200,13 @@ class Lane {
 
   /// Weights are around 1, where half the spacing of an m-bit format is 2^-(m+1).
   void update(const SiteInfo& site, int step) {
-    const std::vector<float> values = sample(site, step, lane_.update);
+    if (site.role == Role::state) {
+      const TensorStats state = record(site, step, sample(site, step, *lane_.state));
+      run_.add_window(index_, site.order, {.step = step, .step_count = 1, .stats = state});
+      return;
+    }
+    const double median = 2 * step < spec_.steps ? lane_.update : lane_.late_update;
+    const std::vector<float> values = sample(site, step, median);
     TensorStats stats = record(site, step, values);
     const float half = std::ldexp(1.0f, -(lane_.storage.mantissa_bits + 1));
     for (float value : values) stats.lost += value != 0.0f && std::fabs(value) < half ? 1 : 0;

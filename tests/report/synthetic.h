@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct LaneSpec {
   bool dynamic = true;    ///< halves when a gradient is not finite
   double update = -12.0;  ///< log2 of the median update, at weights around 1
   std::vector<std::string> keep_fp32{};
+  /// log2 of the median of the optimizer's state ("weight_momentum"); without it there is none.
+  std::optional<double> state{};
+  double late_update = update;  ///< of the second half of the run
 };
 
 struct RunSpec {

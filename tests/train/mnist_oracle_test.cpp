@@ -90,7 +90,8 @@ class Collector final : public TapSink {
     stats.emplace_back(s.begin(), s.end());
   }
   void eval(int, const EvalRow&) override {}
-  void end(bool) override {}
+  void error(int, const SiteError&) override {}
+  void end(RunEnd) override {}
 
   std::vector<StepRow> rows;
   std::vector<std::vector<TensorStats>> stats;
@@ -169,7 +170,7 @@ class HandDriven {
     Optimizer optimizer;
     optimizer.learning_rate = kRate;
     const Model source = model();
-    exe_ = lower(source, preset_plan(plan).value(), optimizer);
+    exe_ = lower(source, preset_plan(plan).value(), {optimizer});
     program_ = backend.compile(exe_);
     const NamedTensors weights = initial_weights(source.graph, 1);
     for (const Variable& variable : exe_.graph.variables()) {
@@ -177,6 +178,7 @@ class HandDriven {
     }
     program_->write_scalar(exe_.loss_scale, 1.0);
     program_->write_scalar(exe_.inverse_scale, 1.0);
+    program_->write_scalar(exe_.clip, 1.0);
     program_->write_scalar(exe_.learning_rate, kRate);
     for (const Node& node : exe_.graph.nodes()) {
       if (node.phase == Phase::forward && (node.path == "fc1" || node.path == "fc2")) {

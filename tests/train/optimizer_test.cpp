@@ -34,8 +34,21 @@ TEST(Optimizer, Adam) {
   EXPECT_EQ(full.weight_decay, 0.01);
 }
 
+TEST(Optimizer, DefaultsArePyTorchs) {
+  EXPECT_EQ(parse_optimizer("adamw").weight_decay, 0.01);
+  EXPECT_EQ(parse_optimizer("adamw").learning_rate, 0.001);
+  EXPECT_EQ(parse_optimizer("adam").weight_decay, 0.0);
+  const Optimizer rms = parse_optimizer("rmsprop");
+  EXPECT_EQ(rms.learning_rate, 0.01);
+  EXPECT_EQ(rms.alpha, 0.99);
+  EXPECT_EQ(rms.eps, 1e-8);
+  EXPECT_EQ(rms.momentum, 0.0);
+}
+
 TEST(Optimizer, TextReadsBack) {
-  for (const char* text : {"sgd:lr=0.1", "adam:lr=0.001",
+  for (const char* text : {"sgd:lr=0.1", "adam:lr=0.001", "adamw:lr=0.001",
+                           "adamw:lr=0.002,eps=1e-06,weight_decay=0", "rmsprop:lr=0.01",
+                           "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
                            "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04",
                            "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
@@ -46,7 +59,10 @@ TEST(Optimizer, TextReadsBack) {
 TEST(Optimizer, ErrorsNameTheOption) {
   const struct {
     const char *text, *message;
-  } table[] = {{"rmsprop", "unknown optimizer rmsprop"},
+  } table[] = {{"rmspop", "unknown optimizer rmspop"},
+               {"sgd:momentum=1", "momentum=1 does not fit sgd"},
+               {"rmsprop:alpha=1", "alpha=1 does not fit rmsprop"},
+               {"adamw:alpha=0.9", "alpha=0.9 does not fit adamw"},
                {"", "unknown optimizer "},
                {"sgd:momentum", "\"momentum\" is not KEY=VALUE"},
                {"sgd:momentum=0.9,", "\"\" is not KEY=VALUE"},

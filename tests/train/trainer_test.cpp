@@ -16,105 +16,12 @@
 #include "core/numeric/rng.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
+#include "tests/train/small_training.h"
 
 namespace halfscope {
 namespace {
 
-/// Noise with a bright spot whose place tells the label.
-Split make_split(int64_t samples, int64_t side, uint64_t seed) {
-  Split split;
-  for (int64_t s = 0; s < samples; ++s) {
-    const int32_t label = static_cast<int32_t>(splitmix64(seed + static_cast<uint64_t>(s)) % 10);
-    split.labels.push_back(label);
-    for (int64_t p = 0; p < side * side; ++p) {
-      const uint64_t noise =
-          splitmix64(seed * 977 + static_cast<uint64_t>(s * side * side + p)) % 100;
-      split.pixels.push_back(p / 16 % 10 == label ? 200 : static_cast<uint8_t>(noise));
-    }
-  }
-  return split;
-}
-
-const Dataset& data() {
-  static const Dataset set{
-      "synthetic", {1, 16, 16}, 10, make_split(80, 16, 1), make_split(50, 16, 2)};
-  return set;
-}
-
-constexpr const char* kMlp = "mlp:256-40-24-10";
-
-LaneConfig lane(const Plan& plan, const std::string& scale) {
-  return {plan, parse_loss_scale(scale),
-          plan.double_precision ? &float64_backend() : &emulation_backend()};
-}
-
-TrainConfig config(const std::string& model, const std::string& plan, const std::string& scale) {
-  TrainConfig result;
-  result.model = model;
-  result.batch = 16;
-  result.steps = 3;
-  result.evaluate = false;
-  result.lanes = {lane(preset_plan(plan).value(), scale)};
-  return result;
-}
-
-class Collector final : public TapSink {
- public:
-  void begin(const RunInfo&) override { ADD_FAILURE() << "begin is the caller's"; }
-  void step(int, const StepRow& row, std::span<const TensorStats> s) override {
-    rows.push_back(row);
-    stats.emplace_back(s.begin(), s.end());
-  }
-  void eval(int, const EvalRow& row) override { evals.push_back(row); }
-  void end(bool interrupted) override { ends.push_back(interrupted); }
-
-  std::vector<StepRow> rows;
-  std::vector<std::vector<TensorStats>> stats;
-  std::vector<EvalRow> evals;
-  std::vector<bool> ends;
-};
-
-struct Result {
-  Collector seen;
-  NamedTensors weights;
-};
-
-Result train(const TrainConfig& config) {
-  Result result;
-  Trainer trainer(config, data());
-  const std::atomic<bool> stop{false};
-  trainer.run(&result.seen, {}, stop);
-  result.weights = trainer.weights(0);
-  return result;
-}
-
-void expect_same_weights(const NamedTensors& a, const NamedTensors& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [path, tensor] : a) {
-    const std::vector<float>& other = b.at(path).data;
-    ASSERT_EQ(tensor.data.size(), other.size());
-    size_t different = 0;
-    for (size_t i = 0; i < other.size(); ++i) {
-      different +=
-          std::bit_cast<uint32_t>(tensor.data[i]) != std::bit_cast<uint32_t>(other[i]) ? 1 : 0;
-    }
-    EXPECT_EQ(different, 0u) << path;
-  }
-}
-
-void expect_same_steps(const Collector& a, const Collector& b) {
-  ASSERT_EQ(a.rows.size(), b.rows.size());
-  const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
-  for (size_t i = 0; i < a.rows.size(); ++i) {
-    EXPECT_EQ(bits(a.rows[i].loss), bits(b.rows[i].loss)) << "step " << i;
-    EXPECT_EQ(bits(a.rows[i].grad_norm), bits(b.rows[i].grad_norm)) << "step " << i;
-    EXPECT_EQ(a.rows[i].loss_scale, b.rows[i].loss_scale) << "step " << i;
-    EXPECT_EQ(a.rows[i].accuracy, b.rows[i].accuracy) << "step " << i;
-    EXPECT_EQ(a.rows[i].skipped, b.rows[i].skipped) << "step " << i;
-    const bool both = !a.stats[i].empty() && !b.stats[i].empty();
-    EXPECT_TRUE(!both || a.stats[i] == b.stats[i]) << "step " << i;
-  }
-}
+using namespace test;  // NOLINT: helpers of these tests
 
 /// Leaves threads and instruction set as they were.
 class MachineSettings {
@@ -357,7 +264,7 @@ TEST(Trainer, StopsAfterTheCurrentStepAndSaysSo) {
   trainer.run(
       &seen, [&](const std::vector<StepRow>& rows) { stop = rows[0].step == 2; }, stop);
   EXPECT_EQ(seen.rows.size(), 3u);
-  EXPECT_EQ(seen.ends, std::vector<bool>{true});
+  EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::interrupted});
   EXPECT_TRUE(seen.evals.empty());
 }
 
@@ -375,7 +282,7 @@ TEST(Trainer, EvaluationDoesNotDependOnTheBatch) {
     EXPECT_NEAR(sixteen.seen.evals[0].loss, single.seen.evals[0].loss, exact ? 1e-12 : 1e-6)
         << plan;
     EXPECT_NEAR(sixteen.seen.evals[0].accuracy, single.seen.evals[0].accuracy, 1e-7) << plan;
-    EXPECT_EQ(sixteen.seen.ends, std::vector<bool>{false});
+    EXPECT_EQ(sixteen.seen.ends, std::vector<RunEnd>{RunEnd::complete});
   }
 }
 
@@ -396,9 +303,11 @@ TEST(Program, GradientNormOfZeroGradientsIsZero) {
   program->write(exe.labels, std::vector<int32_t>{0, 1});
   program->write_scalar(exe.loss_scale, 1.0);
   program->run(Entry::grad, {});
+  program->run(Entry::norm, {});
   EXPECT_GT(program->read_scalar(exe.gradient_norm), 0.0);
   program->write_scalar(exe.loss_scale, 0.0);
   program->run(Entry::grad, {});
+  program->run(Entry::norm, {});
   EXPECT_EQ(program->read_scalar(exe.gradient_norm), 0.0);
 }
 

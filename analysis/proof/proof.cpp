@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/proof/proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analysis/proof/trial.h"
+#include "analysis/rules/text.h"
+#include "core/plan/plan.h"
+
+namespace halfscope {
+namespace {
+
+constexpr const char* kStorage = "variables.storage";
+constexpr const char* kLossScale = "loss_scale";
+
+/// A lane that has lost for so many steps on end does not come back...
+constexpr int64_t kHopelessSteps = 64;
+/// ...unless its dynamic scale started far up: above this, coming down is no loss.
+constexpr double kFarUp = 65536.0;
+
+using Members = std::set<std::string>;
+
+/// Keeps the rows of one lane and gives up on hopeless ones.
+class LossSink final : public TapSink {
+ public:
+  LossSink(std::string name, int lane, const ProofProgress& progress, const std::atomic<bool>& stop)
+      : name_(std::move(name)), lane_(lane), progress_(progress), stop_(stop) {}
+
+  void begin(const RunInfo&) override {}
+  void step(int, const StepRow& row, std::span<const TensorStats>) override {
+    rows.push_back(row);
+    const bool comes_down = row.skipped && row.loss_scale > kFarUp && row.loss_scale < last_scale_;
+    const bool lost = (row.skipped && !comes_down) || !std::isfinite(row.loss);
+    lost_ = lost ? lost_ + 1 : 0;
+    last_scale_ = row.loss_scale;
+    if (lost_ >= kHopelessSteps || stop_) give_up = true;
+    if (progress_) progress_(name_, lane_, row);
+  }
+  void eval(int, const EvalRow&) override {}
+  void error(int, const SiteError&) override {}
+  void end(RunEnd) override {}
+
+  std::vector<StepRow> rows;
+  std::atomic<bool> give_up{false};
+
+ private:
+  std::string name_;
+  int lane_;
+  const ProofProgress& progress_;
+  const std::atomic<bool>& stop_;
+  int64_t lost_ = 0;
+  double last_scale_ = std::numeric_limits<double>::infinity();
+};
+
+class Prover {
+ public:
+  Prover(const ProofRequest& request, const Dataset& data, const ProofProgress& progress,
+         const std::atomic<bool>& stop)
+      : request_(request), data_(data), progress_(progress), stop_(stop) {
+    config_ = request.training;
+    config_.every = 0;
+    config_.errors = {};
+    config_.evaluate = false;
+    config_.evaluate_every = config_.patience = config_.checkpoint_every = 0;
+    config_.checkpoint.clear();
+    const Plan advised = plan_from_json(request.advice.plan_json);
+    for (const std::string& layer : request.advice.layers) members_.insert(layer);
+    if (advised.storage != request.original.storage) members_.insert(kStorage);
+    if (request.advice.loss_scale && !finds_its_scale()) members_.insert(kLossScale);
+    advised_name_ = advised.name == request.original.name ? advised.name + "+advice" : advised.name;
+  }
+
+  std::optional<Proof> run() {
+    Proof proof;
+    proof.lane = request_.original.name;
+    proof.advised = advised_name_;
+    proof.steps = config_.steps;
+    proof.seed = config_.seed;
+    train_references(proof);
+
+    const Trial original = trial({}, Trial::Kind::original, request_.original.name);
+    const bool cures = trial(members_, Trial::Kind::advised, advised_name_).passes;
+    proof.holds = cures && !original.passes;
+    if (proof.holds) drop_needless(proof);
+    proof.trials = {original, trial(members_, Trial::Kind::advised, advised_name_)};
+    if (proof.holds) {
+      for (const std::string& member : members_) proof.trials.push_back(without(member));
+    }
+    if (stop_) return std::nullopt;
+    for (const std::string& layer : request_.advice.layers) {
+      if (members_.contains(layer)) proof.layers.push_back(layer);
+    }
+    if (members_.contains(kLossScale)) proof.loss_scale = request_.advice.loss_scale;
+    proof.plan_json = plan_to_json(lane(members_, advised_name_).plan);
+    proof.text = sentence(proof);
+    return proof;
+  }
+
+ private:
+  /// Dynamic scaling comes down to a scale that suits the advised plan by itself, unless it starts
+  /// far above; it hardly ever climbs. Where the scale is all there is to the advice, it counts.
+  bool finds_its_scale() const {
+    constexpr double kComesDown = 0x1p16;
+    const double start = static_cast<double>(request_.scaler.initial);
+    const double advised = *request_.advice.loss_scale;
+    return request_.scaler.kind == LossScalerConfig::Kind::dynamic && !members_.empty() &&
+           start >= advised && start <= kComesDown * advised;
+  }
+
+  /// fp32 and its twins, and from them the tolerance.
+  void train_references(Proof& proof) {
+    reference_ = train({.plan = Plan{}, .scaler = {}, .backend = request_.backend});
+    fp32_trains_ = static_cast<int64_t>(reference_.size()) == config_.steps &&
+                   std::isfinite(loss_gap(reference_, reference_));
+    if (!fp32_trains_) proof.twin_spread = std::numeric_limits<double>::infinity();
+    for (const uint64_t twin : {1, 2}) {
+      if (!std::isfinite(proof.twin_spread)) break;
+      Plan plan;
+      plan.name = fmt::format("float32~{}", twin);
+      const std::vector<StepRow> rows = train({plan, {}, request_.backend, twin});
+      proof.twin_spread = std::max(proof.twin_spread, loss_gap(rows, reference_));
+    }
+    // Where right runs drift apart without bound there is nothing to compare with.
+    comparable_ = std::isfinite(proof.twin_spread);
+    proof.tolerance =
+        comparable_ ? std::max(kGapFloor, kTwinFactor * proof.twin_spread) : kGapFloor;
+    tolerance_ = proof.tolerance;
+  }
+
+  /// The original lane with some members of the advice.
+  LaneConfig lane(const Members& members, const std::string& name) const {
+    LaneConfig lane{request_.original, request_.scaler, request_.backend, 0};
+    lane.plan.name = name;
+    for (const std::string& layer : request_.advice.layers) {
+      if (members.contains(layer)) keep_fp32(lane.plan, exact_glob(layer));
+    }
+    if (members.contains(kStorage)) lane.plan.storage = kFp32;
+    if (members.contains(kLossScale)) {
+      lane.scaler = {.kind = LossScalerConfig::Kind::constant,
+                     .initial = static_cast<float>(*request_.advice.loss_scale)};
+    }
+    return lane;
+  }
+
+  std::vector<StepRow> train(const LaneConfig& lane) {
+    if (stop_) return {};
+    TrainConfig config = config_;
+    config.lanes = {lane};
+    Trainer trainer(config, data_);
+    LossSink sink(lane.plan.name, ++trained_, progress_, stop_);
+    trainer.run(&sink, {}, sink.give_up);
+    return std::move(sink.rows);
+  }
+
+  Trial trial(const Members& members, Trial::Kind kind, const std::string& name) {
+    const auto [place, is_new] = trials_.try_emplace(members);
+    if (is_new) {
+      const std::vector<StepRow> rows = train(lane(members, name));
+      const SkippedSteps skipped = skipped_steps(rows);
+      place->second.gap = loss_gap(rows, reference_);
+      place->second.skipped = skipped.total();
+      place->second.calibration_skips = skipped.calibration;
+      place->second.passes =
+          comparable_ && place->second.gap <= tolerance_ && skips_are_normal(skipped, rows);
+    }
+    Trial result = place->second;
+    result.kind = kind;
+    result.name = name;
+    return result;
+  }
+
+  Trial without(const std::string& member) {
+    Members rest = members_;
+    rest.erase(member);
+    Trial result = trial(rest, Trial::Kind::leave_one_out, advised_name_ + " without " + member);
+    result.without = member;
+    return result;
+  }
+
+  /// Takes out members one after the other as long as the rest still cures. What was needed beside
+  /// a member may not be without it, so it goes round until none can be spared.
+  void drop_needless(Proof& proof) {
+    for (bool dropped = true; dropped && !stop_;) {
+      dropped = false;
+      for (const std::string& member : Members(members_)) {
+        if (stop_ || !without(member).passes) continue;
+        members_.erase(member);
+        proof.dropped.push_back(member);
+        dropped = true;
+      }
+    }
+  }
+
+  static std::string gap_text(double gap) {
+    return std::isfinite(gap) ? percent(gap) : "without bound";
+  }
+
+  static std::string in_words(const std::string& member) {
+    if (member == kStorage) return "the fp32 variables";
+    return member == kLossScale ? "the loss scale" : member;
+  }
+
+  static std::vector<std::string> in_words(std::vector<std::string> members) {
+    for (std::string& member : members) member = in_words(member);
+    return members;
+  }
+
+  std::string sentence(const Proof& proof) const {
+    const Trial& original = proof.trials[0];
+    const Trial& advised = proof.trials[1];
+    const std::string over = fmt::format("over the last fifth of {}", counted(proof.steps, "step"));
+    if (!fp32_trains_) {
+      return "Nothing can be proved: fp32 itself does not train, its loss does not stay finite.";
+    }
+    if (!comparable_) {
+      return fmt::format(
+          "Nothing can be proved: two fp32 runs one ulp apart drift apart without bound {}.", over);
+    }
+    const std::string allowed =
+        fmt::format("{} is allowed, {} is how far two fp32 runs one ulp apart drift",
+                    percent(proof.tolerance), percent(proof.twin_spread));
+    if (original.passes) {
+      return fmt::format("{} trains as fp32 does as it is: its loss is {} from fp32's {} ({}).",
+                         proof.lane, percent(original.gap), over, allowed);
+    }
+    if (!advised.passes) {
+      return fmt::format("Not proved: with the advice the loss is {} from fp32's {} ({}), with {}.",
+                         gap_text(advised.gap), over, allowed,
+                         counted(advised.skipped, "skipped step"));
+    }
+    std::string before = std::isfinite(original.gap) ? percent(original.gap) : "training fails";
+    // The loss alone would not have told.
+    if (original.gap <= proof.tolerance) {
+      before += fmt::format(" with {}", counted(original.skipped, "skipped step"));
+    }
+    std::string text = fmt::format(
+        "Proved by training: with the advice the loss is {} from fp32's {} ({}); without it, {}.",
+        percent(advised.gap), over, allowed, before);
+    const std::vector<std::string> names =
+        in_words(std::vector<std::string>(members_.begin(), members_.end()));
+    text += fmt::format(" Taking {} away breaks it again.",
+                        names.size() == 1 ? names[0] : "any one of " + name_list(names));
+    if (!proof.dropped.empty()) {
+      text += fmt::format(" Needless, and dropped: {}.", name_list(in_words(proof.dropped)));
+    }
+    return text;
+  }
+
+  const ProofRequest& request_;
+  const Dataset& data_;
+  const ProofProgress& progress_;
+  const std::atomic<bool>& stop_;
+  TrainConfig config_;
+  Members members_;
+  std::string advised_name_;
+  std::vector<StepRow> reference_;
+  bool fp32_trains_ = false, comparable_ = false;
+  double tolerance_ = 0.0;
+  std::map<Members, Trial> trials_;
+  int trained_ = 0;
+};
+
+const char* kind_name(Trial::Kind kind) {
+  switch (kind) {
+    case Trial::Kind::original:
+      return "original";
+    case Trial::Kind::advised:
+      return "advised";
+    case Trial::Kind::leave_one_out:
+      return "leave_one_out";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
+                           const ProofProgress& progress, const std::atomic<bool>& stop) {
+  return Prover(request, data, progress, stop).run();
+}
+
+std::string proof_json(const Proof& proof) {
+  using Json = nlohmann::ordered_json;
+  const auto number = [](double value) {
+    if (std::isfinite(value)) return Json(value);
+    return Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+  };
+  Json json{{"lane", proof.lane},
+            {"advised", proof.advised},
+            {"layers", proof.layers},
+            {"loss_scale", proof.loss_scale ? Json(*proof.loss_scale) : Json(nullptr)},
+            {"holds", proof.holds},
+            {"steps", proof.steps},
+            {"seed", proof.seed},
+            {"tolerance", number(proof.tolerance)},
+            {"twin_spread", number(proof.twin_spread)}};
+  json["trials"] = Json::array();
+  for (const Trial& trial : proof.trials) {
+    const Json without = trial.without.empty() ? Json(nullptr) : Json(trial.without);
+    json["trials"].push_back({{"name", trial.name},
+                              {"kind", kind_name(trial.kind)},
+                              {"without", without},
+                              {"gap", number(trial.gap)},
+                              {"skipped", trial.skipped},
+                              {"calibration_skips", trial.calibration_skips},
+                              {"passes", trial.passes}});
+  }
+  json["dropped"] = proof.dropped;
+  json["plan"] = Json::parse(proof.plan_json);
+  json["text"] = proof.text;
+  return json.dump();
+}
+
+}  // namespace halfscope

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// Proof: whether advice cures a lane, shown by training. Beside the lane itself, the advised plan,
+// fp32 and two noise twins (fp32 from weights moved by one ulp, which tell how far two right runs
+// drift apart) are trained from the same weights on the same batches, then the advice with every
+// single member taken away. It holds if the lane as it is fails, the advised one's loss ends within
+// the tolerance of fp32's and no member can be spared; members that can are dropped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/rules/recommend.h"
+#include "core/data/dataset.h"
+#include "core/train/trainer.h"
+
+namespace halfscope {
+
+struct Trial {
+  enum class Kind : uint8_t { original, advised, leave_one_out };
+  std::string name;  ///< of the lane
+  Kind kind = Kind::original;
+  std::string without = "";  ///< leave_one_out: the member that was taken away
+  double gap = 0.0;          ///< see loss_gap()
+  int64_t skipped = 0, calibration_skips = 0;
+  bool passes = false;
+};
+
+struct Proof {
+  std::string lane, advised;         ///< names of the lane and of the advised plan
+  std::vector<std::string> layers;   ///< kept in fp32, needless ones dropped
+  std::optional<double> loss_scale;  ///< static, if that was part of what was tried
+  std::string plan_json;             ///< the advised plan, needless members dropped
+  bool holds = false;
+  int64_t steps = 0;
+  uint64_t seed = 0;
+  double twin_spread = 0.0;  ///< the largest gap between fp32 and its twins
+  double tolerance = 0.0;    ///< max(1 %, twice that)
+  std::vector<Trial> trials;
+  std::vector<std::string> dropped;  ///< members that proved needless
+  std::string text;                  ///< one or two sentences
+};
+
+/// The object `proof` of the report's JSON (docs/contracts.md).
+std::string proof_json(const Proof& proof);
+
+struct ProofRequest {
+  TrainConfig training;  ///< of the run; its lanes are left aside
+  Plan original;
+  LossScalerConfig scaler;  ///< of the original lane
+  Recommendation advice;
+  const Backend* backend = nullptr;  ///< that trains all of them
+};
+
+/// Tells what is being trained, and how far that is. `lane` counts from 1 and may go on growing.
+using ProofProgress = std::function<void(const std::string& name, int lane, const StepRow& row)>;
+
+/// Trains all that is needed; nothing if `stop` became true on the way.
+std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
+                           const ProofProgress& progress, const std::atomic<bool>& stop);
+
+}  // namespace halfscope

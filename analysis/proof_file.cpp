@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/proof_file.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/live_writer.h"
+#include "analysis/run_schema.h"
+#include "analysis/sqlite.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+using sqlite::Access;
+using sqlite::Database;
+using sqlite::SqliteError;
+using sqlite::Statement;
+using sqlite::Transaction;
+
+constexpr int64_t kFirstVersionWithProofs = 2;
+constexpr int kBusyMilliseconds = 5000;  // readers hold a run file for milliseconds
+
+void write_proof(Database& database, int lane, const std::string& json) {
+  Transaction transaction(database, Transaction::Kind::write);
+  Statement lanes(database, "SELECT count(*) FROM lanes WHERE lane=?1");
+  lanes.bind(1, static_cast<int64_t>(lane));
+  if (!lanes.step() || lanes.integer(0) == 0) {
+    throw usage_error(fmt::format("{} has no lane {}", database.file().string(), lane), "");
+  }
+  lanes.reset();
+  Statement insert(database, "INSERT OR REPLACE INTO proofs VALUES(?1,?2)");
+  insert.bind(1, static_cast<int64_t>(lane));
+  insert.bind(2, json);
+  insert.run();
+  transaction.commit();
+}
+
+}  // namespace
+
+void store_proof(const fs::path& run, int lane, const std::string& json) {
+  if (!nlohmann::json::accept(json)) throw Error("a proof must be JSON");
+  if (has_live_writer(run)) {
+    throw usage_error(fmt::format("{} is still being recorded", run.string()),
+                      "wait until its run has ended");
+  }
+  Database database(run, Access::read_write);
+  database.set_busy_timeout(kBusyMilliseconds);
+  try {
+    if (check_schema(database) < kFirstVersionWithProofs) {
+      throw usage_error(fmt::format("{} has the older format 1, which has no room for a proof",
+                                    run.string()),
+                        "record the run again");
+    }
+    write_proof(database, lane, json);
+  } catch (const SqliteError& error) {
+    // It is a run file, so what SQLite does not understand here is damage.
+    if (error.primary_code() != SQLITE_ERROR) throw;
+    database.fail_damaged("its tables are not those of a run file");
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// Adds to a finished run file what was proved about a lane by a run that came after it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace halfscope {
+
+/// Puts or replaces the lane's row of the table `proofs`; RunView::proof reads it back. Throws
+/// Error, and leaves the file as it was, if a run is still being recorded into it, if it is of
+/// version 1, which has no such table, or if it cannot be written.
+void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
+
+}  // namespace halfscope

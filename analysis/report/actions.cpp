@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+// What to do, ready to be done: each part of the advised plan with what it should bring, what it
+// costs and how sure that is, and the same as text for PyTorch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/cost.h"
+#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope::report {
+namespace {
+
+/// Fewer recorded steps say little about a whole training.
+constexpr int64_t kFewSteps = 20;
+
+/// The proof, if it is about the lane the action is for: stored with it, or naming it.
+const ProofReport* proof_of(const Report& report, const ActionReport& action) {
+  if (!report.proof) return nullptr;
+  const std::string& name = report.lanes[static_cast<size_t>(action.lane)].name;
+  const bool its = report.proof_lane == action.lane || report.proof->lane == name;
+  return its ? &*report.proof : nullptr;
+}
+
+/// The lane of this run that has the advice in it already.
+const LaneReport* cure_of(const Report& report, const ActionReport& action) {
+  if (!report.cure || report.sick != action.lane) return nullptr;
+  return &report.lanes[static_cast<size_t>(*report.cure)];
+}
+
+const ProofTrial* trial_of(const ProofReport* proof, ProofTrial::Kind kind) {
+  if (proof == nullptr) return nullptr;
+  for (const ProofTrial& trial : proof->trials) {
+    if (trial.kind == kind) return &trial;
+  }
+  return nullptr;
+}
+
+/// What trying the advice has shown, if anybody tried: a proof beats a lane of this run.
+std::string tried(const Report& report, const ActionReport& action) {
+  const ProofReport* proof = proof_of(report, action);
+  const ProofTrial* before = trial_of(proof, ProofTrial::Kind::original);
+  const ProofTrial* after = trial_of(proof, ProofTrial::Kind::advised);
+  if (after != nullptr) {
+    const auto is = [](const ProofTrial& trial) {
+      return std::isfinite(trial.gap) ? "the loss is " + gap_text(trial.gap) + " from that of fp32"
+                                      : "the loss is not finite";
+    };
+    std::string text = "Tried: " + is(*after);
+    if (before != nullptr) text += "; before, " + is(*before);
+    return text + fmt::format(". Tolerated: {}.", percent(proof->tolerance));
+  }
+  const LaneReport* cure = cure_of(report, action);
+  if (cure == nullptr) return "";
+  const LaneReport& lane = *cure;
+  std::string text = fmt::format("Tried in this run as {}: ", lane.name);
+  if (lane.loss_gap) text += fmt::format("the loss gap to fp32 is {}, ", gap_text(*lane.loss_gap));
+  return text + fmt::format("{} of {} skipped.", lane.skipped, counted(lane.steps, "step"));
+}
+
+void judge_confidence(const Report& report, ActionReport& action) {
+  const int64_t steps = report.lanes[static_cast<size_t>(action.lane)].steps;
+  const LaneReport* cure = cure_of(report, action);
+  if (const ProofReport* proof = proof_of(report, action)) {
+    action.confidence = proof->holds ? "high" : "low";
+    action.basis = proof->holds ? fmt::format("tried for {}, and taken back layer by layer",
+                                              counted(proof->steps, "step"))
+                                : "it was tried and did not hold";
+  } else if (cure != nullptr) {
+    action.confidence = "high";
+    action.basis = fmt::format("tried beside it in this run, for {} with one seed",
+                               counted(cure->steps, "step"));
+  } else if (steps < kFewSteps) {
+    action.confidence = "low";
+    action.basis = fmt::format("not tried yet, and only {} were seen", counted(steps, "step"));
+  } else {
+    action.confidence = "medium";
+    action.basis = fmt::format("worked out from {}, not tried yet", counted(steps, "step"));
+  }
+}
+
+/// The tensors that fall out of their format, largest first: what fp32 has to hold.
+std::string overflow_effect(const Report& report, const ActionReport& action) {
+  const SiteReport* worst = nullptr;
+  for (const LayerReport& layer : report.layers) {
+    if (layer.lane != action.lane) continue;
+    if (std::find(action.layers.begin(), action.layers.end(), layer.path) == action.layers.end()) {
+      continue;
+    }
+    for (const SiteReport& site : layer.sites) {
+      if (site.overflow == 0 || !site.max_abs) continue;
+      if (worst == nullptr || *site.max_abs > *worst->max_abs) worst = &site;
+    }
+  }
+  if (worst == nullptr) return "";
+  const int64_t skipped = report.lanes[static_cast<size_t>(action.lane)].skipped;
+  std::string text = fmt::format(
+      "{} reaches {}, {} times the largest {} value; fp32 holds it with {:.0f} bits to spare.",
+      worst->name, short_number(*worst->max_abs),
+      short_number(std::round(10.0 * *worst->max_abs / worst->format.max_finite()) / 10.0),
+      format_name(worst->format), std::floor(std::log2(kFp32.max_finite() / *worst->max_abs)));
+  if (skipped > 0) {
+    text +=
+        fmt::format(" What it spoils, {}, should go with it.", counted(skipped, "skipped step"));
+  }
+  return text;
+}
+
+std::string capitalized(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+/// If nothing overflows on the way forward: what the finding that asks for it has seen.
+std::string reason(const Report& report, const ActionReport& action) {
+  for (const Finding& finding : report.findings) {
+    if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
+    if (finding.action.kind != action.kind || finding.mechanism.empty()) continue;
+    return capitalized(finding.mechanism) + ". In fp32 that limit is gone.";
+  }
+  return "";
+}
+
+/// Of gradients or updates, whichever the action is about.
+std::string share_effect(const Report& report, const ActionReport& action) {
+  const bool updates = action.kind == Action::Kind::format;
+  const SiteReport* worst = nullptr;
+  double most = 0.0;
+  for (const LayerReport& layer : report.layers) {
+    if (layer.lane != action.lane) continue;
+    for (const SiteReport& site : layer.sites) {
+      const bool gradient = site.role == Role::activation_grad || site.role == Role::weight_grad;
+      if (updates ? site.role != Role::update : !gradient) continue;
+      const Rates rates = rates_of(site);
+      const double value = updates ? rates.lost : rates.underflow;
+      if (value > most) {
+        most = value;
+        worst = &site;
+      }
+    }
+  }
+  if (worst == nullptr) return "";
+  if (updates) {
+    return fmt::format("Updates take effect: up to {} of them are lost now ({}).", percent(most),
+                       worst->name);
+  }
+  return fmt::format("Gradients survive: up to {} of the values are flushed now ({}).",
+                     percent(most), worst->name);
+}
+
+std::string what_would_speak_against(const Report& report, const ActionReport& action) {
+  if (const ProofReport* proof = proof_of(report, action)) {
+    return fmt::format("another seed than {} or a longer training than {} shows another result",
+                       proof->seed, counted(proof->steps, "step"));
+  }
+  const std::string reference =
+      report.reference >= 0 ? report.lanes[static_cast<size_t>(report.reference)].name : "fp32";
+  switch (action.kind) {
+    case Action::Kind::keep_fp32:
+      return fmt::format(
+          "the advised plan's loss leaves that of {0}, or with other data, initial weights or a "
+          "lower "
+          "learning rate the loss follows {0} without {1} in fp32 as well",
+          reference, name_list(action.layers, 3));
+    case Action::Kind::loss_scale:
+      return "gradients of a longer training leave the window of scales seen here";
+    case Action::Kind::format:
+      return fmt::format("a longer training follows {} although updates are lost", reference);
+    case Action::Kind::none:
+      break;
+  }
+  return "the next run shows the same";
+}
+
+std::string storage_of(const std::string& plan_json) {
+  using Json = nlohmann::json;
+  const Json plan = Json::parse(plan_json, nullptr, false);
+  if (!plan.is_object() || !plan.contains("variables")) return "";
+  return plan["variables"].is_object() ? plan["variables"].value("storage", "") : "";
+}
+
+void finish(Report& report, ActionReport action) {
+  const std::string seen = tried(report, action);
+  if (!seen.empty()) action.effect += (action.effect.empty() ? "" : " ") + seen;
+  if (action.effect.empty()) action.effect = "The loss should follow full precision again.";
+  judge_confidence(report, action);
+  action.change_my_mind = what_would_speak_against(report, action);
+  report.actions.push_back(std::move(action));
+}
+
+/// A module path as PyTorch spells it.
+std::string module_name(std::string path) {
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
+std::string python_string(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  }
+  return out + "\"";
+}
+
+/// The advised plan keeps variables in fp32 and the lane's own does not.
+bool widens_storage(const std::string& lane_plan, const std::string& advised_plan) {
+  const std::string before = storage_of(lane_plan);
+  return storage_of(advised_plan) == "fp32" && before != "fp32" && !before.empty();
+}
+
+}  // namespace
+
+std::string pytorch_of(const Report& report, const Recommendation& advice) {
+  const std::string& plan = report.lanes[static_cast<size_t>(advice.lane)].plan_json;
+  const bool fp32_storage = widens_storage(plan, advice.plan_json);
+  std::string text = "import torch\n\n";
+  if (fp32_storage) {
+    text += "model.float()  # master weights: let autocast narrow them, not model.half()\n";
+  }
+  if (!advice.layers.empty()) {
+    text += "KEEP_FP32 = {  # as in model.named_modules()\n";
+    for (const std::string& layer : advice.layers) {
+      text += "    " + python_string(module_name(layer)) + ",\n";
+    }
+    text +=
+        "}\n\n"
+        "def to_fp32(x):\n"
+        "    floating = torch.is_tensor(x) and x.is_floating_point()\n"
+        "    return x.float() if floating else x\n\n"
+        "def keep_in_fp32(module, device=\"cuda\"):\n"
+        "    forward = module.forward\n"
+        "    def in_fp32(*args, **kwargs):\n"
+        "        with torch.autocast(device, enabled=False):\n"
+        "            return forward(*map(to_fp32, args), **kwargs)\n"
+        "    module.forward = in_fp32\n\n"
+        "for name, module in model.named_modules():\n"
+        "    if name in KEEP_FP32:\n"
+        "        keep_in_fp32(module)\n";
+  }
+  if (advice.loss_scale) {
+    text += fmt::format(
+        "scaler = torch.cuda.amp.GradScaler(init_scale={:.17g})  # dynamic from there\n",
+        *advice.loss_scale);
+  }
+  return text;
+}
+
+void add_actions(const RunView& run, Report& report) {
+  if (!report.recommendation) {
+    // No plan can be edited, yet a finding may know what to do.
+    for (size_t i = 0; i < report.findings.size() && report.actions.size() < 3; ++i) {
+      const Finding& finding = report.findings[i];
+      if (finding.severity < Severity::warning || finding.action.text.empty()) continue;
+      ActionReport action{.kind = Action::Kind::none, .lane = finding.lane};
+      action.text = finding.action.text;
+      action.effect = capitalized(finding.mechanism) + ".";
+      judge_confidence(report, action);
+      action.change_my_mind = what_would_speak_against(report, action);
+      report.actions.push_back(std::move(action));
+    }
+    return;
+  }
+  const Recommendation& advice = *report.recommendation;
+  const LaneInfo& lane = run.lane(advice.lane);
+  const bool fp32_storage = widens_storage(lane.plan_json, advice.plan_json);
+  if (!advice.layers.empty()) {
+    ActionReport action{.kind = Action::Kind::keep_fp32, .lane = advice.lane};
+    action.layers = advice.layers;
+    action.text = "Keep " + name_list(advice.layers) + " in fp32.";
+    action.effect = overflow_effect(report, action);
+    if (action.effect.empty()) action.effect = reason(report, action);
+    action.cost = cost_of_fp32(lane, advice.layers);
+    finish(report, std::move(action));
+  }
+  if (fp32_storage) {
+    ActionReport action{.kind = Action::Kind::format, .lane = advice.lane};
+    action.text = "Keep the variables in fp32 (master weights).";
+    action.effect = share_effect(report, action);
+    action.cost = cost_of_fp32_storage(lane);
+    finish(report, std::move(action));
+  }
+  if (advice.loss_scale) {
+    ActionReport action{.kind = Action::Kind::loss_scale, .lane = advice.lane};
+    action.loss_scale = *advice.loss_scale;
+    action.text = fmt::format("Use dynamic loss scaling, or a static scale of {}.",
+                              scale_text(*advice.loss_scale));
+    action.effect = share_effect(report, action);
+    finish(report, std::move(action));
+  }
+  report.plan_text = compact_plan(advice.plan_json);
+}
+
+}  // namespace halfscope::report

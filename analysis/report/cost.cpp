@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// What an advised change costs, from the shapes and formats that the run file holds of a lane.
+#include "analysis/report/cost.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/report/report_parts.h"
+
+namespace halfscope::report {
+namespace {
+
+int64_t bytes_per_element(const FloatFormat& format) {
+  if (format.bits() <= 8) return 1;
+  return format.bits() <= 16 ? 2 : 4;  // 19 bits of tf32 lie in 4 bytes
+}
+
+int64_t elements(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t extent : shape) n *= extent;
+  return n;
+}
+
+/// Multiply-adds of a layer's forward product: outputs times weights per output channel. Nothing
+/// for operators that are no product.
+std::optional<double> multiply_adds(const std::string& op, const SiteInfo& output, int64_t weight) {
+  const bool conv = op == "Conv", gemm = op == "Gemm" || op == "MatMul";
+  if ((!conv && !gemm) || output.shape.size() < 2 || weight == 0) return std::nullopt;
+  const int64_t channels = conv ? output.shape[1] : output.shape.back();
+  if (channels <= 0) return std::nullopt;
+  return static_cast<double>(elements(output.shape)) * static_cast<double>(weight) /
+         static_cast<double>(channels);
+}
+
+/// The largest tensor of role weight is the matrix; what is smaller is a bias or a gain.
+struct LayerTensors {
+  const SiteInfo* output = nullptr;
+  int64_t weights = 0, largest_weight = 0;
+  std::vector<const SiteInfo*> weight_sites;
+};
+
+std::map<std::string, LayerTensors> tensors_of(const LaneInfo& lane) {
+  std::map<std::string, LayerTensors> tensors;
+  for (const SiteInfo& site : lane.sites) {
+    LayerTensors& layer = tensors[site.path];
+    if (site.role == Role::activation && site.phase == Phase::forward) layer.output = &site;
+    if (site.role != Role::weight) continue;
+    const int64_t n = elements(site.shape);
+    layer.weights += n;
+    layer.largest_weight = std::max(layer.largest_weight, n);
+    layer.weight_sites.push_back(&site);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) {
+  const std::set<std::string> keep(layers.begin(), layers.end());
+  const std::map<std::string, LayerTensors> tensors = tensors_of(lane);
+  Cost cost;
+  std::map<std::string, FloatFormat> written;  // by path, under the new plan
+  int64_t weights = 0, kept_weights = 0;
+  double products = 0.0, kept_products = 0.0;
+  // Layers stand in execution order, so one pass sees every input before its readers.
+  for (const LayerInfo& layer : lane.layers) {
+    FloatFormat format = layer.write;
+    if (layer.follows) {
+      for (const std::string& input : layer.inputs) {
+        const auto place = written.find(input);
+        if (place != written.end() && place->second.contains(format)) format = place->second;
+      }
+    }
+    const bool kept = keep.contains(layer.path);
+    if (kept) format = kFp32;
+    written[layer.path] = format;
+    if (!kept && !(format == layer.write)) cost.followers.push_back(layer.path);
+    const auto place = tensors.find(layer.path);
+    if (place == tensors.end()) continue;
+    const LayerTensors& own = place->second;
+    weights += own.weights;
+    if (own.output != nullptr) {
+      const int64_t more = bytes_per_element(format) - bytes_per_element(own.output->format);
+      cost.activation_bytes += elements(own.output->shape) * std::max<int64_t>(more, 0);
+      if (const auto count = multiply_adds(layer.op, *own.output, own.largest_weight)) {
+        products += *count;
+        if (kept) kept_products += *count;
+      }
+    }
+    if (!kept) continue;
+    kept_weights += own.weights;
+    for (const SiteInfo* site : own.weight_sites) {
+      // A weight that another node makes arrives wider than this layer reads it.
+      const int64_t now = std::min(bytes_per_element(site->format), bytes_per_element(layer.read));
+      cost.weight_bytes += elements(site->shape) * (bytes_per_element(kFp32) - now);
+    }
+  }
+  cost.weight_share = share(kept_weights, weights);
+  if (products > 0.0) cost.multiply_share = kept_products / products;
+  return cost;
+}
+
+Cost cost_of_fp32_storage(const LaneInfo& lane) {
+  Cost cost;
+  int64_t weights = 0, kept = 0;
+  for (const SiteInfo& site : lane.sites) {
+    // An update's format is the one its variable is stored in.
+    if (site.role != Role::update && site.role != Role::state) continue;
+    const int64_t n = elements(site.shape);
+    const int64_t more = bytes_per_element(kFp32) - bytes_per_element(site.format);
+    cost.weight_bytes += n * more;
+    if (site.role != Role::update) continue;
+    weights += n;
+    kept += more > 0 ? n : 0;
+  }
+  cost.weight_share = share(kept, weights);
+  return cost;
+}
+
+}  // namespace halfscope::report

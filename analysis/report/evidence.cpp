@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+// What the run file holds besides statistics, made ready to be shown: errors against another
+// lane, the proof of an advised plan, and how the first bad tensor reached the loss.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A number, or one of the words that stand for what JSON cannot write.
+double number_of(const Json& json, const char* key, double otherwise) {
+  const auto place = json.find(key);
+  if (place == json.end()) return otherwise;
+  if (place->is_number()) return place->get<double>();
+  if (!place->is_string()) return otherwise;
+  const std::string word = place->get<std::string>();
+  if (word == "inf") return INFINITY;
+  if (word == "-inf") return -INFINITY;
+  return word == "nan" ? std::nan("") : otherwise;
+}
+
+int64_t count_of(const Json& json, const char* key) {
+  const auto place = json.find(key);
+  return place != json.end() && place->is_number() ? place->get<int64_t>() : 0;
+}
+
+std::string string_of(const Json& json, const char* key) {
+  const auto place = json.find(key);
+  return place != json.end() && place->is_string() ? place->get<std::string>() : "";
+}
+
+bool flag_of(const Json& json, const char* key) {
+  const auto place = json.find(key);
+  return place != json.end() && place->is_boolean() && place->get<bool>();
+}
+
+std::vector<std::string> names_of(const Json& json, const char* key) {
+  std::vector<std::string> names;
+  const auto place = json.find(key);
+  if (place == json.end() || !place->is_array()) return names;
+  for (const Json& name : *place) {
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+/// If the file has no sentence of its own.
+std::string proof_sentence(const ProofReport& proof) {
+  size_t needed = 0, tried = 0;
+  for (const ProofTrial& trial : proof.trials) {
+    if (trial.kind != ProofTrial::Kind::leave_one_out) continue;
+    ++tried;
+    needed += trial.passes ? 0 : 1;
+  }
+  std::string text = proof.holds ? "The advised plan follows fp32 and the original does not."
+                                 : "The advised plan did not hold when it was tried.";
+  if (tried > 0) {
+    text += fmt::format(" {} of {} were needed: without them the loss leaves fp32's again.", needed,
+                        counted(static_cast<int64_t>(tried), "layer"));
+  }
+  return text;
+}
+
+}  // namespace
+
+const char* trial_name(ProofTrial::Kind kind) noexcept {
+  switch (kind) {
+    case ProofTrial::Kind::original:
+      return "original";
+    case ProofTrial::Kind::advised:
+      return "advised";
+    case ProofTrial::Kind::leave_one_out:
+      return "leave_one_out";
+  }
+  return "unknown";
+}
+
+std::optional<ProofReport> read_proof(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("trials") || !json["trials"].is_array()) {
+    return std::nullopt;
+  }
+  ProofReport proof;
+  proof.lane = string_of(json, "lane");
+  proof.advised = string_of(json, "advised");
+  proof.layers = names_of(json, "layers");
+  if (json.contains("loss_scale") && json["loss_scale"].is_number()) {
+    proof.loss_scale = json["loss_scale"].get<double>();
+  }
+  proof.holds = flag_of(json, "holds");
+  proof.steps = count_of(json, "steps");
+  proof.seed = count_of(json, "seed");
+  proof.tolerance = number_of(json, "tolerance", 0.01);
+  proof.twin_spread = number_of(json, "twin_spread", 0.0);
+  proof.dropped = names_of(json, "dropped");
+  for (const Json& item : json["trials"]) {
+    if (!item.is_object()) continue;
+    ProofTrial trial;
+    trial.name = string_of(item, "name");
+    const std::string kind = string_of(item, "kind");
+    if (kind == "advised") trial.kind = ProofTrial::Kind::advised;
+    if (kind == "leave_one_out") trial.kind = ProofTrial::Kind::leave_one_out;
+    trial.without = string_of(item, "without");
+    trial.gap = number_of(item, "gap", std::nan(""));
+    trial.skipped = count_of(item, "skipped");
+    trial.calibration_skips = count_of(item, "calibration_skips");
+    trial.passes = flag_of(item, "passes");
+    proof.trials.push_back(std::move(trial));
+  }
+  proof.text = string_of(json, "text");
+  if (proof.text.empty()) proof.text = proof_sentence(proof);
+  return proof;
+}
+
+namespace report {
+namespace {
+
+std::optional<double> median(std::vector<double> values) {
+  std::erase_if(values, [](double x) { return std::isnan(x); });
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// What is gathered of a site before its medians can be taken.
+struct Samples {
+  std::vector<double> total, local_fp32, local_fp64, inherited;
+};
+
+std::string who_adds(const ErrorReport& errors) {
+  const SiteErrorReport* most = nullptr;
+  for (const SiteErrorReport& site : errors.sites) {
+    if (!site.local() || !std::isfinite(*site.local()) || *site.local() <= 0.0) continue;
+    if (most == nullptr || *site.local() > *most->local()) most = &site;
+  }
+  if (most == nullptr) return "";
+  std::string text =
+      fmt::format(" {} adds most of its own: {}", most->name, percent(*most->local()));
+  if (most->inherited) text += fmt::format(" on top of {} it inherits", percent(*most->inherited));
+  const SiteErrorReport* flips = nullptr;
+  for (const SiteErrorReport& site : errors.sites) {
+    if (!site.feeds_relu || site.sign_flips == 0) continue;
+    if (flips == nullptr || share(site.sign_flips, site.n) > share(flips->sign_flips, flips->n)) {
+      flips = &site;
+    }
+  }
+  text += ".";
+  if (flips != nullptr) {
+    text += fmt::format(" Signs that a ReLU acts on flip most in {}: those of {} of its elements.",
+                        flips->name, percent(share(flips->sign_flips, flips->n)));
+  }
+  return text;
+}
+
+void describe(const RunView& run, const SiteErrorReport* first, int64_t n, int64_t differing,
+              double max_ulps, ErrorReport& errors) {
+  const std::string& other = run.lane(errors.other).name;
+  if (first == nullptr) {
+    errors.text = fmt::format("No tensor differs from {} in {}.", other,
+                              counted(static_cast<int64_t>(errors.steps.size()), "sampled step"));
+    return;
+  }
+  errors.first_site = first->name;
+  errors.text = fmt::format(
+      "The first tensor to differ from {} is {} in step {}: {} of its elements, by at most {} ulp "
+      "of "
+      "{}.",
+      other, first->name, errors.first_step, percent(share(differing, n)), short_number(max_ulps),
+      format_name(first->format));
+  errors.text += who_adds(errors);
+}
+
+/// Steps that one of the lanes did not come through: what its tensors are worth there says little of
+/// its operators, as its weights went another way.
+std::set<int64_t> lost_steps(const RunView& run, int lane, int other) {
+  std::set<int64_t> lost;
+  for (int each : {lane, other}) {
+    for (const StepRow& row : run.steps(each)) {
+      if (row.skipped || !std::isfinite(row.loss)) lost.insert(row.step);
+    }
+  }
+  return lost;
+}
+
+ErrorReport compare(const RunView& run, int lane, int other) {
+  ErrorReport report{.lane = lane, .other = other};
+  const std::set<int64_t> lost = lost_steps(run, lane, other);
+  std::map<int, SiteErrorReport> sites;  // by order
+  std::map<int, Samples> samples;
+  const std::vector<SiteInfo>& infos = run.lane(lane).sites;
+  int first = -1;
+  int64_t first_n = 0, first_differing = 0;
+  double first_ulps = 0.0;
+  for (const SiteError& error : run.errors(lane)) {  // by step, then site
+    const size_t place = static_cast<size_t>(error.site);
+    if (error.other_lane != other || error.site < 0 || place >= infos.size()) continue;
+    // In the first sample the weights are still alike, or all that there is.
+    const bool is_first = report.steps.empty() || report.steps.front() == error.step;
+    if (!is_first && lost.contains(error.step)) continue;
+    if (report.steps.empty() || report.steps.back() != error.step) {
+      report.steps.push_back(error.step);
+    }
+    SiteErrorReport& site = sites[error.site];
+    Samples& sample = samples[error.site];
+    ++site.samples;
+    site.n += error.n;
+    site.differing += error.differing;
+    site.sign_flips += error.sign_flips;
+    site.max_ulps = std::max(site.max_ulps, error.max_ulps);
+    for (size_t i = 0; i < site.ulps.size(); ++i) site.ulps[i] += error.ulps[i];
+    // Norms are over elements finite in both lanes. Where there are none a norm of 0 would pass
+    // for agreement.
+    if (error.n == 0 || error.ulps.back() < error.n) {
+      sample.total.push_back(error.total);
+      sample.local_fp32.push_back(error.local_fp32);
+      sample.local_fp64.push_back(error.local_fp64);
+      sample.inherited.push_back(error.inherited);
+    }
+    if (first < 0 && error.differing > 0) {
+      first = error.site;
+      report.first_step = error.step;
+      first_n = error.n;
+      first_differing = error.differing;
+      first_ulps = error.max_ulps;
+    }
+  }
+  std::set<std::string> before_relu;  // paths of layers that a ReLU reads
+  for (const LayerInfo& layer : run.lane(lane).layers) {
+    if (layer.op == "Relu") before_relu.insert(layer.inputs.begin(), layer.inputs.end());
+  }
+  const SiteErrorReport* first_site = nullptr;
+  report.sites.reserve(sites.size());
+  for (auto& [order, site] : sites) {
+    const SiteInfo& info = infos[static_cast<size_t>(order)];
+    site.site = order;
+    site.name = info.name();
+    site.layer = info.path;
+    site.role = info.role;
+    site.phase = info.phase;
+    site.format = info.format;
+    site.feeds_relu = info.role == Role::activation && before_relu.contains(info.path);
+    const Samples& sample = samples[order];
+    site.total = median(sample.total);
+    site.local_fp32 = median(sample.local_fp32);
+    site.local_fp64 = median(sample.local_fp64);
+    site.inherited = median(sample.inherited);
+    for (double total : sample.total) {
+      if (!std::isnan(total)) site.worst_total = std::max(site.worst_total.value_or(0.0), total);
+    }
+    report.sites.push_back(site);
+    if (order == first) first_site = &report.sites.back();
+  }
+  describe(run, first_site, first_n, first_differing, first_ulps, report);
+  return report;
+}
+
+/// What happened to a site in the window that holds `step`, for the chain.
+std::string link_note(const RunView& run, int lane, int site, int64_t step) {
+  const SiteInfo& info = run.lane(lane).sites[static_cast<size_t>(site)];
+  for (const PackedWindow& window : run.windows(lane, site)) {
+    if (step < window.step || step >= window.step + window.step_count) continue;
+    const TensorStats stats = window.stats();
+    if (stats.overflow > 0) {
+      return fmt::format("{} overflow {}", percent(share(stats.overflow, stats.n)),
+                         format_name(info.format));
+    }
+    if (stats.non_finite() > 0) {
+      return percent(share(stats.non_finite(), stats.n)) + " not finite";
+    }
+  }
+  return "";
+}
+
+EventReport event_of(const RunView& run, const Finding& finding) {
+  EventReport event{.lane = finding.lane, .step = finding.step};
+  for (const StepRow& row : run.steps(finding.lane)) {
+    if (row.step == finding.step) event.loss_scale = row.loss_scale;
+  }
+  const auto place = finding.evidence.find("chain");
+  const std::string* chain =
+      place == finding.evidence.end() ? nullptr : std::get_if<std::string>(&place->second);
+  if (chain == nullptr) return event;
+  constexpr std::string_view kArrow = " -> ";
+  for (size_t begin = 0; begin <= chain->size();) {
+    const size_t end = std::min(chain->find(kArrow, begin), chain->size());
+    EventLink link{.name = chain->substr(begin, end - begin), .layer = {}, .note = {}};
+    if (const std::optional<int> site = run.find_site(finding.lane, link.name)) {
+      link.layer = run.lane(finding.lane).sites[static_cast<size_t>(*site)].path;
+      link.note = link_note(run, finding.lane, *site, finding.step);
+    }
+    event.links.push_back(std::move(link));
+    begin = end + kArrow.size();
+  }
+  return event;
+}
+
+}  // namespace
+
+void add_errors(const RunView& run, Report& report) {
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    std::vector<int> others;
+    for (const SiteError& error : run.errors(lane)) {
+      if (error.other_lane < 0 || error.other_lane >= run.lane_count()) continue;
+      if (std::find(others.begin(), others.end(), error.other_lane) == others.end()) {
+        others.push_back(error.other_lane);
+      }
+    }
+    std::sort(others.begin(), others.end());
+    for (int other : others) report.errors.push_back(compare(run, lane, other));
+  }
+}
+
+void add_proofs(const RunView& run, Report& report) {
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    report.lane_proofs.push_back(run.proof(lane));
+    const bool wanted = report.recommendation && report.recommendation->lane == lane;
+    if (report.proof && !wanted) continue;
+    if (std::optional<ProofReport> proof = read_proof(run.proof(lane))) {
+      report.proof = std::move(proof);
+      report.proof_lane = lane;
+    }
+  }
+}
+
+void add_events(const RunView& run, Report& report) {
+  for (const Finding& finding : report.findings) {
+    if (finding.rule != "first_non_finite" || finding.step < 0) continue;
+    EventReport event = event_of(run, finding);
+    if (!event.links.empty()) report.events.push_back(std::move(event));
+  }
+}
+
+}  // namespace report
+}  // namespace halfscope

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// What to do and why to believe it: the advised changes with effect, cost and confidence, text
+// ready to be used, and the proof that the advice was tried.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/report/html_parts.h"
+#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope::html {
+namespace {
+
+std::string cost_text(const ActionReport& action) {
+  if (!action.cost) return action.kind == Action::Kind::loss_scale ? "None." : "";
+  const Cost& cost = *action.cost;
+  std::vector<std::string> parts;
+  if (action.kind == Action::Kind::format) {
+    parts.push_back(fmt::format("{} more for weights and optimizer state",
+                                report::bytes_text(cost.weight_bytes)));
+    parts.push_back(percent(cost.weight_share) + " of the weights move to fp32");
+  } else {
+    parts.push_back(percent(cost.weight_share) + " of the weights in fp32 (" +
+                    report::bytes_text(cost.weight_bytes) + " more to read)");
+    parts.push_back(report::bytes_text(cost.activation_bytes) + " more activations per batch");
+    if (cost.multiply_share) {
+      parts.push_back(percent(*cost.multiply_share) + " of the multiply-adds run in fp32");
+    }
+  }
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  text += ".";
+  if (!cost.followers.empty()) {
+    text += fmt::format(" {} {} along in fp32.", name_list(cost.followers, 4),
+                        cost.followers.size() == 1 ? "goes" : "go");
+  }
+  return text;
+}
+
+std::string action_card(const Report& report, const ActionReport& action) {
+  std::string html = fmt::format(
+      "<li class=\"action\"><p class=\"advice\">{}</p><dl>"
+      "<div><dt>Expected effect</dt><dd>{}</dd></div>",
+      prose(action.text), prose(action.effect));
+  const std::string cost = cost_text(action);
+  if (!cost.empty()) html += fmt::format("<div><dt>Cost</dt><dd>{}</dd></div>", escape(cost));
+  html += fmt::format(
+      "<div><dt>Confidence</dt><dd>{} <span>{}</span></dd></div>"
+      "<div><dt>Would change my mind</dt><dd>If {}.</dd></div></dl>",
+      tag(action.confidence, action.confidence), prose(action.basis), prose(action.change_my_mind));
+  if (!action.layers.empty()) {
+    html += "<p class=\"soft\">Layers: ";
+    for (size_t i = 0; i < action.layers.size(); ++i) {
+      html +=
+          (i > 0 ? ", " : "") + layer_link(report, action.lane, action.layers[i], action.layers[i]);
+    }
+    html += "</p>";
+  }
+  return html + "</li>\n";
+}
+
+/// Where a gap stands on the axis all trials share: logarithmic, the tolerance always in view.
+struct GapAxis {
+  double low = 1e-4, high = 1.0;
+  double position(double gap) const {
+    if (!std::isfinite(gap)) return 1.0;
+    if (!(gap > low)) return 0.0;
+    return std::clamp(std::log(gap / low) / std::log(high / low), 0.0, 1.0);
+  }
+};
+
+GapAxis fit(const ProofReport& proof) {
+  double least = proof.tolerance, most = proof.tolerance;
+  for (const ProofTrial& trial : proof.trials) {
+    if (!std::isfinite(trial.gap)) continue;
+    if (trial.gap > 0.0) least = std::min(least, trial.gap);
+    most = std::max(most, trial.gap);
+  }
+  // Whole decades; room on the right for what is not finite.
+  const double low = std::pow(10.0, std::floor(std::log10(std::max(least / 2.0, 1e-6))));
+  const double high = std::pow(10.0, std::ceil(std::log10(std::max(most * 2.0, low * 100.0))));
+  return {low, high};
+}
+
+std::string trial_words(const ProofTrial& trial) {
+  switch (trial.kind) {
+    case ProofTrial::Kind::original:
+      return "original plan";
+    case ProofTrial::Kind::advised:
+      return "advised plan";
+    case ProofTrial::Kind::leave_one_out:
+      return "without " + trial.without;
+  }
+  return trial.name;
+}
+
+std::string trial_row(const ProofReport& proof, const ProofTrial& trial, const GapAxis& axis) {
+  const bool gone = !std::isfinite(trial.gap);
+  // That one is expected to fail is what makes the advice necessary, so words say what it means.
+  const char* meaning = trial.passes ? "inside" : "outside";
+  std::string skipped;
+  if (trial.skipped > 0) skipped = fmt::format("<small>{} skipped</small>", trial.skipped);
+  if (trial.calibration_skips > 0) {
+    skipped += fmt::format("<small>{} of them to find the scale</small>", trial.calibration_skips);
+  }
+  return fmt::format(
+      "<tr{}><th scope=\"row\">{}{}</th><td><div class=\"dots gap\" aria-hidden=\"true\">"
+      "<b style=\"width:{:.1f}%\"></b><i class=\"{}\" style=\"left:{:.1f}%\"></i></div></td>"
+      "<td class=\"n\">{}</td><td>{}</td></tr>\n",
+      trial.kind == ProofTrial::Kind::advised ? " class=\"mine\"" : "", escape(trial_words(trial)),
+      skipped, 100.0 * axis.position(proof.tolerance),
+      gone           ? "gone"
+      : trial.passes ? "pass"
+                     : "fail",
+      100.0 * axis.position(trial.gap), escape(report::gap_text(trial.gap)),
+      tag(trial.passes ? "healthy" : "broken", meaning));
+}
+
+}  // namespace
+
+std::string actions_section(const Report& report) {
+  std::string html = "<section aria-labelledby=\"actions\"><h2 id=\"actions\">What to do</h2>\n";
+  if (report.actions.empty()) {
+    if (report.verdict.state == Verdict::State::healthy) {
+      return html + "<p class=\"nothing\">Nothing to change.</p></section>\n";
+    }
+    return html +
+           "<p class=\"nothing\">No change of the plan follows from this run.</p></section>\n";
+  }
+  if (report.recommendation) {
+    const std::string& lane = report.lanes[static_cast<size_t>(report.recommendation->lane)].name;
+    const bool done = report.cure && report.sick == report.recommendation->lane;
+    html +=
+        fmt::format("<p class=\"soft\">{} {}{}</p>\n", done ? "Was done for" : "For", escape(lane),
+                    done ? " in this run, and it helped:" : ", most important first:");
+  }
+  html += "<ol class=\"actions\">\n";
+  for (const ActionReport& action : report.actions) html += action_card(report, action);
+  html += "</ol>\n";
+  if (report.recommendation) {
+    html += "<div class=\"pair\">\n";
+    html += copy_block("PyTorch: autocast off where it hurts",
+                       report::pytorch_of(report, *report.recommendation), true);
+    html += copy_block("HalfScope: plan.json", report.plan_text + "\n", true);
+    html += "</div>\n";
+  }
+  return html + "</section>\n";
+}
+
+std::string proof_section(const Report& report) {
+  if (!report.proof) return "";
+  const ProofReport& proof = *report.proof;
+  const GapAxis axis = fit(proof);
+  std::string html = fmt::format(
+      "<section aria-labelledby=\"proof\"><h2 id=\"proof\">Proof</h2>\n<p class=\"lead\">{} "
+      "{}</p>\n",
+      tag(proof.holds ? "healthy" : "broken", proof.holds ? "holds" : "does not hold"),
+      prose(proof.text));
+  std::string ticks = "<div class=\"ticks\" aria-hidden=\"true\">";
+  const int decades = static_cast<int>(std::lround(std::log10(axis.high / axis.low)));
+  for (int i = 0; i <= decades; i += decades > 5 ? 2 : 1) {
+    ticks += fmt::format("<span style=\"left:{:.1f}%\">{}</span>", 100.0 * i / decades,
+                         escape(percent(axis.low * std::pow(10.0, i))));
+  }
+  ticks += "</div>";
+  html +=
+      scroll_begin("Trials of the proof") +
+      fmt::format(
+          "<table class=\"proof\" style=\"--d:{}\"><caption>Every trial against fp32; the "
+          "shaded band is what is tolerated, {}</caption><thead><tr><th scope=\"col\">Trial</th>"
+          "<th scope=\"col\" class=\"plotted\"><span class=\"sr\">Gap on a logarithmic axis</span>"
+          "{}</th><th scope=\"col\" class=\"n\">Loss gap</th>"
+          "<th scope=\"col\">Tolerance</th></tr></thead><tbody>\n",
+          decades, escape(percent(proof.tolerance)), ticks);
+  constexpr size_t kShown = 60;
+  for (size_t i = 0; i < std::min(proof.trials.size(), kShown); ++i) {
+    html += trial_row(proof, proof.trials[i], axis);
+  }
+  html += "</tbody></table></div>\n";
+  if (proof.trials.size() > kShown) {
+    html += fmt::format("<p class=\"how\">{} more are in the JSON report.</p>\n",
+                        proof.trials.size() - kShown);
+  }
+  if (!proof.dropped.empty()) {
+    html += fmt::format("<p>Proved needless and dropped from the advice: {}.</p>\n",
+                        escape(name_list(proof.dropped)));
+  }
+  return html +
+         fmt::format(
+             "<p class=\"how\">How to read it: each plan was trained for {} with seed {}. The "
+             "gap is the median of loss &minus; fp32's loss over the last fifth of the steps, "
+             "without its sign, over the median of fp32's. Two fp32 trainings that start one ulp apart drift {} apart; tolerated "
+             "is twice that, but at least 1&nbsp;%. A layer is needed if the plan without "
+             "it falls outside. Skips to find the scale are those a dynamic scale "
+             "starts with; they are normal.</p></section>\n",
+             counted(proof.steps, "step"), proof.seed, escape(percent(proof.twin_spread)));
+}
+
+}  // namespace halfscope::html

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// The lanes: at a glance under the verdict, side by side in a table, and what happened to them:
+// how the first bad tensor reached the loss, and every finding.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "analysis/report/html_parts.h"
+#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope::html {
+namespace {
+
+/// This many lanes stand side by side on a phone, too.
+constexpr size_t kSideBySide = 4;
+constexpr size_t kCards = 6;
+
+std::string lane_state_tag(const LaneReport& lane) {
+  if (lane.reference) return tag("info", "reference");
+  if (lane.steps == 0) return tag("info", "no steps");
+  return tag(verdict_name(lane.state), verdict_name(lane.state));
+}
+
+std::string gap_cell(const LaneReport& lane) {
+  if (!lane.loss_gap) return "&ndash;";
+  return escape(report::gap_text(*lane.loss_gap));
+}
+
+std::string scale_cell(const LaneReport& lane) {
+  return lane.last_loss_scale ? prose(scale_text(*lane.last_loss_scale)) : "&ndash;";
+}
+
+struct Measure {
+  const char* name;
+  std::function<std::string(const LaneReport&)> text;
+  std::function<bool(const LaneReport&)> bad = [](const LaneReport&) { return false; };
+};
+
+std::vector<Measure> measures(const Report& report) {
+  const auto lost = [](const std::optional<double>& loss) { return loss && !std::isfinite(*loss); };
+  std::vector<Measure> list{
+      {"Verdict", lane_state_tag},
+      {"Backend", [](const LaneReport& lane) { return escape(lane.backend); }},
+      {"Steps", [](const LaneReport& lane) { return std::to_string(lane.steps); }},
+      {"Skipped", [](const LaneReport& lane) { return std::to_string(lane.skipped); },
+       [](const LaneReport& lane) { return lane.steps > 0 && lane.skipped == lane.steps; }},
+      {"First loss", [](const LaneReport& lane) { return value_text(lane.first_loss); }},
+      {"Last loss", [](const LaneReport& lane) { return value_text(lane.last_loss); },
+       [lost](const LaneReport& lane) { return lost(lane.last_loss); }},
+      {"Loss gap", gap_cell, [lost](const LaneReport& lane) { return lost(lane.loss_gap); }},
+      {"Last loss scale", scale_cell},
+      {"Test loss", [](const LaneReport& lane) { return value_text(lane.test_loss); },
+       [lost](const LaneReport& lane) { return lost(lane.test_loss); }},
+      {"Test accuracy",
+       [](const LaneReport& lane) {
+         return lane.test_accuracy ? escape(percent(*lane.test_accuracy)) : "&ndash;";
+       }},
+  };
+  const bool said = std::any_of(report.lanes.begin(), report.lanes.end(),
+                                [](const LaneReport& lane) { return !lane.loss_scaling.empty(); });
+  if (said) {
+    list.insert(list.begin() + 2, {"Loss scaling", [](const LaneReport& lane) {
+                                     return lane.loss_scaling.empty() ? "&ndash;"
+                                                                      : escape(lane.loss_scaling);
+                                   }});
+  }
+  return list;
+}
+
+std::string cell(const Measure& measure, const LaneReport& lane) {
+  return fmt::format("<td class=\"n{}\">{}</td>", measure.bad(lane) ? " bad" : "",
+                     measure.text(lane));
+}
+
+std::string lane_name(const Report& report, size_t lane) {
+  return fmt::format("<span class=\"lane\">{}{}</span>", lane_swatch(lane),
+                     escape(report.lanes[lane].name));
+}
+
+std::string lanes_table(const Report& report) {
+  const std::vector<Measure> list = measures(report);
+  std::string html;
+  if (report.lanes.size() <= kSideBySide) {
+    html =
+        "<table class=\"lanes across\"><caption>Lanes side by side</caption><thead><tr><td></td>";
+    for (size_t i = 0; i < report.lanes.size(); ++i) {
+      html += "<th scope=\"col\" class=\"n\">" + lane_name(report, i) + "</th>";
+    }
+    html += "</tr></thead><tbody>\n";
+    for (const Measure& measure : list) {
+      html += fmt::format("<tr><th scope=\"row\">{}</th>", measure.name);
+      for (const LaneReport& lane : report.lanes) html += cell(measure, lane);
+      html += "</tr>\n";
+    }
+  } else {
+    html =
+        "<table class=\"lanes sort\"><caption>Lanes, one a line</caption><thead><tr>"
+        "<th scope=\"col\">Lane</th>";
+    for (const Measure& measure : list) {
+      html += fmt::format("<th scope=\"col\" class=\"n\">{}</th>", measure.name);
+    }
+    html += "</tr></thead><tbody>\n";
+    for (size_t i = 0; i < report.lanes.size(); ++i) {
+      html += "<tr><th scope=\"row\">" + lane_name(report, i) + "</th>";
+      for (const Measure& measure : list) html += cell(measure, report.lanes[i]);
+      html += "</tr>\n";
+    }
+  }
+  return scroll_begin("Lanes") + html + "</tbody></table></div>\n";
+}
+
+std::string plans(const Report& report) {
+  std::string html;
+  for (const LaneReport& lane : report.lanes) {
+    if (lane.plan_json.empty()) continue;
+    html += copy_block("Plan of " + lane.name, report::compact_plan(lane.plan_json) + "\n", false);
+  }
+  return html;
+}
+
+std::string evidence(const Finding& finding) {
+  std::string rows;
+  for (const auto& [key, value] : finding.evidence) {
+    const std::string shown = std::holds_alternative<double>(value)
+                                  ? fmt::format("{:.6g}", std::get<double>(value))
+                                  : std::get<std::string>(value);
+    std::string words = key;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    rows +=
+        fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(words), prose(shown));
+  }
+  return rows;
+}
+
+std::string finding_card(const Report& report, size_t index) {
+  const Finding& finding = report.findings[index];
+  const std::string severity = severity_name(finding.severity);
+  std::string html = fmt::format(
+      "<article class=\"finding {}\" id=\"finding-{}\"><header>{}<h4>{}</h4><span class=\"soft\">"
+      "{}</span>",
+      severity, index + 1, tag(severity, severity), escape(finding.rule),
+      escape(report.lanes[static_cast<size_t>(finding.lane)].name));
+  if (!finding.site.empty()) {
+    html += layer_link(report, finding.lane, finding.layer, finding.site);
+  }
+  html += fmt::format("</header><p>{}</p>", prose(finding.text));
+  if (!finding.action.text.empty()) {
+    // What nobody needs to do must not look like an order.
+    const bool needed = finding.severity >= Severity::warning;
+    html += fmt::format("<p class=\"{}\">{}{}</p>", needed ? "todo" : "soft",
+                        needed ? "" : "If you want a fixed setting: ", prose(finding.action.text));
+  }
+  return html + fmt::format(
+                    "<details><summary>Evidence</summary><table class=\"evidence\"><caption "
+                    "class=\"sr\">Evidence of finding {}</caption><tbody>{}</tbody></table>"
+                    "<p class=\"soft\"><code>{}</code></p></details></article>\n",
+                    index + 1, evidence(finding), escape(report.finding_ids[index]));
+}
+
+std::string findings(const Report& report) {
+  std::string html = "<h3 id=\"findings\">Findings</h3>\n";
+  if (report.findings.empty()) {
+    return html +
+           "<p>None: nothing overflowed, and nothing that matters was flushed or lost.</p>\n";
+  }
+  std::vector<size_t> order(report.findings.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return report.findings[a].severity > report.findings[b].severity;
+  });
+  constexpr size_t kShown = 100;
+  for (size_t i = 0; i < std::min(order.size(), kShown); ++i) {
+    html += finding_card(report, order[i]);
+  }
+  if (order.size() > kShown) {
+    html += fmt::format("<p class=\"how\">{} more are in the JSON report.</p>\n",
+                        order.size() - kShown);
+  }
+  return html;
+}
+
+std::string chain(const Report& report, const EventReport& event) {
+  std::string html = fmt::format(
+      "<h3>{}: the first bad tensor, step {}{}</h3>\n<ol class=\"chain\">",
+      escape(report.lanes[static_cast<size_t>(event.lane)].name), event.step,
+      event.loss_scale > 0.0 ? ", loss scale " + prose(scale_text(event.loss_scale)) : "");
+  for (size_t i = 0; i < event.links.size(); ++i) {
+    const EventLink& link = event.links[i];
+    html += fmt::format("<li{}>{}{}</li>", i == 0 ? " class=\"root\"" : "",
+                        link.layer.empty() ? escape(link.name)
+                                           : layer_link(report, event.lane, link.layer, link.name),
+                        link.note.empty() ? "" : "<small>" + escape(link.note) + "</small>");
+  }
+  return html + "</ol>\n";
+}
+
+}  // namespace
+
+std::string lane_cards(const Report& report) {
+  if (report.lanes.size() < 2 || report.lanes.size() > kCards) return "";
+  std::string html = "<ul class=\"cards\">\n";
+  for (size_t i = 0; i < report.lanes.size(); ++i) {
+    const LaneReport& lane = report.lanes[i];
+    html += fmt::format(
+        "<li class=\"{}\"><div>{}</div><b>{}</b><dl><div><dt>{}</dt><dd>{}</dd></div>",
+        lane.reference ? "reference" : verdict_name(lane.state), lane_state_tag(lane),
+        escape(lane.name), report.status == RunStatus::complete ? "last loss" : "loss so far",
+        value_text(lane.last_loss));
+    if (lane.loss_gap) {
+      html += fmt::format("<div><dt>loss gap</dt><dd>{}</dd></div>", gap_cell(lane));
+    }
+    html += fmt::format("<div><dt>skipped</dt><dd>{} of {}</dd></div>", lane.skipped, lane.steps);
+    if (lane.test_accuracy) {
+      html += fmt::format("<div><dt>test accuracy</dt><dd>{}</dd></div>",
+                          escape(percent(*lane.test_accuracy)));
+    }
+    html += "</dl></li>\n";
+  }
+  return html + "</ul>\n";
+}
+
+std::string events_section(const Report& report) {
+  std::string html = "<section aria-labelledby=\"events\"><h2 id=\"events\">What happened</h2>\n";
+  for (const EventReport& event : report.events) html += chain(report, event);
+  if (report.events.empty()) {
+    html += "<p>No tensor of any lane left the finite numbers in the recorded steps.</p>\n";
+  }
+  return html + findings(report) + "</section>\n";
+}
+
+std::string lanes_section(const Report& report) {
+  if (report.lanes.empty()) return "";
+  return "<section aria-labelledby=\"lanes\"><h2 id=\"lanes\">Lanes compared</h2>\n" +
+         lanes_table(report) + plans(report) + errors_section(report) + "</section>\n";
+}
+
+}  // namespace halfscope::html

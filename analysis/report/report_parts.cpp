@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/report/report_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/rules/text.h"
+
+namespace halfscope::report {
+
+Rates rates_of(const SiteReport& site) noexcept {
+  return {share(site.overflow, site.n), share(site.non_finite, site.n),
+          share(site.underflow, non_zero(site)), share(site.lost, non_zero(site))};
+}
+
+Rates worst_rates(const LayerReport& layer) noexcept {
+  Rates worst;
+  for (const SiteReport& site : layer.sites) {
+    const Rates rates = rates_of(site);
+    worst.overflow = std::max(worst.overflow, rates.overflow);
+    worst.non_finite = std::max(worst.non_finite, rates.non_finite);
+    worst.underflow = std::max(worst.underflow, rates.underflow);
+    worst.lost = std::max(worst.lost, rates.lost);
+  }
+  return worst;
+}
+
+double suffering(const LayerReport& layer) noexcept {
+  const Rates rates = worst_rates(layer);
+  return std::max({rates.underflow, rates.lost, rates.overflow > 0.0 ? 1.0 + rates.overflow : 0.0});
+}
+
+std::string bytes_text(int64_t bytes) {
+  const double value = static_cast<double>(bytes);
+  if (std::fabs(value) < 1e3) return fmt::format("{} bytes", bytes);
+  if (std::fabs(value) < 1e6) return fmt::format("{:.3g} kB", value / 1e3);
+  if (std::fabs(value) < 1e9) return fmt::format("{:.3g} MB", value / 1e6);
+  return fmt::format("{:.3g} GB", value / 1e9);
+}
+
+std::string gap_text(double gap) { return std::isfinite(gap) ? percent(gap) : "not finite"; }
+
+std::string compact_plan(const std::string& plan_json) {
+  using Json = nlohmann::ordered_json;
+  const Json plan = Json::parse(plan_json, nullptr, false);
+  if (!plan.is_object()) return plan_json;
+  const auto dump = [](const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  std::string text = "{\n";
+  size_t left = plan.size();
+  for (const auto& [key, value] : plan.items()) {
+    text += "  " + dump(key) + ": ";
+    if (value.is_array() && !value.empty()) {
+      text += "[\n";
+      for (size_t i = 0; i < value.size(); ++i) {
+        text += "    " + dump(value[i]) + (i + 1 < value.size() ? ",\n" : "\n");
+      }
+      text += "  ]";
+    } else {
+      text += dump(value);
+    }
+    text += --left > 0 ? ",\n" : "\n";
+  }
+  return text + "}";
+}
+
+}  // namespace halfscope::report

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The steps of make_report that have a file of their own, and the sums and words several writers
+// share. Private to the reports.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "analysis/report/report.h"
+
+namespace halfscope::report {
+
+/// 0 if there is nothing to take a share of.
+inline double share(int64_t part, int64_t whole) noexcept {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+/// Finite values that are not zero: what flushing and losing are shares of.
+inline int64_t non_zero(const SiteReport& site) noexcept {
+  return site.n - site.zero - site.non_finite;
+}
+
+/// Shares of one tensor, or of the worst tensors of a layer.
+struct Rates {
+  double overflow = 0.0, non_finite = 0.0, underflow = 0.0, lost = 0.0;
+};
+Rates rates_of(const SiteReport& site) noexcept;
+/// The largest of each over the tensors of a layer.
+Rates worst_rates(const LayerReport& layer) noexcept;
+/// For choosing which layers to show first: an overflow spreads, so one weighs more than any
+/// share that is flushed or lost. What it spread to is innocent.
+double suffering(const LayerReport& layer) noexcept;
+/// Layers below this are not worth a line where room is short.
+inline constexpr double kWorthShowing = 0.01;
+
+std::string bytes_text(int64_t bytes);  // "1.5 kB", decimal
+/// "0.4 %"; "not finite" for an infinite or NaN gap.
+std::string gap_text(double gap);
+/// One line a rule, so that a plan can be read and pasted.
+std::string compact_plan(const std::string& plan_json);
+
+/// The advice as code for PyTorch.
+std::string pytorch_of(const Report& report, const Recommendation& advice);
+
+/// The findings' worst of a lane at or above a severity; null if none.
+const Finding* worst_of(const Report& report, int lane, Severity at_least);
+
+// What make_report adds to a report that has lanes, layers, findings and recommendation.
+void add_lane_states(Report& report);
+void find_cure(const RunView& run, Report& report);
+Verdict judge(const Report& report);
+void add_errors(const RunView& run, Report& report);
+void add_proofs(const RunView& run, Report& report);
+void add_events(const RunView& run, Report& report);
+void add_actions(const RunView& run, Report& report);
+void add_reproduction(const RunView& run, Report& report);
+
+}  // namespace halfscope::report

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// The commands that give a run and its report again, on any machine: no folders of this one, no
+// flags that only say where results went. The exact command line is kept in the JSON report.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/report_parts.h"
+#include "core/error.h"
+#include "core/plan/plan.h"
+
+namespace halfscope::report {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string shell_word(const std::string& text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_./:,=+@%").find(c) != std::string_view::npos;
+  });
+  if (plain) return text;
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+/// "mnist:/data/me/mnist" becomes "mnist:mnist": what comes after the last slash of a path that
+/// starts at the root. Values with a relative path stay as they are.
+std::string without_folders(const std::string& value) {
+  const size_t colon = value.find(":/");
+  const size_t path = value.starts_with('/') ? 0 : colon == std::string::npos ? colon : colon + 1;
+  if (path == std::string::npos) return value;
+  std::string name = value.substr(path);
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  return value.substr(0, path) + name.substr(name.rfind('/') + 1);
+}
+
+bool is_preset(const LaneReport& lane) {
+  const std::optional<Plan> preset = preset_plan(lane.name);
+  if (!preset) return false;
+  const Json stored = Json::parse(lane.plan_json, nullptr, false);
+  return stored == Json::parse(plan_to_json(*preset));
+}
+
+/// What `train` uses where nothing is said, for lanes that need scaling.
+constexpr const char* kUsualScaling = "dynamic:65536";
+
+bool scaled_by_default(const LaneReport& lane) {
+  try {
+    return needs_loss_scaling(plan_from_json(lane.plan_json));
+  } catch (const Error&) {
+    return false;  // a plan of another version
+  }
+}
+
+/// The loss scaling to ask for; "" if it is the usual one, or if lanes differ in it.
+std::string unusual_scaling(const Report& report) {
+  std::string asked;
+  for (const LaneReport& lane : report.lanes) {
+    if (lane.loss_scaling.empty() || lane.reference) continue;
+    const bool usual = lane.loss_scaling == (scaled_by_default(lane) ? kUsualScaling : "none");
+    const std::string scaling = usual ? "" : lane.loss_scaling;
+    if (!asked.empty() && !scaling.empty() && scaling != asked) return "";
+    if (!scaling.empty()) asked = scaling;
+  }
+  return asked;
+}
+
+}  // namespace
+
+void add_reproduction(const RunView&, Report& report) {
+  const RunInfo& run = report.run;
+  if (report.lanes.empty() || run.model.empty()) return;
+  std::string command = "halfscope train";
+  const auto add = [&](const std::string& flag, const std::string& value) {
+    command += " " + flag + " " + shell_word(without_folders(value));
+  };
+  if (!run.settings.empty()) {
+    for (const std::string& word : run.settings) command += " " + shell_word(without_folders(word));
+  } else {
+    add("--model", run.model);
+    add("--data", run.data);
+    add("--optimizer", run.optimizer);
+    add("--batch", std::to_string(run.batch));
+    add("--steps", std::to_string(run.steps_planned));
+    add("--seed", std::to_string(run.seed));
+    if (run.every != 1) add("--every", std::to_string(run.every));
+  }
+  std::string lanes;
+  for (const LaneReport& lane : report.lanes) {
+    std::string name = lane.name;
+    if (!is_preset(lane)) {
+      std::replace(name.begin(), name.end(), '/', '-');
+      name += ".json";  // the report shows the plan to be saved under this name
+    }
+    lanes += (lanes.empty() ? "" : ",") + name;
+  }
+  if (const std::string scaling = unusual_scaling(report); !scaling.empty()) {
+    add("--loss-scale", scaling);
+  }
+  command += " --lanes " + shell_word(lanes) + " --out run.hscope";
+  report.reproduce = {command, "halfscope report run.hscope --html report.html"};
+}
+
+}  // namespace halfscope::report

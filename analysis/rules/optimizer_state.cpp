@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// optimizer_state: state of the optimizer kept in a format that cannot hold it. The case that ends
+// runs is a second moment v that is flushed to zero where the first one is not: the step
+// m / (sqrt(v) + eps) is then divided by eps alone and is thousands of times too large. It shows
+// as flushed state beside updates far beyond those of the full-precision lane, or, without one,
+// beyond the variable itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/rules/format_limits.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+/// Below this share of its values a state may be flushed without a word.
+constexpr double kFlushedShare = 0.05;
+/// Updates so many times the reference's largest have another cause than the course of training.
+constexpr double kBlownUp = 16.0;
+/// Without a reference: more than weights, which are around 1 at most, can take.
+constexpr double kBlownUpAlone = 1.0;
+
+struct State {
+  int site = -1;
+  int64_t non_zero = 0, flushed = 0, overflow = 0;
+  int64_t first_step = -1;
+  double share() const {
+    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
+  }
+};
+
+/// The first step that was taken although something in it was not finite. From then on the state is
+/// spoiled from outside and says nothing about its format.
+int64_t first_harm(const LaneFacts& lane) {
+  for (const RecordedStep& step : lane.recorded()) {
+    if (!step.skipped && (step.forward_bad || step.backward_bad)) return step.step;
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
+  State state{.site = site.order};
+  for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
+    if (window.step >= harm) break;
+    const TensorCounts counts = window.counts();
+    state.non_zero += counts.n - counts.zero - counts.non_finite();
+    state.flushed += counts.underflow;
+    state.overflow += counts.overflow;
+    if (counts.underflow + counts.overflow > 0 && state.first_step < 0)
+      state.first_step = window.step;
+  }
+  return state;
+}
+
+/// The first update of a layer that is out of proportion.
+struct BlowUp {
+  int64_t step = -1;
+  double update = 0.0;
+  double usual = 0.0;  ///< the largest that the full-precision lane ever makes; 0 if unknown
+};
+
+/// An update that is not finite any more is as large as can be.
+double largest_of(const TensorStats& stats) {
+  return stats.non_finite() > 0 ? INFINITY : static_cast<double>(stats.max_abs);
+}
+
+/// Looks at the updates of the variables whose state is in the same layer.
+BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm) {
+  const int reference = reference_lane(lane.run());
+  BlowUp first;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::update || site.path != path) continue;
+    const std::optional<int> theirs =
+        reference >= 0 ? lane.run().find_site(reference, site.name()) : std::nullopt;
+    // Of the whole run: near the end of training updates of both may be next to nothing.
+    const double usual = theirs ? largest_of(lane.run().total(reference, *theirs)) : 0.0;
+    const double limit = usual > 0.0 ? kBlownUp * usual : kBlownUpAlone;
+    for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
+      if (window.step >= harm) break;
+      const double update = largest_of(window.stats());
+      if (update <= limit) continue;
+      if (first.step < 0 || window.step < first.step) first = {window.step, update, usual};
+      break;
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const int64_t harm = first_harm(lane);
+  std::vector<std::string> layers;
+  State worst;
+  BlowUp worst_blow_up;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::state || site.phase != Phase::update) continue;
+    if (full_precision(site.format)) continue;
+    const State state = measure_state(lane, site, harm);
+    if (state.share() < kFlushedShare && state.overflow == 0) continue;
+    const BlowUp blow_up = find_blow_up(lane, site.path, harm);
+    if (blow_up.step < 0 && state.overflow == 0) continue;
+    layers.push_back(site.path);
+    const bool worse = state.share() != worst.share() ? state.share() > worst.share()
+                                                      : state.overflow > worst.overflow;
+    if (worst.site < 0 || worse) worst = state;
+    const bool earlier = blow_up.step >= 0 && blow_up.step < worst_blow_up.step;
+    if (worst_blow_up.step < 0 || earlier) worst_blow_up = blow_up;
+  }
+  if (worst.site < 0) return;
+  layers = lane.in_order(std::move(layers));
+  const SiteInfo& site = lane.site(worst.site);
+  const std::string format = format_name(site.format);
+
+  Finding finding{.rule = "optimizer_state", .lane = lane.lane()};
+  finding.severity = Severity::error;
+  finding.site = site.name();
+  finding.layer = site.path;
+  finding.step = worst_blow_up.step >= 0 ? worst_blow_up.step : worst.first_step;
+  finding.evidence = {{"flushed_share", worst.share()},
+                      {"overflow", static_cast<double>(worst.overflow)},
+                      {"layers", static_cast<double>(layers.size())},
+                      {"storage", format}};
+  const std::string flushed = fmt::format("{} of the values of {} are flushed to zero",
+                                          percent(worst.share()), site.name());
+  if (worst_blow_up.step >= 0) {
+    const std::string reach = short_number(worst_blow_up.update);
+    finding.evidence["largest_update"] = worst_blow_up.update;
+    if (worst_blow_up.usual > 0.0) finding.evidence["usual_update"] = worst_blow_up.usual;
+    finding.mechanism = fmt::format("{} in {}, and updates reach {}", flushed, format, reach);
+    const std::string usual = worst_blow_up.usual > 0.0
+                                  ? fmt::format(", where full precision never makes more than {}",
+                                                short_number(worst_blow_up.usual))
+                                  : "";
+    finding.text = fmt::format(
+        "The optimizer's state does not fit {}: {}, so steps are divided by too little and reach "
+        "{} "
+        "at step {}{}. What goes wrong after that follows from it. A loss scale does not help, "
+        "since "
+        "it is divided out before; keeping the state in fp32 does.",
+        format, flushed, reach, worst_blow_up.step, usual);
+  } else {
+    const std::string overflow = counted(worst.overflow, "value");
+    finding.mechanism = fmt::format("{} of {} overflow {}", overflow, site.name(), format);
+    finding.text = fmt::format(
+        "The optimizer's state does not fit {}: {} of {} overflow. Keeping it in fp32 helps.",
+        format, overflow, site.name());
+  }
+  finding.action = {.kind = Action::Kind::format,
+                    .layers = layers,
+                    .text =
+                        "Keep variables and optimizer state in fp32: "
+                        "\"variables\": {\"storage\": \"fp32\"} in the plan."};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace halfscope

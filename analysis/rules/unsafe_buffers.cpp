@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// unsafe_buffers: running statistics that a skipped step has spoiled. A step whose gradients are
+// not finite is skipped, but where the forward pass itself moves its running means on, the
+// infinities of that step stay in them and show at the next evaluation (PyTorch issues 88474 and
+// 90342).
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+bool commits_always(const LaneInfo& lane) {
+  const auto plan = nlohmann::json::parse(lane.plan_json, nullptr, false);
+  return plan.is_object() && plan.contains("variables") && plan["variables"].is_object() &&
+         plan["variables"].value("buffers", "") == "always";
+}
+
+}  // namespace
+
+void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (!commits_always(lane.info())) return;
+  std::vector<std::string> layers;
+  int first_site = -1;
+  int64_t first_step = -1;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::state || site.phase != Phase::forward) continue;
+    for (const RecordedStep& step : lane.recorded()) {
+      if (!step.skipped || !step.is_bad(site.order)) continue;
+      layers.push_back(site.path);
+      if (first_step < 0 || step.step < first_step) {
+        first_step = step.step;
+        first_site = site.order;
+      }
+      break;
+    }
+  }
+  if (first_site < 0) return;
+  layers = lane.in_order(std::move(layers));
+  const SiteInfo& site = lane.site(first_site);
+  Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
+  finding.severity = Severity::error;
+  finding.site = site.name();
+  finding.layer = site.path;
+  finding.step = first_step;
+  finding.mechanism =
+      fmt::format("{} took over values of the skipped step {}", site.name(), first_step);
+  finding.evidence = {{"layers", static_cast<double>(layers.size())}};
+  finding.text = fmt::format(
+      "Running statistics of {} are no longer finite: step {} overflowed and was skipped, but the "
+      "plan lets the forward pass move them on all the same. Training goes on unharmed; every "
+      "evaluation from then on is wrong.",
+      name_list(layers), first_step);
+  finding.action = {
+      .kind = Action::Kind::none,
+      .layers = layers,
+      .text =
+          "Let them move with the update: \"variables\": {\"buffers\": \"on_step\"} in the plan."};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace halfscope

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// What recording costs a run of float32 and mixed_float16 side by side: the same training without
+// statistics, with all of them every step, and every 10 steps, in turns of ten steps so that a busy
+// machine hits all alike. Prints the median of the turns' ratios. Comparing tensors of lanes
+// (three samples per run by default) is timed apart, per sample.
+//   recording_bench [--threads N] [--turns T] [--model mlp|lenet|resnet20]
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/recorder.h"
+#include "core/numeric/rng.h"
+#include "core/train/trainer.h"
+#include "emulation/backends.h"
+#include "emulation/isa.h"
+#include "emulation/threads.h"
+
+namespace halfscope {
+namespace {
+
+constexpr int64_t kTurn = 10;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0.0 : values[values.size() / 2];
+}
+
+/// CIFAR-10's shape; what the pixels show makes no difference to the time.
+Dataset make_noise() {
+  Dataset data{
+      .name = "noise", .sample_shape = {3, 32, 32}, .classes = 10, .train = {}, .test = {}};
+  for (uint64_t i = 0; i < 512; ++i)
+    data.train.labels.push_back(static_cast<int32_t>(splitmix64(i) % 10));
+  for (uint64_t i = 0; i < 512 * 3072; ++i)
+    data.train.pixels.push_back(static_cast<uint8_t>(splitmix64(i << 20)));
+  return data;
+}
+
+/// The run is worked off in turns, so its end comes when the recorder goes.
+class OpenEnd final : public TapSink {
+ public:
+  explicit OpenEnd(TapSink* next) : next_(next) {}
+  void begin(const RunInfo& run) override {
+    if (next_ != nullptr) next_->begin(run);
+  }
+  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override {
+    if (next_ != nullptr) next_->step(lane, row, stats);
+  }
+  void eval(int, const EvalRow&) override {}
+  void error(int lane, const SiteError& error) override {
+    if (next_ != nullptr) next_->error(lane, error);
+  }
+  void end(RunEnd) override {}
+
+ private:
+  TapSink* next_;
+};
+
+class Contender {
+ public:
+  Contender(const std::string& model, const Dataset& data, int every, bool compares,
+            const char* name)
+      : file_(std::filesystem::temp_directory_path() /
+              fmt::format("halfscope_recording_{}.hscope", name)) {
+    TrainConfig config;
+    config.model = model;
+    config.steps = int64_t{1} << 40;
+    config.every = every;
+    config.evaluate = false;
+    config.errors = {.enabled = compares, .every = 1, .pairs = {}};
+    for (const char* plan : {"float32", "mixed_float16"}) {
+      LaneConfig lane{.plan = *preset_plan(plan), .scaler = {}, .backend = &emulation_backend()};
+      if (needs_loss_scaling(lane.plan)) lane.scaler = parse_loss_scale("dynamic");
+      config.lanes.push_back(lane);
+    }
+    trainer_ = std::make_unique<Trainer>(config, data);
+    // The plain run writes its steps too: what is measured are the statistics.
+    recorder_ = std::make_unique<Recorder>(file_, Recorder::Options{.force = true});
+    sink_ = std::make_unique<OpenEnd>(recorder_.get());
+    sink_->begin(trainer_->describe());
+  }
+  Contender(const Contender&) = delete;
+  Contender& operator=(const Contender&) = delete;
+  ~Contender() {
+    recorder_.reset();
+    std::filesystem::remove(file_);
+  }
+
+  /// Seconds that so many steps take.
+  double run(int64_t steps) {
+    std::atomic<bool> stop{false};
+    int64_t done = 0;
+    const auto start = std::chrono::steady_clock::now();
+    trainer_->run(
+        sink_.get(), [&](const std::vector<StepRow>&) { stop = ++done == steps; }, stop);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<OpenEnd> sink_;
+};
+
+void measure(const std::string& model, const Dataset& data, int turns) {
+  std::array<std::unique_ptr<Contender>, 3> contenders{
+      std::make_unique<Contender>(model, data, 0, false, "plain"),
+      std::make_unique<Contender>(model, data, 1, false, "all"),
+      std::make_unique<Contender>(model, data, 10, false, "every10")};
+  for (const auto& contender : contenders) contender->run(kTurn);  // warm-up
+  std::vector<double> plain, all, every_10;
+  for (int turn = 0; turn < turns; ++turn) {
+    std::array<double, 3> seconds{};
+    for (size_t i = 0; i < 3; ++i) {
+      const size_t who = (i + static_cast<size_t>(turn)) % 3;
+      seconds[who] = contenders[who]->run(kTurn);
+    }
+    plain.push_back(seconds[0] / static_cast<double>(kTurn));
+    all.push_back(seconds[1] / seconds[0]);
+    every_10.push_back(seconds[2] / seconds[0]);
+  }
+  for (auto& contender : contenders) contender.reset();
+  Contender comparing(model, data, 0, true, "compare");
+  comparing.run(1);
+  const double compared = comparing.run(3) / 3.0;
+  fmt::print("{:<20} {:>10.2f} {:>12.3f} {:>12.3f} {:>14.1f}\n", model, 1e3 * median(plain),
+             median(all), median(every_10), compared / median(plain));
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace halfscope
+
+int main(int argc, char** argv) {
+  using namespace halfscope;  // NOLINT: a program of its own
+  limit_spinning(argv);
+  int threads = 2, turns = 15;
+  std::string only;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (flag == "--threads") threads = std::max(1, std::atoi(argv[i + 1]));
+    if (flag == "--turns") turns = std::max(1, std::atoi(argv[i + 1]));
+    if (flag == "--model") only = argv[i + 1];
+  }
+  omp_set_num_threads(threads);
+  fmt::print("batch 128, {} threads, {} turns of {} steps, kernels {}\n", threads, turns, kTurn,
+             isa_name(active_isa()));
+  fmt::print("{:<20} {:>10} {:>12} {:>12} {:>14}\n", "model", "ms plain", "every step", "every 10",
+             "compared step");
+  const Dataset digits = make_digits(), noise = make_noise();
+  if (only.empty() || only == "mlp") measure("mlp:784-512-512-10", digits, turns);
+  if (only.empty() || only == "lenet") measure("lenet", digits, turns);
+  if (only.empty() || only == "resnet20") measure("resnet20", noise, std::min(turns, 5));
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "cli/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/output.h"
+
+namespace halfscope {
+namespace {
+
+/// A term and what it means.
+using Row = std::pair<std::string, std::string>;
+
+/// A blank that wrapped() leaves alone.
+constexpr char kNoBreak = '\x01';
+
+std::string table(const std::string& title, const std::vector<Row>& rows, size_t column,
+                  size_t width) {
+  std::string text = "\n" + title + ":\n";
+  for (const auto& [term, meaning] : rows) {
+    const std::vector<std::string> lines = wrapped(meaning, width - column - 4);
+    text += fmt::format("  {:<{}}  {}\n", term, column, lines[0]);
+    for (size_t i = 1; i < lines.size(); ++i) {
+      text += fmt::format("{:<{}}{}\n", "", column + 4, lines[i]);
+    }
+  }
+  return text;
+}
+
+Row row_of(const CLI::Option& option) {
+  std::string term;
+  if (option.get_positional()) {
+    term = value_name(option) + (option.get_items_expected_max() > 1 ? "..." : "");
+  } else {
+    for (const std::string& name : option.get_snames()) term += "-" + name + ", ";
+    term += long_name(option) + (takes_value(option) ? " " + value_name(option) : "");
+  }
+  std::string meaning = option.get_description();
+  const std::string value = option.get_default_str();
+  if (takes_value(option) && !value.empty()) {
+    meaning += fmt::format(" [default:{}{}]", kNoBreak, value);
+  }
+  return {term, meaning};
+}
+
+std::string usage(const CLI::App& app) {
+  std::string text = app.get_parent() == nullptr ? "halfscope" : "halfscope " + app.get_name();
+  if (!subcommands_of(app).empty()) return text + " SUBCOMMAND [FLAGS]";
+  for (const CLI::Option* option : positionals_of(app)) text += " " + row_of(*option).first;
+  return flags_of(app).size() > 1 ? text + " [FLAGS]" : text;  // more than --help
+}
+
+}  // namespace
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
+                                     CLI::AppFormatMode /*mode*/) const {
+  std::string text = app->get_description() + "\n\nUsage: " + usage(*app) + "\n";
+  std::vector<std::pair<std::string, std::vector<Row>>> groups;
+  std::vector<Row> others;  // the group that CLI11 puts --help into comes last
+  for (const CLI::Option* option : app->get_options()) {
+    const std::string& name = option->get_group();
+    if (name.empty()) continue;
+    if (name == "Options" || name == group::kOther) {
+      others.push_back(row_of(*option));
+      continue;
+    }
+    const auto same = [&name](const auto& each) { return each.first == name; };
+    const auto found = std::find_if(groups.begin(), groups.end(), same);
+    if (found == groups.end()) {
+      groups.push_back({name, {row_of(*option)}});
+    } else {
+      found->second.push_back(row_of(*option));
+    }
+  }
+  // --help and --version, which came first, end the list.
+  std::stable_partition(others.begin(), others.end(), [](const Row& row) {
+    return row.first != "-h, --help" && row.first != "--version";
+  });
+  std::vector<Row> commands;
+  for (const CLI::App* sub : subcommands_of(*app)) {
+    commands.push_back({sub->get_name(), sub->get_description()});
+  }
+  if (!commands.empty()) groups.insert(groups.begin(), {"Subcommands", commands});
+  groups.push_back({groups.empty() ? "Flags" : group::kOther, others});
+
+  size_t column = 0;
+  for (const auto& [name, rows] : groups) {
+    for (const Row& row : rows) column = std::max(column, row.first.size());
+  }
+  for (const auto& [name, rows] : groups) text += table(name, rows, column, width_);
+  std::replace(text.begin(), text.end(), kNoBreak, ' ');
+  return text + "\n" + app->get_footer() + "\n";
+}
+
+}  // namespace halfscope

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// How --help looks: one line of what it does, usage, the flags by group with their defaults, an
+// example.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <string>
+
+namespace halfscope {
+
+class HelpFormatter : public CLI::FormatterBase {
+ public:
+  explicit HelpFormatter(size_t width) : width_(width) {}
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;
+
+ private:
+  size_t width_;
+};
+
+}  // namespace halfscope

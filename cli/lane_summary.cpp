@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "cli/lane_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/rules/lane_facts.h"
+
+namespace halfscope {
+
+void LaneSummary::add(const StepRow& row) {
+  last = row;
+  ++steps;
+  skipped += row.skipped ? 1 : 0;
+  ms += row.ms;
+}
+
+double LaneSummary::ms_per_step() const {
+  return steps > 0 ? ms / static_cast<double>(steps) : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string LaneSummary::problem() const {
+  if (steps > 0 && !std::isfinite(last.loss)) return "the last loss is not finite";
+  if (steps > 0 && skipped == steps) return "every update was skipped";
+  return "";
+}
+
+std::string LaneSummary::last_loss_text() const {
+  if (steps == 0) return "-";
+  // Spelt out here: a loss of NaN is a result, and the one that matters most.
+  return std::isnan(last.loss) ? "nan" : table_number(last.loss);
+}
+
+std::string LaneSummary::accuracy_text() const {
+  return eval && std::isfinite(last.loss) ? percentage(eval->accuracy) : "-";
+}
+
+std::string LaneSummary::test_loss_text() const {
+  if (!eval) return "-";
+  return std::isnan(eval->loss) ? "nan" : table_number(eval->loss);
+}
+
+std::vector<LaneSummary> untrained_lanes(const RunInfo& info) {
+  const int reference = reference_lane(RunView(info, RunStatus::running));
+  std::vector<LaneSummary> lanes;
+  for (const LaneInfo& lane : info.lanes) {
+    LaneSummary summary;
+    summary.name = lane.name;
+    summary.backend = lane.backend;
+    summary.loss_scale = lane.loss_scale;
+    summary.reference = static_cast<int>(lanes.size()) == reference;
+    lanes.push_back(std::move(summary));
+  }
+  return lanes;
+}
+
+std::vector<LaneSummary> lane_summaries(const RunView& run) {
+  std::vector<LaneSummary> lanes = untrained_lanes(run.info());
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const int lane = static_cast<int>(i);
+    for (const StepRow& row : run.steps(lane)) lanes[i].add(row);
+    if (!run.evals(lane).empty()) lanes[i].eval = run.evals(lane).back();
+  }
+  return lanes;
+}
+
+Json to_json(std::span<const LaneSummary> lanes) {
+  Json array = Json::array();
+  for (const LaneSummary& lane : lanes) {
+    const bool trained = lane.steps > 0;
+    const std::string problem = lane.problem();
+    Json json;
+    json["name"] = lane.name;
+    json["backend"] = lane.backend;
+    json["reference"] = lane.reference;
+    json["loss_scale"] = lane.loss_scale.empty() ? Json(nullptr) : Json(lane.loss_scale);
+    json["steps"] = lane.steps;
+    json["skipped"] = lane.skipped;
+    json["last_loss"] = trained ? json_number(lane.last.loss) : Json(nullptr);
+    json["last_loss_scale"] = trained ? json_number(lane.last.loss_scale) : Json(nullptr);
+    json["test_loss"] = lane.eval ? json_number(lane.eval->loss) : Json(nullptr);
+    json["test_accuracy"] = lane.eval ? json_number(lane.eval->accuracy) : Json(nullptr);
+    json["ms_per_step"] = trained ? json_number(lane.ms_per_step()) : Json(nullptr);
+    json["problem"] = problem.empty() ? Json(nullptr) : Json(problem);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& rows,
+                    const std::vector<bool>& to_the_right) {
+  std::vector<size_t> widths(to_the_right.size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += to_the_right[i] ? fmt::format("{:>{}}  ", row[i], widths[i])
+                              : fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What a lane came to, in a line: the closing table of `train` and the list of `runs`.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/run_view.h"
+#include "cli/output.h"
+
+namespace halfscope {
+
+struct LaneSummary {
+  std::string name, backend, loss_scale;
+  bool reference = false;
+  int64_t steps = 0, skipped = 0;
+  double ms = 0.0;  ///< of all steps together
+  StepRow last{};   ///< means nothing without steps
+  std::optional<EvalRow> eval{};
+
+  void add(const StepRow& row);
+  double ms_per_step() const;
+  /// Why its figures are no result; "" if they are.
+  std::string problem() const;
+  /// As tables show them: "-" where there is none, or none that means anything.
+  std::string last_loss_text() const, accuracy_text() const, test_loss_text() const;
+};
+
+/// The lanes of a run, nothing trained yet.
+std::vector<LaneSummary> untrained_lanes(const RunInfo& info);
+std::vector<LaneSummary> lane_summaries(const RunView& run);
+
+/// The `lanes` of docs/contracts.md, "Results as JSON".
+Json to_json(std::span<const LaneSummary> lanes);
+
+/// Columns aligned to their widest cell, two blanks between; numbers to the right. The first row
+/// has the headings.
+std::string aligned(const std::vector<std::vector<std::string>>& rows,
+                    const std::vector<bool>& to_the_right);
+
+}  // namespace halfscope

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "cli/output.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <system_error>
+
+#include "core/error.h"
+
+namespace halfscope {
+
+void write_out(std::string_view text) {
+  static bool reader_left = false;
+  if (reader_left) return;
+  errno = 0;
+  const bool done =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (done) return;
+  if (errno == EPIPE) {  // main() ignores SIGPIPE
+    reader_left = true;
+    return;
+  }
+  const std::error_code reason(errno, std::generic_category());
+  throw Error("cannot write to standard output: " + reason.message(),
+              "check the free space where it goes");
+}
+
+void write_json(const Json& json) {
+  // Names may hold any bytes; invalid UTF-8 is replaced rather than refused.
+  write_out(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Json json_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0.0 ? "inf" : "-inf";
+  return value;
+}
+
+std::string table_number(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.4g}", value);
+}
+
+std::string percentage(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.2f}%", 100.0 * value);
+}
+
+std::vector<std::string> wrapped(std::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find(' ', start), text.size());
+    const std::string_view word = text.substr(start, end - start);
+    if (!line.empty() && line.size() + 1 + word.size() > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+    start = end + 1;
+  }
+  lines.push_back(std::move(line));
+  return lines;
+}
+
+size_t output_width() { return isatty(STDOUT_FILENO) != 0 ? window_width(STDOUT_FILENO) : 0; }
+
+size_t window_width(int terminal) {
+  constexpr size_t kUsual = 80;
+  winsize size{};
+  if (ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
+  return size.ws_col;
+}
+
+std::string shortest(double value) {
+  const bool whole = value == std::floor(value) && std::fabs(value) < 0x1p53;
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+}
+
+}  // namespace halfscope

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Standard output, which holds results and nothing else.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfscope {
+
+using Json = nlohmann::ordered_json;
+
+/// Writes to standard output at once. A reader that went away is no error: the rest is dropped.
+/// Throws Error if the text cannot be written, as on a full disk.
+void write_out(std::string_view text);
+/// The same for a JSON result.
+void write_json(const Json& json);
+
+/// A number as docs/contracts.md has it in JSON: "inf", "-inf" and "nan" are words.
+Json json_number(double value);
+
+/// A number as a table shows it: four significant digits, "-" for NaN.
+std::string table_number(double value);
+/// 0.956 as "95.60%", "-" for NaN.
+std::string percentage(double value);
+
+/// `text` broken into lines of at most `width` characters at blanks.
+std::vector<std::string> wrapped(std::string_view text, size_t width);
+/// How wide the terminal of a file descriptor is; 80 if it does not say.
+size_t window_width(int terminal);
+/// The width of the terminal that standard output is, 0 if it is none.
+size_t output_width();
+
+/// The shortest text that reads back as the same number, without "e+05" below 2^53: "65536".
+std::string shortest(double value);
+
+}  // namespace halfscope

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: MIT
+#include "cli/train_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "cli/arguments.h"
+#include "cli/backends.h"
+#include "cli/output.h"
+#include "core/error.h"
+#include "core/near_miss.h"
+
+namespace halfscope {
+namespace {
+
+constexpr uint64_t kMostSteps = 1'000'000'000'000'000;
+
+const std::vector<std::string> kAccumulations{"fp32", "fp64", "format"};
+
+/// "mlp:A-B-...-Z" as a shell can begin it: "mlp:".
+std::vector<std::string> beginnings(std::vector<std::string> names) {
+  for (std::string& name : names) {
+    if (const size_t colon = name.find(':'); colon != std::string::npos) name.resize(colon + 1);
+  }
+  return names;
+}
+
+/// The items of a comma-separated list. Throws Error (usage) for an empty one.
+std::vector<std::string> split_list(const std::string& list) {
+  std::vector<std::string> items;
+  for (size_t start = 0; start <= list.size();) {
+    const size_t comma = std::min(list.find(',', start), list.size());
+    items.push_back(list.substr(start, comma - start));
+    if (items.back().empty()) {
+      throw usage_error("--lanes " + list + ": an empty name", "write A,B without blanks");
+    }
+    start = comma + 1;
+  }
+  return items;
+}
+
+/// The plans of the lanes, names or files.
+std::vector<std::string> lane_names(const TrainOptions& options) {
+  if (options.plan.empty()) return split_list(options.lanes);
+  if (options.lanes_given) {
+    throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
+  }
+  std::vector<std::string> names{"float32"};
+  if (options.plan != "float32") names.push_back(options.plan);
+  return names;
+}
+
+std::optional<Accumulation> accumulation_of(const TrainOptions& options) {
+  if (options.accumulate.empty()) return std::nullopt;
+  const std::optional<Accumulation> accumulation = parse_accumulation(options.accumulate);
+  if (!accumulation) {
+    throw usage_error("unknown accumulation " + options.accumulate,
+                      did_you_mean(options.accumulate, kAccumulations, "use fp32, fp64 or format"));
+  }
+  return accumulation;
+}
+
+std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
+  if (options.accumulate_grads.empty()) return std::nullopt;
+  if (options.micro_batches == 1) {
+    throw usage_error("--accumulate-grads needs more than one micro-batch",
+                      "add --micro-batches N");
+  }
+  const std::optional<FloatFormat> format = parse_format(options.accumulate_grads);
+  if (!format) {
+    throw usage_error("--accumulate-grads: unknown format " + options.accumulate_grads,
+                      "formats are fp32, tf32, bf16, fp16, e4m3fn, e5m2 or eXmY");
+  }
+  return format;
+}
+
+ErrorSampling error_sampling(const TrainOptions& options) {
+  ErrorSampling sampling;
+  sampling.enabled = !options.no_errors && !options.no_record;
+  sampling.every = options.errors_every;
+  for (const std::string& pair : options.compare) {
+    const size_t comma = pair.find(',');
+    if (comma == 0 || comma == std::string::npos || comma + 1 == pair.size()) {
+      throw usage_error("--compare " + pair + " does not name two lanes",
+                        "write --compare mixed_float16,bfloat16");
+    }
+    sampling.pairs.emplace_back(pair.substr(0, comma), pair.substr(comma + 1));
+    if (sampling.pairs.back().first == sampling.pairs.back().second) {
+      throw usage_error("--compare " + pair + " compares a lane with itself", "name two lanes");
+    }
+  }
+  return sampling;
+}
+
+std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
+  const std::optional<Accumulation> accumulation = accumulation_of(options);
+  std::optional<LossScalerConfig> scaler;
+  if (!options.loss_scale.empty()) scaler = parse_loss_scale(options.loss_scale);
+  std::vector<LaneConfig> lanes;
+  std::set<std::string> seen;
+  bool only_references = true;
+  for (const std::string& name : lane_names(options)) {
+    LaneConfig lane;
+    lane.plan = load_plan(name);
+    const bool reference = is_full_precision(lane.plan);
+    only_references = only_references && reference;
+    if (!reference) {
+      for (const std::string& glob : options.fp32) keep_fp32(lane.plan, glob);
+      if (!options.fp32.empty()) lane.plan.name += "+fp32";
+      if (accumulation) accumulate_in(lane.plan, *accumulation);
+    }
+    if (scaler) {
+      if (!reference) lane.scaler = *scaler;
+    } else if (needs_loss_scaling(lane.plan)) {
+      lane.scaler = parse_loss_scale("dynamic");
+    }
+    if (!seen.insert(lane.plan.name).second) {
+      throw usage_error("two lanes are named " + lane.plan.name,
+                        "give every lane's plan its own name");
+    }
+    lane.backend = &backend_for(lane.plan);
+    lanes.push_back(std::move(lane));
+  }
+  if (only_references && (!options.fp32.empty() || accumulation)) {
+    throw usage_error("--fp32 and --accumulate need a lane that is not a reference",
+                      "add a plan to --lanes");
+  }
+  return lanes;
+}
+
+void add_network_options(CLI::App& sub, TrainOptions& options) {
+  const char* kGroup = "Network and data";
+  offer(sub.add_option("--model", options.model, "lenet, lenet-hot, resnet20 or mlp:A-B-...-Z")
+            ->capture_default_str()
+            ->type_name("NAME")
+            ->group(kGroup),
+        {.words = beginnings(model_names())});
+  offer(sub.add_option("--data", options.data, "digits (embedded), mnist:DIR or cifar10:DIR")
+            ->capture_default_str()
+            ->type_name("SPEC")
+            ->group(kGroup),
+        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
+  offer(sub.add_option("--init", options.init, "Initial weights, an .npz by variable path")
+            ->type_name("FILE")
+            ->group(kGroup),
+        {.files = "*.npz"});
+  sub.add_flag("--no-shuffle", options.no_shuffle, "Take samples in file order")->group(kGroup);
+}
+
+void add_training_options(CLI::App& sub, TrainOptions& options) {
+  const char* kGroup = "Training";
+  add_integer(sub, "--steps", options.steps, 1, kMostSteps, "Optimizer steps")
+      ->default_str(std::to_string(options.steps))
+      ->group(kGroup);
+  add_integer(sub, "--batch", options.batch, 1, kMostSteps, "Samples per step")
+      ->default_str(std::to_string(options.batch))
+      ->group(kGroup);
+  offer(sub.add_option("--optimizer", options.optimizer,
+                       "sgd, adam, adamw or rmsprop; options after a colon: "
+                       "sgd:momentum=0.9,weight_decay=1e-4")
+            ->capture_default_str()
+            ->type_name("NAME")
+            ->group(kGroup),
+        {.words = {"sgd", "adam", "adamw", "rmsprop"}});
+  add_number(sub, "--lr", options.learning_rate, 0.0, 3.4e38,
+             "Learning rate; default 0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw")
+      ->each([&options](const std::string&) { options.rate_given = true; })
+      ->group(kGroup);
+  offer(sub.add_option("--schedule", options.schedule,
+                       "Learning rate over the steps: constant, step:every=N,gamma=G, cosine or "
+                       "linear, each with warmup=N")
+            ->capture_default_str()
+            ->type_name("S")
+            ->group(kGroup),
+        {.words = {"constant", "step:every=", "cosine", "linear"}});
+  add_number(sub, "--clip-norm", options.clip_norm, 0.0, 3.4e38,
+             "Scale gradients down to this 2-norm; default: no clipping")
+      ->group(kGroup);
+  add_integer(sub, "--micro-batches", options.micro_batches, 1, kMostSteps,
+              "Work off each batch in so many parts and sum their gradients")
+      ->default_str(std::to_string(options.micro_batches))
+      ->group(kGroup);
+  offer(sub.add_option("--accumulate-grads", options.accumulate_grads,
+                       "Format of those sums; default: that of the variables")
+            ->type_name("FORMAT")
+            ->group(kGroup),
+        {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"}});
+  add_integer(sub, "--early-stop", options.early_stop, 1, kMostSteps,
+              "Stop after so many evaluations in a row without a better loss in any lane")
+      ->group(kGroup);
+  add_integer(sub, "--seed", options.seed, 0, 4294967295, "Initial weights and shuffling")
+      ->default_str(std::to_string(options.seed))
+      ->group(kGroup);
+}
+
+void add_lane_options(CLI::App& sub, TrainOptions& options) {
+  const char* kGroup = "Lanes";
+  offer(sub.add_option("--lanes", options.lanes,
+                       "Plans to train side by side, presets or files, separated by commas")
+            ->each([&options](const std::string&) { options.lanes_given = true; })
+            ->capture_default_str()
+            ->type_name("PLAN,...")
+            ->group(kGroup),
+        {.words = preset_names(), .files = "*.json", .list = true});
+  offer(sub.add_option("--plan", options.plan, "Short for --lanes float32,PLAN")
+            ->type_name("PLAN")
+            ->group(kGroup),
+        {.words = preset_names(), .files = "*.json"});
+  sub.add_option("--fp32", options.fp32,
+                 "Keep layers whose path matches in fp32; may be given several times")
+      ->expected(1)
+      ->take_all()
+      ->type_name("GLOB")
+      ->group(kGroup);
+  offer(sub.add_option("--accumulate", options.accumulate,
+                       "How lanes sum: fp32, fp64 or format; default: as the plan says")
+            ->type_name("A")
+            ->group(kGroup),
+        {.words = kAccumulations});
+  offer(sub.add_option("--loss-scale", options.loss_scale,
+                       "dynamic, dynamic:INIT, static:X or none; default: dynamic for formats "
+                       "with fewer than 8 exponent bits")
+            ->type_name("S")
+            ->group(kGroup),
+        {.words = {"dynamic", "dynamic:", "static:", "none"}});
+}
+
+void add_recording_options(CLI::App& sub, TrainOptions& options) {
+  const char* kGroup = "Recording";
+  add_integer(sub, "--every", options.every, 1, 1'000'000'000, "Record statistics every N steps")
+      ->default_str(std::to_string(options.every))
+      ->group(kGroup);
+  sub.add_flag("--no-record", options.no_record, "No statistics, steps only")->group(kGroup);
+  add_integer(sub, "--eval-every", options.eval_every, 1, kMostSteps,
+              "Evaluate on the test part every N steps, too")
+      ->group(kGroup);
+  sub.add_flag("--no-eval", options.no_eval, "No evaluation on the test part at the end")
+      ->group(kGroup);
+  add_integer(sub, "--errors-every", options.errors_every, 1, kMostSteps,
+              "Compare the lanes' tensors every N steps; default: first, middle and last step")
+      ->group(kGroup);
+  sub.add_option("--compare", options.compare,
+                 "Lanes to compare; default: each with the reference; may be given several times")
+      ->expected(1)
+      ->take_all()
+      ->type_name("LANE,LANE")
+      ->group(kGroup);
+  sub.add_flag("--no-errors", options.no_errors, "Compare no tensors")->group(kGroup);
+}
+
+void add_output_options(CLI::App& sub, TrainOptions& options) {
+  add_output(sub, "--out", options.out, "*.hscope", "Run file")->capture_default_str();
+  add_output(sub, "--save-weights", options.save_weights, "*.npz",
+             "Write the last lane's weights after the last step");
+  add_output(sub, "--checkpoint", options.checkpoint, "*.npz",
+             "Write what it takes to go on here, at the end and on Ctrl-C");
+  add_integer(sub, "--checkpoint-every", options.checkpoint_every, 1, kMostSteps,
+              "And every N steps")
+      ->group(group::kOutput);
+  offer(sub.add_option("--resume", options.resume, "Go on from this checkpoint, with the same bits")
+            ->type_name("FILE")
+            ->group(group::kOther),
+        {.files = "*.npz"});
+  sub.add_flag("--verify", options.verify,
+               "Prove the advice by training it beside fp32, its noise twins and the original")
+      ->group(group::kOther);
+  add_force(sub, options.force);
+  sub.add_flag("--json", options.json, "Print the closing summary as JSON")->group(group::kOutput);
+  sub.add_flag("--quiet", options.quiet, "No progress line, no closing table")
+      ->group(group::kOutput);
+  add_integer(sub, "--threads", options.threads, 1, 1024,
+              "Results do not depend on it; default: all cores")
+      ->group(group::kOther);
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& sub, TrainOptions& options) {
+  add_network_options(sub, options);
+  add_training_options(sub, options);
+  add_lane_options(sub, options);
+  add_recording_options(sub, options);
+  add_output_options(sub, options);
+}
+
+TrainConfig train_config(const TrainOptions& options) {
+  TrainConfig config;
+  config.model = options.model;
+  config.optimizer = parse_optimizer(options.optimizer);
+  if (options.rate_given) config.optimizer.learning_rate = options.learning_rate;
+  config.batch = options.batch;
+  config.steps = options.steps;
+  config.schedule = parse_schedule(options.schedule);
+  config.clip_norm = options.clip_norm;
+  config.micro_batches = options.micro_batches;
+  config.sum_format = sum_format_of(options);
+  config.patience = options.early_stop;
+  if (options.early_stop > 0 && options.eval_every == 0) {
+    throw usage_error("--early-stop needs evaluations to judge by", "add --eval-every N");
+  }
+  config.evaluate_every = options.eval_every;
+  config.errors = error_sampling(options);
+  config.checkpoint = options.checkpoint;
+  config.checkpoint_every = options.checkpoint_every;
+  if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
+    throw usage_error("--checkpoint-every needs a file to write", "add --checkpoint FILE");
+  }
+  config.seed = options.seed;
+  config.shuffle = !options.no_shuffle;
+  config.every = options.no_record ? 0 : options.every;
+  config.evaluate = !options.no_eval;
+  config.lanes = lanes_of(options);
+  return config;
+}
+
+std::vector<std::string> input_files(const TrainOptions& options) {
+  std::vector<std::string> files;
+  for (const std::string& name : lane_names(options)) {
+    if (!preset_plan(name)) files.push_back(name);
+  }
+  if (!options.init.empty()) files.push_back(options.init);
+  // A checkpoint may be resumed and written again.
+  if (!options.resume.empty() && options.resume != options.checkpoint)
+    files.push_back(options.resume);
+  return files;
+}
+
+std::vector<std::string> settings_of(const TrainOptions& options, const TrainConfig& config) {
+  const TrainOptions defaults;
+  std::vector<std::string> settings;
+  const auto add = [&settings](const char* flag, const std::string& value) {
+    settings.insert(settings.end(), {flag, value});
+  };
+  add("--model", options.model);
+  add("--data", options.data);
+  add("--optimizer", optimizer_text(config.optimizer));
+  add("--steps", std::to_string(options.steps));
+  add("--batch", std::to_string(options.batch));
+  add("--seed", std::to_string(options.seed));
+  if (config.schedule != Schedule{}) add("--schedule", schedule_text(config.schedule));
+  if (options.clip_norm != 0.0) add("--clip-norm", shortest(options.clip_norm));
+  if (options.micro_batches != 1) add("--micro-batches", std::to_string(options.micro_batches));
+  if (config.sum_format) add("--accumulate-grads", format_name(*config.sum_format));
+  if (options.early_stop != 0) add("--early-stop", std::to_string(options.early_stop));
+  if (options.eval_every != 0) add("--eval-every", std::to_string(options.eval_every));
+  if (options.errors_every != 0) add("--errors-every", std::to_string(options.errors_every));
+  if (options.no_errors) settings.emplace_back("--no-errors");
+  if (options.no_shuffle) settings.emplace_back("--no-shuffle");
+  if (!options.init.empty()) add("--init", options.init);
+  if (options.every != defaults.every) add("--every", std::to_string(options.every));
+  if (options.no_record) settings.emplace_back("--no-record");
+  if (options.no_eval) settings.emplace_back("--no-eval");
+  return settings;
+}
+
+TrainOptions parse_settings(const std::vector<std::string>& settings) {
+  TrainOptions options;
+  CLI::App app;
+  add_train_options(app, options);
+  try {
+    app.parse(std::vector<std::string>(settings.rbegin(), settings.rend()));
+  } catch (const CLI::ParseError& e) {
+    throw Error(fmt::format("the run's settings are not understood: {}", e.what()),
+                "they come from another version of HalfScope");
+  }
+  return options;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// BatchNormalization(x, scale, bias, mean, var) of x [n, c, ...] as in ONNX (opset 15).
+//   training_mode 0: y = (x - mean) / sqrt(var + epsilon) * scale + bias
+//   training_mode 1: mean and var of the batch take their place, and
+//     running' = momentum * running + (1 - momentum) * batch
+// Outputs in training: y, running mean', running var', and, for the gradient, the batch's mean and
+// 1 / sqrt(var + epsilon). The variance is the population's, as ONNX says; with `unbiased` = 1
+// the running one is that of the sample, n / (n - 1) times larger, as PyTorch keeps it.
+// BatchNormalizationGrad(dy, x, scale, mean, inverse_deviation) -> dx, dscale, dbias:
+//   h = (x - mean) * inverse_deviation;  dbias = sum dy;  dscale = sum dy * h
+//   dx = scale * inverse_deviation * (dy - dbias / n - h * dscale / n)   (Ioffe and Szegedy 2015)
+// Fused, the statistics and sums are taken in double and the rest in fp32, as cuDNN's kernels keep
+// parameters and statistics in fp32 beside fp16 activations.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+std::vector<OutputType> infer(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 5, "needs five inputs");
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  check_node(node, x.size() >= 2, "needs a batch and channels");
+  const Shape channels{x[1]};
+  for (size_t i = 1; i < 5; ++i) {
+    check_node(node, graph.value(node.inputs[i]).shape == channels,
+               "scale, bias, mean and variance must have shape " + to_string(channels));
+  }
+  if (int_attribute(node, "training_mode", 0) == 0) return {{x}};
+  check_node(node, element_count(x) > x[1], "a batch of one value per channel has no variance");
+  return {{x}, {channels}, {channels}, {channels}, {channels}};
+}
+
+std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 5, "needs five inputs");
+  const Shape& channels = graph.value(node.inputs[2]).shape;
+  return {{graph.value(node.inputs[1]).shape}, {channels}, {channels}};
+}
+
+std::vector<ValueId> gradient(GradientContext& c) {
+  check_node(c.node(), c.node().outputs.size() == 5, "has a gradient in training mode only");
+  std::vector<ValueId> result =
+      c.add_all("BatchNormalizationGrad",
+                {c.output_gradient(0), c.input(0), c.input(1), c.output(3), c.output(4)});
+  result.resize(5, kNone);  // none for the running statistics
+  return result;
+}
+
+/// Adds primitives under the composite's path.
+class Expansion {
+ public:
+  Expansion(Graph& graph, const Node& node)
+      : graph_(graph), path_(node.path), per_channel_(graph.value(node.inputs[0]).shape.size(), 1) {
+    per_channel_[1] = graph.value(node.inputs[1]).shape[0];
+  }
+
+  ValueId add(const char* op, const char* name, std::vector<ValueId> inputs,
+              Attributes attributes = {}) {
+    return graph_.add1(op, path_ + "/" + name, std::move(inputs), std::move(attributes));
+  }
+  ValueId constant(double value) { return graph_.add_constant(static_cast<float>(value)); }
+  ValueId broadcast(const char* name, ValueId channels) {
+    return add("Reshape", name, {channels}, {{"shape", per_channel_}});
+  }
+  ValueId mean(const char* name, ValueId x) {
+    std::vector<int64_t> axes;
+    for (size_t i = 0; i < per_channel_.size(); ++i) {
+      if (i != 1) axes.push_back(static_cast<int64_t>(i));
+    }
+    return add("ReduceMean", name, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+  }
+  ValueId running(const std::string& name, ValueId old, ValueId batch, double momentum,
+                  double factor) {
+    const ValueId flat =
+        add("Reshape", (name + "_flat").c_str(), {batch}, {{"shape", Shape{per_channel_[1]}}});
+    const ValueId kept = add("Mul", (name + "_kept").c_str(), {old, constant(momentum)});
+    const ValueId fresh =
+        add("Mul", (name + "_new").c_str(), {flat, constant((1.0 - momentum) * factor)});
+    return add("Add", name.c_str(), {kept, fresh});
+  }
+
+ private:
+  Graph& graph_;
+  std::string path_;
+  Shape per_channel_;
+};
+
+std::vector<ValueId> expand(Graph& graph, const Node& node) {
+  Expansion e(graph, node);
+  const ValueId x = node.inputs[0];
+  const bool training = int_attribute(node, "training_mode", 0) != 0;
+  const double epsilon = real_attribute(node, "epsilon", 1e-5);
+  const double momentum = real_attribute(node, "momentum", 0.9);
+  const ValueId mean = training ? e.mean("mean", x) : e.broadcast("mean", node.inputs[3]);
+  const ValueId centred = e.add("Sub", "centre", {x, mean});
+  const ValueId var = training ? e.mean("var", e.add("Mul", "square", {centred, centred}))
+                               : e.broadcast("var", node.inputs[4]);
+  const ValueId deviation =
+      e.add("Sqrt", "sqrt", {e.add("Add", "eps", {var, e.constant(epsilon)})});
+  const ValueId normal = e.add("Div", "normalize", {centred, deviation});
+  const ValueId scaled = e.add("Mul", "scale", {normal, e.broadcast("weight", node.inputs[1])});
+  const ValueId y = e.add("Add", "shift", {scaled, e.broadcast("bias", node.inputs[2])});
+  if (!training) return {y};
+  const Shape& shape = graph.value(x).shape;
+  const double n = static_cast<double>(element_count(shape)) / static_cast<double>(shape[1]);
+  const double unbiased = int_attribute(node, "unbiased", 0) != 0 ? n / (n - 1.0) : 1.0;
+  const ValueId next_mean = e.running("running_mean", node.inputs[3], mean, momentum, 1.0);
+  const ValueId next_var = e.running("running_var", node.inputs[4], var, momentum, unbiased);
+  // The last two serve the fused gradient; the primitives have gradients of their own.
+  return {y, next_mean, next_var, next_mean, next_var};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& normalization() {
+  static const std::vector<OpDef> defs{
+      {.name = "BatchNormalization",
+       .domain = "",
+       .infer = infer,
+       .gradient = gradient,
+       .expand = expand,
+       .stored_inputs_from = 1,
+       .statistics_from = 1},
+      {.name = "BatchNormalizationGrad",
+       .domain = "halfscope",
+       .infer = infer_grad,
+       .stored_inputs_from = 2},
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Batch normalization, fused (core/ops/normalization.cpp): statistics and sums in double, one
+// plane (sample, channel) after the other, each in the fixed order of plane_sums; the rest in
+// fp32. Threads share out channels, so no sum depends on them.
+#include <array>
+#include <cmath>
+
+#include "emulation/engine/kernel.h"
+
+namespace halfscope {
+namespace {
+
+constexpr size_t kPartials = 16;
+
+struct Sums {
+  double first = 0.0, second = 0.0;
+};
+
+/// Sums of two functions of the element over one plane: element i goes to partial i % 16, the
+/// partials are added as a balanced tree.
+template <class F>
+Sums plane_sums(int64_t n, const F& f) {
+  std::array<double, kPartials> first{}, second{};
+  int64_t i = 0;
+  for (; i + static_cast<int64_t>(kPartials) <= n; i += static_cast<int64_t>(kPartials)) {
+    for (size_t j = 0; j < kPartials; ++j) f(i + static_cast<int64_t>(j), first[j], second[j]);
+  }
+  for (; i < n; ++i) {
+    const size_t j = static_cast<size_t>(i) % kPartials;
+    f(i, first[j], second[j]);
+  }
+  for (size_t width = kPartials / 2; width > 0; width /= 2) {
+    for (size_t j = 0; j < width; ++j) {
+      first[j] += first[j + width];
+      second[j] += second[j + width];
+    }
+  }
+  return {first[0], second[0]};
+}
+
+/// [batch, channels, plane...]
+struct Planes {
+  int64_t batch, channels, size;
+
+  explicit Planes(const Shape& shape)
+      : batch(shape[0]),
+        channels(shape[1]),
+        size(element_count(shape) / std::max<int64_t>(1, shape[0] * shape[1])) {}
+  int64_t offset(int64_t sample, int64_t channel) const {
+    return (sample * channels + channel) * size;
+  }
+  double count() const { return static_cast<double>(batch * size); }
+};
+
+template <class T>
+void normalize_channel(const Planes& planes, int64_t channel, const T* x, T mean, T factor, T bias,
+                       T* y) {
+  for (int64_t sample = 0; sample < planes.batch; ++sample) {
+    const T* in = x + planes.offset(sample, channel);
+    T* out = y + planes.offset(sample, channel);
+    for (int64_t i = 0; i < planes.size; ++i) out[i] = (in[i] - mean) * factor + bias;
+  }
+}
+
+template <class T>
+void batch_normalization(KernelCall<T>& c) {
+  const Planes planes(c.in_shape(0));
+  const double epsilon = real_attribute(*c.node, "epsilon", 1e-5);
+  const double momentum = real_attribute(*c.node, "momentum", 0.9);
+  const bool training = c.out.size() > 1;
+  const double n = planes.count();
+  const double unbiased = int_attribute(*c.node, "unbiased", 0) != 0 ? n / (n - 1.0) : 1.0;
+  const T* x = c.in[0];
+  parallel_ranges(planes.channels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t channel = begin; channel < end; ++channel) {
+      double mean = static_cast<double>(c.in[3][channel]),
+             var = static_cast<double>(c.in[4][channel]);
+      if (training) {
+        double sum = 0.0, squares = 0.0;
+        for (int64_t sample = 0; sample < planes.batch; ++sample) {
+          const T* in = x + planes.offset(sample, channel);
+          sum += plane_sums(planes.size, [&](int64_t i, double& total, double&) {
+                   total += static_cast<double>(in[i]);
+                 }).first;
+        }
+        const double batch_mean = sum / n;
+        for (int64_t sample = 0; sample < planes.batch; ++sample) {
+          const T* in = x + planes.offset(sample, channel);
+          squares += plane_sums(planes.size, [&](int64_t i, double& total, double&) {
+                       const double centred = static_cast<double>(in[i]) - batch_mean;
+                       total += centred * centred;
+                     }).first;
+        }
+        const double batch_var = squares / n;
+        c.out[1][channel] = static_cast<T>(momentum * mean + (1.0 - momentum) * batch_mean);
+        c.out[2][channel] =
+            static_cast<T>(momentum * var + (1.0 - momentum) * batch_var * unbiased);
+        mean = batch_mean;
+        var = batch_var;
+      }
+      const double inverse = 1.0 / std::sqrt(var + epsilon);
+      if (training) {
+        c.out[3][channel] = static_cast<T>(mean);
+        c.out[4][channel] = static_cast<T>(inverse);
+      }
+      const T factor = static_cast<T>(inverse * static_cast<double>(c.in[1][channel]));
+      normalize_channel(planes, channel, x, static_cast<T>(mean), factor, c.in[2][channel],
+                        c.out[0]);
+    }
+  });
+}
+
+template <class T>
+void batch_normalization_grad(
+    KernelCall<T>& c) {  // (dy, x, scale, mean, inverse) -> dx, dscale, dbias
+  const Planes planes(c.in_shape(0));
+  const T* dy = c.in[0];
+  const T* x = c.in[1];
+  parallel_ranges(planes.channels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t channel = begin; channel < end; ++channel) {
+      const double mean = static_cast<double>(c.in[3][channel]);
+      const double inverse = static_cast<double>(c.in[4][channel]);
+      Sums total;
+      for (int64_t sample = 0; sample < planes.batch; ++sample) {
+        const int64_t at = planes.offset(sample, channel);
+        const Sums plane = plane_sums(planes.size, [&](int64_t i, double& sum, double& product) {
+          const double g = static_cast<double>(dy[at + i]);
+          sum += g;
+          product += g * (static_cast<double>(x[at + i]) - mean);
+        });
+        total.first += plane.first;
+        total.second += plane.second;
+      }
+      const double dscale = total.second * inverse;
+      c.out[1][channel] = static_cast<T>(dscale);
+      c.out[2][channel] = static_cast<T>(total.first);
+      const T factor = static_cast<T>(static_cast<double>(c.in[2][channel]) * inverse);
+      const T share = static_cast<T>(total.first / planes.count());
+      const T slope = static_cast<T>(dscale * inverse / planes.count());
+      const T middle = c.in[3][channel];
+      for (int64_t sample = 0; sample < planes.batch; ++sample) {
+        const int64_t at = planes.offset(sample, channel);
+        for (int64_t i = at; i < at + planes.size; ++i) {
+          const T centred = (x[i] - middle) * slope;
+          c.out[0][i] = factor * ((dy[i] - share) - centred);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+std::span<const KernelEntry<T>> normalization_kernels() {
+  static constexpr KernelEntry<T> kernels[] = {
+      {"BatchNormalization", batch_normalization<T>},
+      {"BatchNormalizationGrad", batch_normalization_grad<T>}};
+  return kernels;
+}
+
+template std::span<const KernelEntry<float>> normalization_kernels();
+template std::span<const KernelEntry<double>> normalization_kernels();
+
+}  // namespace halfscope

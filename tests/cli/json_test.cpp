@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// --json: one JSON object on standard output with the keys of docs/contracts.md and nothing else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace halfscope {
+namespace {
+
+using nlohmann::json;
+using test::Bench;
+using test::Outcome;
+using test::small_training;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words keys_of(const json& object) {
+  Words keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+const Words kLaneKeys{"name",      "backend",       "reference",   "loss_scale",
+                      "steps",     "skipped",       "last_loss",   "last_loss_scale",
+                      "test_loss", "test_accuracy", "ms_per_step", "problem"};
+
+void expect_keys(const json& object, Words keys) {
+  std::sort(keys.begin(), keys.end());
+  EXPECT_THAT(keys_of(object), ElementsAreArray(keys));
+}
+
+/// The result of a command that must succeed.
+json result_of(const Bench& bench, const Words& words, int code = 0) {
+  const Outcome outcome = bench.run(words);
+  EXPECT_EQ(outcome.code, code) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  return json::parse(outcome.out);
+}
+
+/// Without --quiet, which --json does not need.
+Words training(Words more) {
+  Words words{"train", "--model", "mlp:784-16-10", "--batch", "16", "--steps", "4", "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(CliJson, Train) {
+  const Bench bench;
+  const json run = result_of(bench, training({"--save-weights", "w.npz"}));
+  expect_keys(run, {"schema", "version", "run", "status", "steps_planned", "seconds",
+                    "save_weights", "lanes", "proof"});
+  EXPECT_EQ(run.at("schema"), "halfscope.train/1");
+  EXPECT_EQ(run.at("proof"), nullptr) << "nobody asked for one";
+  EXPECT_EQ(run.at("run"), "run.hscope");
+  EXPECT_EQ(run.at("status"), "complete");
+  EXPECT_EQ(run.at("save_weights"), "w.npz");
+  ASSERT_EQ(run.at("lanes").size(), 2u);
+  const json& lane = run.at("lanes").at(1);
+  expect_keys(lane, kLaneKeys);
+  EXPECT_EQ(lane.at("name"), "mixed_float16");
+  EXPECT_EQ(lane.at("loss_scale"), "dynamic:65536");
+  EXPECT_EQ(lane.at("reference"), false);
+  EXPECT_EQ(run.at("lanes").at(0).at("reference"), true);
+  EXPECT_EQ(run.at("lanes").at(0).at("loss_scale"), "none");
+  EXPECT_EQ(lane.at("steps"), 4);
+  EXPECT_EQ(lane.at("problem"), nullptr);
+  EXPECT_GT(lane.at("test_accuracy"), 0.0);
+}
+
+TEST(CliJson, RunsAndALaneWithoutAResult) {
+  const Bench bench;
+  // A learning rate that blows up the weights.
+  result_of(bench, training({"--lr", "1e30", "--loss-scale", "none"}));
+  const json list = result_of(bench, {"runs", "run.hscope", "run.hscope", "--json"});
+  expect_keys(list, {"schema", "version", "runs"});
+  EXPECT_EQ(list.at("schema"), "halfscope.runs/1");
+  ASSERT_EQ(list.at("runs").size(), 2u);
+  const json& run = list.at("runs").at(0);
+  expect_keys(run, {"run", "version", "model", "data", "optimizer", "batch", "seed", "status",
+                    "steps_planned", "settings", "command", "lanes"});
+  EXPECT_THAT(run.at("settings").get<Words>(),
+              ElementsAreArray({"--model", "mlp:784-16-10", "--data", "digits", "--optimizer",
+                                "sgd:lr=1e+30", "--steps", "4", "--batch", "16", "--seed", "1"}));
+  const json& lane = run.at("lanes").at(1);
+  expect_keys(lane, kLaneKeys);
+  EXPECT_EQ(lane.at("last_loss"), "nan");
+  EXPECT_EQ(lane.at("problem"), "the last loss is not finite");
+  EXPECT_NE(lane.at("test_accuracy"), nullptr) << "it was measured";
+  const Outcome table = bench.run({"runs", "run.hscope"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_THAT(table.out, HasSubstr(" nan "));
+  EXPECT_EQ(table.out.find('%'), std::string::npos)
+      << "no accuracy means anything here: " << table.out;
+}
+
+TEST(CliJson, Recommend) {
+  const Bench bench;
+  result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "5", "--no-eval",
+                    "--no-shuffle", "--json"});
+  const json idle = result_of(bench, {"recommend", "run.hscope", "--json"});
+  expect_keys(idle, {"schema", "version", "run", "lane", "findings", "recommendation", "proof",
+                     "plan_file", "next"});
+  EXPECT_EQ(idle.at("proof"), nullptr);
+  EXPECT_EQ(idle.at("plan_file"), nullptr);
+  EXPECT_EQ(idle.at("next"), nullptr);
+  const json done = result_of(
+      bench, {"recommend", "run.hscope", "--json", "--out", "plan.json", "--fail-on", "error"}, 1);
+  EXPECT_EQ(done.at("schema"), "halfscope.recommend/1");
+  EXPECT_EQ(done.at("lane"), "mixed_float16");
+  EXPECT_EQ(done.at("plan_file"), "plan.json");
+  EXPECT_EQ(done.at("recommendation").at("layers"), json({"conv2"}));
+  EXPECT_EQ(done.at("recommendation").at("plan"), json::parse(test::text_of(bench / "plan.json")));
+  ASSERT_FALSE(done.at("findings").empty());
+  for (const json& finding : done.at("findings")) EXPECT_EQ(finding.at("lane"), done.at("lane"));
+  // The command repeats the training; only its first word is not an argument.
+  Words next = done.at("next").get<Words>();
+  EXPECT_THAT(next, testing::Contains("--no-shuffle"));
+  EXPECT_THAT(next, testing::Contains("--no-eval"));
+  next.erase(next.begin());
+  next.push_back("--json");
+  const json cured = result_of(bench, next);
+  EXPECT_EQ(cured.at("run"), "cured.hscope");
+  EXPECT_EQ(cured.at("lanes").at(1).at("name"), "mixed_float16+fp32");
+  EXPECT_LT(cured.at("lanes").at(1).at("skipped"), 5);
+}
+
+TEST(CliJson, NextKeepsTheLossScaleOfTheLane) {
+  const Bench bench;
+  result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "3", "--no-eval",
+                    "--loss-scale", "static:1000", "--json"});
+  const json done = result_of(bench, {"recommend", "run.hscope", "--json", "--out", "p.json"});
+  const Words next = done.at("next").get<Words>();
+  const auto flag = std::find(next.begin(), next.end(), "--loss-scale");
+  ASSERT_NE(flag, next.end());
+  const json& advised = done.at("recommendation").at("loss_scale");
+  EXPECT_EQ(*(flag + 1), advised.is_null() ? "static:1000" : "static:" + advised.dump());
+}
+
+TEST(CliJson, Doctor) {
+  const Bench bench;
+  const json doctor = result_of(bench, {"doctor", "--json"});
+  expect_keys(doctor, {"schema", "version", "compiler", "processor", "instruction_sets", "threads",
+                       "processors", "memory", "libraries", "gpu"});
+  EXPECT_EQ(doctor.at("schema"), "halfscope.doctor/1");
+  EXPECT_TRUE(doctor.at("gpu").at("devices").is_array());
+  EXPECT_GE(doctor.at("threads"), 1);
+}
+
+TEST(CliJson, QuietPrintsNothing) {
+  const Bench bench;
+  for (const Words& words : {small_training({}), Words{"report", "run.hscope", "--quiet"},
+                             Words{"recommend", "run.hscope", "--quiet"},
+                             Words{"report", "run.hscope", "--html", "r.html"},
+                             Words{"export", "run.hscope", "--steps", "s.csv"}}) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 0) << words[0];
+    EXPECT_EQ(outcome.out + outcome.err, "") << words[0];
+  }
+}
+
+}  // namespace
+}  // namespace halfscope

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+// The HTML report: well-formed, self-contained, accessible, and its numbers against the run's own.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+#include <set>
+
+#include "analysis/report/html_parts.h"
+#include "analysis/report/report.h"
+#include "analysis/rules/text.h"
+#include "tests/report/report_fixtures.h"
+
+namespace halfscope::test {
+namespace {
+
+/// Unlike HasSubstr it does not print a whole page when it fails.
+testing::AssertionResult has(const std::string& page, const std::string& text) {
+  if (page.find(text) != std::string::npos) return testing::AssertionSuccess() << "has " << text;
+  return testing::AssertionFailure() << "lacks " << text;
+}
+
+std::string page_of(const RunView& run) { return report_html(make_report(run)); }
+
+/// Every tag closed in order, every link with a target, every id once, no heading level left out,
+/// every table with a caption and scopes, every drawing named or hidden. Empty if all is well.
+std::string html_fault(const std::string& page) {
+  const std::set<std::string> empty_tags{"meta", "br", "!DOCTYPE"};
+  std::vector<std::string> open;
+  int heading = 0;
+  std::set<std::string> ids;
+  std::vector<std::string> links;
+  const auto attribute = [](const std::string& tag, const std::string& name) -> std::string {
+    const size_t at = tag.find(" " + name + "=\"");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + name.size() + 3;
+    return tag.substr(begin, tag.find('"', begin) - begin);
+  };
+  for (size_t at = 0; (at = page.find('<', at)) != std::string::npos;) {
+    const size_t end = page.find('>', at);
+    if (end == std::string::npos) return "unfinished tag";
+    const std::string tag = page.substr(at + 1, end - at - 1);
+    at = end + 1;
+    if (tag.find('<') != std::string::npos) return "stray <: " + tag;
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != tag.substr(1)) return "closes " + tag;
+      open.pop_back();
+      continue;
+    }
+    const std::string id = attribute(tag, "id"), link = attribute(tag, "href");
+    if (!id.empty() && !ids.insert(id).second) return "id twice: " + id;
+    if (!link.empty()) links.push_back(link);
+    const std::string name = tag.substr(0, tag.find_first_of(" /\n"));
+    if (name == "style" || name == "script") at = page.find("</" + name + ">", at);
+    if (name.size() == 2 && name[0] == 'h' && name[1] >= '1' && name[1] <= '6') {
+      if (name[1] - '0' > heading + 1) return "heading skips a level: " + tag;
+      heading = name[1] - '0';
+    }
+    const bool drawn = attribute(tag, "role") == "img" || !attribute(tag, "aria-hidden").empty();
+    if (name == "svg" && !drawn) return "drawing without a name: " + tag;
+    if (attribute(tag, "role") == "img" && page.compare(at, 7, "<title>") != 0) {
+      return "drawing without a title: " + tag;
+    }
+    if (name == "table" && page.compare(at, 8, "<caption") != 0) return "no caption: " + tag;
+    if (name == "th" && attribute(tag, "scope").empty()) return "no scope: " + tag;
+    if (tag.back() != '/' && !empty_tags.contains(name)) open.push_back(name);
+  }
+  if (!open.empty()) return "not closed: " + open.back();
+  for (const std::string& link : links) {
+    if (link[0] != '#' || !ids.contains(link.substr(1))) return "dead link: " + link;
+  }
+  return "";
+}
+
+/// Text of the table row with this id, cells parted by blanks.
+std::string row_text(const std::string& page, const std::string& id) {
+  const size_t begin = page.find("<tr id=\"" + id + "\"");
+  if (begin == std::string::npos) return "";
+  std::string row = page.substr(begin, page.find("</tr>", begin) - begin);
+  row = std::regex_replace(row, std::regex("<title>[^<]*</title>"), "");
+  row = std::regex_replace(row, std::regex("<[^>]*>"), " ");
+  row = std::regex_replace(row, std::regex("&nbsp;"), " ");
+  row = std::regex_replace(row, std::regex("&lt;"), "<");
+  return std::regex_replace(row, std::regex(" +"), " ");
+}
+
+TEST(ReportHtml, IsWellFormedAndSelfContained) {
+  RunSpec single = healthy_spec(), empty = healthy_spec(), nan = healthy_spec();
+  single.steps = 1;
+  empty.steps = 0;
+  nan.nan_from_the_start = true;
+  std::vector<RunView> runs{full_run(), large_run(60),
+                            with_status(full_run(), RunStatus::died, 99)};
+  for (const RunSpec& spec : {healthy_spec(), hot_spec(), no_scale_spec(), single, empty, nan}) {
+    runs.push_back(make_run(spec));
+  }
+  for (const RunView& run : runs) {
+    const std::string page = page_of(run);
+    EXPECT_EQ(html_fault(page), "");
+    for (const char* word : {"://", "src=", "url(", "@import", "<link", "<img", "fetch("}) {
+      EXPECT_FALSE(has(page, word));
+    }
+    EXPECT_EQ(page.find("<script"), page.rfind("<script"));
+    EXPECT_TRUE(has(page, "default-src 'none'"));
+  }
+  EXPECT_EQ(html_fault(page_of(RunView(RunInfo{}, RunStatus::running))), "");
+}
+
+TEST(ReportHtml, SectionsStandInOrder) {
+  const std::string page = page_of(full_run());
+  size_t before = page.find("<h1>");
+  ASSERT_NE(before, std::string::npos);
+  for (const char* id : {"actions", "proof", "run", "layers", "curves", "events", "lanes", "errors",
+                         "definitions", "reproduce"}) {
+    const size_t at = page.find(fmt::format(" id=\"{}\"", id));
+    ASSERT_NE(at, std::string::npos) << id;
+    EXPECT_GT(at, before) << id;
+    EXPECT_TRUE(has(page, fmt::format("<a href=\"#{}\">", id)));
+    before = at;
+  }
+}
+
+TEST(ReportHtml, EscapesEverything) {
+  const std::string evil = "<script>alert('x')</script>&\"\n`|\x01";
+  RunSpec spec = hot_spec();
+  for (LayerSpec& layer : spec.layers) {
+    layer.path += evil;
+    layer.op += evil;
+    for (std::string& input : layer.inputs) {
+      if (input != "input") input += evil;
+    }
+  }
+  spec.lanes[1].name += evil;
+  RunInfo info = make_run(spec).info();
+  info.model = info.data = info.optimizer = info.command = info.isa = info.version = evil;
+  RunView run(info, RunStatus::complete);
+  const RunView source = make_run(spec);
+  for (int lane = 0; lane < 2; ++lane) {
+    for (const StepRow& row : source.steps(lane)) run.add_step(lane, row);
+    for (size_t site = 0; site < info.lanes[static_cast<size_t>(lane)].sites.size(); ++site) {
+      for (const StatsWindow& window : source.windows(lane, static_cast<int>(site))) {
+        run.add_window(lane, static_cast<int>(site), window);
+      }
+    }
+  }
+  const Report report = make_report(run);
+  const std::string page = report_html(report);
+  EXPECT_EQ(html_fault(page), "");
+  EXPECT_FALSE(has(page, "<script>alert"));
+  EXPECT_TRUE(has(page, "&lt;script&gt;alert(&#39;x&#39;)"));
+}
+
+TEST(ReportHtml, LayerLinesShowTheRunsOwnTotals) {
+  const RunView run = make_run(hot_spec());
+  const std::string page = page_of(run);
+  const std::string row = row_text(page, "layer-conv2");
+  const TensorStats total = run.total(1, *run.find_site(1, "conv2.activation"));
+  const double over = static_cast<double>(total.overflow) / static_cast<double>(total.n);
+  EXPECT_TRUE(has(row, percent(over) + " over"));
+  EXPECT_TRUE(has(row, "keep in fp32"));
+  double up = INFINITY;
+  for (const char* site : {"conv2.activation", "conv2.weight"}) {
+    const float largest = run.total(1, *run.find_site(1, site)).max_abs;
+    up = std::min(up, std::log2(65504.0 / static_cast<double>(largest)));
+  }
+  EXPECT_TRUE(has(row, fmt::format(" {:.1f} ", up)));
+  EXPECT_LT(up, 0.0);
+  EXPECT_FALSE(has(row_text(page, "layer-conv1"), "over"));
+  EXPECT_TRUE(has(row_text(page, "layer-relu1"), "inherits"));
+}
+
+TEST(ReportHtml, HeadroomDownIsWhereOnePercentWouldBeFlushed) {
+  const RunView run = make_run(healthy_spec());
+  const Report report = make_report(run);
+  for (const LayerReport& layer : report.layers) {
+    for (const SiteReport& site : layer.sites) {
+      const TensorStats& total = run.total(layer.lane, site.order);
+      int64_t values = 0, below = 0;
+      for (int64_t count : total.exponents) values += count;
+      if (values == 0) continue;
+      ASSERT_TRUE(site.headroom_down_bits) << site.name;
+      // The flush threshold of an m-bit format is 2^(min_exponent - m - 1).
+      const int first = site.format.min_exponent() - site.format.mantissa_bits - 1 +
+                        static_cast<int>(*site.headroom_down_bits);
+      for (int e = kMinExponentBin; e < first; ++e) {
+        below += total.exponents[static_cast<size_t>(e - kMinExponentBin)];
+      }
+      EXPECT_LE(static_cast<double>(below), 0.01 * static_cast<double>(values)) << site.name;
+      below += total.exponents[static_cast<size_t>(first - kMinExponentBin)];
+      EXPECT_GT(static_cast<double>(below), 0.01 * static_cast<double>(values)) << site.name;
+    }
+  }
+}
+
+TEST(ReportHtml, ProofShowsWhoIsInsideTheTolerance) {
+  const std::string page = page_of(full_run());
+  const std::string proof =
+      page.substr(page.find("id=\"proof\""), page.find("id=\"run\"") - page.find("id=\"proof\""));
+  EXPECT_TRUE(has(proof, "holds"));
+  EXPECT_TRUE(has(proof, "With conv2 and fc1 in fp32 the loss follows fp32"));
+  EXPECT_TRUE(has(proof, "dropped from the advice: fc2"));
+  for (const char* word : {"1.2&nbsp;%", "0.60&nbsp;%", "0.41&nbsp;%", "31&nbsp;%", "not finite",
+                           "without conv2", "without fc1", "16 of them to find the scale"}) {
+    EXPECT_TRUE(has(proof, word));
+  }
+  // Marks: one inside and left of the band's edge, the others right of it.
+  const std::regex trial("width:([0-9.]+)%\"></b><i class=\"(\\w+)\" style=\"left:([0-9.]+)%");
+  std::multiset<std::string> kinds;
+  for (std::sregex_iterator i(proof.begin(), proof.end(), trial), end; i != end; ++i) {
+    kinds.insert((*i)[2]);
+    EXPECT_EQ(std::stod((*i)[3]) <= std::stod((*i)[1]), (*i)[2] == "pass");
+  }
+  EXPECT_EQ(kinds, (std::multiset<std::string>{"fail", "gone", "gone", "pass"}));
+}
+
+TEST(ReportHtml, ErrorsSayWhoAddsAndWhoPassesOn) {
+  const std::string page = page_of(full_run());
+  const std::string errors = page.substr(page.find("id=\"errors\""));
+  EXPECT_TRUE(has(errors,
+                  "The first tensor to differ from float32 is conv1.activation in step 44: "
+                  "58.6&nbsp;% of its elements, by at most 9 ulp of fp16."));
+  EXPECT_TRUE(has(errors, "conv2.activation adds most of its own: 3&nbsp;%"));
+  const auto row = [&](const std::string& site) {
+    const size_t at = errors.find(">" + site + "</a></th>");
+    return errors.substr(at, errors.find("</tr>", at) - at);
+  };
+  EXPECT_TRUE(has(row("conv2"), ">adds<"));
+  EXPECT_TRUE(has(row("conv2"), ">0.03<"));
+  EXPECT_TRUE(has(row("fc1"), ">passes on<"));
+  EXPECT_TRUE(has(row("conv1"), "0.59&nbsp;%"));  // 3 of 512 signs
+  EXPECT_TRUE(has(errors, "flip most in conv1.activation: those of 0.59&nbsp;%"));
+  EXPECT_FALSE(has(row("loss"), "100&nbsp;%"));  // no ReLU reads it
+  // The filled mark stands right of the hollow one where the layer adds.
+  const std::regex marks(
+      "class=\"in\" style=\"left:([0-9.]+)%.*class=\"lo\" style=\"left:([0-9.]+)%");
+  std::smatch match;
+  const std::string conv2 = row("conv2"), fc1 = row("fc1");
+  ASSERT_TRUE(std::regex_search(conv2, match, marks));
+  EXPECT_GT(std::stod(match[2]), std::stod(match[1]));
+  ASSERT_TRUE(std::regex_search(fc1, match, marks));
+  EXPECT_LT(std::stod(match[2]), std::stod(match[1]));
+  // Of 512 elements 212 are equal and 200 one ulp apart.
+  EXPECT_TRUE(
+      has(page, "against float32: 41.4&nbsp;% equal, 80.5&nbsp;% within 1 ulp, at most 11"));
+}
+
+TEST(ReportHtml, CuredRunTellsTheLanesApart) {
+  const std::string page = page_of(full_run());
+  EXPECT_TRUE(
+      has(page, "<h1>mixed_float16 does not train like this; mixed_float16+fp32 does.</h1>"));
+  EXPECT_TRUE(has(page, "<li class=\"broken\">"));
+  EXPECT_TRUE(has(page, "<li class=\"healthy\">"));
+  EXPECT_FALSE(has(page, "<p class=\"todo\">A static loss scale"));
+}
+
+TEST(ReportHtml, ThinnedCurvesSaySo) {
+  RunView run(make_run(healthy_spec()).info(), RunStatus::complete);
+  for (int step = 0; step < 4000; ++step) {
+    run.add_step(1,
+                 {.step = step, .loss = 1.0 + step % 7, .loss_scale = 8.0, .skipped = step == 77});
+  }
+  const std::string page = page_of(run);
+  EXPECT_TRUE(has(page, "every 5th step shown, 802 of 4000, with every skipped one."));
+  EXPECT_TRUE(has(page, "update skipped at step 77<"));
+  EXPECT_FALSE(has(page_of(full_run()), "step shown"));
+}
+
+/// Relative luminance, WCAG 2.1.
+double luminance(const std::string& color) {
+  std::string hex = color.substr(1);
+  if (hex.size() == 3) hex = {hex[0], hex[0], hex[1], hex[1], hex[2], hex[2]};
+  const auto channel = [&](size_t i) {
+    const double c = std::stoi(hex.substr(i, 2), nullptr, 16) / 255.0;
+    return c <= 0.03928 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4);
+}
+
+TEST(ReportHtml, TextContrastIsAtLeastAA) {
+  const std::string style(html::kStyle);
+  size_t at = 0;
+  for (const char* scheme : {"light", "dark"}) {
+    at = style.find(":root{", at) + 1;
+    const std::string block = style.substr(at, style.find('}', at) - at);
+    const auto value = [&](const std::string& name) {
+      const size_t begin = block.find("--" + name + ":") + name.size() + 3;
+      return luminance(block.substr(begin, block.find_first_of(";}\n", begin) - begin));
+    };
+    const std::pair<const char*, std::vector<const char*>> uses[] = {
+        {"ink", {"bg", "card", "accent-soft"}},
+        {"soft", {"bg", "card", "accent-soft"}},
+        {"accent", {"bg", "card", "accent-soft"}},
+        {"good", {"bg", "good-soft"}},
+        {"warn", {"bg", "warn-soft"}},
+        {"bad", {"bg", "card", "bad-soft"}}};
+    for (const auto& [text, grounds] : uses) {
+      for (const char* ground : grounds) {
+        const double a = value(text), b = value(ground);
+        EXPECT_GE((std::max(a, b) + 0.05) / (std::min(a, b) + 0.05), 4.5)
+            << scheme << ": " << text << " on " << ground;
+      }
+    }
+    // Drawings: 3 to 1 against their ground (1.4.11).
+    for (const char* ink : {"bar", "lost", "l0", "l1", "l2", "l3"}) {
+      const double a = value(ink), b = value("bg");
+      EXPECT_GE((std::max(a, b) + 0.05) / (std::min(a, b) + 0.05), 3.0) << scheme << ": " << ink;
+    }
+  }
+}
+
+TEST(ReportHtml, StaysSmallWithAThousandLayers) {
+  const Report report = make_report(large_run(1000));
+  const std::string page = report_html(report);
+  EXPECT_LT(page.size(), 2'000'000u);
+  EXPECT_EQ(html_fault(page), "");
+  size_t rows = 0;
+  for (size_t i = 0; (i = page.find("<tr id=\"layer-", i)) != std::string::npos; ++i) ++rows;
+  EXPECT_GE(rows, 1001u);  // every layer of the lane in focus
+  EXPECT_TRUE(has(page, "more are in the JSON and CSV reports"));
+}
+
+}  // namespace
+}  // namespace halfscope::test
