@@ -35,7 +35,8 @@ std::string LaneSummary::last_loss_text() const {
 }
 
 std::string LaneSummary::accuracy_text() const {
-  return eval && std::isfinite(last.loss) ? percentage(eval->accuracy) : "-";
+  const bool finite = std::isfinite(last.loss) && eval && std::isfinite(eval->loss);
+  return finite ? percentage(eval->accuracy) : "-";
 }
 
 std::string LaneSummary::test_loss_text() const {

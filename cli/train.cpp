@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // `halfscope train`: lanes in lock step, recorded to a run file.
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <fmt/format.h>
 #include <memory>
 #include <optional>
 
@@ -61,12 +61,14 @@ class Summary final : public TapSink {
 std::string scale_text(double scale) {
   int exponent = 0;
   if (scale < 1.0 && std::frexp(scale, &exponent) == 0.5) return fmt::format("2^{}", exponent - 1);
-  return shortest(scale);
+  return shortest(static_cast<double>(static_cast<float>(scale)) == scale
+                      ? std::stod(fmt::format("{}", static_cast<float>(scale)))
+                      : scale);
 }
 
 std::string closing_table(std::span<const LaneSummary> lanes) {
-  std::vector<std::vector<std::string>> rows{{"lane", "steps", "last loss", "skipped", "loss scale",
-                                              "test loss", "test acc", "ms/step"}};
+  std::vector<std::vector<std::string>> rows{
+      {"lane", "steps", "last loss", "skipped", "loss scale", "test loss", "test acc", "ms/step"}};
   for (const LaneSummary& lane : lanes) {
     rows.push_back({lane.name, std::to_string(lane.steps), lane.last_loss_text(),
                     std::to_string(lane.skipped),
@@ -85,8 +87,7 @@ Json closing_json(const TrainOptions& options, const Summary& summary, double se
   json["status"] = status_name(summary.status());
   json["steps_planned"] = options.steps;
   json["seconds"] = json_number(seconds);
-  json["save_weights"] =
-      options.save_weights.empty() ? Json(nullptr) : Json(options.save_weights);
+  json["save_weights"] = options.save_weights.empty() ? Json(nullptr) : Json(options.save_weights);
   json["lanes"] = to_json(summary.lanes());
   json["proof"] = proof_member(proof);
   return json;
@@ -98,7 +99,7 @@ void check_files(const TrainOptions& options) {
   files.insert(files.end(), {options.out, options.save_weights, options.checkpoint});
   check_distinct(files);
   // The run that is resumed wrote it; going on with it is what it is for.
-  if (!options.checkpoint.empty() && options.checkpoint != options.resume) {
+  if (!options.checkpoint.empty() && !resumes_own_checkpoint(options)) {
     check_output_file(options.checkpoint, options.force);
   }
   check_output_file(options.out, options.force);
@@ -121,9 +122,6 @@ int train(const TrainOptions& options, const std::string& command_line) {
   info.version = kVersion;
   info.threads = omp_get_max_threads();
   info.isa = isa_name(active_isa());
-  for (size_t i = 0; i < info.lanes.size(); ++i) {
-    info.lanes[i].loss_scale = loss_scale_text(config.lanes[i].scaler);
-  }
 
   if (!options.resume.empty()) trainer->resume(load_checkpoint(options.resume));
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -303,6 +304,10 @@ TrainConfig train_config(const TrainOptions& options) {
   }
   config.evaluate_every = options.eval_every;
   config.errors = error_sampling(options);
+  if (options.verify && options.no_record) {
+    throw usage_error("--verify needs the statistics that --no-record leaves out",
+                      "leave out one of them");
+  }
   config.checkpoint = options.checkpoint;
   config.checkpoint_every = options.checkpoint_every;
   if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
@@ -316,6 +321,12 @@ TrainConfig train_config(const TrainOptions& options) {
   return config;
 }
 
+bool resumes_own_checkpoint(const TrainOptions& options) {
+  namespace fs = std::filesystem;
+  return !options.resume.empty() && !options.checkpoint.empty() &&
+         fs::weakly_canonical(options.resume) == fs::weakly_canonical(options.checkpoint);
+}
+
 std::vector<std::string> input_files(const TrainOptions& options) {
   std::vector<std::string> files;
   for (const std::string& name : lane_names(options)) {
@@ -323,8 +334,9 @@ std::vector<std::string> input_files(const TrainOptions& options) {
   }
   if (!options.init.empty()) files.push_back(options.init);
   // A checkpoint may be resumed and written again.
-  if (!options.resume.empty() && options.resume != options.checkpoint)
+  if (!options.resume.empty() && !resumes_own_checkpoint(options)) {
     files.push_back(options.resume);
+  }
   return files;
 }
 

@@ -57,6 +57,9 @@ void add_train_options(CLI::App& sub, TrainOptions& options);
 /// Everything but the initial weights, which are read later. Throws Error (usage).
 TrainConfig train_config(const TrainOptions& options);
 
+/// Whether --checkpoint goes on writing the file that --resume reads.
+bool resumes_own_checkpoint(const TrainOptions& options);
+
 /// The files that the training reads: plans, initial weights.
 std::vector<std::string> input_files(const TrainOptions& options);
 

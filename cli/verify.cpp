@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "analysis/live_writer.h"
 #include "analysis/proof_file.h"
 #include "analysis/rules/rules.h"
 #include "cli/backends.h"
@@ -51,6 +52,9 @@ std::optional<Proof> verify_advice(const std::string& file, const RunView& run,
   if (info.settings.empty() || lane.loss_scale.empty()) {
     throw usage_error(file + " does not say how it was trained, so the advice cannot be tried",
                       "record it again with this version of halfscope train");
+  }
+  if (has_live_writer(file)) {
+    throw usage_error(file + " is still being recorded", "wait for its end, or stop it with Ctrl-C");
   }
   const TrainOptions options = parse_settings(info.settings);
   ProofRequest request{train_config(options), plan_from_json(lane.plan_json),

@@ -71,6 +71,7 @@ class Prover {
     config_.evaluate_every = config_.patience = config_.checkpoint_every = 0;
     config_.checkpoint.clear();
     const Plan advised = plan_from_json(request.advice.plan_json);
+    advised_buffers_ = advised.buffers;
     for (const std::string& layer : request.advice.layers) members_.insert(layer);
     if (advised.storage != request.original.storage) members_.insert(kStorage);
     if (request.advice.loss_scale && !finds_its_scale()) members_.insert(kLossScale);
@@ -87,7 +88,7 @@ class Prover {
 
     const Trial original = trial({}, Trial::Kind::original, request_.original.name);
     const bool cures = trial(members_, Trial::Kind::advised, advised_name_).passes;
-    proof.holds = cures && !original.passes;
+    proof.holds = cures && (!original.passes || members_.empty());
     if (proof.holds) drop_needless(proof);
     proof.trials = {original, trial(members_, Trial::Kind::advised, advised_name_)};
     if (proof.holds) {
@@ -142,6 +143,7 @@ class Prover {
       if (members.contains(layer)) keep_fp32(lane.plan, exact_glob(layer));
     }
     if (members.contains(kStorage)) lane.plan.storage = kFp32;
+    if (name == advised_name_) lane.plan.buffers = advised_buffers_;  // no loss depends on it
     if (members.contains(kLossScale)) {
       lane.scaler = {.kind = LossScalerConfig::Kind::constant,
                      .initial = static_cast<float>(*request_.advice.loss_scale)};
@@ -226,6 +228,11 @@ class Prover {
     const std::string allowed =
         fmt::format("{} is allowed, {} is how far two fp32 runs one ulp apart drift",
                     percent(proof.tolerance), percent(proof.twin_spread));
+    if (original.passes && members_.empty()) {
+      return "The advice changes what evaluations see, not the training itself: there is no loss "
+             "to "
+             "prove it by.";
+    }
     if (original.passes) {
       return fmt::format("{} trains as fp32 does as it is: its loss is {} from fp32's {} ({}).",
                          proof.lane, percent(original.gap), over, allowed);
@@ -260,6 +267,7 @@ class Prover {
   TrainConfig config_;
   Members members_;
   std::string advised_name_;
+  BufferCommit advised_buffers_ = BufferCommit::on_step;
   std::vector<StepRow> reference_;
   bool fp32_trains_ = false, comparable_ = false;
   double tolerance_ = 0.0;

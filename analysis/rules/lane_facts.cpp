@@ -126,7 +126,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   std::vector<bool> bad_node(nodes_.size(), false), infected(nodes_.size(), false);
   std::vector<int> open;
   for (int site : step.bad) {
-    if (this->site(site).phase != Phase::forward) continue;
+    if (this->site(site).phase != Phase::forward || this->site(site).role == Role::state) continue;
     const size_t node = static_cast<size_t>(node_of(site));
     if (!bad_node[node]) open.push_back(static_cast<int>(node));
     bad_node[node] = true;
@@ -144,6 +144,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   for (int order : step.bad) {
     const SiteInfo& info = site(order);
     if (info.phase != Phase::forward) break;  // the forward sites come first
+    if (info.role == Role::state) continue;   // what it holds is from earlier steps
     const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];
     const TensorStats counts = *stats(order, step.step);
     bool root = false;

@@ -27,10 +27,12 @@ std::string advised_name(const std::string& name) {
   return name.ends_with(kSuffix) ? name : name + kSuffix;
 }
 
-std::string sentence(const Recommendation& advice, bool fp32_storage, bool dynamic) {
+std::string sentence(const Recommendation& advice, bool fp32_storage, bool safe_buffers,
+                     bool dynamic) {
   std::vector<std::string> parts;
   if (!advice.layers.empty()) parts.push_back("keep " + name_list(advice.layers) + " in fp32");
   if (fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
+  if (safe_buffers) parts.push_back("let running statistics move with the update");
   if (advice.loss_scale) {
     const std::string scale = scale_text(*advice.loss_scale);
     parts.push_back(
@@ -63,9 +65,10 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
     if (finding.lane == reference && finding.severity == Severity::error) return std::nullopt;
   }
   Recommendation advice{.lane = lane};
-  bool fp32_storage = false;
+  bool fp32_storage = false, safe_buffers = false;
   for (const Finding& finding : findings) {
     if (finding.lane != lane || finding.severity < Severity::warning) continue;
+    if (finding.rule == "unsafe_buffers") safe_buffers = true;
     const Action& action = finding.action;
     if (action.kind == Action::Kind::keep_fp32) {
       advice.layers.insert(advice.layers.end(), action.layers.begin(), action.layers.end());
@@ -74,14 +77,17 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
     // The first scale named comes from the weightiest finding.
     if (action.loss_scale > 0.0 && !advice.loss_scale) advice.loss_scale = action.loss_scale;
   }
-  if (advice.layers.empty() && !fp32_storage && !advice.loss_scale) return std::nullopt;
+  if (advice.layers.empty() && !fp32_storage && !advice.loss_scale && !safe_buffers) {
+    return std::nullopt;
+  }
   const LaneFacts facts(run, lane);
   advice.layers = facts.in_order(std::move(advice.layers));
   if (!advice.layers.empty() && !advice.loss_scale) advice.loss_scale = hidden_scale(facts);
 
   Json plan = plan_of(run.lane(lane));
-  if (!advice.layers.empty() || fp32_storage) plan["name"] = advised_name(run.lane(lane).name);
+  if (!advice.layers.empty() || fp32_storage || safe_buffers) plan["name"] = advised_name(run.lane(lane).name);
   if (fp32_storage) plan["variables"]["storage"] = "fp32";
+  if (safe_buffers) plan["variables"]["buffers"] = "on_step";
   if (!advice.layers.empty()) {
     Json& rules = plan["rules"];
     if (!rules.is_array()) rules = Json::array();
@@ -90,7 +96,7 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
     }
   }
   advice.plan_json = plan.dump(2, ' ', false, Json::error_handler_t::replace);
-  advice.text = sentence(advice, fp32_storage, facts.scales_dynamically());
+  advice.text = sentence(advice, fp32_storage, safe_buffers, facts.scales_dynamically());
   return advice;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/train/checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "core/data/npz.h"
@@ -9,9 +11,12 @@
 namespace halfscope {
 namespace {
 
-constexpr std::string_view kRun = "run/", kSetup = "run/setup/", kVariable = "/variable/";
-constexpr const char* kStep = "run/step";
-constexpr const char* kStale = "run/stale_evaluations";
+// Names of lanes hold no comma (core/plan), so it can part them from what follows.
+constexpr std::string_view kLane = "lane,", kSetup = "setup,";
+constexpr std::string_view kVariable = "variable,";
+constexpr const char* kStep = "step";
+constexpr const char* kStale = "stale_evaluations";
+constexpr double kLargestCount = 0x1p53;
 
 }  // namespace
 
@@ -22,12 +27,13 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
   put(kStale, static_cast<double>(checkpoint.stale_evaluations));
   for (const auto& [key, value] : checkpoint.setup) put(std::string(kSetup) + key, value);
   for (const auto& [name, lane] : checkpoint.lanes) {
-    put(name + "/scale", static_cast<double>(lane.scaler.scale));
-    put(name + "/tracker", static_cast<double>(lane.scaler.tracker));
-    put(name + "/updates", static_cast<double>(lane.updates));
-    put(name + "/best_loss", lane.best_loss);
+    const std::string prefix = std::string(kLane) + name + ",";
+    put(prefix + "scale", static_cast<double>(lane.scaler.scale));
+    put(prefix + "tracker", static_cast<double>(lane.scaler.tracker));
+    put(prefix + "updates", static_cast<double>(lane.updates));
+    put(prefix + "best_loss", lane.best_loss);
     for (const auto& [path, tensor] : lane.variables)
-      all[name + std::string(kVariable) + path] = tensor;
+      all[prefix + std::string(kVariable) + path] = tensor;
   }
   write_npz_double(file, all);
 }
@@ -38,29 +44,42 @@ Checkpoint load_checkpoint(const std::filesystem::path& file) {
     throw usage_error(file.string() + " is not a checkpoint",
                       "give a file that --checkpoint has written");
   }
+  const auto damaged = [&](const std::string& what) {
+    return Error(file.string() + ": damaged: " + what, "use another checkpoint");
+  };
   const auto scalar = [&](const std::string& key) {
     const auto found = all.find(key);
-    if (found == all.end() || found->second.data.size() != 1) {
-      throw Error(file.string() + ": damaged: " + key + " is missing", "use another checkpoint");
-    }
+    if (found == all.end() || found->second.data.size() != 1) throw damaged(key + " is missing");
     return found->second.data[0];
   };
+  const auto count = [&](const std::string& key) {
+    const double value = scalar(key);
+    if (!(value >= 0.0 && value <= kLargestCount) || value != std::floor(value)) {
+      throw damaged(key + " is no count");
+    }
+    return static_cast<int64_t>(value);
+  };
   Checkpoint checkpoint;
-  checkpoint.step = static_cast<int64_t>(scalar(kStep));
-  checkpoint.stale_evaluations = static_cast<int64_t>(scalar(kStale));
+  checkpoint.step = count(kStep);
+  checkpoint.stale_evaluations = count(kStale);
   for (const auto& [key, tensor] : all) {
     if (key.starts_with(kSetup)) checkpoint.setup[key.substr(kSetup.size())] = scalar(key);
-    if (key.starts_with(kRun)) continue;
-    if (const size_t at = key.find(kVariable); at != std::string::npos) {
-      checkpoint.lanes[key.substr(0, at)].variables[key.substr(at + kVariable.size())] = tensor;
-    } else if (key.ends_with("/scale")) {
-      const std::string name = key.substr(0, key.size() - std::string_view("/scale").size());
-      LaneCheckpoint& lane = checkpoint.lanes[name];
-      lane.scaler = {static_cast<float>(scalar(key)),
-                     static_cast<int32_t>(scalar(name + "/tracker"))};
-      lane.updates = static_cast<int64_t>(scalar(name + "/updates"));
-      lane.best_loss = scalar(name + "/best_loss");
+    if (!key.starts_with(kLane)) continue;
+    const std::string rest = key.substr(kLane.size());
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const std::string name = rest.substr(0, comma);
+    const auto [place, is_new] = checkpoint.lanes.try_emplace(name);
+    LaneCheckpoint& lane = place->second;
+    if (is_new) {
+      const std::string prefix = std::string(kLane) + name + ",";
+      const double scale = scalar(prefix + "scale");
+      if (!(std::isfinite(scale) && scale > 0.0)) throw damaged(prefix + "scale is no loss scale");
+      lane.scaler = {static_cast<float>(scale), static_cast<int32_t>(count(prefix + "tracker"))};
+      lane.updates = count(prefix + "updates");
+      lane.best_loss = scalar(prefix + "best_loss");
     }
+    const std::string what = rest.substr(std::min(comma + 1, rest.size()));
+    if (what.starts_with(kVariable)) lane.variables[what.substr(kVariable.size())] = tensor;
   }
   return checkpoint;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A checkpoint: all that a run needs to go on with the same bits. On disk it is a .npz of float64
-// arrays: "run/..." for the run, "LANE/variable/PATH" and "LANE/..." for each lane.
+// arrays: "step", "stale_evaluations", "setup,KEY", and for each lane "lane,NAME,scale" and the
+// like and "lane,NAME,variable,PATH".
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct LaneCheckpoint {
 
 struct Checkpoint {
   int64_t step = 0;  ///< steps done
-  /// What must be the same when the run goes on: "batch", "seed" ... and its value.
+  /// What must be the same when the run goes on: "batch", "seed" ... and its value; of texts a hash.
   std::map<std::string, double> setup;
   int64_t stale_evaluations = 0;
   std::map<std::string, LaneCheckpoint> lanes;  ///< by name

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/numeric/ulp.h"
+#include "core/ops/ops.h"
 
 namespace halfscope {
 namespace {
@@ -75,6 +76,16 @@ size_t ulp_bin(int64_t distance) noexcept {
   return std::min<size_t>(std::bit_width(static_cast<uint64_t>(distance)), SiteError::kBins - 1);
 }
 
+/// Primitives of a stagewise normalization; the fused one's result does not depend on its buffers.
+bool reads_moved_buffer(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (find_op(node.op).statistics_from != OpDef::kAllInputs) return false;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    const Variable* variable = input == kNone ? nullptr : graph.variable_of(input);
+    return variable != nullptr && variable->buffer;
+  });
+}
+
 }  // namespace
 
 SiteError compare_values(std::span<const float> x, std::span<const float> other, double factor,
@@ -116,6 +127,10 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     if (other.taps[found->second].site.shape != tap.site.shape) continue;
     Pair pair{i, found->second, lane.graph.value(tap.value).producer, 0,
               tap.site.phase == Phase::backward};
+    // A buffer has moved on in place by now: what made its new value cannot be run again.
+    if (pair.node != kNone && (tap.site.role == Role::state || reads_moved_buffer(lane.graph, pair.node))) {
+      pair.node = kNone;
+    }
     if (pair.node != kNone) {
       const Node& node = lane.graph.node(pair.node);
       if (node.phase == Phase::update) continue;  // sums of micro-batches: nothing to run again

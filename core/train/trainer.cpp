@@ -40,6 +40,13 @@ void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
   }
 }
 
+/// FNV-1a, cut to what a double holds exactly: for telling set-ups apart in a checkpoint.
+double text_hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return static_cast<double>(hash >> 12);
+}
+
 /// torch.nn.utils.clip_grad_norm_
 double clip_factor(double limit, double norm) {
   constexpr double kEpsilon = 1e-6;
@@ -354,9 +361,10 @@ EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
 }
 
 /// Returns whether some lane's loss is its best so far.
-bool Trainer::evaluate_all(int64_t step, TapSink* sink, const std::atomic<bool>& stop) {
+bool Trainer::evaluate_all(int64_t step, TapSink* sink) {
   bool better = false;
-  for (size_t i = 0; i < lanes_.size() && !stop; ++i) {
+  // One that has begun is finished: half of it would be taken for all by early stopping.
+  for (size_t i = 0; i < lanes_.size(); ++i) {
     const EvalRow row = evaluate(*lanes_[i], step);
     if (sink != nullptr) sink->eval(static_cast<int>(i), row);
     better = better || row.loss < lanes_[i]->best_loss;
@@ -369,7 +377,9 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
   const BatchOrder order(data_.train.size(), config_.batch, config_.seed, config_.shuffle);
   const bool has_test = data_.test.size() > 0;
   std::vector<StepRow> rows(lanes_.size());
-  bool stale = false, evaluated = false;
+  // A run that had stopped early is not to train on.
+  bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
+  bool evaluated = false;
   while (step_ < config_.steps && !stop && !stale) {
     const int64_t step = step_;
     const bool record = config_.every > 0 && step % config_.every == 0;
@@ -392,14 +402,15 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     if (progress) progress(rows);
     evaluated = has_test && config_.evaluate_every > 0 && step_ % config_.evaluate_every == 0;
     if (evaluated) {
-      stale_evaluations_ = evaluate_all(step_, sink, stop) ? 0 : stale_evaluations_ + 1;
+      stale_evaluations_ = evaluate_all(step_, sink) ? 0 : stale_evaluations_ + 1;
       stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
     }
     const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0;
     if (due && !config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
   }
   const bool interrupted = step_ < config_.steps && !stale;
-  if (config_.evaluate && has_test && !interrupted && !evaluated) evaluate_all(step_, sink, stop);
+  if (config_.evaluate && has_test && !interrupted && !evaluated && !stop)
+    evaluate_all(step_, sink);
   if (!config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
   if (sink != nullptr) {
     sink->end(interrupted             ? RunEnd::interrupted
@@ -415,6 +426,18 @@ std::map<std::string, double> Trainer::setup() const {
       {"seed", static_cast<double>(config_.seed)},
       {"shuffle", config_.shuffle ? 1.0 : 0.0},
       {"training_samples", static_cast<double>(data_.train.size())}};
+  setup["model"] = text_hash(config_.model);
+  setup["data"] = text_hash(data_.name);
+  setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
+  setup["schedule"] = text_hash(schedule_text(config_.schedule));
+  setup["clip_norm"] = config_.clip_norm;
+  setup["accumulate_grads"] =
+      config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.plan.name;
+    setup["plan of " + name] = text_hash(plan_to_json(lane->config.plan));
+    setup["loss scale of " + name] = text_hash(loss_scale_text(lane->config.scaler));
+  }
   if (depends_on_length(config_.schedule)) setup["steps"] = static_cast<double>(config_.steps);
   return setup;
 }
@@ -439,6 +462,18 @@ Checkpoint Trainer::checkpoint() const {
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
+  if (checkpoint.step > config_.steps) {
+    throw usage_error("the checkpoint was taken after step " + std::to_string(checkpoint.step) +
+                          ", beyond the " + std::to_string(config_.steps) + " steps asked for",
+                      "ask for more steps");
+  }
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.plan.name;
+    if (checkpoint.lanes.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
+    throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
+  }
   for (const auto& [key, value] : setup()) {
     const auto found = checkpoint.setup.find(key);
     if (found == checkpoint.setup.end() || found->second != value) {
@@ -448,13 +483,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   }
   for (const auto& lane : lanes_) {
     const std::string& name = lane->config.plan.name;
-    const auto found = checkpoint.lanes.find(name);
-    if (found == checkpoint.lanes.end()) {
-      std::vector<std::string> names;
-      for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
-      throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
-    }
-    const LaneCheckpoint& saved = found->second;
+    const LaneCheckpoint& saved = checkpoint.lanes.at(name);
     const Graph& graph = lane->executable.graph;
     for (const Variable& variable : graph.variables()) {
       const auto tensor = saved.variables.find(variable.path);

@@ -130,7 +130,7 @@ class Trainer {
   void begin_step(Lane& lane, const std::vector<int64_t>& indices, bool record);
   StepRow end_step(Lane& lane, int64_t step);
   void send_errors(int64_t step, TapSink& sink);
-  bool evaluate_all(int64_t step, TapSink* sink, const std::atomic<bool>& stop);
+  bool evaluate_all(int64_t step, TapSink* sink);
   EvalRow evaluate(Lane& lane, int64_t step);
   void write_batch(Lane& lane, const Split& split, std::span<const int64_t> indices);
 
