@@ -12,6 +12,7 @@
 #include <string>
 
 #include "analysis/finding.h"
+#include "analysis/rules/text.h"  // shell_quoted
 
 namespace halfscope {
 
@@ -39,8 +40,5 @@ void check_distinct(std::initializer_list<std::string> files);
 /// `stem` + `ending`, or the first of "stem2", "stem3" ... that is no file yet: for commands that
 /// are suggested to the user.
 std::string free_name(const std::string& stem, const std::string& ending);
-
-/// The argument as a shell takes it, quoted where needed.
-std::string shell_quoted(const std::string& argument);
 
 }  // namespace halfscope

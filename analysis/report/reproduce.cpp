@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
 #include "core/error.h"
 #include "core/plan/plan.h"
 
@@ -14,17 +15,6 @@ namespace halfscope::report {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string shell_word(const std::string& text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_./:,=+@%").find(c) != std::string_view::npos;
-  });
-  if (plain) return text;
-  std::string out = "'";
-  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 /// "mnist:/data/me/mnist" becomes "mnist:mnist": what comes after the last slash of a path that
 /// starts at the root. Values with a relative path stay as they are.
@@ -75,10 +65,10 @@ void add_reproduction(const RunView&, Report& report) {
   if (report.lanes.empty() || run.model.empty()) return;
   std::string command = "halfscope train";
   const auto add = [&](const std::string& flag, const std::string& value) {
-    command += " " + flag + " " + shell_word(without_folders(value));
+    command += " " + flag + " " + shell_quoted(without_folders(value));
   };
   if (!run.settings.empty()) {
-    for (const std::string& word : run.settings) command += " " + shell_word(without_folders(word));
+    for (const std::string& word : run.settings) command += " " + shell_quoted(without_folders(word));
   } else {
     add("--model", run.model);
     add("--data", run.data);
@@ -100,7 +90,7 @@ void add_reproduction(const RunView&, Report& report) {
   if (const std::string scaling = unusual_scaling(report); !scaling.empty()) {
     add("--loss-scale", scaling);
   }
-  command += " --lanes " + shell_word(lanes) + " --out run.hscope";
+  command += " --lanes " + shell_quoted(lanes) + " --out run.hscope";
   report.reproduce = {command, "halfscope report run.hscope --html report.html"};
 }
 

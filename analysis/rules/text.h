@@ -21,4 +21,7 @@ std::string counted(int64_t count, const std::string& noun);
 /// "a", "a and b", "a, b and c"; beyond `limit` names: "a, b and 7 more".
 std::string name_list(std::span<const std::string> names, size_t limit = 6);
 
+/// The argument as a shell takes it, quoted where needed.
+std::string shell_quoted(const std::string& argument);
+
 }  // namespace halfscope

@@ -15,8 +15,8 @@ namespace {
 
 bool commits_always(const LaneInfo& lane) {
   const auto plan = nlohmann::json::parse(lane.plan_json, nullptr, false);
-  return plan.is_object() && plan.contains("variables") && plan["variables"].is_object() &&
-         plan["variables"].value("buffers", "") == "always";
+  const nlohmann::json::json_pointer place("/variables/buffers");
+  return plan.is_object() && plan.contains(place) && plan[place] == "always";
 }
 
 }  // namespace

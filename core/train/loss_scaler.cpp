@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/near_miss.h"
 
 namespace halfscope {
@@ -40,10 +41,8 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
 
 std::string loss_scale_text(const LossScalerConfig& config) {
   if (config.kind == LossScalerConfig::Kind::none) return "none";
-  char number[64];
-  const auto result = std::to_chars(number, number + sizeof number, config.initial);
   const bool dynamic = config.kind == LossScalerConfig::Kind::dynamic;
-  return (dynamic ? "dynamic:" : "static:") + std::string(number, result.ptr);
+  return (dynamic ? "dynamic:" : "static:") + number_text(config.initial);
 }
 
 }  // namespace halfscope

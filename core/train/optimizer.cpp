@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/number_text.h"
 
 namespace halfscope {
 namespace {
@@ -22,12 +23,6 @@ double parse_number(std::string_view text, std::string_view what) {
                       " is not a number >= 0");
   }
   return value;
-}
-
-std::string number_text(double value) {
-  char buffer[32];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return std::string(buffer, result.ptr);
 }
 
 struct Option {

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/number_text.h"
 
 namespace halfscope {
 namespace {
@@ -41,11 +42,6 @@ int64_t count_of(std::string_view text, std::string_view item) {
   if (value != std::floor(value))
     throw usage_error("schedule: " + std::string(item) + " is not a whole number");
   return static_cast<int64_t>(value);
-}
-
-std::string shortest(double value) {
-  char buffer[32];
-  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
 }
 
 }  // namespace
@@ -96,7 +92,7 @@ std::string schedule_text(const Schedule& schedule) {
   char separator = ':';
   const auto option = [&](const char* key, double value, double fallback) {
     if (value == fallback) return;
-    text += separator + std::string(key) + "=" + shortest(value);
+    text += separator + std::string(key) + "=" + number_text(value);
     separator = ',';
   };
   option("every", static_cast<double>(schedule.every), static_cast<double>(defaults.every));

@@ -405,7 +405,8 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
       stale_evaluations_ = evaluate_all(step_, sink) ? 0 : stale_evaluations_ + 1;
       stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
     }
-    const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0;
+    const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0 &&
+                     step_ < config_.steps;  // the last one is written below
     if (due && !config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
   }
   const bool interrupted = step_ < config_.steps && !stale;
