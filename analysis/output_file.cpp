@@ -56,9 +56,9 @@ void check_output_file(const fs::path& file, bool force) {
   }
   const fs::path folder = file.parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored)) {
-    throw usage_error(fmt::format("cannot write {}: there is no folder {}", file.string(),
-                                  folder.string()),
-                      "create the folder first");
+    throw usage_error(
+        fmt::format("cannot write {}: there is no folder {}", file.string(), folder.string()),
+        "create the folder first");
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "reals are stored as they lie in memory");
 
-constexpr int kLargestLeb128 = 9;  // bytes of a number of 63 bits
+constexpr int kLargestLeb128 = 9;                    // bytes of a number of 63 bits
 constexpr int64_t kLargestTotal = int64_t{1} << 62;  // no honest sum of counts gets near
 constexpr size_t kReals = 2 * sizeof(float) + 2 * sizeof(double);
 
@@ -30,10 +30,10 @@ struct Record {
   std::array<int64_t, kExponentBins> bins;  // [first_bin, first_bin + bin_count) is set
 };
 
-constexpr int64_t TensorCounts::*kCounters[] = {
-    &TensorCounts::zero,     &TensorCounts::pos_inf,   &TensorCounts::neg_inf,
-    &TensorCounts::nan,      &TensorCounts::overflow,  &TensorCounts::underflow,
-    &TensorCounts::subnormal, &TensorCounts::lost};
+constexpr int64_t TensorCounts::*kCounters[] = {&TensorCounts::zero,      &TensorCounts::pos_inf,
+                                                &TensorCounts::neg_inf,   &TensorCounts::nan,
+                                                &TensorCounts::overflow,  &TensorCounts::underflow,
+                                                &TensorCounts::subnormal, &TensorCounts::lost};
 
 constexpr size_t kLargestRecord =
     kLargestLeb128 * (1 + std::size(kCounters) + 2 + kExponentBins) + kReals;

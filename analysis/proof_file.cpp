@@ -51,9 +51,9 @@ void store_proof(const fs::path& run, int lane, const std::string& json) {
   database.set_busy_timeout(kBusyMilliseconds);
   try {
     if (check_schema(database) < kFirstVersionWithProofs) {
-      throw usage_error(fmt::format("{} has the older format 1, which has no room for a proof",
-                                    run.string()),
-                        "record the run again");
+      throw usage_error(
+          fmt::format("{} has the older format 1, which has no room for a proof", run.string()),
+          "record the run again");
     }
     write_proof(database, lane, json);
   } catch (const SqliteError& error) {

@@ -236,16 +236,16 @@ class Recorder::Writer {
     }
     const size_t sites = site_counts_[static_cast<size_t>(lane)];
     if (!stats.empty() && stats.size() != sites) {
-      throw Error(fmt::format("lane {} has {} sites, but {} statistics came", lane, sites,
-                              stats.size()));
+      throw Error(
+          fmt::format("lane {} has {} sites, but {} statistics came", lane, sites, stats.size()));
     }
     if (row.first_bad >= static_cast<int>(sites)) {
       throw Error(fmt::format("lane {} has no site {}", lane, row.first_bad));
     }
     guard([&] {
       if (row.step <= last_step_ || (lane > 0 && row.step != rows_.front().step)) {
-        throw Error(fmt::format("lane {} came with step {}, which is not the next", lane,
-                                row.step));
+        throw Error(
+            fmt::format("lane {} came with step {}, which is not the next", lane, row.step));
       }
       rows_.push_back(row);
       recorded_ = recorded_ || !stats.empty();
@@ -316,11 +316,10 @@ class Recorder::Writer {
   void require(State state) const {
     if (state_ == state) return;
     if (state_ == State::failed) {
-      throw Error(fmt::format("nothing more is written to {} after an earlier error",
-                              file_.string()));
+      throw Error(
+          fmt::format("nothing more is written to {} after an earlier error", file_.string()));
     }
-    throw Error(fmt::format("the calls that record to {} came in the wrong order",
-                            file_.string()));
+    throw Error(fmt::format("the calls that record to {} came in the wrong order", file_.string()));
   }
 
   bool is_lane(int lane) const {
@@ -393,8 +392,8 @@ class Recorder::Writer {
           error.differing, error.sign_flips}) {
       insert.bind(++parameter, value);
     }
-    for (const double value : {error.total, error.max_ulps, error.local_fp32, error.local_fp64,
-                               error.inherited}) {
+    for (const double value :
+         {error.total, error.max_ulps, error.local_fp32, error.local_fp64, error.inherited}) {
       insert.bind(++parameter, value);
     }
     insert.bind(++parameter, std::span<const uint8_t>(scratch_));
@@ -485,9 +484,9 @@ class Recorder::Writer {
   // The step that has begun.
   std::vector<StepRow> rows_;  // of the lanes that have come
   std::vector<LaneError> errors_;
-  bool recorded_ = false;              // some lane came with statistics
-  std::vector<uint8_t> packed_step_;   // its statistics, all lanes
-  std::vector<uint8_t> packed_last_;   // those of the last window
+  bool recorded_ = false;             // some lane came with statistics
+  std::vector<uint8_t> packed_step_;  // its statistics, all lanes
+  std::vector<uint8_t> packed_last_;  // those of the last window
   std::vector<uint8_t> scratch_;
 
   // The order matters: statements end before the database does, and that before the lock.

@@ -17,7 +17,7 @@ namespace halfscope {
 class Recorder : public TapSink {
  public:
   struct Options {
-    bool force = false;  ///< replace an existing file, unless a program has it open
+    bool force = false;           ///< replace an existing file, unless a program has it open
     WindowList::Limits limits{};  ///< of docs/contracts.md; tests take smaller ones
   };
 

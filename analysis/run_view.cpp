@@ -15,9 +15,9 @@ namespace {
 /// Rows nearly always come in step order, so this is an append.
 template <typename Row>
 void insert_by_step(std::vector<Row>& rows, Row row) {
-  const auto place = std::upper_bound(
-      rows.begin(), rows.end(), row.step,
-      [](int64_t step, const Row& other) { return step < other.step; });
+  const auto place =
+      std::upper_bound(rows.begin(), rows.end(), row.step,
+                       [](int64_t step, const Row& other) { return step < other.step; });
   rows.insert(place, std::move(row));
 }
 
@@ -32,20 +32,28 @@ bool has_name(const SiteInfo& site, std::string_view name) {
 
 const char* status_name(RunStatus status) noexcept {
   switch (status) {
-    case RunStatus::running: return "running";
-    case RunStatus::complete: return "complete";
-    case RunStatus::interrupted: return "interrupted";
-    case RunStatus::early_stop: return "early_stop";
-    case RunStatus::died: return "died";
+    case RunStatus::running:
+      return "running";
+    case RunStatus::complete:
+      return "complete";
+    case RunStatus::interrupted:
+      return "interrupted";
+    case RunStatus::early_stop:
+      return "early_stop";
+    case RunStatus::died:
+      return "died";
   }
   return "unknown";
 }
 
 RunStatus status_after(RunEnd how) noexcept {
   switch (how) {
-    case RunEnd::complete: return RunStatus::complete;
-    case RunEnd::interrupted: return RunStatus::interrupted;
-    case RunEnd::early_stop: return RunStatus::early_stop;
+    case RunEnd::complete:
+      return RunStatus::complete;
+    case RunEnd::interrupted:
+      return RunStatus::interrupted;
+    case RunEnd::early_stop:
+      return RunStatus::early_stop;
   }
   return RunStatus::interrupted;
 }
@@ -96,9 +104,9 @@ void RunView::add_error(int lane, const SiteError& error) {
   const auto key = [](const SiteError& e) { return std::tie(e.step, e.site, e.other_lane); };
   std::vector<SiteError>& errors = lanes_.at(static_cast<size_t>(lane)).errors;
   // The sites of a step may come in any order, so this is an append or nearly one.
-  const auto place = std::upper_bound(
-      errors.begin(), errors.end(), error,
-      [&key](const SiteError& a, const SiteError& b) { return key(a) < key(b); });
+  const auto place =
+      std::upper_bound(errors.begin(), errors.end(), error,
+                       [&key](const SiteError& a, const SiteError& b) { return key(a) < key(b); });
   errors.insert(place, error);
 }
 

@@ -113,18 +113,18 @@ class Reader {
   }
 
   RunStatus to_status(const std::string& text) const {
-    for (RunStatus status : {RunStatus::running, RunStatus::complete, RunStatus::interrupted,
-                             RunStatus::early_stop}) {
+    for (RunStatus status :
+         {RunStatus::running, RunStatus::complete, RunStatus::interrupted, RunStatus::early_stop}) {
       if (text == status_name(status)) return status;
     }
     database_.fail_damaged("meta.status is unknown");
   }
 
   void read_lanes(RunInfo& info) {
-    Statement rows(database_,
-                   version_ == 1 ? "SELECT lane, name, backend, plan FROM lanes ORDER BY lane"
-                                 : "SELECT lane, name, backend, plan, loss_scale FROM lanes "
-                                   "ORDER BY lane");
+    Statement rows(database_, version_ == 1
+                                  ? "SELECT lane, name, backend, plan FROM lanes ORDER BY lane"
+                                  : "SELECT lane, name, backend, plan, loss_scale FROM lanes "
+                                    "ORDER BY lane");
     while (rows.step()) {
       require(rows.integer(0) == static_cast<int64_t>(info.lanes.size()), "lanes");
       LaneInfo lane;
@@ -200,8 +200,7 @@ class Reader {
   }
 
   void read_evals(RunView& view) {
-    Statement rows(database_,
-                   "SELECT step, lane, loss, accuracy FROM evals ORDER BY step, lane");
+    Statement rows(database_, "SELECT step, lane, loss, accuracy FROM evals ORDER BY step, lane");
     while (rows.step()) {
       const int lane = lane_index(view, rows.integer(1));
       const EvalRow row{count(rows, 0), rows.real(2), rows.real(3)};
@@ -275,9 +274,8 @@ class Reader {
       window.step_count = count(rows, 3);
       TensorStats& stats = window.stats;
       int column = 4;
-      for (int64_t* counter :
-           {&stats.n, &stats.zero, &stats.pos_inf, &stats.neg_inf, &stats.nan, &stats.overflow,
-            &stats.underflow, &stats.subnormal, &stats.lost}) {
+      for (int64_t* counter : {&stats.n, &stats.zero, &stats.pos_inf, &stats.neg_inf, &stats.nan,
+                               &stats.overflow, &stats.underflow, &stats.subnormal, &stats.lost}) {
         *counter = count(rows, column++);
         require(*counter <= stats.n, "stats");
       }

@@ -15,8 +15,8 @@ namespace {
 std::string immutable_uri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : path) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       (c >= '0' && c <= '9') || c == '/' || c == '.' || c == '-' || c == '_';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '/' || c == '.' || c == '-' || c == '_';
     if (plain) {
       uri += c;
     } else {
@@ -86,10 +86,9 @@ Database::Database(const std::filesystem::path& file, Access access) : file_(fil
   // An absolute path, since SQLite gives names such as ":memory:" a meaning of their own.
   const std::string path = std::filesystem::absolute(file).string();
   const bool immutable = access == Access::immutable;
-  const int flags =
-      SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-      (access == Access::read_write ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
-      (immutable ? SQLITE_OPEN_URI : 0);
+  const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+                    (access == Access::read_write ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
+                    (immutable ? SQLITE_OPEN_URI : 0);
   const std::string name = immutable ? immutable_uri(path) : path;
   const int code = sqlite3_open_v2(name.c_str(), &handle_, flags, nullptr);
   if (code != SQLITE_OK) {

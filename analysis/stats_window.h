@@ -90,9 +90,9 @@ class WindowRange {
   PackedWindow back() const { return (*this)[entries_.size() - 1]; }
   /// The window that starts at `step`.
   std::optional<PackedWindow> find(int64_t step) const {
-    const auto place = std::lower_bound(
-        entries_.begin(), entries_.end(), step,
-        [](const Entry& entry, int64_t value) { return entry.step < value; });
+    const auto place =
+        std::lower_bound(entries_.begin(), entries_.end(), step,
+                         [](const Entry& entry, int64_t value) { return entry.step < value; });
     if (place == entries_.end() || place->step != step) return std::nullopt;
     return (*this)[static_cast<size_t>(place - entries_.begin())];
   }

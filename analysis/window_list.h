@@ -36,8 +36,8 @@ class WindowList {
   };
 
   struct Change {
-    bool grows = false;  ///< the step joins the last window; otherwise it starts one
-    Window window;       ///< the window with the step in it
+    bool grows = false;          ///< the step joins the last window; otherwise it starts one
+    Window window;               ///< the window with the step in it
     std::optional<Merge> merge;  ///< neither of the two is `window`
   };
 
@@ -60,7 +60,7 @@ class WindowList {
   std::list<Window> windows_;
   std::list<Place> last_events_;
   int64_t first_events_ = 0;
-  int64_t ordinary_ = 0;  // windows that are no event
+  int64_t ordinary_ = 0;   // windows that are no event
   int64_t full_size_ = 1;  // recorded steps of a new window
   Place cursor_;           // where the search for the next pair goes on
 };

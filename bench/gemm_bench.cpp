@@ -110,13 +110,18 @@ void measure(benchmark::State& state, const Case& c, const SumSpec& spec, int th
 
 Case product(const std::string& name, int64_t m, int64_t n, int64_t k, bool a_transposed,
              bool b_transposed) {
-  return {name, m, n, k, a_transposed, b_transposed,
-          [=, a = values(m * k), b = values(k * n),
-           c = values(m * n)](const SumSpec& spec) mutable {
-            gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
-                 b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
-                 c.data(), spec);
-          }};
+  return {
+      name,
+      m,
+      n,
+      k,
+      a_transposed,
+      b_transposed,
+      [=, a = values(m * k), b = values(k * n), c = values(m * n)](const SumSpec& spec) mutable {
+        gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
+             b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
+             c.data(), spec);
+      }};
 }
 
 /// y = x W^T, dx = dy W, dW = dy^T x.
@@ -159,27 +164,50 @@ int main(int argc, char** argv) {
   add_layer(cases, "mlp512x512", 128, 512, 512);
   add_layer(cases, "mlp512x10", 128, 512, 10);
   add_layer(cases, "lenet1024x256", 128, 1024, 256);
-  add_conv(cases, "lenet_conv1", {.batch = 128, .in = 1, .height = 28, .width = 28, .out = 32,
-                                  .kernel_h = 5, .kernel_w = 5});
-  add_conv(cases, "lenet_conv2", {.batch = 128, .in = 32, .height = 12, .width = 12, .out = 64,
-                                  .kernel_h = 5, .kernel_w = 5});
-  add_conv(cases, "resnet_conv", {.batch = 16, .in = 64, .height = 32, .width = 32, .out = 64,
-                                  .kernel_h = 3, .kernel_w = 3, .pad_top = 1, .pad_left = 1,
-                                  .pad_bottom = 1, .pad_right = 1});
-  add_conv(cases, "resnet_down", {.batch = 16, .in = 64, .height = 32, .width = 32, .out = 128,
-                                  .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2,
-                                  .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1});
-  const std::pair<const char*, SumSpec> specs[] = {
-      {"fp32", {Accumulation::fp32, kFp32}},
-      {"fp64", {Accumulation::fp64, kFp16}},
-      {"format-fp16", {Accumulation::format, kFp16}}};
+  add_conv(
+      cases, "lenet_conv1",
+      {.batch = 128, .in = 1, .height = 28, .width = 28, .out = 32, .kernel_h = 5, .kernel_w = 5});
+  add_conv(
+      cases, "lenet_conv2",
+      {.batch = 128, .in = 32, .height = 12, .width = 12, .out = 64, .kernel_h = 5, .kernel_w = 5});
+  add_conv(cases, "resnet_conv",
+           {.batch = 16,
+            .in = 64,
+            .height = 32,
+            .width = 32,
+            .out = 64,
+            .kernel_h = 3,
+            .kernel_w = 3,
+            .pad_top = 1,
+            .pad_left = 1,
+            .pad_bottom = 1,
+            .pad_right = 1});
+  add_conv(cases, "resnet_down",
+           {.batch = 16,
+            .in = 64,
+            .height = 32,
+            .width = 32,
+            .out = 128,
+            .kernel_h = 3,
+            .kernel_w = 3,
+            .stride_h = 2,
+            .stride_w = 2,
+            .pad_top = 1,
+            .pad_left = 1,
+            .pad_bottom = 1,
+            .pad_right = 1});
+  const std::pair<const char*, SumSpec> specs[] = {{"fp32", {Accumulation::fp32, kFp32}},
+                                                   {"fp64", {Accumulation::fp64, kFp16}},
+                                                   {"format-fp16", {Accumulation::format, kFp16}}};
   for (const Case& c : cases) {
     for (const auto& [accumulation, spec] : specs) {
       for (const int threads : {1, 2}) {
         const std::string name = c.name + "/" + accumulation + "/" + std::to_string(threads);
-        benchmark::RegisterBenchmark(name.c_str(), [c, s = spec, threads](benchmark::State& state) {
-          measure(state, c, s, threads);
-        })->UseRealTime()->Unit(benchmark::kMicrosecond);
+        benchmark::RegisterBenchmark(
+            name.c_str(),
+            [c, s = spec, threads](benchmark::State& state) { measure(state, c, s, threads); })
+            ->UseRealTime()
+            ->Unit(benchmark::kMicrosecond);
       }
     }
   }

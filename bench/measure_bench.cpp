@@ -89,12 +89,11 @@ void measure_array(Arrays& arrays, float* out, const FloatFormat& format) {
 void register_all() {
   for (const auto& [place, bytes] :
        {std::pair{"L2", int64_t{64} << 10}, {"L3", int64_t{8} << 20}}) {
-    const auto add = [place = std::string(place), bytes = bytes](const std::string& what,
-                                                                 Data data, auto work) {
+    const auto add = [place = std::string(place), bytes = bytes](const std::string& what, Data data,
+                                                                 auto work) {
       const std::string name = what + "/" + place;
-      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-        run(state, bytes, data, work);
-      });
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [=](benchmark::State& state) { run(state, bytes, data, work); });
     };
     add("memcpy", Data::normal, [](Arrays& arrays) { arrays.copy(); });
     for (const char* name : {"fp16", "bf16", "e4m3fn"}) {

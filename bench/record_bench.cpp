@@ -76,8 +76,9 @@ std::vector<TensorStats> make_stats(int sites, uint32_t seed) {
 /// A run file that goes away, with its side files.
 class BenchFile {
  public:
-  BenchFile() : path_(fs::temp_directory_path() /
-                      ("halfscope-bench-" + std::to_string(::getpid()) + ".hscope")) {}
+  BenchFile()
+      : path_(fs::temp_directory_path() /
+              ("halfscope-bench-" + std::to_string(::getpid()) + ".hscope")) {}
   ~BenchFile() {
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(path_.string() + suffix);
   }
@@ -122,8 +123,7 @@ double processor_seconds() {
 }
 
 double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// A line "VmRSS:  123 kB" of this process.
@@ -219,10 +219,11 @@ void soak_part() {
     const Cost cost = record_steps(recorder, tenth * kSteps / kTenths, kSteps / kTenths, stats);
     largest = std::max(largest, file.megabytes());
     if (tenth != 0 && tenth != kTenths - 1) continue;
-    std::printf("  %s tenth: %6.1f us processor, %6.1f us wall, worst %5.1f ms; %.1f MB resident, "
-                "%.1f MB on disk\n",
-                tenth == 0 ? "first" : "last ", cost.processor, cost.wall, cost.worst / 1e3,
-                status_megabytes("VmRSS:"), file.megabytes());
+    std::printf(
+        "  %s tenth: %6.1f us processor, %6.1f us wall, worst %5.1f ms; %.1f MB resident, "
+        "%.1f MB on disk\n",
+        tenth == 0 ? "first" : "last ", cost.processor, cost.wall, cost.worst / 1e3,
+        status_megabytes("VmRSS:"), file.megabytes());
   }
   recorder.end(RunEnd::complete);
   std::printf("  file: %.1f MB at the end, at most %.1f MB with its WAL\n", file.megabytes(),

@@ -3,6 +3,7 @@
 // our emulated fp16 lane without statistics, and the same with every site recorded to a run file
 // every step. Prints medians over the rounds' medians and the ratios to PyTorch of the same round.
 //   step_bench [--threads N] [--rounds R] [--python PROGRAM]
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fmt/format.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -44,7 +44,8 @@ double our_step(const std::string& model, const Plan& plan, bool record, const D
   if (needs_loss_scaling(plan)) lane.scaler = parse_loss_scale("dynamic");
   config.lanes = {lane};
   Trainer trainer(config, data);
-  const std::filesystem::path file = std::filesystem::temp_directory_path() / "halfscope_step_bench.hscope";
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / "halfscope_step_bench.hscope";
   std::unique_ptr<Recorder> recorder;
   if (record) {
     recorder = std::make_unique<Recorder>(file, Recorder::Options{.force = true});
@@ -53,11 +54,14 @@ double our_step(const std::string& model, const Plan& plan, bool record, const D
   std::vector<double> times;
   auto last = std::chrono::steady_clock::now();
   const std::atomic<bool> stop{false};
-  trainer.run(recorder.get(), [&](const std::vector<StepRow>&) {
-    const auto now = std::chrono::steady_clock::now();
-    times.push_back(std::chrono::duration<double, std::milli>(now - last).count());
-    last = now;
-  }, stop);
+  trainer.run(
+      recorder.get(),
+      [&](const std::vector<StepRow>&) {
+        const auto now = std::chrono::steady_clock::now();
+        times.push_back(std::chrono::duration<double, std::milli>(now - last).count());
+        last = now;
+      },
+      stop);
   recorder.reset();
   std::filesystem::remove(file);
   times.erase(times.begin(), times.begin() + 4);  // warm-up
@@ -66,8 +70,8 @@ double our_step(const std::string& model, const Plan& plan, bool record, const D
 
 /// PyTorch's milliseconds per step of both models, or null if it is not there.
 nlohmann::json torch_step(const std::string& python, int threads) {
-  const std::string command =
-      fmt::format("{} {}/bench/torch_step.py --threads {} 2>/dev/null", python, HALFSCOPE_SOURCE_DIR, threads);
+  const std::string command = fmt::format("{} {}/bench/torch_step.py --threads {} 2>/dev/null",
+                                          python, HALFSCOPE_SOURCE_DIR, threads);
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return nullptr;
   std::string text;
@@ -104,7 +108,8 @@ void run(int threads, int rounds, const std::string& python) {
   for (size_t i = 0; i < 2; ++i) {
     const auto row = [&](const char* name, const std::vector<double>& ours) {
       std::vector<double> ratios;
-      for (size_t j = 0; j < times[i].torch.size(); ++j) ratios.push_back(ours[j] / times[i].torch[j]);
+      for (size_t j = 0; j < times[i].torch.size(); ++j)
+        ratios.push_back(ours[j] / times[i].torch[j]);
       fmt::print("{:<20} {:<34} {:>9.3f} {:>12}\n", models[i].model, name, median(ours),
                  ratios.empty() ? "-" : fmt::format("{:.2f}", median(ratios)));
     };

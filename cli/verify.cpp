@@ -54,7 +54,8 @@ std::optional<Proof> verify_advice(const std::string& file, const RunView& run,
                       "record it again with this version of halfscope train");
   }
   if (has_live_writer(file)) {
-    throw usage_error(file + " is still being recorded", "wait for its end, or stop it with Ctrl-C");
+    throw usage_error(file + " is still being recorded",
+                      "wait for its end, or stop it with Ctrl-C");
   }
   const TrainOptions options = parse_settings(info.settings);
   ProofRequest request{train_config(options), plan_from_json(lane.plan_json),

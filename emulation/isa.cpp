@@ -20,9 +20,12 @@ std::optional<Isa>& chosen() {
 
 const char* isa_name(Isa isa) noexcept {
   switch (isa) {
-    case Isa::baseline: return "baseline";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
+    case Isa::baseline:
+      return "baseline";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
   }
   return "unknown";
 }
@@ -53,7 +56,8 @@ Isa active_isa() {
     });
     if (found == supported.end()) {
       std::string names;
-      for (Isa candidate : supported) names += std::string(names.empty() ? "" : ", ") + isa_name(candidate);
+      for (Isa candidate : supported)
+        names += std::string(names.empty() ? "" : ", ") + isa_name(candidate);
       throw usage_error("HALFSCOPE_ISA=" + std::string(wanted) + " is not usable here",
                         "this processor offers " + names);
     }

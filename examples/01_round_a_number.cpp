@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     halfscope::FloatFormat format;
-  } formats[] = {{"fp16", halfscope::kFp16}, {"bf16", halfscope::kBf16}, {"e4m3fn", halfscope::kE4m3fn}};
+  } formats[] = {
+      {"fp16", halfscope::kFp16}, {"bf16", halfscope::kBf16}, {"e4m3fn", halfscope::kE4m3fn}};
 
   for (const float number : numbers) {
     std::printf("%.9g\n", static_cast<double>(number));

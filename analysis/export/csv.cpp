@@ -115,9 +115,8 @@ std::string exponents_text(const TensorStats& stats) {
 }
 
 void write_stats(CsvWriter& csv, const TensorStats& stats) {
-  for (const int64_t counter :
-       {stats.n, stats.zero, stats.pos_inf, stats.neg_inf, stats.nan, stats.overflow,
-        stats.underflow, stats.subnormal, stats.lost}) {
+  for (const int64_t counter : {stats.n, stats.zero, stats.pos_inf, stats.neg_inf, stats.nan,
+                                stats.overflow, stats.underflow, stats.subnormal, stats.lost}) {
     csv.number(counter);
   }
   const int64_t finite = stats.n - stats.non_finite();
@@ -144,8 +143,8 @@ void write_stats(CsvWriter& csv, const TensorStats& stats) {
 
 void write_steps_csv(const RunView& run, std::ostream& out) {
   CsvWriter csv(out);
-  write_header(csv, {"step", "lane", "loss", "loss_scale", "skipped", "grad_norm", "accuracy",
-                     "ms", "first_bad"});
+  write_header(csv, {"step", "lane", "loss", "loss_scale", "skipped", "grad_norm", "accuracy", "ms",
+                     "first_bad"});
   std::vector<Entry<const StepRow*>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const StepRow& row : run.steps(lane)) entries.push_back({row.step, lane, 0, &row});
@@ -168,11 +167,10 @@ void write_steps_csv(const RunView& run, std::ostream& out) {
 
 void write_stats_csv(const RunView& run, std::ostream& out) {
   CsvWriter csv(out);
-  write_header(csv, {"step",     "step_count", "lane",      "site",      "path",    "tensor",
-                     "role",     "phase",      "op",        "format",    "n",       "zero",
-                     "pos_inf",  "neg_inf",    "nan",       "overflow",  "underflow",
-                     "subnormal", "lost",      "max_abs",   "min_abs",   "mean",    "rms",
-                     "exponents"});
+  write_header(csv, {"step",    "step_count", "lane",    "site",     "path",      "tensor",
+                     "role",    "phase",      "op",      "format",   "n",         "zero",
+                     "pos_inf", "neg_inf",    "nan",     "overflow", "underflow", "subnormal",
+                     "lost",    "max_abs",    "min_abs", "mean",     "rms",       "exponents"});
   std::vector<Entry<PackedWindow>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const SiteInfo& site : run.lane(lane).sites) {

@@ -180,8 +180,8 @@ void describe(const RunView& run, const SiteErrorReport* first, int64_t n, int64
   errors.text += who_adds(errors);
 }
 
-/// Steps that one of the lanes did not come through: what its tensors are worth there says little of
-/// its operators, as its weights went another way.
+/// Steps that one of the lanes did not come through: what its tensors are worth there says little
+/// of its operators, as its weights went another way.
 std::set<int64_t> lost_steps(const RunView& run, int lane, int other) {
   std::set<int64_t> lost;
   for (int each : {lane, other}) {

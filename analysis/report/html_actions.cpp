@@ -191,7 +191,8 @@ std::string proof_section(const Report& report) {
          fmt::format(
              "<p class=\"how\">How to read it: each plan was trained for {} with seed {}. The "
              "gap is the median of loss &minus; fp32's loss over the last fifth of the steps, "
-             "without its sign, over the median of fp32's. Two fp32 trainings that start one ulp apart drift {} apart; tolerated "
+             "without its sign, over the median of fp32's. Two fp32 trainings that start one ulp "
+             "apart drift {} apart; tolerated "
              "is twice that, but at least 1&nbsp;%. A layer is needed if the plan without "
              "it falls outside. Skips to find the scale are those a dynamic scale "
              "starts with; they are normal.</p></section>\n",

@@ -68,7 +68,8 @@ void add_reproduction(const RunView&, Report& report) {
     command += " " + flag + " " + shell_quoted(without_folders(value));
   };
   if (!run.settings.empty()) {
-    for (const std::string& word : run.settings) command += " " + shell_quoted(without_folders(word));
+    for (const std::string& word : run.settings)
+      command += " " + shell_quoted(without_folders(word));
   } else {
     add("--model", run.model);
     add("--data", run.data);

@@ -144,9 +144,8 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
   if (scale >= used) return;  // no scale mends that
   const char* how = dynamic ? "Start dynamic loss scaling at or below "
                             : "Use dynamic loss scaling, or a static scale of at most ";
-  finding.action = {.kind = Action::Kind::loss_scale,
-                    .loss_scale = scale,
-                    .text = how + scale_text(scale) + "."};
+  finding.action = {
+      .kind = Action::Kind::loss_scale, .loss_scale = scale, .text = how + scale_text(scale) + "."};
 }
 
 /// Of the updates that were left out because a gradient overflowed.
@@ -159,9 +158,10 @@ std::string skips_text(const Course& course, Severity severity, bool dynamic) {
                        scale_text(course.last_scale));
   }
   if (all && course.last_scale >= 1.0) {
-    return fmt::format("All of {} {} skipped: the run ended while dynamic scaling was still "
-                       "looking for its scale, from {} downwards.",
-                       steps, course.steps == 1 ? "was" : "were", scale_text(course.first_scale));
+    return fmt::format(
+        "All of {} {} skipped: the run ended while dynamic scaling was still "
+        "looking for its scale, from {} downwards.",
+        steps, course.steps == 1 ? "was" : "were", scale_text(course.first_scale));
   }
   if (severity == Severity::info) {
     return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",

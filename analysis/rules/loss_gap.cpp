@@ -28,7 +28,8 @@ double median(std::vector<double> values) {
 /// Losses of the last fifth of the run.
 std::vector<double> tail(std::span<const StepRow> rows) {
   std::vector<double> losses;
-  for (const StepRow& row : rows.last(std::max<size_t>(rows.size() / 5, 4))) losses.push_back(row.loss);
+  for (const StepRow& row : rows.last(std::max<size_t>(rows.size() / 5, 4)))
+    losses.push_back(row.loss);
   return losses;
 }
 
@@ -36,7 +37,8 @@ bool all_finite(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
 
-Finding lane_finding(const LaneFacts& lane, Severity severity, std::string mechanism, const std::string& advice) {
+Finding lane_finding(const LaneFacts& lane, Severity severity, std::string mechanism,
+                     const std::string& advice) {
   Finding finding;
   finding.rule = "loss_gap";
   finding.lane = lane.lane();
@@ -60,10 +62,11 @@ void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (rows.size() < kMinSteps || reference < 0) return;
   if (lane.lane() == reference) {
     if (!diverged(rows)) return;
-    Finding finding = lane_finding(
-        lane, Severity::error,
-        fmt::format("its loss goes from {} to {}", short_number(rows.front().loss), short_number(median(tail(rows)))),
-        "Lower the learning rate or mend the set-up before judging formats.");
+    Finding finding =
+        lane_finding(lane, Severity::error,
+                     fmt::format("its loss goes from {} to {}", short_number(rows.front().loss),
+                                 short_number(median(tail(rows)))),
+                     "Lower the learning rate or mend the set-up before judging formats.");
     finding.evidence = {{"first_loss", rows.front().loss}, {"last_loss", rows.back().loss}};
     findings.push_back(std::move(finding));
     return;
@@ -72,11 +75,13 @@ void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
     return finding.severity == Severity::error;
   });
   if (explained) return;
-  const auto skipped = std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
+  const auto skipped =
+      std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
   if (skipped == static_cast<int64_t>(rows.size())) {
-    Finding finding = lane_finding(lane, Severity::error,
-                                   fmt::format("all {} of its steps were skipped, so it never learns", rows.size()),
-                                   "Use a lower loss scale, or a wider format.");
+    Finding finding = lane_finding(
+        lane, Severity::error,
+        fmt::format("all {} of its steps were skipped, so it never learns", rows.size()),
+        "Use a lower loss scale, or a wider format.");
     finding.evidence = {{"skipped", static_cast<double>(skipped)}};
     findings.push_back(std::move(finding));
     return;
@@ -94,12 +99,14 @@ void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
   const double gap = std::fabs(end - target);
   if (gap <= std::max(kGapShare * target, 2.0 * median(scatter))) return;
   const bool lost = end > 0.95 * rows.front().loss && target < 0.8 * rows.front().loss;
-  Finding finding = lane_finding(
-      lane, lost ? Severity::error : Severity::warning,
-      fmt::format("its loss ends around {}, that of {} around {}", short_number(end),
-                  lane.run().lane(reference).name, short_number(target)),
-      "No tensor's range explains it: look at the accumulation, the formats of variables and optimizer "
-      "state and the loss scale, and train both again with another seed to see how far apart right runs drift.");
+  Finding finding =
+      lane_finding(lane, lost ? Severity::error : Severity::warning,
+                   fmt::format("its loss ends around {}, that of {} around {}", short_number(end),
+                               lane.run().lane(reference).name, short_number(target)),
+                   "No tensor's range explains it: look at the accumulation, the formats of "
+                   "variables and optimizer "
+                   "state and the loss scale, and train both again with another seed to see how "
+                   "far apart right runs drift.");
   finding.evidence = {{"loss", end}, {"reference_loss", target}, {"gap", gap}};
   findings.push_back(std::move(finding));
 }

@@ -35,9 +35,9 @@ std::string sentence(const Recommendation& advice, bool fp32_storage, bool safe_
   if (safe_buffers) parts.push_back("let running statistics move with the update");
   if (advice.loss_scale) {
     const std::string scale = scale_text(*advice.loss_scale);
-    parts.push_back(
-        dynamic ? "start dynamic loss scaling at " + scale + " or use that as a static scale"
-                : "use dynamic loss scaling or a static scale of " + scale);
+    parts.push_back(dynamic ? "start dynamic loss scaling at " + scale +
+                                  " or use that as a static scale"
+                            : "use dynamic loss scaling or a static scale of " + scale);
   }
   std::string text = name_list(parts) + ".";
   text[0] = static_cast<char>(text[0] - 'a' + 'A');  // every part starts with a small letter
@@ -85,7 +85,8 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   if (!advice.layers.empty() && !advice.loss_scale) advice.loss_scale = hidden_scale(facts);
 
   Json plan = plan_of(run.lane(lane));
-  if (!advice.layers.empty() || fp32_storage || safe_buffers) plan["name"] = advised_name(run.lane(lane).name);
+  if (!advice.layers.empty() || fp32_storage || safe_buffers)
+    plan["name"] = advised_name(run.lane(lane).name);
   if (fp32_storage) plan["variables"]["storage"] = "fp32";
   if (safe_buffers) plan["variables"]["buffers"] = "on_step";
   if (!advice.layers.empty()) {

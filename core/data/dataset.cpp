@@ -23,7 +23,8 @@ constexpr FolderSet kFolderSets[] = {
 
 std::string known_specs() {
   std::string text = "possible: \"digits\" (embedded)";
-  for (const FolderSet& set : kFolderSets) text += std::string(", \"") + set.name + ":DIR\" (" + set.what + ")";
+  for (const FolderSet& set : kFolderSets)
+    text += std::string(", \"") + set.name + ":DIR\" (" + set.what + ")";
   return text;
 }
 
@@ -37,11 +38,13 @@ Dataset load_dataset(const std::string& spec) {
   for (const FolderSet& set : kFolderSets) {
     names.push_back(set.name);
     if (name != set.name) continue;
-    if (colon + 1 >= spec.size()) throw usage_error("data set \"" + spec + "\" lacks its folder", known_specs());
+    if (colon + 1 >= spec.size())
+      throw usage_error("data set \"" + spec + "\" lacks its folder", known_specs());
     return set.load(spec.substr(colon + 1));
   }
   const std::string near = did_you_mean(name, names);
-  throw usage_error("unknown data set \"" + spec + "\"", near + (near.empty() ? "" : " ") + known_specs());
+  throw usage_error("unknown data set \"" + spec + "\"",
+                    near + (near.empty() ? "" : " ") + known_specs());
 }
 
 }  // namespace halfscope

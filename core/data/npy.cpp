@@ -319,7 +319,9 @@ std::vector<uint8_t> read_file(const std::filesystem::path& file) {
   return bytes;
 }
 
-Tensor read_npy_array(ByteSource& source, const std::string& name) { return read_array<Tensor>(source, name); }
+Tensor read_npy_array(ByteSource& source, const std::string& name) {
+  return read_array<Tensor>(source, name);
+}
 
 DoubleTensor read_npy_double_array(ByteSource& source, const std::string& name) {
   return read_array<DoubleTensor>(source, name);

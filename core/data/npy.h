@@ -50,8 +50,8 @@ Tensor read_npy_array(ByteSource& source, const std::string& name);
 /// The same in double.
 DoubleTensor read_npy_double_array(ByteSource& source, const std::string& name);
 
-/// Version 1.0 header of a C-order array, a multiple of 64 bytes as numpy writes it; `type` is "<f4"
-/// or "<f8".
+/// Version 1.0 header of a C-order array, a multiple of 64 bytes as numpy writes it; `type` is
+/// "<f4" or "<f8".
 std::vector<uint8_t> npy_header(const Shape& shape, const char* type);
 
 }  // namespace halfscope

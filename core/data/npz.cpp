@@ -68,7 +68,8 @@ class PendingFile {
 };
 
 template <class Tensors, class ReadArray>
-Tensors parse_members(std::vector<uint8_t> bytes, const std::string& name_of_file, ReadArray read_array) {
+Tensors parse_members(std::vector<uint8_t> bytes, const std::string& name_of_file,
+                      ReadArray read_array) {
   const ZipReader archive(std::move(bytes), name_of_file);
   Tensors tensors;
   for (const ZipMember& member : archive.members()) {
@@ -111,7 +112,9 @@ NamedTensors parse_npz(std::vector<uint8_t> bytes, const std::string& name_of_fi
   return parse_members<NamedTensors>(std::move(bytes), name_of_file, read_npy_array);
 }
 
-void write_npz(const fs::path& file, const NamedTensors& tensors) { write_members(file, tensors, "<f4"); }
+void write_npz(const fs::path& file, const NamedTensors& tensors) {
+  write_members(file, tensors, "<f4");
+}
 
 NamedDoubleTensors read_npz_double(const fs::path& file) {
   return parse_members<NamedDoubleTensors>(read_file(file), file.string(), read_npy_double_array);

@@ -15,7 +15,8 @@ std::vector<bool> values_leading_to_variables(const Graph& graph) {
   }
   for (const Node& node : graph.nodes()) {
     bool any = false;
-    for (ValueId input : node.inputs) any = any || (input != kNone && needed[static_cast<size_t>(input)]);
+    for (ValueId input : node.inputs)
+      any = any || (input != kNone && needed[static_cast<size_t>(input)]);
     for (ValueId output : node.outputs) needed[static_cast<size_t>(output)] = any;
   }
   return needed;
@@ -52,9 +53,8 @@ GradientMap differentiate(Graph& graph, ValueId loss, ValueId seed) {
     std::vector<ValueId> output_gradients;
     bool reached = false;
     for (ValueId output : outputs) {
-      output_gradients.push_back(needed[static_cast<size_t>(output)]
-                                     ? settle(output, id, graph.node(id).path)
-                                     : kNone);
+      output_gradients.push_back(
+          needed[static_cast<size_t>(output)] ? settle(output, id, graph.node(id).path) : kNone);
       reached = reached || output_gradients.back() != kNone;
     }
     if (!reached) continue;
@@ -64,11 +64,13 @@ GradientMap differentiate(Graph& graph, ValueId loss, ValueId seed) {
       throw Error(graph.node(id).path + " (" + graph.node(id).op + ") has no gradient");
     }
     std::vector<bool> wanted;
-    for (ValueId input : inputs) wanted.push_back(input != kNone && needed[static_cast<size_t>(input)]);
+    for (ValueId input : inputs)
+      wanted.push_back(input != kNone && needed[static_cast<size_t>(input)]);
     GradientContext context(graph, id, std::move(output_gradients), wanted);
     const std::vector<ValueId> input_gradients = def.gradient(context);
     for (size_t i = 0; i < input_gradients.size(); ++i) {
-      if (input_gradients[i] != kNone && wanted[i]) contributions[inputs[i]].push_back(input_gradients[i]);
+      if (input_gradients[i] != kNone && wanted[i])
+        contributions[inputs[i]].push_back(input_gradients[i]);
     }
   }
   for (const Variable& variable : std::vector<Variable>(graph.variables())) {

@@ -49,9 +49,9 @@ struct NodePlan {
 };
 
 struct Node {
-  std::string op;    ///< name in the operator table: "Gemm"
-  std::string path;  ///< "fc1"
-  std::vector<ValueId> inputs;   ///< kNone for an optional input left out
+  std::string op;               ///< name in the operator table: "Gemm"
+  std::string path;             ///< "fc1"
+  std::vector<ValueId> inputs;  ///< kNone for an optional input left out
   std::vector<ValueId> outputs;
   Attributes attributes;
   Phase phase = Phase::forward;
@@ -66,12 +66,12 @@ struct Initializer {
 };
 
 struct Variable {
-  std::string path;             ///< "fc1.weight"
+  std::string path;  ///< "fc1.weight"
   ValueId value = kNone;
   Initializer initializer;
   /// Its value after the step: set by the optimizer's builder, of a buffer by the model's.
   ValueId next = kNone;
-  bool buffer = false;   ///< not trained: the forward pass itself makes its next value
+  bool buffer = false;  ///< not trained: the forward pass itself makes its next value
   /// Executable graphs: the value that replaces it when a step begins; see lower.h.
   ValueId restored = kNone;
 };

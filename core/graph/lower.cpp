@@ -56,8 +56,9 @@ std::vector<ValueId> add_planned(Graph& graph, const Node& node, const Plan& pla
   const OpDef& def = find_op(node.op);
   const size_t first = graph.nodes().size();
   const bool stagewise = copy.plan.stagewise && def.expand != nullptr;
-  std::vector<ValueId> outputs =
-      stagewise ? def.expand(graph, copy) : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
+  std::vector<ValueId> outputs = stagewise
+                                     ? def.expand(graph, copy)
+                                     : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
   for (size_t i = first; i < graph.nodes().size(); ++i) {
     Node& added = graph.node(static_cast<NodeId>(i));
     added.plan = stagewise ? plan_of_primitive(plan, copy, added) : copy.plan;
@@ -77,8 +78,9 @@ Expanded expand(const Graph& source, const Plan& plan) {
   }
   for (const Variable& variable : source.variables()) {
     const Shape& shape = source.value(variable.value).shape;
-    set(variable.value, variable.buffer ? graph.add_buffer(variable.path, shape, variable.initializer)
-                                        : graph.add_variable(variable.path, shape, variable.initializer));
+    set(variable.value, variable.buffer
+                            ? graph.add_buffer(variable.path, shape, variable.initializer)
+                            : graph.add_variable(variable.path, shape, variable.initializer));
   }
   for (const Constant& constant : source.constants()) {
     set(constant.value, graph.add_constant(constant.tensor));
@@ -90,7 +92,8 @@ Expanded expand(const Graph& source, const Plan& plan) {
     for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], outputs.at(i));
   }
   for (size_t i = 0; i < source.variables().size(); ++i) {
-    if (source.variables()[i].buffer) graph.variables()[i].next = result(source.variables()[i].next);
+    if (source.variables()[i].buffer)
+      graph.variables()[i].next = result(source.variables()[i].next);
   }
   return result;
 }
@@ -195,7 +198,8 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
     }
     for (ValueId input : node.inputs) {
       // A layer kept in a wider format than the variables' storage keeps its variables in it.
-      if (graph.variable_of(input) != nullptr && node.plan.read.contains(graph.value(input).format)) {
+      if (graph.variable_of(input) != nullptr &&
+          node.plan.read.contains(graph.value(input).format)) {
         graph.value(input).format = node.plan.read;
       }
     }
@@ -206,16 +210,18 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
   }
   for (const Variable& variable : graph.variables()) {
     // Buffers hold what their format can hold of the forward pass's value.
-    if (variable.next != kNone) graph.value(variable.next).format = graph.value(variable.value).format;
-    if (variable.restored != kNone) graph.value(variable.restored).format = graph.value(variable.value).format;
+    if (variable.next != kNone)
+      graph.value(variable.next).format = graph.value(variable.value).format;
+    if (variable.restored != kNone)
+      graph.value(variable.restored).format = graph.value(variable.value).format;
   }
 }
 
 bool reads_stored(const Graph& graph, NodeId id, ValueId value) {
   const Node& node = graph.node(id);
   const size_t from = find_op(node.op).stored_inputs_from;
-  return from < node.inputs.size() &&
-         std::find(node.inputs.begin() + static_cast<int64_t>(from), node.inputs.end(), value) != node.inputs.end();
+  return from < node.inputs.size() && std::find(node.inputs.begin() + static_cast<int64_t>(from),
+                                                node.inputs.end(), value) != node.inputs.end();
 }
 
 /// Plans and formats of the gradient nodes; see lower.h for the rule.
@@ -226,8 +232,9 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
   for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= first_backward; --id) {
     const Node& node = graph.node(id);
     const auto found = forward_of.find(node.outputs[0]);
-    const bool sums = node.op == "Add" && found != forward_of.end() &&
-                      (node.forward == kNone || graph.value(found->second).producer == node.forward);
+    const bool sums =
+        node.op == "Add" && found != forward_of.end() &&
+        (node.forward == kNone || graph.value(found->second).producer == node.forward);
     if (sums) {
       for (ValueId input : node.inputs) forward_of.emplace(input, found->second);
     }
@@ -251,7 +258,8 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
       graph.value(output).format = node.plan.write;
       // What a node reads as it is stored has its gradient in that format too.
       const auto found = forward_of.find(output);
-      if (node.forward != kNone && found != forward_of.end() && reads_stored(graph, node.forward, found->second)) {
+      if (node.forward != kNone && found != forward_of.end() &&
+          reads_stored(graph, node.forward, found->second)) {
         graph.value(output).format = graph.value(found->second).format;
       }
     }
@@ -271,7 +279,8 @@ std::vector<NodeId> insert_casts(Graph& graph) {
   const NodeId count = static_cast<NodeId>(graph.nodes().size());
   for (NodeId id = 0; id < count; ++id) {
     if (!reads_as_is(graph.node(id))) {
-      const size_t count_read = std::min(graph.node(id).inputs.size(), find_op(graph.node(id).op).stored_inputs_from);
+      const size_t count_read =
+          std::min(graph.node(id).inputs.size(), find_op(graph.node(id).op).stored_inputs_from);
       for (size_t i = 0; i < count_read; ++i) {
         const ValueId input = graph.node(id).inputs[i];
         const FloatFormat read = graph.node(id).plan.read;
@@ -304,8 +313,9 @@ std::vector<NodeId> nodes_for(const Graph& graph, const std::vector<NodeId>& ord
   std::vector<NodeId> result;
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
     const Node& node = graph.node(*id);
-    const bool any = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                 [&](ValueId output) { return wanted[static_cast<size_t>(output)]; });
+    const bool any = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+      return wanted[static_cast<size_t>(output)];
+    });
     if (!any || given.contains(*id)) continue;
     result.push_back(*id);
     for (ValueId input : node.inputs) {
@@ -338,10 +348,12 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
   const BufferValues buffers = add_working_buffers(graph, layer_nodes, plan.buffers);
   // The metrics are the same function of the logits in every lane, whatever its plan.
   out.accuracy = add_metric(graph, "Accuracy", "metrics/accuracy", out.logits, out.labels);
-  out.eval_loss = add_metric(graph, "SoftmaxCrossEntropyLoss", "metrics/loss", eval_logits, out.labels);
-  out.eval_accuracy = eval_logits == out.logits
-                          ? out.accuracy
-                          : add_metric(graph, "Accuracy", "metrics/eval_accuracy", eval_logits, out.labels);
+  out.eval_loss =
+      add_metric(graph, "SoftmaxCrossEntropyLoss", "metrics/loss", eval_logits, out.labels);
+  out.eval_accuracy =
+      eval_logits == out.logits
+          ? out.accuracy
+          : add_metric(graph, "Accuracy", "metrics/eval_accuracy", eval_logits, out.labels);
   settle_forward_formats(graph, plan.storage);
 
   out.loss_scale = graph.add_input("loss_scale", {});
@@ -355,7 +367,8 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
   out.correction_1 = graph.add_input("correction_1", {});
   out.correction_2 = graph.add_input("correction_2", {});
   out.keep_sum = graph.add_input("keep_sum", {});
-  const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1, out.correction_2};
+  const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
+                              out.correction_2};
   std::vector<ValueId> grad_targets{out.loss, out.accuracy}, sum_targets, step_gradients;
   std::vector<ValueId> update_targets = buffers.committed;
   grad_targets.insert(grad_targets.end(), buffers.moved.begin(), buffers.moved.end());
@@ -384,8 +397,8 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
   for (size_t i = 0; i < model_variables; ++i) {
     const Variable variable = graph.variables()[i];
     if (variable.buffer) continue;
-    const Update update = add_update(graph, i, step_gradients[next_gradient++], spec.optimizer, scalars,
-                                     graph.value(variable.value).format);
+    const Update update = add_update(graph, i, step_gradients[next_gradient++], spec.optimizer,
+                                     scalars, graph.value(variable.value).format);
     names[update.value] = {variable.path + "_update", Role::update, Phase::update};
     for (const auto& [state, suffix] : update.states) {
       names[state] = {variable.path + "_" + suffix, Role::state, Phase::update};

@@ -80,7 +80,9 @@ struct Executable {
   ValueId eval_loss = kNone, eval_accuracy = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
 
-  const std::vector<NodeId>& entry(Entry which) const { return entries[static_cast<size_t>(which)]; }
+  const std::vector<NodeId>& entry(Entry which) const {
+    return entries[static_cast<size_t>(which)];
+  }
 };
 
 /// Throws Error (usage) if a path of the plan matches no node.

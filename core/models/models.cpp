@@ -40,8 +40,8 @@ class Builder {
   }
 
   /// A convolution whose weights stand behind a fixed factor; it has no bias.
-  ValueId conv_with_gain(const std::string& path, const std::string& gain_path, ValueId x, int64_t out,
-                         int64_t kernel, float gain) {
+  ValueId conv_with_gain(const std::string& path, const std::string& gain_path, ValueId x,
+                         int64_t out, int64_t kernel, float gain) {
     const ValueId large = scale(gain_path, conv_weight(path, x, out, kernel), gain);
     return model_.graph.add1("Conv", path, {x, large});
   }
@@ -66,7 +66,10 @@ class Builder {
     const ValueId var = add_buffer(path + ".running_var", channels, {.center = 1.0});
     const std::vector<ValueId> outputs =
         model_.graph.add("BatchNormalization", path, {x, weight, bias, mean, var},
-                         {{"training_mode", int64_t{1}}, {"epsilon", 1e-5}, {"momentum", 0.9}, {"unbiased", int64_t{1}}});
+                         {{"training_mode", int64_t{1}},
+                          {"epsilon", 1e-5},
+                          {"momentum", 0.9},
+                          {"unbiased", int64_t{1}}});
     for (Variable& variable : model_.graph.variables()) {
       if (variable.value == mean) variable.next = outputs[1];
       if (variable.value == var) variable.next = outputs[2];
@@ -74,20 +77,24 @@ class Builder {
     return outputs[0];
   }
 
-  ValueId add(const std::string& path, ValueId a, ValueId b) { return model_.graph.add1("Add", path, {a, b}); }
+  ValueId add(const std::string& path, ValueId a, ValueId b) {
+    return model_.graph.add1("Add", path, {a, b});
+  }
 
   /// Every other pixel, and zeros for the channels that are missing: "option A" of He et al. 2016.
   ValueId shortcut(const std::string& path, ValueId x, int64_t channels) {
     const int64_t missing = channels - model_.graph.value(x).shape.at(1);
     const Shape& shape = model_.graph.value(x).shape;
-    const ValueId fewer = model_.graph.add1("Slice", path + "/slice", {x},
-                                            {{"starts", std::vector<int64_t>{0, 0}},
-                                             {"ends", std::vector<int64_t>{shape.at(2), shape.at(3)}},
-                                             {"axes", std::vector<int64_t>{2, 3}},
-                                             {"steps", std::vector<int64_t>{2, 2}}});
+    const ValueId fewer =
+        model_.graph.add1("Slice", path + "/slice", {x},
+                          {{"starts", std::vector<int64_t>{0, 0}},
+                           {"ends", std::vector<int64_t>{shape.at(2), shape.at(3)}},
+                           {"axes", std::vector<int64_t>{2, 3}},
+                           {"steps", std::vector<int64_t>{2, 2}}});
     const int64_t before = missing / 2;
-    return model_.graph.add1("Pad", path + "/pad", {fewer},
-                             {{"pads", std::vector<int64_t>{0, before, 0, 0, 0, missing - before, 0, 0}}});
+    return model_.graph.add1(
+        "Pad", path + "/pad", {fewer},
+        {{"pads", std::vector<int64_t>{0, before, 0, 0, 0, missing - before, 0, 0}}});
   }
 
   ValueId global_average_pool(const std::string& path, ValueId x) {
@@ -102,7 +109,9 @@ class Builder {
                               {"strides", std::vector<int64_t>{size, size}}});
   }
 
-  ValueId flatten(const std::string& path, ValueId x) { return model_.graph.add1("Flatten", path, {x}); }
+  ValueId flatten(const std::string& path, ValueId x) {
+    return model_.graph.add1("Flatten", path, {x});
+  }
 
   ValueId scale(const std::string& path, ValueId x, float factor) {
     return model_.graph.add1("Mul", path, {x, model_.graph.add_constant(factor)});
@@ -126,7 +135,8 @@ class Builder {
 
   ValueId conv_weight(const std::string& path, ValueId x, int64_t out, int64_t kernel) {
     const int64_t in = model_.graph.value(x).shape.at(1);
-    return model_.graph.add_variable(path + ".weight", {out, in, kernel, kernel}, conv_initializer(x, kernel));
+    return model_.graph.add_variable(path + ".weight", {out, in, kernel, kernel},
+                                     conv_initializer(x, kernel));
   }
 
   Model model_;
@@ -147,14 +157,17 @@ std::vector<int64_t> parse_widths(const std::string& name) {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
   }
   if (widths.size() < 2 || name.back() == '-') {
-    throw usage_error("model " + name + " needs at least two widths", "write for example mlp:784-512-512-10");
+    throw usage_error("model " + name + " needs at least two widths",
+                      "write for example mlp:784-512-512-10");
   }
   return widths;
 }
 
 }  // namespace
 
-std::vector<std::string> model_names() { return {"lenet", "lenet-hot", "mlp:A-B-...-Z", "resnet20"}; }
+std::vector<std::string> model_names() {
+  return {"lenet", "lenet-hot", "mlp:A-B-...-Z", "resnet20"};
+}
 
 Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape) {
   std::string name = "mlp:";
@@ -193,17 +206,21 @@ Model build_resnet20(int64_t batch, const Shape& sample_shape, int64_t classes) 
       const std::string path = "layer" + std::to_string(stage) + "/" + std::to_string(block) + "/";
       const bool narrows = stage > 1 && block == 0;
       const int64_t wanted = narrows ? 2 * channels : channels;
-      ValueId y = b.batch_norm(path + "bn1", b.conv_he(path + "conv1", x, wanted, 3, narrows ? 2 : 1));
-      y = b.batch_norm(path + "bn2", b.conv_he(path + "conv2", b.relu(path + "relu1", y), wanted, 3, 1));
+      ValueId y =
+          b.batch_norm(path + "bn1", b.conv_he(path + "conv1", x, wanted, 3, narrows ? 2 : 1));
+      y = b.batch_norm(path + "bn2",
+                       b.conv_he(path + "conv2", b.relu(path + "relu1", y), wanted, 3, 1));
       const ValueId kept = narrows ? b.shortcut(path + "shortcut", x, wanted) : x;
       x = b.relu(path + "relu2", b.add(path + "add", y, kept));
       channels = wanted;
     }
   }
-  return b.finish(b.linear("linear", b.flatten("flatten", b.global_average_pool("pool", x)), classes));
+  return b.finish(
+      b.linear("linear", b.flatten("flatten", b.global_average_pool("pool", x)), classes));
 }
 
-Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape, int64_t classes) {
+Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
+                  int64_t classes) {
   if (name.starts_with("mlp:")) {
     const std::vector<int64_t> widths = parse_widths(name);
     if (widths.front() != element_count(sample_shape) || widths.back() != classes) {
@@ -226,7 +243,8 @@ Model build_model(const std::string& name, int64_t batch, const Shape& sample_sh
     }
     return build_resnet20(batch, sample_shape, classes);
   }
-  throw usage_error("unknown model " + name, did_you_mean(name, model_names(), "models: " + comma_list(model_names())));
+  throw usage_error("unknown model " + name,
+                    did_you_mean(name, model_names(), "models: " + comma_list(model_names())));
 }
 
 NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
@@ -243,8 +261,9 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
       continue;
     }
     if (count > int64_t{1} << 26 || index >= 64) {  // the counters of two variables would overlap
-      throw usage_error("the model is too large: " + variable.path + " has " + std::to_string(count) +
-                        " elements", "at most 64 random variables of 2^26 elements each");
+      throw usage_error("the model is too large: " + variable.path + " has " +
+                            std::to_string(count) + " elements",
+                        "at most 64 random variables of 2^26 elements each");
     }
     tensor.data.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {

@@ -14,7 +14,8 @@ namespace halfscope {
 
 /// "mlp:A-B-...-Z", "lenet" or "lenet-hot", for samples of `sample_shape` [channels, h, w] and
 /// `classes` classes. Throws Error (usage) if the name is unknown or the data does not fit.
-Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape, int64_t classes);
+Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
+                  int64_t classes);
 
 /// What `--model` accepts.
 std::vector<std::string> model_names();

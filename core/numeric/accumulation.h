@@ -16,9 +16,12 @@ enum class Accumulation : uint8_t {
 
 constexpr std::string_view accumulation_name(Accumulation accumulation) noexcept {
   switch (accumulation) {
-    case Accumulation::fp32: return "fp32";
-    case Accumulation::fp64: return "fp64";
-    case Accumulation::format: return "format";
+    case Accumulation::fp32:
+      return "fp32";
+    case Accumulation::fp64:
+      return "fp64";
+    case Accumulation::format:
+      return "format";
   }
   return "unknown";
 }

@@ -14,8 +14,8 @@ struct NamedFormat {
 };
 
 constexpr NamedFormat kNames[] = {
-    {"fp16", kFp16},     {"float16", kFp16},  {"half", kFp16},     {"bf16", kBf16},
-    {"bfloat16", kBf16}, {"tf32", kTf32},     {"fp32", kFp32},     {"float32", kFp32},
+    {"fp16", kFp16},     {"float16", kFp16}, {"half", kFp16}, {"bf16", kBf16},
+    {"bfloat16", kBf16}, {"tf32", kTf32},    {"fp32", kFp32}, {"float32", kFp32},
     {"e4m3fn", kE4m3fn}, {"e5m2", kE5m2},
 };
 

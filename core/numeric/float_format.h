@@ -22,8 +22,8 @@ enum class Encoding : uint8_t {
 };
 
 struct FloatFormat {
-  int exponent_bits = 8;  ///< 2..8
-  int mantissa_bits = 23; ///< 1..23, without the implicit bit
+  int exponent_bits = 8;   ///< 2..8
+  int mantissa_bits = 23;  ///< 1..23, without the implicit bit
   int bias = 127;
   Encoding encoding = Encoding::ieee;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Round to odd, double to float: truncate, and set the last bit if anything was cut off. A later
-// rounding to a format with at most 22 significand bits then gives the same result as one rounding of the
-// double (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+// rounding to a format with at most 22 significand bits then gives the same result as one rounding
+// of the double (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 #pragma once
 
 #include <bit>

@@ -36,8 +36,8 @@ struct TensorStats {
   float max_abs = 0.0f;   ///< largest finite magnitude; 0 if none
   /// Smallest non-zero finite magnitude; infinity if none.
   float min_abs = std::numeric_limits<float>::infinity();
-  double sum = 0.0;       ///< of finite values
-  double sum_sq = 0.0;    ///< of squares of finite values
+  double sum = 0.0;     ///< of finite values
+  double sum_sq = 0.0;  ///< of squares of finite values
   std::array<int64_t, kExponentBins> exponents{};
 
   int64_t non_finite() const noexcept { return pos_inf + neg_inf + nan; }

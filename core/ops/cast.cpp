@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Cast: the same numbers rounded to another format. lower() inserts it where a node
-// reads an operand in a format that does not hold all its values; the target is the output's format.
+// reads an operand in a format that does not hold all its values; the target is the output's
+// format.
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {

@@ -22,7 +22,8 @@ Sizes output_sizes(const Node& node, const Shape& x, const Shape& w) {
     check_node(node, strides[i] >= 1 && dilations[i] >= 1 && pads[i] >= 0 && pads[i + 2] >= 0,
                "strides and dilations must be positive, pads not negative");
   }
-  check_node(node, x[1] == w[1], "the weight " + to_string(w) + " does not fit the input " + to_string(x));
+  check_node(node, x[1] == w[1],
+             "the weight " + to_string(w) + " does not fit the input " + to_string(x));
   const int64_t free_h = x[2] + pads[0] + pads[2] - dilations[0] * (w[2] - 1) - 1;
   const int64_t free_w = x[3] + pads[1] + pads[3] - dilations[1] * (w[3] - 1) - 1;
   check_node(node, free_h >= 0 && free_w >= 0, "the kernel is larger than the padded input");
@@ -31,7 +32,8 @@ Sizes output_sizes(const Node& node, const Shape& x, const Shape& w) {
 
 std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2 || node.inputs.size() == 3, "needs two or three inputs");
-  check_node(node, int_attribute(node, "group", 1) == 1, "grouped convolution is not supported yet");
+  check_node(node, int_attribute(node, "group", 1) == 1,
+             "grouped convolution is not supported yet");
   const Shape& x = graph.value(node.inputs[0]).shape;
   const Shape& w = graph.value(node.inputs[1]).shape;
   const Sizes out = output_sizes(node, x, w);
@@ -39,7 +41,8 @@ std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
   check_node(node, ints_attribute(node, "kernel_shape", kernel) == kernel,
              "kernel_shape differs from the weight's");
   if (node.inputs.size() == 3) {
-    check_node(node, graph.value(node.inputs[2]).shape == Shape{w[0]}, "the bias must have shape [out]");
+    check_node(node, graph.value(node.inputs[2]).shape == Shape{w[0]},
+               "the bias must have shape [out]");
   }
   return {{Shape{x[0], w[0], out.height, out.width}}};
 }

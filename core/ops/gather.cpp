@@ -10,8 +10,9 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
   const Shape& x = graph.value(node.inputs[0]).shape;
   const Value& indices = graph.value(node.inputs[1]);
-  check_node(node, x.size() == 2 && indices.type == ElementType::index && !indices.shape.empty() &&
-                       indices.shape[0] == x[0],
+  check_node(node,
+             x.size() == 2 && indices.type == ElementType::index && !indices.shape.empty() &&
+                 indices.shape[0] == x[0],
              "needs x [n, c] and one index per row");
   return {{Shape{x[0], 1}}};
 }
@@ -22,7 +23,8 @@ std::vector<OutputType> infer_grad(const Graph&, const Node& node) {
 }
 
 std::vector<ValueId> gradient(GradientContext& c) {
-  return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)}, {{"shape", c.input_shape(0)}}),
+  return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)},
+                {{"shape", c.input_shape(0)}}),
           kNone};
 }
 
@@ -30,7 +32,11 @@ std::vector<ValueId> gradient(GradientContext& c) {
 
 const std::vector<OpDef>& gather() {
   static const std::vector<OpDef> defs{
-      {.name = "GatherElements", .domain = "", .infer = infer, .gradient = gradient, .selects = true},
+      {.name = "GatherElements",
+       .domain = "",
+       .infer = infer,
+       .gradient = gradient,
+       .selects = true},
       {.name = "GatherElementsGrad", .domain = "halfscope", .infer = infer_grad, .selects = true},
   };
   return defs;

@@ -29,9 +29,7 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   return {{Shape{m, n}}};
 }
 
-Attributes transposes(bool a, bool b) {
-  return {{"transA", int64_t{a}}, {"transB", int64_t{b}}};
-}
+Attributes transposes(bool a, bool b) { return {{"transA", int64_t{a}}, {"transB", int64_t{b}}}; }
 
 std::vector<ValueId> gradient(GradientContext& c) {
   const ValueId dy = c.output_gradient(0);
@@ -42,7 +40,8 @@ std::vector<ValueId> gradient(GradientContext& c) {
   std::vector<ValueId> result(has_bias ? 3 : 2, kNone);
   // The bias first: it is cheap, and it shows a bad dy before the products do.
   if (has_bias && c.needed(2)) {
-    result[2] = c.add("ReduceSum", {dy}, {{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}});
+    result[2] =
+        c.add("ReduceSum", {dy}, {{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}});
   }
   if (c.needed(1)) {
     result[1] = tb ? c.add("Gemm", {dy, a}, transposes(true, ta))

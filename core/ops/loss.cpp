@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // SoftmaxCrossEntropyLoss(logits [n, c], labels [n]): mean over rows of
 //   log sum_j exp(x_j - max) - (x_label - max),
-// rows with a negative label or the label of attribute ignore_index left out. Fused it is evaluated in double
-// and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log, GatherElements,
-// Sub, ReduceMean. Accuracy(logits, labels): share of labelled rows whose first largest logit is
-// the label's; a row with a NaN counts as wrong.
+// rows with a negative label or the label of attribute ignore_index left out. Fused it is evaluated
+// in double and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log,
+// GatherElements, Sub, ReduceMean. Accuracy(logits, labels): share of labelled rows whose first
+// largest logit is the label's; a row with a NaN counts as wrong.
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -14,9 +14,10 @@ void check_inputs(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() >= 2, "needs logits and labels");
   const Shape& logits = graph.value(node.inputs[0]).shape;
   const Value& labels = graph.value(node.inputs[1]);
-  check_node(node, logits.size() == 2 && labels.type == ElementType::index &&
-                       labels.shape == Shape{logits[0]},
-             "needs logits [n, c] and labels [n]");
+  check_node(
+      node,
+      logits.size() == 2 && labels.type == ElementType::index && labels.shape == Shape{logits[0]},
+      "needs logits [n, c] and labels [n]");
 }
 
 std::vector<OutputType> infer_scalar(const Graph& graph, const Node& node) {
@@ -34,7 +35,8 @@ std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
 
 std::vector<ValueId> gradient(GradientContext& c) {
   const Attributes attributes = c.node().attributes;
-  return {c.add("SoftmaxCrossEntropyLossGrad", {c.input(0), c.input(1), c.output_gradient(0)}, attributes),
+  return {c.add("SoftmaxCrossEntropyLossGrad", {c.input(0), c.input(1), c.output_gradient(0)},
+                attributes),
           kNone};
 }
 
@@ -45,8 +47,8 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const std::string base = node.path + "/";
   const Attributes rows{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}};
   // The maximum cancels out of the loss, so its gradient is zero in exact arithmetic.
-  const ValueId largest = graph.add1(
-      "StopGradient", base + "StopGradient", {graph.add1("ReduceMax", base + "ReduceMax", {x}, rows)});
+  const ValueId largest = graph.add1("StopGradient", base + "StopGradient",
+                                     {graph.add1("ReduceMax", base + "ReduceMax", {x}, rows)});
   const ValueId shifted = graph.add1("Sub", base + "Shift", {x, largest});
   const ValueId powers = graph.add1("Exp", base + "Exp", {shifted});
   const ValueId sum = graph.add1("ReduceSum", base + "ReduceSum", {powers}, rows);

@@ -24,7 +24,9 @@ class GradientContext {
  public:
   GradientContext(Graph& graph, NodeId node, std::vector<ValueId> output_gradients,
                   std::vector<bool> needed)
-      : graph_(graph), node_(node), output_gradients_(std::move(output_gradients)),
+      : graph_(graph),
+        node_(node),
+        output_gradients_(std::move(output_gradients)),
         needed_(std::move(needed)) {}
 
   Graph& graph() { return graph_; }
@@ -40,7 +42,8 @@ class GradientContext {
   /// Adds a node of the backward phase and returns its first output.
   ValueId add(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
   /// The same, all outputs.
-  std::vector<ValueId> add_all(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
+  std::vector<ValueId> add_all(std::string op, std::vector<ValueId> inputs,
+                               Attributes attributes = {});
   /// Gives `value` this very shape, zeros meaning zero.
   ValueId reshape(ValueId value, const Shape& shape);
   /// Sums `gradient` over the axes that broadcasting stretched, back to `shape`.

@@ -22,7 +22,8 @@ std::vector<OutputType> infer_pool(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < 2; ++i) {
     check_node(node, strides[i] >= 1, "strides must be positive");
     // A wider padding would give windows without any element.
-    check_node(node, pads[i] >= 0 && pads[i] < kernel[i] && pads[i + 2] >= 0 && pads[i + 2] < kernel[i],
+    check_node(node,
+               pads[i] >= 0 && pads[i] < kernel[i] && pads[i + 2] >= 0 && pads[i + 2] < kernel[i],
                "pads must be smaller than the kernel");
   }
   const int64_t free_h = x[2] + pads[0] + pads[2] - kernel[0];

@@ -88,7 +88,11 @@ const std::vector<OpDef>& reductions() {
       {"ReduceMean", "", infer, mean_gradient},
       {"GlobalAveragePool", "", infer_global_pool, global_pool_gradient},
       {"ReduceMeanGrad", "halfscope", infer_mean_grad},
-      {.name = "ReduceMax", .domain = "", .infer = infer, .gradient = max_gradient, .selects = true},
+      {.name = "ReduceMax",
+       .domain = "",
+       .infer = infer,
+       .gradient = max_gradient,
+       .selects = true},
       {"ReduceMaxGrad", "halfscope", infer_max_grad},
   };
   return defs;

@@ -56,8 +56,9 @@ std::vector<OutputType> infer_reshape(const Graph& graph, const Node& node) {
 std::vector<OutputType> infer_expand(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
   Shape shape = ints_attribute(node, "shape");
-  check_node(node, broadcast_shapes(node, graph.value(node.inputs[0]).shape, shape) == shape,
-             to_string(graph.value(node.inputs[0]).shape) + " does not expand to " + to_string(shape));
+  check_node(
+      node, broadcast_shapes(node, graph.value(node.inputs[0]).shape, shape) == shape,
+      to_string(graph.value(node.inputs[0]).shape) + " does not expand to " + to_string(shape));
   return {{shape}};
 }
 
@@ -103,7 +104,8 @@ std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
   Shape shape = graph.value(node.inputs[0]).shape;
   const std::vector<int64_t> pads = ints_attribute(node, "pads");
-  check_node(node, pads.size() == 2 * shape.size(), "pads need a beginning and an end per dimension");
+  check_node(node, pads.size() == 2 * shape.size(),
+             "pads need a beginning and an end per dimension");
   check_node(node, std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad >= 0; }),
              "negative pads are not supported yet");
   for (size_t i = 0; i < shape.size(); ++i) shape[i] += pads[i] + pads[i + shape.size()];
@@ -123,12 +125,36 @@ std::vector<ValueId> pad_gradient(GradientContext& c) {
 
 const std::vector<OpDef>& shape_ops() {
   static const std::vector<OpDef> defs{
-      {.name = "Flatten", .domain = "", .infer = infer_flatten, .gradient = reshape_gradient, .selects = true},
-      {.name = "Reshape", .domain = "", .infer = infer_reshape, .gradient = reshape_gradient, .selects = true},
-      {.name = "Expand", .domain = "", .infer = infer_expand, .gradient = expand_gradient, .selects = true},
-      {.name = "Identity", .domain = "", .infer = infer_same, .gradient = identity_gradient, .selects = true},
-      {.name = "StopGradient", .domain = "halfscope", .infer = infer_same, .gradient = no_gradient, .selects = true},
-      {.name = "Slice", .domain = "", .infer = infer_slice, .gradient = slice_gradient, .selects = true},
+      {.name = "Flatten",
+       .domain = "",
+       .infer = infer_flatten,
+       .gradient = reshape_gradient,
+       .selects = true},
+      {.name = "Reshape",
+       .domain = "",
+       .infer = infer_reshape,
+       .gradient = reshape_gradient,
+       .selects = true},
+      {.name = "Expand",
+       .domain = "",
+       .infer = infer_expand,
+       .gradient = expand_gradient,
+       .selects = true},
+      {.name = "Identity",
+       .domain = "",
+       .infer = infer_same,
+       .gradient = identity_gradient,
+       .selects = true},
+      {.name = "StopGradient",
+       .domain = "halfscope",
+       .infer = infer_same,
+       .gradient = no_gradient,
+       .selects = true},
+      {.name = "Slice",
+       .domain = "",
+       .infer = infer_slice,
+       .gradient = slice_gradient,
+       .selects = true},
       {.name = "SliceGrad", .domain = "halfscope", .infer = infer_slice_grad, .selects = true},
       {.name = "Pad", .domain = "", .infer = infer_pad, .gradient = pad_gradient, .selects = true},
   };
@@ -140,13 +166,17 @@ const std::vector<OpDef>& shape_ops() {
 namespace halfscope {
 
 std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape) {
-  const std::vector<int64_t> starts = ints_attribute(node, "starts"), ends = ints_attribute(node, "ends");
+  const std::vector<int64_t> starts = ints_attribute(node, "starts"),
+                             ends = ints_attribute(node, "ends");
   std::vector<int64_t> all(starts.size());
   std::iota(all.begin(), all.end(), int64_t{0});
   const std::vector<int64_t> axes = ints_attribute(node, "axes", all);
-  const std::vector<int64_t> steps = ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1));
-  check_node(node, ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size(),
-             "starts, ends, axes and steps differ in length");
+  const std::vector<int64_t> steps =
+      ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1));
+  check_node(
+      node,
+      ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size(),
+      "starts, ends, axes and steps differ in length");
   std::vector<SliceAxis> result;
   for (int64_t size : shape) result.push_back({.start = 0, .step = 1, .count = size});
   for (size_t i = 0; i < starts.size(); ++i) {
@@ -156,10 +186,14 @@ std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape) {
     check_node(node, steps[i] > 0, "negative steps are not supported yet");
     const int64_t size = shape[static_cast<size_t>(axis)];
     // As in ONNX: negative positions count from the end, what lies outside is cut off.
-    const auto position = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+    const auto position = [&](int64_t at) {
+      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+    };
     const int64_t start = position(starts[i]), end = position(ends[i]);
     result[static_cast<size_t>(axis)] = {
-        .start = start, .step = steps[i], .count = std::max<int64_t>(0, (end - start + steps[i] - 1) / steps[i])};
+        .start = start,
+        .step = steps[i],
+        .count = std::max<int64_t>(0, (end - start + steps[i] - 1) / steps[i])};
   }
   return result;
 }

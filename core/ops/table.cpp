@@ -13,9 +13,10 @@ namespace halfscope {
 std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
-    for (const auto* defs : {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::gather(),
-                             &ops::gemm(), &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::reductions(),
-                             &ops::relu(), &ops::shape_ops(), &ops::training()}) {
+    for (const auto* defs :
+         {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::gather(), &ops::gemm(),
+          &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::reductions(), &ops::relu(),
+          &ops::shape_ops(), &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {
@@ -69,7 +70,8 @@ std::vector<int64_t> reduction_axes(const Node& node, size_t rank) {
   return axes;
 }
 
-std::vector<ValueId> GradientContext::add_all(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
+std::vector<ValueId> GradientContext::add_all(std::string op, std::vector<ValueId> inputs,
+                                              Attributes attributes) {
   std::vector<ValueId> outputs =
       graph_.add(std::move(op), node().path, std::move(inputs), std::move(attributes));
   Node& added = graph_.node(graph_.value(outputs.front()).producer);
@@ -88,7 +90,8 @@ ValueId GradientContext::unbroadcast(ValueId gradient, const Shape& shape) {
   std::vector<int64_t> axes;
   const size_t extra = from.size() - shape.size();
   for (size_t i = 0; i < from.size(); ++i) {
-    if (i < extra || (shape[i - extra] == 1 && from[i] != 1)) axes.push_back(static_cast<int64_t>(i));
+    if (i < extra || (shape[i - extra] == 1 && from[i] != 1))
+      axes.push_back(static_cast<int64_t>(i));
   }
   if (!axes.empty()) {
     gradient = add("ReduceSum", {gradient}, {{"axes", axes}, {"keepdims", int64_t{1}}});

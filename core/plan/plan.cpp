@@ -8,10 +8,25 @@
 namespace halfscope {
 namespace {
 
-constexpr const char* kFollowing[] = {
-    "Add", "BatchNormalization", "Div", "Expand", "Flatten", "GatherElements", "GlobalAveragePool",
-    "Identity", "MaxPool", "Mul", "Neg", "Pad", "ReduceMax", "Relu", "Reshape", "Slice", "Sqrt",
-    "StopGradient", "Sub"};
+constexpr const char* kFollowing[] = {"Add",
+                                      "BatchNormalization",
+                                      "Div",
+                                      "Expand",
+                                      "Flatten",
+                                      "GatherElements",
+                                      "GlobalAveragePool",
+                                      "Identity",
+                                      "MaxPool",
+                                      "Mul",
+                                      "Neg",
+                                      "Pad",
+                                      "ReduceMax",
+                                      "Relu",
+                                      "Reshape",
+                                      "Slice",
+                                      "Sqrt",
+                                      "StopGradient",
+                                      "Sub"};
 constexpr const char* kFullPrecision[] = {"Exp", "Log", "ReduceMean", "ReduceSum",
                                           "SoftmaxCrossEntropyLoss"};
 
@@ -64,7 +79,9 @@ void accumulate_in(Plan& plan, Accumulation accumulation) {
 }
 
 bool is_full_precision(const Plan& plan) {
-  const auto full = [](const std::optional<FloatFormat>& format) { return !format || *format == kFp32; };
+  const auto full = [](const std::optional<FloatFormat>& format) {
+    return !format || *format == kFp32;
+  };
   bool all = full(plan.defaults.read) && full(plan.defaults.write) && full(plan.storage) &&
              plan.defaults.accumulation != Accumulation::format;
   for (const PlanRule& rule : plan.rules) all = all && full(rule.read) && full(rule.write);

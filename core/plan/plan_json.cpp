@@ -21,7 +21,8 @@ constexpr const char* kSchema = "halfscope.plan/1";
 /// Run files are SQLite databases, and somebody will take one for a plan.
 constexpr std::string_view kRunFileStart = "SQLite format 3";
 
-void check_keys(const Json& object, const std::string& where, const std::vector<std::string>& known) {
+void check_keys(const Json& object, const std::string& where,
+                const std::vector<std::string>& known) {
   if (!object.is_object()) throw usage_error("plan: " + where + " must be an object");
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -31,20 +32,29 @@ void check_keys(const Json& object, const std::string& where, const std::vector<
 }
 
 std::string text_of(const Json& object, const char* key, const std::string& where) {
-  if (!object.at(key).is_string()) throw usage_error("plan: " + where + "." + key + " must be a string");
+  if (!object.at(key).is_string())
+    throw usage_error("plan: " + where + "." + key + " must be a string");
   return object.at(key).get<std::string>();
 }
 
 std::string format_hint(const std::string& text) {
-  static const std::vector<std::string> kNames{"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "follow"};
+  static const std::vector<std::string> kNames{"fp32",   "tf32", "bf16",  "fp16",
+                                               "e4m3fn", "e5m2", "follow"};
   // What other programs call them. An eXmY out of range is no misspelling of a named format.
-  static const std::map<std::string, std::string> kElsewhere{
-      {"float", "fp32"}, {"single", "fp32"}, {"f32", "fp32"}, {"f16", "fp16"}, {"fp8", "e4m3fn"},
-      {"float8", "e4m3fn"}, {"float8_e4m3fn", "e4m3fn"}, {"e4m3", "e4m3fn"}, {"float8_e5m2", "e5m2"}};
+  static const std::map<std::string, std::string> kElsewhere{{"float", "fp32"},
+                                                             {"single", "fp32"},
+                                                             {"f32", "fp32"},
+                                                             {"f16", "fp16"},
+                                                             {"fp8", "e4m3fn"},
+                                                             {"float8", "e4m3fn"},
+                                                             {"float8_e4m3fn", "e4m3fn"},
+                                                             {"e4m3", "e4m3fn"},
+                                                             {"float8_e5m2", "e5m2"}};
   if (const auto found = kElsewhere.find(text); found != kElsewhere.end()) {
     return "did you mean " + found->second + "?";
   }
-  const std::string known = "formats: fp32, tf32, bf16, fp16, e4m3fn, e5m2, eXmY with X from 2 to 8 and Y from 1 to 23";
+  const std::string known =
+      "formats: fp32, tf32, bf16, fp16, e4m3fn, e5m2, eXmY with X from 2 to 8 and Y from 1 to 23";
   return text.starts_with("e") ? known : did_you_mean(text, kNames, known);
 }
 
@@ -52,7 +62,8 @@ FloatFormat format_of(const Json& object, const char* key, const std::string& wh
   const std::string text = text_of(object, key, where);
   const std::optional<FloatFormat> format = parse_format(text);
   if (!format) {
-    throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"", format_hint(text));
+    throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"",
+                      format_hint(text));
   }
   return *format;
 }
@@ -70,7 +81,8 @@ Accumulation accumulation_of(const Json& object, const std::string& where) {
 bool stagewise_of(const Json& object, const std::string& where) {
   const std::string text = text_of(object, "mode", where);
   if (text != "fused" && text != "stagewise") {
-    throw usage_error("plan: " + where + ".mode: unknown value \"" + text + "\"", "use fused or stagewise");
+    throw usage_error("plan: " + where + ".mode: unknown value \"" + text + "\"",
+                      "use fused or stagewise");
   }
   return text == "stagewise";
 }
@@ -79,7 +91,8 @@ BufferCommit buffers_of(const Json& variables) {
   const std::string text = text_of(variables, "buffers", "variables");
   if (text == "on_step") return BufferCommit::on_step;
   if (text == "always") return BufferCommit::always;
-  throw usage_error("plan: variables.buffers: unknown value \"" + text + "\"", "use on_step or always");
+  throw usage_error("plan: variables.buffers: unknown value \"" + text + "\"",
+                    "use on_step or always");
 }
 
 /// The operators that a rule can meet: ONNX's that are not of our own making, and the one of ours
@@ -101,8 +114,9 @@ PlanRule rule_from(const Json& object, const std::string& where) {
     rule.op = text_of(object, "op", where);
     const std::vector<std::string> known = operators_of_models();
     if (std::find(known.begin(), known.end(), rule.op) == known.end()) {
-      throw usage_error("plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
-                        did_you_mean(rule.op, known, "gradients and updates go with the forward operator"));
+      throw usage_error(
+          "plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
+          did_you_mean(rule.op, known, "gradients and updates go with the forward operator"));
     }
   }
   if (rule.path.empty() && rule.op.empty()) {
@@ -110,7 +124,8 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   }
   if (object.contains("format")) {
     if (object.contains("read") || object.contains("write")) {
-      throw usage_error("plan: " + where + " has format beside read or write", "use one or the other");
+      throw usage_error("plan: " + where + " has format beside read or write",
+                        "use one or the other");
     }
     if (text_of(object, "format", where) == "follow") {
       rule.follow = true;
@@ -144,12 +159,16 @@ Json rule_to(const PlanRule& rule) {
 
 /// `byte` is where reading stopped, counted from 1; one beyond the end if the text is too short.
 Error not_json(std::string_view text, size_t byte) {
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return usage_error("plan: it is empty");
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return usage_error("plan: it is empty");
   if (text.find('\0') != std::string_view::npos) {
-    return usage_error("plan: it is not a text file", "a plan is a JSON file; halfscope recommend writes one");
+    return usage_error("plan: it is not a text file",
+                       "a plan is a JSON file; halfscope recommend writes one");
   }
   const size_t at = std::min(byte > 0 ? byte - 1 : 0, text.size());
-  const size_t line = static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n')) + 1;
+  const size_t line = static_cast<size_t>(std::count(
+                          text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n')) +
+                      1;
   const size_t line_start = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
   std::string what = "the text ends too early";
   if (at < text.size()) {
@@ -157,9 +176,10 @@ Error not_json(std::string_view text, size_t byte) {
     const bool printable = c > ' ' && c < 0x7f;
     what = printable ? std::string("unexpected ") + c : "something is missing or not closed";
   }
-  return usage_error("plan: not JSON: line " + std::to_string(line) + ", column " +
-                         std::to_string(at - line_start + 1) + ": " + what,
-                     "names and texts stand in \"double quotes\", with commas between items and none at the end");
+  return usage_error(
+      "plan: not JSON: line " + std::to_string(line) + ", column " +
+          std::to_string(at - line_start + 1) + ": " + what,
+      "names and texts stand in \"double quotes\", with commas between items and none at the end");
 }
 
 }  // namespace
@@ -179,7 +199,9 @@ Plan plan_from_json(std::string_view text) {
   }
   if (const std::string schema = text_of(json, "schema", "the plan"); schema != kSchema) {
     throw usage_error("plan: schema \"" + schema + "\" is not " + kSchema,
-                      schema.starts_with("halfscope.report") ? "a report holds its plan in recommendation.plan" : "");
+                      schema.starts_with("halfscope.report")
+                          ? "a report holds its plan in recommendation.plan"
+                          : "");
   }
   Plan plan;
   plan.name = text_of(json, "name", "the plan");
@@ -187,17 +209,20 @@ Plan plan_from_json(std::string_view text) {
     throw usage_error("plan: the name must not be empty or contain a comma");
   }
   if (json.contains("precision")) {
-    if (text_of(json, "precision", "the plan") != "double") throw usage_error("plan: precision must be \"double\"");
+    if (text_of(json, "precision", "the plan") != "double")
+      throw usage_error("plan: precision must be \"double\"");
     plan.double_precision = true;
     for (const char* key : {"default", "variables", "rules"}) {
-      if (json.contains(key)) throw usage_error(std::string("plan: precision stands alone, without ") + key);
+      if (json.contains(key))
+        throw usage_error(std::string("plan: precision stands alone, without ") + key);
     }
   }
   if (json.contains("default")) {
     const Json& defaults = json["default"];
     check_keys(defaults, "default", {"format", "read", "write", "accumulate", "mode"});
     NodePlan& node = plan.defaults;
-    if (defaults.contains("format")) node.read = node.write = format_of(defaults, "format", "default");
+    if (defaults.contains("format"))
+      node.read = node.write = format_of(defaults, "format", "default");
     if (defaults.contains("read")) node.read = format_of(defaults, "read", "default");
     if (defaults.contains("write")) node.write = format_of(defaults, "write", "default");
     if (defaults.contains("accumulate")) node.accumulation = accumulation_of(defaults, "default");
@@ -205,7 +230,8 @@ Plan plan_from_json(std::string_view text) {
   }
   if (json.contains("variables")) {
     check_keys(json["variables"], "variables", {"storage", "buffers"});
-    if (json["variables"].contains("storage")) plan.storage = format_of(json["variables"], "storage", "variables");
+    if (json["variables"].contains("storage"))
+      plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
   }
   if (json.contains("rules")) {
@@ -254,8 +280,9 @@ Plan load_plan(const std::string& name_or_file) {
   std::ostringstream text;
   text << file.rdbuf();
   if (text.view().starts_with(kRunFileStart)) {
-    throw usage_error(name_or_file + " is a run file, not a plan",
-                      "halfscope recommend " + name_or_file + " --out plan.json writes the plan it advises");
+    throw usage_error(
+        name_or_file + " is a run file, not a plan",
+        "halfscope recommend " + name_or_file + " --out plan.json writes the plan it advises");
   }
   try {
     return plan_from_json(text.view());

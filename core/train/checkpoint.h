@@ -23,7 +23,8 @@ struct LaneCheckpoint {
 
 struct Checkpoint {
   int64_t step = 0;  ///< steps done
-  /// What must be the same when the run goes on: "batch", "seed" ... and its value; of texts a hash.
+  /// What must be the same when the run goes on: "batch", "seed" ... and its value; of texts a
+  /// hash.
   std::map<std::string, double> setup;
   int64_t stale_evaluations = 0;
   std::map<std::string, LaneCheckpoint> lanes;  ///< by name

@@ -128,7 +128,8 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     Pair pair{i, found->second, lane.graph.value(tap.value).producer, 0,
               tap.site.phase == Phase::backward};
     // A buffer has moved on in place by now: what made its new value cannot be run again.
-    if (pair.node != kNone && (tap.site.role == Role::state || reads_moved_buffer(lane.graph, pair.node))) {
+    if (pair.node != kNone &&
+        (tap.site.role == Role::state || reads_moved_buffer(lane.graph, pair.node))) {
       pair.node = kNone;
     }
     if (pair.node != kNone) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/number_text.h"
 #include "core/near_miss.h"
+#include "core/number_text.h"
 
 namespace halfscope {
 
@@ -29,7 +29,8 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
   config.initial = kTorchInitialScale;
   if (colon != std::string_view::npos) {
     const std::string_view number = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), config.initial);
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), config.initial);
     if (error != std::errc() || end != number.data() + number.size() || !(config.initial > 0.0f) ||
         !std::isfinite(config.initial) || !std::isfinite(1.0f / config.initial)) {
       throw usage_error("loss scale " + std::string(text) + ": \"" + std::string(number) +

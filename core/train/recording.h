@@ -18,24 +18,33 @@
 namespace halfscope {
 
 /// What a tensor is to its layer.
-enum class Role : uint8_t { input, activation, weight, activation_grad, weight_grad, update, state };
+enum class Role : uint8_t {
+  input,
+  activation,
+  weight,
+  activation_grad,
+  weight_grad,
+  update,
+  state
+};
 /// When in the step it is made.
 enum class Phase : uint8_t { forward, backward, update };
 
-const char* role_name(Role role) noexcept;    // "activation_grad"
-const char* phase_name(Phase phase) noexcept; // "backward"
+const char* role_name(Role role) noexcept;     // "activation_grad"
+const char* phase_name(Phase phase) noexcept;  // "backward"
 
 /// One recorded tensor of one lane. Its name is "PATH.TENSOR", e.g. "fc1.activation",
 /// "fc1.activation_grad", "fc1.weight", "fc1.bias_grad", "conv2.weight_update", "input.input".
 struct SiteInfo {
-  std::string path;    ///< node path, which is what users call a layer: "fc1", "block2/conv1"
-  std::string tensor;  ///< "activation", "activation_grad", "weight", "weight_grad", "bias_update" ...
+  std::string path;  ///< node path, which is what users call a layer: "fc1", "block2/conv1"
+  std::string
+      tensor;  ///< "activation", "activation_grad", "weight", "weight_grad", "bias_update" ...
   Role role = Role::activation;
   Phase phase = Phase::forward;
   std::string op;      ///< ONNX operator type of the node: "Gemm", "Conv", "Relu" ...
   FloatFormat format;  ///< the format the tensor is written in, which the counters refer to
   Shape shape;
-  int order = 0;       ///< position in execution order, unique within the lane
+  int order = 0;  ///< position in execution order, unique within the lane
 
   std::string name() const { return path + "." + tensor; }
 };
@@ -52,10 +61,10 @@ struct LayerInfo {
 };
 
 struct LaneInfo {
-  std::string name;       ///< "float32", "mixed_float16", "candidate" ...
-  std::string backend;    ///< "emulated", "float64"
-  std::string plan_json;  ///< the plan, as docs/contracts.md describes it
-  std::string loss_scale; ///< as --loss-scale takes it: "dynamic:65536", "none"
+  std::string name;        ///< "float32", "mixed_float16", "candidate" ...
+  std::string backend;     ///< "emulated", "float64"
+  std::string plan_json;   ///< the plan, as docs/contracts.md describes it
+  std::string loss_scale;  ///< as --loss-scale takes it: "dynamic:65536", "none"
   std::vector<LayerInfo> layers;
   std::vector<SiteInfo> sites;
 };
@@ -79,10 +88,10 @@ struct StepRow {
   double loss = 0.0;
   double loss_scale = 1.0;  ///< the scale this step ran with; 1 without loss scaling
   double learning_rate = std::numeric_limits<double>::quiet_NaN();  ///< of this step's update
-  bool skipped = false;     ///< the update was skipped since a gradient was not finite
-  double grad_norm = 0.0;   ///< 2-norm of all weight gradients, unscaled
+  bool skipped = false;    ///< the update was skipped since a gradient was not finite
+  double grad_norm = 0.0;  ///< 2-norm of all weight gradients, unscaled
   double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< of this batch, 0..1
-  double ms = 0.0;          ///< wall time of the lane's step
+  double ms = 0.0;                                             ///< wall time of the lane's step
   /// Order of the first site, states left aside, that overflowed or made a non-finite value.
   int first_bad = -1;
 };

@@ -65,7 +65,8 @@ void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a,
     if (!trans_a && !trans_b) target.noalias() = ma.middleRows(first, rows) * mb;
     if (trans_a && !trans_b) target.noalias() = ma.middleCols(first, rows).transpose() * mb;
     if (!trans_a && trans_b) target.noalias() = ma.middleRows(first, rows) * mb.transpose();
-    if (trans_a && trans_b) target.noalias() = ma.middleCols(first, rows).transpose() * mb.transpose();
+    if (trans_a && trans_b)
+      target.noalias() = ma.middleCols(first, rows).transpose() * mb.transpose();
   }
   if (bias != nullptr) result.rowwise() += Eigen::Map<const Eigen::RowVectorXd>(bias, n);
 }
@@ -92,7 +93,8 @@ void conv_grad_input_double(const ConvShape& s, const double* dy, const double* 
     const Matrix columns = weight.transpose() * out;
     double* target = dx + image * image_size;
     std::fill_n(target, image_size, 0.0);
-    for_each_tap(s, [&](int64_t tap, int64_t pixel, int64_t at) { target[at] += columns(tap, pixel); });
+    for_each_tap(
+        s, [&](int64_t tap, int64_t pixel, int64_t at) { target[at] += columns(tap, pixel); });
   }
 }
 

@@ -9,11 +9,12 @@
 
 namespace halfscope {
 
-/// c = op(a) op(b) + bias per column; a and b dense row-major, stored transposed if the flag says so.
+/// c = op(a) op(b) + bias per column; a and b dense row-major, stored transposed if the flag says
+/// so.
 void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a, const double* b,
                  bool trans_b, const double* bias, double* c);
-void conv_forward_double(const ConvShape& shape, const double* x, const double* w, const double* bias,
-                         double* y);
+void conv_forward_double(const ConvShape& shape, const double* x, const double* w,
+                         const double* bias, double* y);
 void conv_grad_input_double(const ConvShape& shape, const double* dy, const double* w, double* dx);
 void conv_grad_weight_double(const ConvShape& shape, const double* x, const double* dy, double* dw);
 

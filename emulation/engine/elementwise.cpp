@@ -77,12 +77,30 @@ void unary(KernelCall<T>& call, const F& f) {
   });
 }
 
-template <class T> void add(KernelCall<T>& c) { binary(c, [](T a, T b) { return a + b; }); }
-template <class T> void sub(KernelCall<T>& c) { binary(c, [](T a, T b) { return a - b; }); }
-template <class T> void mul(KernelCall<T>& c) { binary(c, [](T a, T b) { return a * b; }); }
-template <class T> void div(KernelCall<T>& c) { binary(c, [](T a, T b) { return a / b; }); }
-template <class T> void neg(KernelCall<T>& c) { unary(c, [](T x) { return -x; }); }
-template <class T> void square_root(KernelCall<T>& c) { unary(c, [](T x) { return std::sqrt(x); }); }
+template <class T>
+void add(KernelCall<T>& c) {
+  binary(c, [](T a, T b) { return a + b; });
+}
+template <class T>
+void sub(KernelCall<T>& c) {
+  binary(c, [](T a, T b) { return a - b; });
+}
+template <class T>
+void mul(KernelCall<T>& c) {
+  binary(c, [](T a, T b) { return a * b; });
+}
+template <class T>
+void div(KernelCall<T>& c) {
+  binary(c, [](T a, T b) { return a / b; });
+}
+template <class T>
+void neg(KernelCall<T>& c) {
+  unary(c, [](T x) { return -x; });
+}
+template <class T>
+void square_root(KernelCall<T>& c) {
+  unary(c, [](T x) { return std::sqrt(x); });
+}
 
 /// A result computed in double, such that the later rounding to the write format is the only one.
 float delivered(double value, const FloatFormat& write, float) { return deliver(value, write); }
@@ -90,24 +108,29 @@ double delivered(double value, const FloatFormat&, double) { return value; }
 
 // exp and log are taken in double, so that they do not depend on the float functions of a C
 // library.
-template <class T> void exponential(KernelCall<T>& c) {
+template <class T>
+void exponential(KernelCall<T>& c) {
   const FloatFormat write = c.out_format(0);
   unary(c, [&](T x) { return delivered(std::exp(static_cast<double>(x)), write, T{}); });
 }
-template <class T> void logarithm(KernelCall<T>& c) {
+template <class T>
+void logarithm(KernelCall<T>& c) {
   const FloatFormat write = c.out_format(0);
   unary(c, [&](T x) { return delivered(std::log(static_cast<double>(x)), write, T{}); });
 }
 
-template <class T> void relu(KernelCall<T>& c) {
+template <class T>
+void relu(KernelCall<T>& c) {
   unary(c, [](T x) { return x <= T{0} ? T{0} : x; });  // NaN compares false and stays
 }
 
-template <class T> void relu_grad(KernelCall<T>& c) {
+template <class T>
+void relu_grad(KernelCall<T>& c) {
   binary(c, [](T dy, T y) { return y <= T{0} ? T{0} : dy; });
 }
 
-template <class T> void copy(KernelCall<T>& c) {
+template <class T>
+void copy(KernelCall<T>& c) {
   const T* x = c.in[0];
   T* y = c.out[0];
   parallel_ranges(c.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
@@ -115,7 +138,8 @@ template <class T> void copy(KernelCall<T>& c) {
   });
 }
 
-template <class T> void expand(KernelCall<T>& c) {
+template <class T>
+void expand(KernelCall<T>& c) {
   const T* x = c.in[0];
   T* y = c.out[0];
   const Shape& shape = c.out_shape(0);
@@ -125,7 +149,8 @@ template <class T> void expand(KernelCall<T>& c) {
   });
 }
 
-template <class T> void gather(KernelCall<T>& c) {
+template <class T>
+void gather(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], columns = c.in_shape(0)[1];
   for (int64_t row = 0; row < rows; ++row) {
     const int32_t index = c.index_in[1][row];
@@ -133,7 +158,8 @@ template <class T> void gather(KernelCall<T>& c) {
   }
 }
 
-template <class T> void gather_grad(KernelCall<T>& c) {
+template <class T>
+void gather_grad(KernelCall<T>& c) {
   const int64_t rows = c.out_shape(0)[0], columns = c.out_shape(0)[1];
   std::fill_n(c.out[0], rows * columns, T{0});
   for (int64_t row = 0; row < rows; ++row) {
@@ -188,7 +214,8 @@ void pad(KernelCall<T>& c) {
   const Shape& from = c.in_shape(0);
   const std::vector<int64_t> pads = ints_attribute(*c.node, "pads");
   std::vector<SliceAxis> axes;
-  for (size_t i = 0; i < from.size(); ++i) axes.push_back({.start = pads[i], .step = 1, .count = from[i]});
+  for (size_t i = 0; i < from.size(); ++i)
+    axes.push_back({.start = pads[i], .step = 1, .count = from[i]});
   std::fill_n(c.out[0], c.out_count(0), T{0});
   for_slice_rows(axes, c.out_shape(0), [&](int64_t to, int64_t source, int64_t count) {
     std::copy_n(c.in[0] + source, count, c.out[0] + to);
@@ -200,17 +227,26 @@ void pad(KernelCall<T>& c) {
 template <class T>
 std::span<const KernelEntry<T>> elementwise_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
-      {"Add", add<T>},           {"Sub", sub<T>},
-      {"Mul", mul<T>},           {"Div", div<T>},
-      {"Neg", neg<T>},           {"Sqrt", square_root<T>},
-      {"Exp", exponential<T>},   {"Log", logarithm<T>},
-      {"Relu", relu<T>},         {"ReluGrad", relu_grad<T>},
+      {"Add", add<T>},
+      {"Sub", sub<T>},
+      {"Mul", mul<T>},
+      {"Div", div<T>},
+      {"Neg", neg<T>},
+      {"Sqrt", square_root<T>},
+      {"Exp", exponential<T>},
+      {"Log", logarithm<T>},
+      {"Relu", relu<T>},
+      {"ReluGrad", relu_grad<T>},
       {"Identity", copy<T>},
-      {"StopGradient", copy<T>}, {"Flatten", copy<T>},
-      {"Reshape", copy<T>},      {"Expand", expand<T>},
-      {"Slice", slice<T>},       {"SliceGrad", slice_grad<T>},
+      {"StopGradient", copy<T>},
+      {"Flatten", copy<T>},
+      {"Reshape", copy<T>},
+      {"Expand", expand<T>},
+      {"Slice", slice<T>},
+      {"SliceGrad", slice_grad<T>},
       {"Pad", pad<T>},
-      {"GatherElements", gather<T>}, {"GatherElementsGrad", gather_grad<T>},
+      {"GatherElements", gather<T>},
+      {"GatherElementsGrad", gather_grad<T>},
   };
   return kernels;
 }

@@ -24,8 +24,9 @@ struct KernelCall {
   std::vector<T*> out;
   std::vector<int32_t*> index_out;
   bool measured = false;  ///< statistics are wanted in this run
-  bool unrounded = false; ///< results are wanted as for fp32, whatever format they have in the graph
-  int64_t lost = 0;       ///< set by update kernels if measured
+  bool unrounded =
+      false;         ///< results are wanted as for fp32, whatever format they have in the graph
+  int64_t lost = 0;  ///< set by update kernels if measured
   std::optional<double> wide;  ///< set by kernels whose scalar result needs double's range
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
@@ -48,15 +49,22 @@ struct KernelEntry {
 };
 
 // One list per file of this folder.
-template <class T> std::span<const KernelEntry<T>> elementwise_kernels();
-template <class T> std::span<const KernelEntry<T>> sum_kernels();
-template <class T> std::span<const KernelEntry<T>> normalization_kernels();
-template <class T> std::span<const KernelEntry<T>> pooling_kernels();
-template <class T> std::span<const KernelEntry<T>> loss_kernels();
-template <class T> std::span<const KernelEntry<T>> update_kernels();
+template <class T>
+std::span<const KernelEntry<T>> elementwise_kernels();
+template <class T>
+std::span<const KernelEntry<T>> sum_kernels();
+template <class T>
+std::span<const KernelEntry<T>> normalization_kernels();
+template <class T>
+std::span<const KernelEntry<T>> pooling_kernels();
+template <class T>
+std::span<const KernelEntry<T>> loss_kernels();
+template <class T>
+std::span<const KernelEntry<T>> update_kernels();
 
 /// Throws Error if the operator has no kernel.
-template <class T> Kernel<T> find_kernel(const std::string& op);
+template <class T>
+Kernel<T> find_kernel(const std::string& op);
 
 /// Calls f(begin, end) over [0, n) in fixed pieces on all threads; small n stay on one.
 template <class F>

@@ -32,7 +32,8 @@ Softmax softmax_of(const T* row, int64_t classes) {
     const double x = static_cast<double>(row[j]);
     if (x > result.largest || std::isnan(x)) result.largest = x;
   }
-  for (int64_t j = 0; j < classes; ++j) result.sum += std::exp(static_cast<double>(row[j]) - result.largest);
+  for (int64_t j = 0; j < classes; ++j)
+    result.sum += std::exp(static_cast<double>(row[j]) - result.largest);
   return result;
 }
 
@@ -44,8 +45,8 @@ class Labels {
       : labels_(labels), rows_(rows), ignored_(int_attribute(node, "ignore_index", -1)) {
     for (int64_t row = 0; row < rows; ++row) {
       if (counts(row) && labels[row] >= classes) {
-        throw Error(node.path + " (" + node.op + "): label " + std::to_string(labels[row]) + " of " +
-                    std::to_string(classes) + " classes");
+        throw Error(node.path + " (" + node.op + "): label " + std::to_string(labels[row]) +
+                    " of " + std::to_string(classes) + " classes");
       }
     }
   }
@@ -81,8 +82,7 @@ void cross_entropy_grad(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
   const Labels valid(*c.node, labels, rows, classes);
-  const double scale =
-      static_cast<double>(c.in[2][0]) / static_cast<double>(valid.count());
+  const double scale = static_cast<double>(c.in[2][0]) / static_cast<double>(valid.count());
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = c.in[0] + i * classes;
     T* out = c.out[0] + i * classes;
@@ -116,9 +116,10 @@ void accuracy(KernelCall<T>& c) {
 
 template <class T>
 std::span<const KernelEntry<T>> loss_kernels() {
-  static constexpr KernelEntry<T> kernels[] = {{"SoftmaxCrossEntropyLoss", cross_entropy<T>},
-                                               {"SoftmaxCrossEntropyLossGrad", cross_entropy_grad<T>},
-                                               {"Accuracy", accuracy<T>}};
+  static constexpr KernelEntry<T> kernels[] = {
+      {"SoftmaxCrossEntropyLoss", cross_entropy<T>},
+      {"SoftmaxCrossEntropyLossGrad", cross_entropy_grad<T>},
+      {"Accuracy", accuracy<T>}};
   return kernels;
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 /// The common case: 2x2 windows side by side, no padding.
 template <class T>
-void pool_plane_2x2(const T* plane, int64_t width, int64_t out_h, int64_t out_w, T* y, int32_t* index) {
+void pool_plane_2x2(const T* plane, int64_t width, int64_t out_h, int64_t out_w, T* y,
+                    int32_t* index) {
   for (int64_t p = 0; p < out_h; ++p) {
     const T* top = plane + 2 * p * width;
     const T* bottom = top + width;
@@ -42,7 +43,8 @@ void max_pool(KernelCall<T>& c) {
   const std::vector<int64_t> strides = ints_attribute(*c.node, "strides", {1, 1});
   const std::vector<int64_t> pads = ints_attribute(*c.node, "pads", {0, 0, 0, 0});
   const int64_t height = x[2], width = x[3], out_h = out[2], out_w = out[3];
-  const bool simple = kernel == std::vector<int64_t>{2, 2} && strides == std::vector<int64_t>{2, 2} &&
+  const bool simple = kernel == std::vector<int64_t>{2, 2} &&
+                      strides == std::vector<int64_t>{2, 2} &&
                       pads == std::vector<int64_t>{0, 0, 0, 0};
   parallel_ranges(x[0] * x[1], 16, [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) {
@@ -59,7 +61,8 @@ void max_pool(KernelCall<T>& c) {
           const int64_t left = q * strides[1] - pads[1];
           int64_t at = -1;
           for (int64_t r = std::max<int64_t>(top, 0); r < std::min(top + kernel[0], height); ++r) {
-            for (int64_t s = std::max<int64_t>(left, 0); s < std::min(left + kernel[1], width); ++s) {
+            for (int64_t s = std::max<int64_t>(left, 0); s < std::min(left + kernel[1], width);
+                 ++s) {
               const T value = in[r * width + s];
               if (at < 0 || value > in[at] || std::isnan(value)) at = r * width + s;
             }
@@ -92,7 +95,8 @@ void max_pool_grad(KernelCall<T>& c) {
 
 template <class T>
 std::span<const KernelEntry<T>> pooling_kernels() {
-  static constexpr KernelEntry<T> kernels[] = {{"MaxPool", max_pool<T>}, {"MaxPoolGrad", max_pool_grad<T>}};
+  static constexpr KernelEntry<T> kernels[] = {{"MaxPool", max_pool<T>},
+                                               {"MaxPoolGrad", max_pool_grad<T>}};
   return kernels;
 }
 

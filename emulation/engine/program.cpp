@@ -20,8 +20,8 @@ template <class T>
 class Buffer {
  public:
   explicit Buffer(int64_t count)
-      : data_(static_cast<T*>(::operator new[](static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T),
-                                               std::align_val_t{64}))) {
+      : data_(static_cast<T*>(::operator new[](
+            static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T), std::align_val_t{64}))) {
     std::fill_n(data_, count, T{});
   }
   Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
@@ -42,7 +42,8 @@ void round_values(const double* in, double* out, int64_t n, const FloatFormat&) 
 
 /// Operators whose output is their operand under another shape.
 bool is_view(const Node& node) {
-  return node.op == "Flatten" || node.op == "Reshape" || node.op == "Identity" || node.op == "StopGradient";
+  return node.op == "Flatten" || node.op == "Reshape" || node.op == "Identity" ||
+         node.op == "StopGradient";
 }
 
 /// Rounding cannot change what only moves values of formats that the target holds.
@@ -104,7 +105,8 @@ class EngineProgram final : public Program {
   }
 
   void write_scalar(ValueId value, double scalar) override {
-    if (T* target = real_[at(value)]) *target = static_cast<T>(scalar);  // unused inputs have no memory
+    if (T* target = real_[at(value)])
+      *target = static_cast<T>(scalar);  // unused inputs have no memory
   }
 
   void run(Entry entry, std::span<TensorStats> stats) override {
@@ -118,7 +120,8 @@ class EngineProgram final : public Program {
       if (call.args.wide) wide_[call.args.node->outputs[0]] = *call.args.wide;
     }
     if (entry != Entry::grad || stats.empty()) return;
-    for (const auto& [from, to] : shared_taps_) stats[static_cast<size_t>(to)] = stats[static_cast<size_t>(from)];
+    for (const auto& [from, to] : shared_taps_)
+      stats[static_cast<size_t>(to)] = stats[static_cast<size_t>(from)];
   }
 
   Tensor read(ValueId value) const override {
@@ -139,12 +142,14 @@ class EngineProgram final : public Program {
   }
 
   std::vector<std::vector<double>> rerun(NodeId id, Accumulation accumulation) const override {
-    return accumulation == Accumulation::fp64 ? rerun_as<double>(id, accumulation) : rerun_as<float>(id, accumulation);
+    return accumulation == Accumulation::fp64 ? rerun_as<double>(id, accumulation)
+                                              : rerun_as<float>(id, accumulation);
   }
 
   double read_scalar(ValueId value) const override {
     if (const auto wide = wide_.find(value); wide != wide_.end()) return wide->second;
-    if (real_[at(value)] == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
+    if (real_[at(value)] == nullptr)
+      throw Error("value " + std::to_string(value) + " is not computed");
     return static_cast<double>(*real_[at(value)]);
   }
 
@@ -170,10 +175,11 @@ class EngineProgram final : public Program {
   Pointer checked(const std::vector<Pointer>& pointers, ValueId value, size_t count) const {
     const int64_t wanted = element_count(executable_.graph.value(value).shape);
     if (static_cast<int64_t>(count) != wanted) {
-      throw Error("value " + std::to_string(value) + " takes " + std::to_string(wanted) + " elements, not " +
-                  std::to_string(count));
+      throw Error("value " + std::to_string(value) + " takes " + std::to_string(wanted) +
+                  " elements, not " + std::to_string(count));
     }
-    if (pointers[at(value)] == nullptr) throw Error("value " + std::to_string(value) + " is not in use");
+    if (pointers[at(value)] == nullptr)
+      throw Error("value " + std::to_string(value) + " is not in use");
     return pointers[at(value)];
   }
 
@@ -233,8 +239,8 @@ class EngineProgram final : public Program {
       const int tap = tap_of_[at(value)];
       if (rounds || tap >= 0) {
         const ValueId exact = is_cast ? node.inputs[0] : value;
-        call.results.push_back({real_[at(exact)], real_[at(value)], element_count(output.shape), output.format,
-                                rounds, tap, find_op(node.op).rounds_itself});
+        call.results.push_back({real_[at(exact)], real_[at(value)], element_count(output.shape),
+                                output.format, rounds, tap, find_op(node.op).rounds_itself});
       }
     }
     return call;
@@ -292,8 +298,8 @@ class EngineProgram final : public Program {
 
   void measure_sources(std::span<TensorStats> stats) {
     for (const Tap* tap : source_taps_) {
-      stats[static_cast<size_t>(tap->site.order)] = measured(real_[at(tap->value)], nullptr,
-                                                             element_count(tap->site.shape), tap->site.format);
+      stats[static_cast<size_t>(tap->site.order)] = measured(
+          real_[at(tap->value)], nullptr, element_count(tap->site.shape), tap->site.format);
     }
   }
 
@@ -309,7 +315,8 @@ class EngineProgram final : public Program {
   void finish(const Result& result, int64_t lost, std::span<TensorStats> stats) {
     if (result.tap >= 0 && !stats.empty()) {
       TensorStats& target = stats[static_cast<size_t>(result.tap)];
-      target = measured(result.exact, result.rounds ? result.data : nullptr, result.count, result.format);
+      target = measured(result.exact, result.rounds ? result.data : nullptr, result.count,
+                        result.format);
       if (result.is_update) target.lost = lost;
     } else if (result.rounds) {
       round_values(result.exact, result.data, result.count, result.format);
@@ -348,8 +355,8 @@ class EngineBackend final : public Backend {
 template <class T>
 Kernel<T> find_kernel(const std::string& op) {
   for (const std::span<const KernelEntry<T>> list :
-       {elementwise_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(),
-        update_kernels<T>()}) {
+       {elementwise_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(),
+        pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>()}) {
     for (const KernelEntry<T>& entry : list) {
       if (op == entry.op) return entry.run;
     }

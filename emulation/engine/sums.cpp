@@ -39,11 +39,21 @@ ConvShape conv_shape(const Node& node, const Shape& x, const Shape& w) {
   const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
   const std::vector<int64_t> dilations = ints_attribute(node, "dilations", {1, 1});
   const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
-  return {.batch = x[0], .in = x[1], .height = x[2], .width = x[3],
-          .out = w[0], .kernel_h = w[2], .kernel_w = w[3],
-          .stride_h = strides[0], .stride_w = strides[1],
-          .dilation_h = dilations[0], .dilation_w = dilations[1],
-          .pad_top = pads[0], .pad_left = pads[1], .pad_bottom = pads[2], .pad_right = pads[3]};
+  return {.batch = x[0],
+          .in = x[1],
+          .height = x[2],
+          .width = x[3],
+          .out = w[0],
+          .kernel_h = w[2],
+          .kernel_w = w[3],
+          .stride_h = strides[0],
+          .stride_w = strides[1],
+          .dilation_h = dilations[0],
+          .dilation_w = dilations[1],
+          .pad_top = pads[0],
+          .pad_left = pads[1],
+          .pad_bottom = pads[2],
+          .pad_right = pads[3]};
 }
 
 template <class T>
@@ -99,14 +109,16 @@ struct Reduction {
 };
 
 /// A sum under an accumulation, one term after the other.
-double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inner, const SumSpec& spec) {
+double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inner,
+                  const SumSpec& spec) {
   switch (spec.accumulation) {
     case Accumulation::fp32: {
       float sum = 0.0f;
       for (int64_t offset : inner) sum += x[base + offset];
       return static_cast<double>(sum);
     }
-    case Accumulation::fp64: break;
+    case Accumulation::fp64:
+      break;
     case Accumulation::format: {
       // A double holds the exact sum of an accumulator in the format and a value of one of the
       // formats in use to within far less than half an ulp; rounding to odd settles ties.
@@ -128,7 +140,8 @@ double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inne
   return sum;
 }
 
-double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inner, const SumSpec&) {
+double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inner,
+                  const SumSpec&) {
   double sum = 0.0;
   for (int64_t offset : inner) sum += x[base + offset];
   return sum;
@@ -191,11 +204,13 @@ void reduce_mean_grad(KernelCall<T>& c) {  // dy -> dx, with x's shape
 template <class T>
 void global_average_pool(KernelCall<T>& c) {
   const SumSpec spec = c.sum_spec();
-  std::vector<int64_t> inner(static_cast<size_t>(c.in_count(0) / std::max<int64_t>(1, c.out_count(0))));
+  std::vector<int64_t> inner(
+      static_cast<size_t>(c.in_count(0) / std::max<int64_t>(1, c.out_count(0))));
   std::iota(inner.begin(), inner.end(), int64_t{0});
   const double count = static_cast<double>(inner.size());
   for (int64_t i = 0; i < c.out_count(0); ++i) {
-    c.out[0][i] = delivered<T>(accumulate(c.in[0], i * static_cast<int64_t>(inner.size()), inner, spec) / count, spec);
+    c.out[0][i] = delivered<T>(
+        accumulate(c.in[0], i * static_cast<int64_t>(inner.size()), inner, spec) / count, spec);
   }
 }
 

@@ -106,7 +106,11 @@ template <class T>
 class Gradient {
  public:
   explicit Gradient(const KernelCall<T>& c)
-      : w_(c.in[0]), g_(c.in[1]), inverse_scale_(c.in[2][0]), clip_(c.in[3][0]), decay_(attribute(c, "weight_decay")) {}
+      : w_(c.in[0]),
+        g_(c.in[1]),
+        inverse_scale_(c.in[2][0]),
+        clip_(c.in[3][0]),
+        decay_(attribute(c, "weight_decay")) {}
 
   void operator()(int64_t begin, int64_t n, T* target) const {
     for (int64_t i = 0; i < n; ++i) target[i] = (g_[begin + i] * inverse_scale_) * clip_;
@@ -179,7 +183,8 @@ void sgd(KernelCall<T>& c) {
 
 template <class T>
 void adam_moments(KernelCall<T>& c) {
-  const double b1 = real_attribute(*c.node, "beta1", 0.9), b2 = real_attribute(*c.node, "beta2", 0.999);
+  const double b1 = real_attribute(*c.node, "beta1", 0.9),
+               b2 = real_attribute(*c.node, "beta2", 0.999);
   const T beta1 = static_cast<T>(b1), beta2 = static_cast<T>(b2);
   const T other1 = static_cast<T>(1.0 - b1), other2 = static_cast<T>(1.0 - b2);
   for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
@@ -196,7 +201,8 @@ template <class T>
 void adam(KernelCall<T>& c) {
   const T* m = c.in[1];
   const T* v = c.in[2];
-  const double rate = static_cast<double>(c.in[3][0]), correction_1 = static_cast<double>(c.in[4][0]);
+  const double rate = static_cast<double>(c.in[3][0]),
+               correction_1 = static_cast<double>(c.in[4][0]);
   const T step_size = static_cast<T>(rate / correction_1);
   const T root_2 = static_cast<T>(std::sqrt(static_cast<double>(c.in[5][0])));
   const T eps = attribute(c, "eps");
@@ -247,7 +253,8 @@ void rms(KernelCall<T>& c) {
       return;
     }
     gradient(begin, n, update);
-    for (int64_t i = 0; i < n; ++i) update[i] = -(rate * (update[i] / (std::sqrt(c.in[5][begin + i]) + eps)));
+    for (int64_t i = 0; i < n; ++i)
+      update[i] = -(rate * (update[i] / (std::sqrt(c.in[5][begin + i]) + eps)));
   });
 }
 
@@ -255,12 +262,16 @@ void rms(KernelCall<T>& c) {
 
 template <class T>
 std::span<const KernelEntry<T>> update_kernels() {
-  static constexpr KernelEntry<T> kernels[] = {
-      {"GradientNorm", gradient_norm<T>}, {"GradientSum", gradient_sum<T>},
-      {"Assign", assign<T>},              {"Momentum", momentum<T>},
-      {"SgdUpdate", sgd<T>},              {"AdamMoments", adam_moments<T>},
-      {"AdamUpdate", adam<T>},            {"SquareAverage", square_average<T>},
-      {"RmsMomentum", rms_momentum<T>},   {"RmsUpdate", rms<T>}};
+  static constexpr KernelEntry<T> kernels[] = {{"GradientNorm", gradient_norm<T>},
+                                               {"GradientSum", gradient_sum<T>},
+                                               {"Assign", assign<T>},
+                                               {"Momentum", momentum<T>},
+                                               {"SgdUpdate", sgd<T>},
+                                               {"AdamMoments", adam_moments<T>},
+                                               {"AdamUpdate", adam<T>},
+                                               {"SquareAverage", square_average<T>},
+                                               {"RmsMomentum", rms_momentum<T>},
+                                               {"RmsUpdate", rms<T>}};
   return kernels;
 }
 

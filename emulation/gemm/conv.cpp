@@ -48,7 +48,7 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
       for (int64_t kw = 0; kw < s.kernel_w; ++kw) offsets[tap++] = layout.tap_offset(c, kh, kw);
     }
   }
-#pragma omp parallel num_threads(threads_for(s.batch * pixels * s.out * std::max<int64_t>(taps, 1)))
+#pragma omp parallel num_threads(threads_for(s.batch* pixels* s.out* std::max <int64_t>(taps, 1)))
   {
 #pragma omp for schedule(static)
     for (int64_t t = 0; t < row_tiles; ++t) {
@@ -106,9 +106,8 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
 void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
                   float* y, const SumSpec& spec) {
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
-  gemm_detail::with_chains(spec, [&](const auto& chains) {
-    gemm_detail::forward(chains, shape, x, w, bias, y);
-  });
+  gemm_detail::with_chains(
+      spec, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
 }
 
 }  // namespace halfscope

@@ -38,15 +38,14 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
   const int64_t row_tiles = ceil_div(pixels, chains.kernels.rows);
   // w as [panel][tap][out][channel of the panel].
   T* const packed_w = scratch<T, Purpose::rows>(panels * taps * s.out * panel);
-#pragma omp parallel num_threads(threads_for(s.batch * pixels * s.out * s.in * taps))
+#pragma omp parallel num_threads(threads_for(s.batch* pixels* s.out* s.in* taps))
   {
 #pragma omp for schedule(static)
     for (int64_t item = 0; item < panels * taps; ++item) {
       const int64_t first = item / taps * panel, tap = item % taps;
       const int64_t lines = std::min<int64_t>(panel, s.in - first);
       pack_lines(chains.kernels, lines, s.out, w + first * taps + tap, taps, s.in * taps,
-                 packed_w + item * s.out * panel,
-                 panel_width(chains, lines));
+                 packed_w + item * s.out * panel, panel_width(chains, lines));
     }
     int64_t* const all_targets = scratch<int64_t, Purpose::offsets>(taps * pixels);
     const int64_t capacity = in_pixels + 1;  // and the spare row
@@ -125,9 +124,8 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
     std::fill(dx, dx + shape.batch * shape.in * shape.height * shape.width, 0.0f);
     return;
   }
-  gemm_detail::with_chains(spec, [&](const auto& chains) {
-    gemm_detail::grad_input(chains, shape, dy, w, dx);
-  });
+  gemm_detail::with_chains(
+      spec, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
 }
 
 }  // namespace halfscope

@@ -57,7 +57,7 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
   const auto width_of = [&](int64_t q) { return panel_width(chains, s.out - q * panel); };
   const auto panel_of = [&](int64_t q) { return packed_dy + q * block * pixels * panel; };
 
-#pragma omp parallel num_threads(threads_for(s.batch * pixels * rows * s.out))
+#pragma omp parallel num_threads(threads_for(s.batch* pixels* rows* s.out))
   {
     const int64_t team = omp_get_num_threads(), self = omp_get_thread_num();
     const Grid grid = share(rows, panels, chains.kernels.rows, team);
@@ -94,8 +94,8 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
         const int64_t count = std::min(together, images_here - n);
         const T* images;
         if (plain) {
-          images = reinterpret_cast<const T*>(x + (n0 + n) * image_size +
-                                              first * s.height * s.width);
+          images =
+              reinterpret_cast<const T*>(x + (n0 + n) * image_size + first * s.height * s.width);
         } else {
           T* copy = scratch<T, Purpose::image>(together * part_size);
           for (int64_t i = 0; i < count; ++i) {
@@ -157,9 +157,8 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     std::fill(dw, dw + shape.out * rows, 0.0f);
     return;
   }
-  gemm_detail::with_chains(spec, [&](const auto& chains) {
-    gemm_detail::grad_weight(chains, shape, x, dy, dw);
-  });
+  gemm_detail::with_chains(
+      spec, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
 }
 
 }  // namespace halfscope

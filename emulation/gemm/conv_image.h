@@ -20,7 +20,8 @@ struct ImageLayout {
   int64_t pitch;        ///< elements of one row
 
   explicit ImageLayout(const ConvShape& s)
-      : shape(s), rows(s.height + s.pad_top + s.pad_bottom),
+      : shape(s),
+        rows(s.height + s.pad_top + s.pad_bottom),
         phase_width((s.width + s.pad_left + s.pad_right + s.stride_w - 1) / s.stride_w),
         pitch(phase_width * s.stride_w) {}
 

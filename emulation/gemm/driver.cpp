@@ -8,10 +8,13 @@ namespace halfscope::gemm_detail {
 const KernelSet& active_kernels() {
   switch (active_isa()) {
 #if defined(__x86_64__)
-    case Isa::avx2: return avx2_kernels();
-    case Isa::avx512: return avx512_kernels();
+    case Isa::avx2:
+      return avx2_kernels();
+    case Isa::avx512:
+      return avx512_kernels();
 #endif
-    default: return baseline_kernels();
+    default:
+      return baseline_kernels();
   }
 }
 

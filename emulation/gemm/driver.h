@@ -56,7 +56,7 @@ class Scratch {
       size_ = count + count / 4;
       data_.reset();  // before the new one, not beside it
       data_.reset(static_cast<T*>(
-          ::operator new(static_cast<size_t>(size_) * sizeof(T), std::align_val_t{kAlign})));
+          ::operator new (static_cast<size_t>(size_) * sizeof(T), std::align_val_t{kAlign})));
     }
     return data_.get();
   }
@@ -64,7 +64,7 @@ class Scratch {
  private:
   static constexpr size_t kAlign = 64;
   struct Free {
-    void operator()(T* p) const { ::operator delete(p, std::align_val_t{kAlign}); }
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlign}); }
   };
   std::unique_ptr<T, Free> data_;
   int64_t size_ = 0;

@@ -118,10 +118,14 @@ void product_either_way(const Chains<T>& chains, Product p) {
   if (waste(chains, p.n) < kWorthIt * waste(chains, p.m)) return product(chains, p);
   float* const c = p.c;
   float* const transposed = scratch<float, Purpose::delivered>(p.m * p.n);
-  product(chains, Product{.m = p.n, .n = p.m, .k = p.k,
+  product(chains, Product{.m = p.n,
+                          .n = p.m,
+                          .k = p.k,
                           .a = {p.b.data, p.b.column_stride, p.b.row_stride},
                           .b = {p.a.data, p.a.column_stride, p.a.row_stride},
-                          .row_bias = p.column_bias, .column_bias = nullptr, .c = transposed});
+                          .row_bias = p.column_bias,
+                          .column_bias = nullptr,
+                          .c = transposed});
   active_kernels().fp32.transpose(p.n, p.m, transposed, p.m, c, p.n, false);
 }
 
@@ -183,8 +187,13 @@ void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const flo
           const SumSpec& spec) {
   if (m <= 0 || n <= 0) return;
   gemm_detail::with_chains(spec, [&](const auto& chains) {
-    gemm_detail::product_either_way(chains, {.m = m, .n = n, .k = std::max<int64_t>(k, 0), .a = a,
-                                             .b = b, .row_bias = nullptr, .column_bias = bias,
+    gemm_detail::product_either_way(chains, {.m = m,
+                                             .n = n,
+                                             .k = std::max<int64_t>(k, 0),
+                                             .a = a,
+                                             .b = b,
+                                             .row_bias = nullptr,
+                                             .column_bias = bias,
                                              .c = c});
   });
 }
@@ -192,9 +201,8 @@ void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const flo
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                 const SumSpec& spec) {
   if (n <= 0) return;
-  gemm_detail::with_chains(spec, [&](const auto& chains) {
-    gemm_detail::sum_chains(chains, outer, n, inner, x, out);
-  });
+  gemm_detail::with_chains(
+      spec, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
 }
 
 }  // namespace halfscope

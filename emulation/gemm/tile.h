@@ -14,11 +14,11 @@ namespace halfscope::gemm_detail {
 
 /// Rounding constants of one format, for chains in double that round after every term.
 struct FormatRounding {
-  double min_normal;     ///< 2^min_exponent: smaller values share the quantum of this binade
-  double above_max;      ///< 2^(max_exponent + 1)
-  double magic;          ///< 1.5 * 2^(52 - mantissa_bits): times 2^e, adding it rounds at e
+  double min_normal;  ///< 2^min_exponent: smaller values share the quantum of this binade
+  double above_max;   ///< 2^(max_exponent + 1)
+  double magic;       ///< 1.5 * 2^(52 - mantissa_bits): times 2^e, adding it rounds at e
   double max_finite;
-  double overflow;       ///< what a larger value becomes: infinity or NaN
+  double overflow;  ///< what a larger value becomes: infinity or NaN
 };
 
 /// The work of one tile. T is the type of the chains (and of the operands, already converted).
@@ -26,18 +26,18 @@ template <class T>
 struct Tile {
   int64_t k;
   const T* a;
-  int64_t a_stride;       ///< strided tiles: a(i, k) = a[k * a_stride + i]
-  const int64_t* a_row;   ///< gather tiles: a(i, k) = a[a_row[i] + a_column[k]]
+  int64_t a_stride;      ///< strided tiles: a(i, k) = a[k * a_stride + i]
+  const int64_t* a_row;  ///< gather tiles: a(i, k) = a[a_row[i] + a_column[k]]
   const int64_t* a_column;
-  const T* b;             ///< b(k, j) = b[k * b_stride + j], readable to a whole vector
+  const T* b;  ///< b(k, j) = b[k * b_stride + j], readable to a whole vector
   int64_t b_stride;
-  T* c;                   ///< c(i, j) = c[c_row[i] + j]
+  T* c;  ///< c(i, j) = c[c_row[i] + j]
   const int64_t* c_row;
-  int columns;            ///< how many columns of c exist; the others are not touched
-  bool accumulate;        ///< continue the chains stored in c instead of starting from +0
-  bool finish;            ///< last part of the chains: add the bias, make every NaN the quiet one
-  const T* row_bias;      ///< bias[i] or null; read only if finish
-  const T* column_bias;   ///< bias[j] or null, readable to a whole vector; read only if finish
+  int columns;           ///< how many columns of c exist; the others are not touched
+  bool accumulate;       ///< continue the chains stored in c instead of starting from +0
+  bool finish;           ///< last part of the chains: add the bias, make every NaN the quiet one
+  const T* row_bias;     ///< bias[i] or null; read only if finish
+  const T* column_bias;  ///< bias[j] or null, readable to a whole vector; read only if finish
   const FormatRounding* rounding;  ///< used by the chains that round after every term
 };
 
@@ -63,8 +63,8 @@ struct Kernels {
   void (*transpose)(int64_t rows, int64_t columns, const float* from, int64_t from_stride, T* to,
                     int64_t to_stride, bool pad);
   /// Copies runs: to[k * to_stride + run.to + i] = from[offset[k] + run.from + i].
-  void (*copy_runs)(int64_t k, const T* from, const int64_t* offset, const Run* runs,
-                    int run_count, T* to, int64_t to_stride);
+  void (*copy_runs)(int64_t k, const T* from, const int64_t* offset, const Run* runs, int run_count,
+                    T* to, int64_t to_stride);
   /// Chains to results: nearest, or round to odd (gemm.h, SumSpec); NaN becomes the quiet one.
   void (*deliver)(int64_t n, const T* from, float* to, bool odd);
 };

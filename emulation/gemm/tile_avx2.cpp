@@ -96,8 +96,7 @@ struct DoubleVector {
     const __m256i odd = _mm256_and_si256(bits, one);
     const __m256i even = _mm256_cmpeq_epi64(odd, _mm256_setzero_si256());
     const __m256i away = _mm256_xor_si256(bits, _mm256_castpd_si256(error));  // sign set: towards 0
-    const __m256i move =
-        _mm256_sub_epi64(one, _mm256_slli_epi64(_mm256_srli_epi64(away, 63), 1));
+    const __m256i move = _mm256_sub_epi64(one, _mm256_slli_epi64(_mm256_srli_epi64(away, 63), 1));
     const __m256i moved = _mm256_and_si256(_mm256_and_si256(inexact, even), move);
     return _mm256_castsi256_pd(_mm256_add_epi64(bits, moved));
   }

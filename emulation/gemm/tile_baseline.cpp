@@ -23,9 +23,15 @@ struct ArrayVector {
     for (int i = 0; i < kLanes; ++i) out.lane[i] = f(i);
     return out;
   }
-  static Reg zero() { return each([](int) { return T{0}; }); }
-  static Reg broadcast(const T* p) { return each([=](int) { return *p; }); }
-  static Reg load(const T* p) { return each([=](int i) { return p[i]; }); }
+  static Reg zero() {
+    return each([](int) { return T{0}; });
+  }
+  static Reg broadcast(const T* p) {
+    return each([=](int) { return *p; });
+  }
+  static Reg load(const T* p) {
+    return each([=](int i) { return p[i]; });
+  }
   static Reg load_some(const T* p, int n) {
     return each([=](int i) { return i < n ? p[i] : T{0}; });
   }

@@ -31,15 +31,16 @@ struct FormatStep {
   using Reg = typename V::Reg;
   Reg min_normal, above_max, magic, max_finite, overflow;
   explicit FormatStep(const FormatRounding* r)
-      : min_normal(V::broadcast(&r->min_normal)), above_max(V::broadcast(&r->above_max)),
-        magic(V::broadcast(&r->magic)), max_finite(V::broadcast(&r->max_finite)),
+      : min_normal(V::broadcast(&r->min_normal)),
+        above_max(V::broadcast(&r->above_max)),
+        magic(V::broadcast(&r->magic)),
+        max_finite(V::broadcast(&r->max_finite)),
         overflow(V::broadcast(&r->overflow)) {}
   Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
   Reg add(Reg acc, Reg p) const {
     Reg s = V::add(p, acc);
     const Reg virtual_acc = V::sub(s, p);
-    const Reg error =
-        V::add(V::sub(p, V::sub(s, virtual_acc)), V::sub(acc, virtual_acc));
+    const Reg error = V::add(V::sub(p, V::sub(s, virtual_acc)), V::sub(acc, virtual_acc));
     s = V::to_odd(s, error);
     const Reg binade = V::min(V::max(V::exponent(s), min_normal), above_max);
     const Reg shifter = V::mul(binade, magic);

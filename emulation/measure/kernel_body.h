@@ -131,7 +131,8 @@ void round(const float* in, float* out, int64_t n, const RoundSpec& spec) {
       return round_loop<V, RoundCarry<V>, true, false>(in, out, n, spec, nullptr);
     case RoundKind::magic:
       return round_loop<V, RoundMagic<V>, true, false>(in, out, n, spec, nullptr);
-    case RoundKind::reference: return;
+    case RoundKind::reference:
+      return;
   }
 }
 

@@ -23,28 +23,28 @@ enum class RoundKind : int {
 /// Constants of one format; "bits" are those of an fp32 number.
 struct RoundSpec {
   RoundKind kind;
-  uint32_t last_bit;        ///< lowest mantissa bit that is kept
-  uint32_t kept;            ///< all bits that are kept: sign, exponent, upper mantissa
-  uint32_t exponent_low;    ///< bits of the smallest normal number
-  uint32_t exponent_high;   ///< bits of the power of two beyond the largest finite value
-  float magic;              ///< M = magic * 2^exponent; 1.5 * 2^(23 - mantissa_bits)
+  uint32_t last_bit;       ///< lowest mantissa bit that is kept
+  uint32_t kept;           ///< all bits that are kept: sign, exponent, upper mantissa
+  uint32_t exponent_low;   ///< bits of the smallest normal number
+  uint32_t exponent_high;  ///< bits of the power of two beyond the largest finite value
+  float magic;             ///< M = magic * 2^exponent; 1.5 * 2^(23 - mantissa_bits)
   float max_finite;
-  uint32_t overflow;        ///< bits of what a larger value becomes: infinity or NaN
-  uint32_t overflow_from;   ///< bits of the smallest magnitude that overflows
+  uint32_t overflow;       ///< bits of what a larger value becomes: infinity or NaN
+  uint32_t overflow_from;  ///< bits of the smallest magnitude that overflows
 };
 
 /// What survey() finds in a chunk of finite values.
 struct Survey {
-  uint32_t max_bits;        ///< bits of the largest magnitude, NaN and infinity included
-  uint32_t min_below;       ///< bits of the smallest non-zero magnitude, less 1; ~0 if none
-  int64_t exponent_zero;    ///< values with biased exponent 0: zeros and fp32 subnormals
+  uint32_t max_bits;      ///< bits of the largest magnitude, NaN and infinity included
+  uint32_t min_below;     ///< bits of the smallest non-zero magnitude, less 1; ~0 if none
+  int64_t exponent_zero;  ///< values with biased exponent 0: zeros and fp32 subnormals
   double sum, sum_sq;
 };
 
 /// Classes of the rounded values, for `half` and `magic`.
 struct RoundCounts {
   int64_t zero;
-  int64_t below_normal;     ///< zero or subnormal in the format
+  int64_t below_normal;  ///< zero or subnormal in the format
   int64_t non_finite;
 };
 

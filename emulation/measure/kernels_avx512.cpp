@@ -39,9 +39,7 @@ struct Avx512 {
     return _mm512_cmp_ps_mask(as_float(x), as_float(x), _CMP_UNORD_Q);
   }
   /// a, or a | bits where x is NaN.
-  static I or_if_nan(I a, I x, I bits) {
-    return _mm512_mask_or_epi32(a, nan_mask(x), a, bits);
-  }
+  static I or_if_nan(I a, I x, I bits) { return _mm512_mask_or_epi32(a, nan_mask(x), a, bits); }
   /// a, or x | bits where x is NaN.
   static I replace_if_nan(I a, I x, I bits) {
     return _mm512_mask_or_epi32(a, nan_mask(x), x, bits);

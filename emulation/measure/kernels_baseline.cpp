@@ -20,9 +20,7 @@ constexpr uint32_t kQuietBit = 0x00400000u;
 
 struct RoundCopy {
   explicit RoundCopy(const RoundSpec&) {}
-  uint32_t operator()(uint32_t x) const {
-    return x | ((x & ~kSign) > kInfinity ? kQuietBit : 0u);
-  }
+  uint32_t operator()(uint32_t x) const { return x | ((x & ~kSign) > kInfinity ? kQuietBit : 0u); }
 };
 
 struct RoundCarry {
@@ -75,11 +73,15 @@ void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec) {
 
 void round(const float* in, float* out, int64_t n, const RoundSpec& spec) {
   switch (spec.kind) {
-    case RoundKind::copy: return round_loop<RoundCopy>(in, out, n, spec);
-    case RoundKind::carry: return round_loop<RoundCarry>(in, out, n, spec);
+    case RoundKind::copy:
+      return round_loop<RoundCopy>(in, out, n, spec);
+    case RoundKind::carry:
+      return round_loop<RoundCarry>(in, out, n, spec);
     case RoundKind::half:
-    case RoundKind::magic: return round_loop<RoundMagic>(in, out, n, spec);
-    case RoundKind::reference: return;
+    case RoundKind::magic:
+      return round_loop<RoundMagic>(in, out, n, spec);
+    case RoundKind::reference:
+      return;
   }
 }
 

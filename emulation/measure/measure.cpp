@@ -4,12 +4,12 @@
 // A chunk is read completely before it is rounded, so the output may be the input.
 #include "emulation/measure/measure.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <bit>
 #include <span>
 #include <vector>
-
-#include <omp.h>
 
 #include "core/numeric/round.h"
 #include "emulation/isa.h"
@@ -37,9 +37,12 @@ static_assert(kSumChunk == measure_detail::kChunk);
 const Kernels& active_kernels() {
 #if defined(__x86_64__)
   switch (active_isa()) {
-    case Isa::avx512: return measure_detail::avx512_kernels();
-    case Isa::avx2: return measure_detail::avx2_kernels();
-    case Isa::baseline: break;
+    case Isa::avx512:
+      return measure_detail::avx512_kernels();
+    case Isa::avx2:
+      return measure_detail::avx2_kernels();
+    case Isa::baseline:
+      break;
   }
 #endif
   return measure_detail::baseline_kernels();
@@ -156,9 +159,7 @@ void measure_one_chunk(const Tap& tap, const float* in, float* out, int64_t n, T
 }
 
 int64_t chunk_count(int64_t n) { return (n + kSumChunk - 1) / kSumChunk; }
-int64_t chunk_size(int64_t chunk, int64_t n) {
-  return std::min(kSumChunk, n - chunk * kSumChunk);
-}
+int64_t chunk_size(int64_t chunk, int64_t n) { return std::min(kSumChunk, n - chunk * kSumChunk); }
 
 float* advance(float* out, int64_t by) { return out == nullptr ? nullptr : out + by; }
 

@@ -60,11 +60,21 @@ TEST(Csv, StepsToTheLetter) {
   RunInfo info = sample_info();
   info.lanes[1].name = "a,\"b\"";
   RunView run(info, RunStatus::complete);
-  run.add_step(0, {.step = 1, .loss = 0.1, .loss_scale = 65536, .grad_norm = 1e-7,
-                   .accuracy = 0.5, .ms = 100000});
+  run.add_step(0, {.step = 1,
+                   .loss = 0.1,
+                   .loss_scale = 65536,
+                   .grad_norm = 1e-7,
+                   .accuracy = 0.5,
+                   .ms = 100000});
   run.add_step(0, {.step = 0, .loss = -kInf, .grad_norm = kNan, .ms = kNan});
-  run.add_step(1, {.step = 0, .loss = kNan, .loss_scale = 0x1p-24, .skipped = true,
-                   .grad_norm = kInf, .accuracy = 1.0 / 3.0, .ms = 1.5, .first_bad = 3});
+  run.add_step(1, {.step = 0,
+                   .loss = kNan,
+                   .loss_scale = 0x1p-24,
+                   .skipped = true,
+                   .grad_norm = kInf,
+                   .accuracy = 1.0 / 3.0,
+                   .ms = 1.5,
+                   .first_bad = 3});
   const std::vector<std::string> expected = {
       "step,lane,loss,loss_scale,skipped,grad_norm,accuracy,ms,first_bad",
       "0,float32,-inf,1,0,nan,,,",

@@ -78,8 +78,8 @@ void expect_bounds(const RunView& view, const LongRun& run, const WindowList::Li
     if (is_event(run, step)) events.push_back(step);
   }
   const WindowRange windows = view.windows(0, 0);
-  const auto kept = std::min<size_t>(
-      events.size(), static_cast<size_t>(limits.first_events + limits.last_events));
+  const auto kept = std::min<size_t>(events.size(),
+                                     static_cast<size_t>(limits.first_events + limits.last_events));
   EXPECT_LE(windows.size(), static_cast<size_t>(limits.windows) + kept);
   int64_t next = 0;
   for (const PackedWindow& window : windows) {

@@ -12,9 +12,9 @@
 namespace halfscope::test {
 
 struct LongRun {
-  int every = 1;           ///< steps divisible by it are recorded
-  int events = 20;         ///< of a thousand steps, in the mean
-  int sites = 4;           ///< the last one is an update, not measured in skipped steps
+  int every = 1;    ///< steps divisible by it are recorded
+  int events = 20;  ///< of a thousand steps, in the mean
+  int sites = 4;    ///< the last one is an update, not measured in skipped steps
 };
 
 /// So few windows that merging begins soon.

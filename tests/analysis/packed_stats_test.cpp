@@ -60,11 +60,12 @@ TEST(PackedStats, ToTheByte) {
   stats.sum_sq = -2.0;
   stats.exponents[149] = 128;
   stats.exponents[151] = 1;
-  const Bytes expected = {0xac, 0x02, 0, 0, 0, 0, 0, 0, 0, 2,     // n and the eight others
-                          0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x7f,     // 1.0f and infinity
-                          0, 0, 0, 0, 0, 0, 0xf0, 0x3f,           // 1.0
-                          0, 0, 0, 0, 0, 0, 0, 0xc0,              // -2.0
-                          0x95, 0x01, 3, 0x80, 0x01, 0, 1};       // bins 149 to 151
+  const Bytes expected = {0xac, 0x02, 0,    0,    0,    0, 0,    0,
+                          0,    2,                                      // n and the eight others
+                          0,    0,    0x80, 0x3f, 0,    0, 0x80, 0x7f,  // 1.0f and infinity
+                          0,    0,    0,    0,    0,    0, 0xf0, 0x3f,  // 1.0
+                          0,    0,    0,    0,    0,    0, 0,    0xc0,  // -2.0
+                          0x95, 0x01, 3,    0x80, 0x01, 0, 1};          // bins 149 to 151
   EXPECT_EQ(packed(stats), expected);
 }
 
@@ -153,9 +154,9 @@ TEST(PackedStats, MalformedRecordsAreRefused) {
   EXPECT_FALSE(taken(with(kBins, {0}))) << "no bins, but a first one";
   EXPECT_FALSE(taken(with(kLast, {0}))) << "the last bin is empty";
   EXPECT_FALSE(taken(Bytes(12, 0xff))) << "more than 63 bits";
-  const Bytes many = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0,
-                      0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0, 0, 0, 0, 0,
-                      0,    0,    0,    0,    0,    0,    0,    0,    0,    0};
+  const Bytes many = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0, 0,
+                      0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0, 0, 0,
+                      0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0, 0};
   EXPECT_FALSE(taken(many)) << "counts whose sum would not fit";
 }
 
@@ -178,7 +179,13 @@ TEST(Bins, Leb128Pairs) {
   EXPECT_FALSE(decode_bins(blob, fewer));
 
   const std::vector<Bytes> malformed = {
-      {5}, {0x80}, {5, 0}, {5, 0x80}, {5, 1, 5, 1}, {6, 1, 5, 1}, {0x95, 0x02, 1},
+      {5},
+      {0x80},
+      {5, 0},
+      {5, 0x80},
+      {5, 1, 5, 1},
+      {6, 1, 5, 1},
+      {0x95, 0x02, 1},
       {5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}};
   for (const Bytes& bytes : malformed) EXPECT_FALSE(decode_bins(bytes, back));
 }

@@ -136,12 +136,14 @@ TEST(ProofFile, FullDisk) {
   // A limit on the size of files stands for the full disk: at the journal, or at the file itself.
   for (const rlim_t limit : {rlim_t{100}, rlim_t{before.size() + 10'000}}) {
     EXPECT_EQ(in_child([&] {
-      ::signal(SIGXFSZ, SIG_IGN);
-      const rlimit size{limit, limit};
-      if (::setrlimit(RLIMIT_FSIZE, &size) != 0) return 1;
-      const std::string what = refusal(file, 1, proof);
-      return what.starts_with("runtime: cannot") ? 42 : 2;
-    }), 42) << limit;
+                ::signal(SIGXFSZ, SIG_IGN);
+                const rlimit size{limit, limit};
+                if (::setrlimit(RLIMIT_FSIZE, &size) != 0) return 1;
+                const std::string what = refusal(file, 1, proof);
+                return what.starts_with("runtime: cannot") ? 42 : 2;
+              }),
+              42)
+        << limit;
     EXPECT_EQ(RunView::open(file).proof(1), "");
     EXPECT_EQ(expect_whole_steps(RunView::open(file)), 3);
     EXPECT_EQ(read_text(file), before) << limit;
@@ -168,13 +170,14 @@ TEST(LiveWriter, IsSeenFromEverywhereUntilItIsGone) {
     // Asking has taken no lock away: nobody else can write.
     EXPECT_THROW(Recorder(file, {.force = true}), Error);
     EXPECT_EQ(in_child([&] {
-      try {
-        Recorder second(file, {.force = true});
-      } catch (const Error&) {
-        return 42;
-      }
-      return 1;
-    }), 42);
+                try {
+                  Recorder second(file, {.force = true});
+                } catch (const Error&) {
+                  return 42;
+                }
+                return 1;
+              }),
+              42);
     recorder.end(RunEnd::interrupted);
     EXPECT_FALSE(has_live_writer(file));
   }

@@ -75,10 +75,9 @@ TEST(Recorder, EveryRoleReadsBack) {
 }
 
 TEST(Recorder, TheEndIsWrittenDown) {
-  for (const auto& [how, status] :
-       {std::pair(RunEnd::complete, RunStatus::complete),
-        std::pair(RunEnd::interrupted, RunStatus::interrupted),
-        std::pair(RunEnd::early_stop, RunStatus::early_stop)}) {
+  for (const auto& [how, status] : {std::pair(RunEnd::complete, RunStatus::complete),
+                                    std::pair(RunEnd::interrupted, RunStatus::interrupted),
+                                    std::pair(RunEnd::early_stop, RunStatus::early_stop)}) {
     const TemporaryFolder folder;
     Recorder recorder(folder / "run.hscope");
     MemorySink memory;
@@ -250,13 +249,14 @@ TEST(Recorder, RefusesASecondWriter) {
   EXPECT_THAT(error.what(), HasSubstr("in use"));
   // The same from another process, whose locks are told apart in another way.
   EXPECT_EQ(in_child([&] {
-    try {
-      Recorder second(file, {.force = true});
-    } catch (const Error&) {
-      return 3;
-    }
-    return 0;
-  }), 3);
+              try {
+                Recorder second(file, {.force = true});
+              } catch (const Error&) {
+                return 3;
+              }
+              return 0;
+            }),
+            3);
   send_steps(first, info, 2, 2);
   first.end(RunEnd::complete);
   EXPECT_EQ(expect_whole_steps(RunView::open(file)), 4);

@@ -248,13 +248,14 @@ TEST(RunFile, ReadOnlyFolder) {
 
   fs::permissions(folder.path(), fs::perms(0555));
   EXPECT_EQ(in_unprivileged_child([&] {
-    try {
-      Recorder recorder(folder / "new.hscope");
-    } catch (const Error& error) {
-      return error.hint().empty() ? 1 : 42;
-    }
-    return 0;
-  }), 42);
+              try {
+                Recorder recorder(folder / "new.hscope");
+              } catch (const Error& error) {
+                return error.hint().empty() ? 1 : 42;
+              }
+              return 0;
+            }),
+            42);
 }
 
 TEST(RunFile, ReadOnlyFolderWithAKilledRun) {

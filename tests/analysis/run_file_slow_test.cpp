@@ -41,8 +41,13 @@ TEST(RunFileSlow, TheLargestRunStaysUnder300Megabytes) {
   uintmax_t largest = 0;
   for (int64_t step = 0; step < kSteps; ++step) {
     for (int lane = 0; lane < 2; ++lane) {
-      recorder.step(lane, {.step = step, .loss = 1.0 / 3.0, .skipped = step % kEventPeriod == 0,
-                           .grad_norm = 1.0 / 3.0, .accuracy = 1.0 / 3.0, .ms = 1.0 / 3.0},
+      recorder.step(lane,
+                    {.step = step,
+                     .loss = 1.0 / 3.0,
+                     .skipped = step % kEventPeriod == 0,
+                     .grad_norm = 1.0 / 3.0,
+                     .accuracy = 1.0 / 3.0,
+                     .ms = 1.0 / 3.0},
                     stats);
     }
     if (step % 100 == 0) {

@@ -210,16 +210,16 @@ TEST(RunFileVersion, OneIsCheckedToo) {
   const fs::path file = folder / "old.hscope";
   write_version_1(file, sample_of_version_1());
   const std::string bytes = read_text(file);
-  for (const std::string& sql : std::initializer_list<std::string>
-       {"UPDATE stats SET exponents=x'80' WHERE site=1",
-        "UPDATE stats SET exponents=x'0101' || x'0101' WHERE site=1",
-        "UPDATE stats SET exponents=7 WHERE site=1", "UPDATE stats SET site=site+1 WHERE site=5",
-        "UPDATE stats SET exponents=x'ac02ffffffffffffffff7f' WHERE site=1",
-        "UPDATE stats SET site=-1 WHERE site=0", "UPDATE stats SET lane=2 WHERE lane=1",
-        "UPDATE stats SET n=-1", "UPDATE stats SET n=9223372036854775807",
-        "UPDATE stats SET n='many'", "UPDATE stats SET step_count=1000000",
-        "UPDATE stats SET max_abs=1e300", "UPDATE stats SET max_abs=-1",
-        "UPDATE stats SET min_abs='small'", "UPDATE stats SET zero=n+1", "DROP TABLE stats"}) {
+  for (const std::string& sql : std::initializer_list<std::string>{
+           "UPDATE stats SET exponents=x'80' WHERE site=1",
+           "UPDATE stats SET exponents=x'0101' || x'0101' WHERE site=1",
+           "UPDATE stats SET exponents=7 WHERE site=1", "UPDATE stats SET site=site+1 WHERE site=5",
+           "UPDATE stats SET exponents=x'ac02ffffffffffffffff7f' WHERE site=1",
+           "UPDATE stats SET site=-1 WHERE site=0", "UPDATE stats SET lane=2 WHERE lane=1",
+           "UPDATE stats SET n=-1", "UPDATE stats SET n=9223372036854775807",
+           "UPDATE stats SET n='many'", "UPDATE stats SET step_count=1000000",
+           "UPDATE stats SET max_abs=1e300", "UPDATE stats SET max_abs=-1",
+           "UPDATE stats SET min_abs='small'", "UPDATE stats SET zero=n+1", "DROP TABLE stats"}) {
     write_text(file, bytes);
     Database(file, sqlite::Access::read_write).execute(("PRAGMA synchronous=OFF;" + sql).c_str());
     try {

@@ -104,9 +104,7 @@ TensorStats sample_stats(int lane, int64_t step, int site) {
   return stats;
 }
 
-bool has_errors(int lane, int64_t step, int site) {
-  return lane == 1 && step % 4 == 0 && site < 3;
-}
+bool has_errors(int lane, int64_t step, int site) { return lane == 1 && step % 4 == 0 && site < 3; }
 
 SiteError sample_error(int lane, int64_t step, int site) {
   SiteError error;
@@ -165,9 +163,7 @@ void send_run(TapSink& sink, const RunInfo& info, int64_t steps, bool interrupte
 
 namespace {
 
-bool same(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || a == b;
-}
+bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 
 }  // namespace
 

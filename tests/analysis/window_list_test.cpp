@@ -137,7 +137,6 @@ TEST(WindowList, NothingButEventsKeepsTheWholeCourse) {
 }
 
 TEST(WindowList, NoRoomAtAll) {
-
   Rows one({.windows = 2, .first_events = 1, .last_events = 0});
   for (int64_t step = 0; step < 1000; ++step) {
     one.add(step, step % 3 == 0);

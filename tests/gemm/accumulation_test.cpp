@@ -97,8 +97,7 @@ TEST(Accumulation, Fp64IsDeliveredRoundedOnce) {
   EXPECT_EQ(dot({std::numeric_limits<float>::infinity()}, {1}, to_half),
             std::numeric_limits<float>::infinity());
   const float bias = 0x1p-40f;
-  EXPECT_EQ(round_to_format(dot({1, 0x1p-11f}, {1, 1}, to_half, &bias), kFp16).value,
-            1 + 0x1p-10f);
+  EXPECT_EQ(round_to_format(dot({1, 0x1p-11f}, {1, 1}, to_half, &bias), kFp16).value, 1 + 0x1p-10f);
 }
 
 TEST(Accumulation, Fp64MatchesLongDouble) {

@@ -14,22 +14,86 @@ std::vector<ConvShape> shapes() {
       {.batch = 2, .in = 3, .height = 7, .width = 9, .out = 5, .kernel_h = 3, .kernel_w = 3},
       {.batch = 2, .in = 1, .height = 20, .width = 28, .out = 2, .kernel_h = 5, .kernel_w = 5},
       {.batch = 2, .in = 4, .height = 9, .width = 12, .out = 34, .kernel_h = 5, .kernel_w = 5},
-      {.batch = 1, .in = 5, .height = 8, .width = 8, .out = 17, .kernel_h = 3, .kernel_w = 3,
-       .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1},
-      {.batch = 2, .in = 35, .height = 9, .width = 6, .out = 6, .kernel_h = 3, .kernel_w = 3,
-       .stride_h = 2, .stride_w = 2, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1},
-      {.batch = 1, .in = 2, .height = 11, .width = 14, .out = 3, .kernel_h = 2, .kernel_w = 4,
-       .stride_h = 3, .stride_w = 2, .dilation_h = 2, .dilation_w = 3, .pad_top = 2,
-       .pad_left = 0, .pad_bottom = 1, .pad_right = 4},
+      {.batch = 1,
+       .in = 5,
+       .height = 8,
+       .width = 8,
+       .out = 17,
+       .kernel_h = 3,
+       .kernel_w = 3,
+       .pad_top = 1,
+       .pad_left = 1,
+       .pad_bottom = 1,
+       .pad_right = 1},
+      {.batch = 2,
+       .in = 35,
+       .height = 9,
+       .width = 6,
+       .out = 6,
+       .kernel_h = 3,
+       .kernel_w = 3,
+       .stride_h = 2,
+       .stride_w = 2,
+       .pad_top = 1,
+       .pad_left = 1,
+       .pad_bottom = 1,
+       .pad_right = 1},
+      {.batch = 1,
+       .in = 2,
+       .height = 11,
+       .width = 14,
+       .out = 3,
+       .kernel_h = 2,
+       .kernel_w = 4,
+       .stride_h = 3,
+       .stride_w = 2,
+       .dilation_h = 2,
+       .dilation_w = 3,
+       .pad_top = 2,
+       .pad_left = 0,
+       .pad_bottom = 1,
+       .pad_right = 4},
       {.batch = 5, .in = 19, .height = 1, .width = 40, .out = 20, .kernel_h = 1, .kernel_w = 1},
-      {.batch = 7, .in = 3, .height = 4, .width = 4, .out = 33, .kernel_h = 1, .kernel_w = 1,
-       .stride_h = 2, .stride_w = 2},
-      {.batch = 2, .in = 70, .height = 5, .width = 5, .out = 2, .kernel_h = 3, .kernel_w = 3,
-       .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1},
-      {.batch = 2, .in = 1, .height = 3, .width = 300, .out = 1, .kernel_h = 3, .kernel_w = 7,
-       .dilation_w = 2, .pad_left = 5},
-      {.batch = 2, .in = 2, .height = 2, .width = 2, .out = 3, .kernel_h = 5, .kernel_w = 5,
-       .pad_top = 3, .pad_left = 3, .pad_bottom = 3, .pad_right = 3},
+      {.batch = 7,
+       .in = 3,
+       .height = 4,
+       .width = 4,
+       .out = 33,
+       .kernel_h = 1,
+       .kernel_w = 1,
+       .stride_h = 2,
+       .stride_w = 2},
+      {.batch = 2,
+       .in = 70,
+       .height = 5,
+       .width = 5,
+       .out = 2,
+       .kernel_h = 3,
+       .kernel_w = 3,
+       .pad_top = 1,
+       .pad_left = 1,
+       .pad_bottom = 1,
+       .pad_right = 1},
+      {.batch = 2,
+       .in = 1,
+       .height = 3,
+       .width = 300,
+       .out = 1,
+       .kernel_h = 3,
+       .kernel_w = 7,
+       .dilation_w = 2,
+       .pad_left = 5},
+      {.batch = 2,
+       .in = 2,
+       .height = 2,
+       .width = 2,
+       .out = 3,
+       .kernel_h = 5,
+       .kernel_w = 5,
+       .pad_top = 3,
+       .pad_left = 3,
+       .pad_bottom = 3,
+       .pad_right = 3},
       {.batch = 1, .in = 2, .height = 30, .width = 30, .out = 2, .kernel_h = 3, .kernel_w = 3},
   };
 }
@@ -79,18 +143,28 @@ TEST(Conv, MatchesScalarChains) {
 }
 
 TEST(Conv, LongChains) {  // longer than any block of k, and work for several threads
-  const ConvShape s{.batch = 3, .in = 61, .height = 12, .width = 14, .out = 15, .kernel_h = 3,
-                    .kernel_w = 3};
+  const ConvShape s{
+      .batch = 3, .in = 61, .height = 12, .width = 14, .out = 15, .kernel_h = 3, .kernel_w = 3};
   const Data data(s, 7, false);
   check(s, data, {Accumulation::fp32, kFp32}, "long");
 }
 
 TEST(Conv, ThreadsShareTapsAndChannels) {
-  const ConvShape few_taps{.batch = 20, .in = 1, .height = 14, .width = 14, .out = 40,
-                           .kernel_h = 3, .kernel_w = 1};
-  const ConvShape strided{.batch = 4, .in = 6, .height = 17, .width = 17, .out = 40, .kernel_h = 3,
-                          .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1,
-                          .pad_left = 1, .pad_bottom = 1, .pad_right = 1};
+  const ConvShape few_taps{
+      .batch = 20, .in = 1, .height = 14, .width = 14, .out = 40, .kernel_h = 3, .kernel_w = 1};
+  const ConvShape strided{.batch = 4,
+                          .in = 6,
+                          .height = 17,
+                          .width = 17,
+                          .out = 40,
+                          .kernel_h = 3,
+                          .kernel_w = 3,
+                          .stride_h = 2,
+                          .stride_w = 2,
+                          .pad_top = 1,
+                          .pad_left = 1,
+                          .pad_bottom = 1,
+                          .pad_right = 1};
   for (const ConvShape& s : {few_taps, strided}) {
     const Data data(s, 8, false);
     check(s, data, {Accumulation::fp32, kFp32}, "threads");
@@ -99,8 +173,17 @@ TEST(Conv, ThreadsShareTapsAndChannels) {
 }
 
 TEST(Conv, NanAndInfinityFlowOnlyWhereTapsExist) {
-  const ConvShape s{.batch = 2, .in = 3, .height = 6, .width = 6, .out = 4, .kernel_h = 3,
-                    .kernel_w = 3, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1};
+  const ConvShape s{.batch = 2,
+                    .in = 3,
+                    .height = 6,
+                    .width = 6,
+                    .out = 4,
+                    .kernel_h = 3,
+                    .kernel_w = 3,
+                    .pad_top = 1,
+                    .pad_left = 1,
+                    .pad_bottom = 1,
+                    .pad_right = 1};
   Data d(s, 3, false);
   d.w[4] = std::numeric_limits<float>::infinity();
   d.w[40] = -std::numeric_limits<float>::quiet_NaN();
@@ -114,8 +197,9 @@ TEST(Conv, EmptySizes) {
   const SumSpec spec;
   everywhere([&](const std::string& where) {
     std::vector<float> w(12, 1.0f), out(12, kUntouched);
-    conv_grad_weight({.batch = 0, .in = 3, .height = 4, .width = 4, .out = 1, .kernel_h = 2,
-                      .kernel_w = 2}, nullptr, nullptr, out.data(), spec);
+    conv_grad_weight(
+        {.batch = 0, .in = 3, .height = 4, .width = 4, .out = 1, .kernel_h = 2, .kernel_w = 2},
+        nullptr, nullptr, out.data(), spec);
     expect_same(std::vector<float>(12, 0.0f), out, where);
     conv_forward({.batch = 0}, nullptr, w.data(), nullptr, nullptr, spec);
     const float bias = 2;

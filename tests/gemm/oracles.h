@@ -26,16 +26,28 @@ class OracleChain {
   explicit OracleChain(const SumSpec& spec) : spec_(spec) {}
   void add(float a, float b) {
     switch (spec_.accumulation) {
-      case Accumulation::fp32: single_ = std::fma(a, b, single_); break;
-      case Accumulation::fp64: wide_ += static_cast<double>(a) * b; break;
-      case Accumulation::format: round_sum(static_cast<double>(a) * b); break;
+      case Accumulation::fp32:
+        single_ = std::fma(a, b, single_);
+        break;
+      case Accumulation::fp64:
+        wide_ += static_cast<double>(a) * b;
+        break;
+      case Accumulation::format:
+        round_sum(static_cast<double>(a) * b);
+        break;
     }
   }
   void bias(float b) {
     switch (spec_.accumulation) {
-      case Accumulation::fp32: single_ += b; break;
-      case Accumulation::fp64: wide_ += b; break;
-      case Accumulation::format: round_sum(b); break;
+      case Accumulation::fp32:
+        single_ += b;
+        break;
+      case Accumulation::fp64:
+        wide_ += b;
+        break;
+      case Accumulation::format:
+        round_sum(b);
+        break;
     }
   }
   float result() const {
@@ -136,9 +148,8 @@ inline std::vector<float> oracle_grad_input(const ConvShape& s, const float* dy,
               for (int64_t ow = 0; ow < s.out_width(); ++ow) {
                 const int64_t at = input_index(s, n, c, oh, ow, kh, kw);
                 if (at < 0) continue;
-                chains[at].add(
-                    dy[((n * s.out + o) * s.out_height() + oh) * s.out_width() + ow],
-                    w[((o * s.in + c) * s.kernel_h + kh) * s.kernel_w + kw]);
+                chains[at].add(dy[((n * s.out + o) * s.out_height() + oh) * s.out_width() + ow],
+                               w[((o * s.in + c) * s.kernel_h + kh) * s.kernel_w + kw]);
               }
   std::vector<float> dx;
   for (const OracleChain& chain : chains) dx.push_back(chain.result());

@@ -90,7 +90,7 @@ TEST(Gemm, NanAndInfinityFlow) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   Values values(5);
   std::vector<float> a = values(20 * 30), b = values(30 * 40);
-  a[3 * 30 + 4] = kInf;   // times a zero: NaN
+  a[3 * 30 + 4] = kInf;  // times a zero: NaN
   b[4 * 40 + 7] = 0;
   a[5 * 30 + 6] = -kNan;
   b[8 * 40 + 9] = -kInf;

@@ -105,10 +105,11 @@ std::vector<OpCase> cases() {
   }
   for (const Shape& shape : {Shape{2, 3, 3, 2}, Shape{4, 2}, Shape{3, 1, 2}}) {
     const Shape channels{shape[1]};
-    list.push_back({"",
-                    "BatchNormalization",
-                    {real(shape), real(channels), real(channels), real(channels), positive(channels)},
-                    {{"training_mode", int64_t{1}}, {"epsilon", 0.125}}});
+    list.push_back(
+        {"",
+         "BatchNormalization",
+         {real(shape), real(channels), real(channels), real(channels), positive(channels)},
+         {{"training_mode", int64_t{1}}, {"epsilon", 0.125}}});
   }
   list.push_back({"", "GlobalAveragePool", {real({2, 3, 4, 5})}});
   list.push_back({"", "GlobalAveragePool", {real({2, 3, 5})}});
@@ -266,10 +267,14 @@ TEST(Gradient, StagewiseLossEqualsFusedInDouble) {
 
 // The stagewise normalization is the same function as the fused one, in training and inference.
 TEST(Gradient, StagewiseBatchNormalizationEqualsFusedInDouble) {
-  const std::vector<Operand> operands{real({3, 2, 2, 2}), real({2}), real({2}), real({2}), positive({2})};
+  const std::vector<Operand> operands{real({3, 2, 2, 2}), real({2}), real({2}), real({2}),
+                                      positive({2})};
   const OpDef& def = find_op("BatchNormalization");
   ASSERT_NE(def.expand, nullptr);
-  const Attributes attributes{{"training_mode", int64_t{1}}, {"epsilon", 0.25}, {"momentum", 0.75}, {"unbiased", int64_t{1}}};
+  const Attributes attributes{{"training_mode", int64_t{1}},
+                              {"epsilon", 0.25},
+                              {"momentum", 0.75},
+                              {"unbiased", int64_t{1}}};
   // y and the running statistics in one scalar, so that all of them are compared.
   const auto build = [&](bool expanded) {
     return [&, expanded](Graph& graph, const std::vector<ValueId>& x) {
@@ -281,8 +286,11 @@ TEST(Gradient, StagewiseBatchNormalizationEqualsFusedInDouble) {
       const std::vector<ValueId> y =
           expanded ? def.expand(graph, node) : graph.add(def.name, "norm", x, attributes);
       const ValueId running = graph.add1("Sub", "running", {y[1], y[2]});
-      const ValueId weighted = graph.add1("Mul", "weighted", {running, graph.add_constant(Tensor{{2}, {3.0f, 7.0f}})});
-      const ValueId stopped = graph.add1("StopGradient", "stop", {graph.add1("Reshape", "shape", {weighted}, {{"shape", Ints{2, 1, 1}}})});
+      const ValueId weighted =
+          graph.add1("Mul", "weighted", {running, graph.add_constant(Tensor{{2}, {3.0f, 7.0f}})});
+      const ValueId stopped =
+          graph.add1("StopGradient", "stop",
+                     {graph.add1("Reshape", "shape", {weighted}, {{"shape", Ints{2, 1, 1}}})});
       return graph.add1("Add", "all", {y[0], stopped});
     };
   };
@@ -291,7 +299,8 @@ TEST(Gradient, StagewiseBatchNormalizationEqualsFusedInDouble) {
   for (const Node& node : stagewise.graph().nodes()) EXPECT_NE(node.op, def.name);
   EXPECT_NEAR(fused.run(), stagewise.run(), 1e-12);
   for (size_t operand : {0, 1, 2}) {
-    const std::vector<double> a = fused.exact_gradient(operand), b = stagewise.exact_gradient(operand);
+    const std::vector<double> a = fused.exact_gradient(operand),
+                              b = stagewise.exact_gradient(operand);
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << operand << ", " << i;
   }
@@ -330,10 +339,13 @@ TEST(OperatorTable, WhatIsNotImplementedIsRefused) {
   EXPECT_EQ(refusal({"x", "Erf", {matrix}}), "unknown operator Erf");
   EXPECT_EQ(refusal({"p", "Pad", {matrix}, {{"pads", Ints{0, -1, 0, 0}}}}),
             "p (Pad): negative pads are not supported yet");
-  EXPECT_EQ(refusal({"s", "Slice", {matrix}, {{"starts", Ints{2}}, {"ends", Ints{0}}, {"steps", Ints{-1}}}}),
-            "s (Slice): negative steps are not supported yet");
-  EXPECT_EQ(refusal({"b", "BatchNormalization", {matrix, real({3}), real({3}), real({3}), real({3})}}),
-            "b (BatchNormalization): has a gradient in training mode only");
+  EXPECT_EQ(
+      refusal(
+          {"s", "Slice", {matrix}, {{"starts", Ints{2}}, {"ends", Ints{0}}, {"steps", Ints{-1}}}}),
+      "s (Slice): negative steps are not supported yet");
+  EXPECT_EQ(
+      refusal({"b", "BatchNormalization", {matrix, real({3}), real({3}), real({3}), real({3})}}),
+      "b (BatchNormalization): has a gradient in training mode only");
   EXPECT_EQ(refusal({"g", "Gemm", {matrix, matrix}, {{"alpha", 1.0}, {"beta", 1.0}}}), "accepted");
 }
 

@@ -264,13 +264,13 @@ TEST(Lower, PureBfloat16WithALayerInFp32KeepsItsVariablesInFp32) {
                   "fc3.activation_grad bf16", "fc3.bias_grad bf16", "fc3.weight_grad bf16",
                   "relu2.activation_grad bf16", "fc2.activation_grad fp32", "fc2.bias_grad fp32",
                   "fc2.weight_grad fp32", "fc1.activation_grad bf16", "fc1.bias_grad bf16",
-                  "fc1.weight_grad bf16",
-                  "fc1.weight_adam_m bf16", "fc1.weight_adam_v bf16", "fc1.weight_update bf16",
-                  "fc1.bias_adam_m bf16", "fc1.bias_adam_v bf16", "fc1.bias_update bf16",
-                  "fc2.weight_adam_m fp32", "fc2.weight_adam_v fp32", "fc2.weight_update fp32",
-                  "fc2.bias_adam_m fp32", "fc2.bias_adam_v fp32", "fc2.bias_update fp32",
-                  "fc3.weight_adam_m bf16", "fc3.weight_adam_v bf16", "fc3.weight_update bf16",
-                  "fc3.bias_adam_m bf16", "fc3.bias_adam_v bf16", "fc3.bias_update bf16"));
+                  "fc1.weight_grad bf16", "fc1.weight_adam_m bf16", "fc1.weight_adam_v bf16",
+                  "fc1.weight_update bf16", "fc1.bias_adam_m bf16", "fc1.bias_adam_v bf16",
+                  "fc1.bias_update bf16", "fc2.weight_adam_m fp32", "fc2.weight_adam_v fp32",
+                  "fc2.weight_update fp32", "fc2.bias_adam_m fp32", "fc2.bias_adam_v fp32",
+                  "fc2.bias_update fp32", "fc3.weight_adam_m bf16", "fc3.weight_adam_v bf16",
+                  "fc3.weight_update bf16", "fc3.bias_adam_m bf16", "fc3.bias_adam_v bf16",
+                  "fc3.bias_update bf16"));
   EXPECT_THAT(casts(exe), ElementsAre("input -> bf16", "relu2:Relu -> bf16"));
   const Texts stored = variables(exe);
   EXPECT_THAT(stored, testing::IsSupersetOf({"fc2.weight.adam_m fp32", "fc2.bias.adam_v fp32",
@@ -305,9 +305,11 @@ TEST(Lower, FollowTakesTheWidestFormatAmongTheInputs) {
                           "loss SoftmaxCrossEntropyLoss(logits) fp32 0"));
   // narrow has three readers; the sum of their gradients is fp16 like narrow itself.
   EXPECT_THAT(sites_of(exe, {"narrow"}), testing::Contains("narrow.activation_grad fp16"));
-  // Add and Sub hand their gradient on as it is: one value, and a site of each tensor it belongs to.
+  // Add and Sub hand their gradient on as it is: one value, and a site of each tensor it belongs
+  // to.
   for (const char* name : {"wide", "sum", "logits"}) {
-    EXPECT_THAT(sites_of(exe, {name}), testing::Contains(std::string(name) + ".activation_grad fp32"));
+    EXPECT_THAT(sites_of(exe, {name}),
+                testing::Contains(std::string(name) + ".activation_grad fp32"));
   }
 }
 

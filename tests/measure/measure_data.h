@@ -34,19 +34,19 @@ class IsaGuard {
 };
 
 enum class Data {
-  normal,       ///< N(0,1)
-  wide,         ///< N(0,1) * 2^U(-40,40)
-  patterns,     ///< random bits
-  boundaries,   ///< values of the format, points half way, their neighbours
-  specials,     ///< only infinities, NaNs, zeros, fp32 subnormals, extremes
-  sparse,       ///< zeros with a few values, like after a ReLU
-  one_bad,      ///< N(0,1) with one non-finite value
-  subnormals,   ///< fp32 subnormals, zeros and normal values
-  constant,     ///< one value, in one bin
+  normal,      ///< N(0,1)
+  wide,        ///< N(0,1) * 2^U(-40,40)
+  patterns,    ///< random bits
+  boundaries,  ///< values of the format, points half way, their neighbours
+  specials,    ///< only infinities, NaNs, zeros, fp32 subnormals, extremes
+  sparse,      ///< zeros with a few values, like after a ReLU
+  one_bad,     ///< N(0,1) with one non-finite value
+  subnormals,  ///< fp32 subnormals, zeros and normal values
+  constant,    ///< one value, in one bin
 };
 
-inline constexpr Data kAllData[] = {Data::normal,     Data::wide,     Data::patterns,
-                                    Data::boundaries, Data::specials, Data::sparse,
+inline constexpr Data kAllData[] = {Data::normal,     Data::wide,       Data::patterns,
+                                    Data::boundaries, Data::specials,   Data::sparse,
                                     Data::one_bad,    Data::subnormals, Data::constant};
 
 inline std::vector<float> make_data(Data data, int64_t n, const FloatFormat& format) {
@@ -61,9 +61,15 @@ inline std::vector<float> make_data(Data data, int64_t n, const FloatFormat& for
   for (float& x : values) {
     switch (data) {
       case Data::normal:
-      case Data::one_bad: x = normal(generator); break;
-      case Data::wide: x = normal(generator) * std::exp2(exponent(generator)); break;
-      case Data::patterns: x = std::bit_cast<float>(bits()); break;
+      case Data::one_bad:
+        x = normal(generator);
+        break;
+      case Data::wide:
+        x = normal(generator) * std::exp2(exponent(generator));
+        break;
+      case Data::patterns:
+        x = std::bit_cast<float>(bits());
+        break;
       case Data::boundaries: {
         const int e = static_cast<int>(bits() % 300) - 152;
         const int clamped = std::clamp(e, format.min_exponent() - format.mantissa_bits - 2,
@@ -77,13 +83,19 @@ inline std::vector<float> make_data(Data data, int64_t n, const FloatFormat& for
         if (bits() % 2 == 0) x = -x;
         break;
       }
-      case Data::specials: x = std::bit_cast<float>(special_bits[bits() % 15]); break;
-      case Data::sparse: x = bits() % 16 == 0 ? normal(generator) * 0x1p-20f : 0.0f; break;
+      case Data::specials:
+        x = std::bit_cast<float>(special_bits[bits() % 15]);
+        break;
+      case Data::sparse:
+        x = bits() % 16 == 0 ? normal(generator) * 0x1p-20f : 0.0f;
+        break;
       case Data::subnormals:
         x = std::bit_cast<float>(bits() & (bits() % 2 == 0 ? 0x807fffffu : 0x81ffffffu));
         if (bits() % 4 == 0) x = 0.0f;
         break;
-      case Data::constant: x = 0x1.8p-15f; break;
+      case Data::constant:
+        x = 0x1.8p-15f;
+        break;
     }
   }
   if (data == Data::one_bad && n > 0) {

@@ -19,8 +19,8 @@ using testing::first_difference;
 using testing::kAllData;
 using testing::make_data;
 
-constexpr int64_t kLengths[] = {0,   1,   15,   16,   17,   31,   32,   33,   63,
-                                64,  65,  255,  1023, 1025, 2049, 4095, 4096, 4097};
+constexpr int64_t kLengths[] = {0,  1,  15,  16,   17,   31,   32,   33,   63,
+                                64, 65, 255, 1023, 1025, 2049, 4095, 4096, 4097};
 
 /// A pointer with the given offset from vector alignment.
 std::vector<float> shifted(const std::vector<float>& values, size_t offset) {
@@ -124,9 +124,9 @@ TEST_P(MeasureTest, ChunksAddUpInTheCallersStats) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, MeasureTest,
-                         ::testing::Values("fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2",
-                                           "e3m2", "e6m9", "e2m1", "e8m1", "e8m22", "e7m21",
-                                           "e7m22", "e5m23"),
+                         ::testing::Values("fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "e3m2",
+                                           "e6m9", "e2m1", "e8m1", "e8m22", "e7m21", "e7m22",
+                                           "e5m23"),
                          [](const auto& info) { return info.param; });
 
 // Formats that have no name: other biases, no infinity.

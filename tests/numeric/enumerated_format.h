@@ -31,9 +31,8 @@ class EnumeratedFormat {
     const int64_t exponent = code >> format_.mantissa_bits;
     const int64_t mantissa = code & ((int64_t{1} << format_.mantissa_bits) - 1);
     const double fraction = std::ldexp(static_cast<double>(mantissa), -format_.mantissa_bits);
-    return exponent == 0
-               ? std::ldexp(fraction, 1 - format_.bias)
-               : std::ldexp(1.0 + fraction, static_cast<int>(exponent) - format_.bias);
+    return exponent == 0 ? std::ldexp(fraction, 1 - format_.bias)
+                         : std::ldexp(1.0 + fraction, static_cast<int>(exponent) - format_.bias);
   }
 
   /// The point half way between a code and the next; exact, for it needs one bit more.

@@ -13,11 +13,23 @@ namespace {
 
 TEST(FloatFormatTest, NamesAreRead) {
   const std::pair<const char*, FloatFormat> names[] = {
-      {"fp16", kFp16},     {"float16", kFp16},  {"half", kFp16},      {"e5m10", kFp16},
-      {"bf16", kBf16},     {"bfloat16", kBf16}, {"e8m7", kBf16},      {"tf32", kTf32},
-      {"e8m10", kTf32},    {"fp32", kFp32},     {"float32", kFp32},   {"e8m23", kFp32},
-      {"e4m3fn", kE4m3fn}, {"e5m2", kE5m2},     {"e4m3", {4, 3, 7, Encoding::ieee}},
-      {"e2m1", {2, 1, 1, Encoding::ieee}},      {"e6m9", {6, 9, 31, Encoding::ieee}},
+      {"fp16", kFp16},
+      {"float16", kFp16},
+      {"half", kFp16},
+      {"e5m10", kFp16},
+      {"bf16", kBf16},
+      {"bfloat16", kBf16},
+      {"e8m7", kBf16},
+      {"tf32", kTf32},
+      {"e8m10", kTf32},
+      {"fp32", kFp32},
+      {"float32", kFp32},
+      {"e8m23", kFp32},
+      {"e4m3fn", kE4m3fn},
+      {"e5m2", kE5m2},
+      {"e4m3", {4, 3, 7, Encoding::ieee}},
+      {"e2m1", {2, 1, 1, Encoding::ieee}},
+      {"e6m9", {6, 9, 31, Encoding::ieee}},
   };
   for (const auto& [name, format] : names) {
     const std::optional<FloatFormat> parsed = parse_format(name);
@@ -56,10 +68,37 @@ TEST(FloatFormatTest, FormatsOutsideTheSchemeHaveNamesThatAreNotRead) {
 }
 
 TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
-  for (const char* name :
-       {"", "e", "m", "em", "e5", "m3", "e5m", "em10", "e1m3", "e0m3", "e9m3", "e5m0", "e5m24",
-        "e05m2", "e5m02", "e5m2 ", " e5m2", "E5M2", "e-5m2", "e5m-2", "e+5m2", "e5.m2", "e5m2fn",
-        "e4m3fnx", "FP16", "fp8", "int8", "float", "e99999999999m2", "e5mm2", "f5m2"}) {
+  for (const char* name : {"",
+                           "e",
+                           "m",
+                           "em",
+                           "e5",
+                           "m3",
+                           "e5m",
+                           "em10",
+                           "e1m3",
+                           "e0m3",
+                           "e9m3",
+                           "e5m0",
+                           "e5m24",
+                           "e05m2",
+                           "e5m02",
+                           "e5m2 ",
+                           " e5m2",
+                           "E5M2",
+                           "e-5m2",
+                           "e5m-2",
+                           "e+5m2",
+                           "e5.m2",
+                           "e5m2fn",
+                           "e4m3fnx",
+                           "FP16",
+                           "fp8",
+                           "int8",
+                           "float",
+                           "e99999999999m2",
+                           "e5mm2",
+                           "f5m2"}) {
     EXPECT_FALSE(parse_format(name).has_value()) << "'" << name << "'";
   }
 }

@@ -187,8 +187,8 @@ TEST(RoundConstantsTest, UpdatesTooSmallForTheWeightAreLost) {
     return round_to_format(1.0 + update, format).value == 1.0;
   };
   const double above = 1.0 + 0x1p-20;
-  for (const auto& [format, up, down] : {std::tuple{kFp16, 0x1p-11, 0x1p-12},
-                                        std::tuple{kBf16, 0x1p-8, 0x1p-9}}) {
+  for (const auto& [format, up, down] :
+       {std::tuple{kFp16, 0x1p-11, 0x1p-12}, std::tuple{kBf16, 0x1p-8, 0x1p-9}}) {
     EXPECT_TRUE(lost(format, up));
     EXPECT_TRUE(lost(format, -down));
     EXPECT_FALSE(lost(format, up * above));

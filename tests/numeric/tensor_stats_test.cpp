@@ -37,8 +37,8 @@ std::vector<float> random_patterns(size_t n, uint32_t seed) {
 }
 
 TEST(TensorStatsTest, CountsByHand) {
-  const std::vector<float> exact = {0.0f, -0.0f, 1.0f,    -1.5f,    70000.0f, -65520.0f, kInf,
-                                    -kInf, kNan, 0x1p-25f, 0x1p-24f, -0x1p-20f, 0x1p-149f, 3.0f};
+  const std::vector<float> exact = {0.0f,  -0.0f, 1.0f,     -1.5f,    70000.0f,  -65520.0f, kInf,
+                                    -kInf, kNan,  0x1p-25f, 0x1p-24f, -0x1p-20f, 0x1p-149f, 3.0f};
   std::vector<float> rounded(exact.size());
   const TensorStats stats = measure(exact, rounded, kFp16);
   EXPECT_EQ(stats.n, 14);
@@ -164,8 +164,9 @@ TEST(TensorStatsTest, MergingPartsIsMeasuringTheWhole) {
   TensorStats merged;
   for (size_t first = 0; first < whole.size(); first += static_cast<size_t>(kSumChunk)) {
     const size_t last = std::min(whole.size(), first + static_cast<size_t>(kSumChunk));
-    merged.merge(measure_copy({whole.begin() + static_cast<int64_t>(first),
-                               whole.begin() + static_cast<int64_t>(last)}, kE5m2));
+    merged.merge(measure_copy(
+        {whole.begin() + static_cast<int64_t>(first), whole.begin() + static_cast<int64_t>(last)},
+        kE5m2));
   }
   EXPECT_EQ(merged, measure_copy(whole, kE5m2));
 }

@@ -27,9 +27,9 @@ TEST(UlpTest, DistanceIsTheDifferenceOfCodes) {
       ASSERT_EQ(ulp_distance(-last, value, format), code + last_code) << name << code;
       ASSERT_EQ(ulp_distance(0.0f, value, format), code) << name << code;
       ASSERT_EQ(ulp_size(static_cast<double>(value), format),
-                code + 1 < oracle.finite_codes()
-                    ? oracle.decode(code + 1) - oracle.decode(code)
-                    : oracle.decode(code) - oracle.decode(code - 1)) << name << code;
+                code + 1 < oracle.finite_codes() ? oracle.decode(code + 1) - oracle.decode(code)
+                                                 : oracle.decode(code) - oracle.decode(code - 1))
+          << name << code;
       last_code = code;
     }
     const float max = static_cast<float>(format.max_finite());

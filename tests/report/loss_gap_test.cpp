@@ -54,13 +54,15 @@ std::vector<Finding> gaps(const RunView& run) {
 }
 
 TEST(LossGap, SilentWhereTheLaneFollows) {
-  EXPECT_TRUE(gaps(run_of(falling, [](int64_t step) { return falling(step) * 1.05; }, 100)).empty());
+  EXPECT_TRUE(gaps(run_of(
+                       falling, [](int64_t step) { return falling(step) * 1.05; }, 100))
+                  .empty());
 }
 
 TEST(LossGap, WarnsWhereTheLanePartsInEitherDirection) {
   for (const double factor : {1.3, 0.5}) {
-    const std::vector<Finding> found =
-        gaps(run_of(falling, [&](int64_t step) { return falling(step) * factor; }, 100));
+    const std::vector<Finding> found = gaps(run_of(
+        falling, [&](int64_t step) { return falling(step) * factor; }, 100));
     ASSERT_EQ(found.size(), 1u) << factor;
     EXPECT_EQ(found[0].lane, 1);
     EXPECT_EQ(found[0].severity, Severity::warning);
@@ -68,13 +70,15 @@ TEST(LossGap, WarnsWhereTheLanePartsInEitherDirection) {
 }
 
 TEST(LossGap, ErrorWhereTheLaneDoesNotLearnAtAll) {
-  const std::vector<Finding> found = gaps(run_of(falling, [](int64_t) { return 2.3; }, 100));
+  const std::vector<Finding> found = gaps(run_of(
+      falling, [](int64_t) { return 2.3; }, 100));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].severity, Severity::error);
 }
 
 TEST(LossGap, ErrorWhereEveryStepIsSkipped) {
-  const std::vector<Finding> found = gaps(run_of(falling, [](int64_t) { return 2.3; }, 40, true));
+  const std::vector<Finding> found = gaps(run_of(
+      falling, [](int64_t) { return 2.3; }, 40, true));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].severity, Severity::error);
   EXPECT_NE(found[0].mechanism.find("all 40 of its steps were skipped"), std::string::npos);
@@ -82,7 +86,8 @@ TEST(LossGap, ErrorWhereEveryStepIsSkipped) {
 
 TEST(LossGap, BlamesAReferenceThatDivergesAndAdvisesNothing) {
   const Curve rising = [](int64_t step) { return 2.3 + 0.1 * static_cast<double>(step); };
-  const RunView run = run_of(rising, [](int64_t) { return 2.3; }, 100);
+  const RunView run = run_of(
+      rising, [](int64_t) { return 2.3; }, 100);
   const std::vector<Finding> found = gaps(run);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].lane, 0);
@@ -91,10 +96,14 @@ TEST(LossGap, BlamesAReferenceThatDivergesAndAdvisesNothing) {
 }
 
 TEST(LossGap, SaysNothingOfAShortRunOrNoise) {
-  EXPECT_TRUE(gaps(run_of(falling, [](int64_t) { return 5.0; }, 19)).empty());
+  EXPECT_TRUE(gaps(run_of(
+                       falling, [](int64_t) { return 5.0; }, 19))
+                  .empty());
   // Scatter of the reference larger than the gap.
   const Curve noisy = [](int64_t step) { return step % 2 == 0 ? 1.5 : 0.5; };
-  EXPECT_TRUE(gaps(run_of(noisy, [](int64_t) { return 1.6; }, 100)).empty());
+  EXPECT_TRUE(gaps(run_of(
+                       noisy, [](int64_t) { return 1.6; }, 100))
+                  .empty());
 }
 
 }  // namespace

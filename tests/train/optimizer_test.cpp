@@ -46,11 +46,11 @@ TEST(Optimizer, DefaultsArePyTorchs) {
 }
 
 TEST(Optimizer, TextReadsBack) {
-  for (const char* text : {"sgd:lr=0.1", "adam:lr=0.001", "adamw:lr=0.001",
-                           "adamw:lr=0.002,eps=1e-06,weight_decay=0", "rmsprop:lr=0.01",
-                           "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
-                           "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04",
-                           "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
+  for (const char* text :
+       {"sgd:lr=0.1", "adam:lr=0.001", "adamw:lr=0.001", "adamw:lr=0.002,eps=1e-06,weight_decay=0",
+        "rmsprop:lr=0.01", "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
+        "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04",
+        "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
   }
   EXPECT_EQ(optimizer_text(parse_optimizer("sgd:momentum=0")), "sgd:lr=0.1");
