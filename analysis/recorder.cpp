@@ -167,6 +167,7 @@ void write_meta(Database& database, const RunInfo& run) {
   put("optimizer", run.optimizer);
   put("command", run.command);
   put("settings", to_text(run.settings));
+  put("lane_settings", to_text(run.lane_settings));
   put("batch", std::to_string(run.batch));
   put("steps_planned", std::to_string(run.steps_planned));
   put("classes", std::to_string(run.classes));

@@ -99,6 +99,9 @@ class Reader {
     info.optimizer = meta_text(meta, "optimizer");
     info.command = meta_text(meta, "command");
     if (version_ > 1) info.settings = json_array<std::string>(meta_text(meta, "settings"), "meta");
+    if (meta.contains("lane_settings")) {  // not in the first files of version 2
+      info.lane_settings = json_array<std::string>(meta_text(meta, "lane_settings"), "meta");
+    }
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
     info.classes = meta_integer<int64_t>(meta, "classes");

@@ -15,12 +15,14 @@ namespace halfscope {
 struct LaneSummary {
   std::string name, backend, loss_scale;
   bool reference = false;
-  int64_t steps = 0, skipped = 0;
-  double ms = 0.0;  ///< of all steps together
-  StepRow last{};   ///< means nothing without steps
+  int64_t steps = 0, skipped = 0;  ///< of this run; one that was resumed began later than step 0
+  double ms = 0.0;                 ///< of all steps together
+  StepRow last{};                  ///< means nothing without steps
   std::optional<EvalRow> eval{};
 
   void add(const StepRow& row);
+  /// How far the training is, with what was done before it was resumed.
+  int64_t steps_done() const { return steps > 0 ? last.step + 1 : 0; }
   double ms_per_step() const;
   /// Why its figures are no result; "" if they are.
   std::string problem() const;

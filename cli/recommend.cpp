@@ -156,11 +156,9 @@ int recommend_command(const Options& options) {
   const RunView run = RunView::open(options.run);
   const std::vector<Finding> findings = run_rules(run);
   const int lane = lane_of(run, options, findings);
-  Verified verified{.advice = recommend(run, findings, lane), .proof = {}};
-  const std::optional<Recommendation>& advice = verified.advice;
-  if (advice && options.verify) {
-    verified.proof = verify_advice(options.run, run, *advice, options.quiet);
-  }
+  const std::optional<Recommendation> advice = recommend(run, findings, lane);
+  Verified verified;
+  if (advice && options.verify) verified = verify_advice(options.run, run, *advice, options.quiet);
 
   const bool refuted = advice && options.verify && !(verified.proof && verified.proof->holds);
   const int code = refuted ? 1 : exit_code(findings, options.fail_on);
@@ -178,9 +176,13 @@ int recommend_command(const Options& options) {
     json["plan_file"] = written ? Json(options.out) : Json(nullptr);
     json["next"] = written ? Json(next) : Json(nullptr);
     write_json(json);
+    verified.check_stored();
     return code;
   }
-  if (options.quiet) return code;
+  if (options.quiet) {
+    verified.check_stored();
+    return code;
+  }
 
   std::string text = findings_text(run, findings, lane);
   text += advice ? "advice: " + advice->text + "\n" : no_advice_text(findings, lane);
@@ -194,6 +196,7 @@ int recommend_command(const Options& options) {
                         options.verify ? " --verify" : "", free_name("plan", ".json"));
   }
   write_out(text);
+  verified.check_stored();
   return code;
 }
 

@@ -8,13 +8,14 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "core/error.h"
 
 namespace halfscope {
 namespace {
 
 struct Options {
   std::string run, html, md, json, csv, fail_on;
-  bool force = false, quiet = false;
+  bool force = false, quiet = false, summary = false;
 };
 
 int report_command(const Options& options) {
@@ -32,12 +33,19 @@ int report_command(const Options& options) {
     check_output_file(form.file, options.force);
     any = true;
   }
+  if (options.summary && options.quiet) {
+    throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
+  }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   const Report report = make_report(RunView::open(options.run));
   for (const auto& form : forms) {
     if (!form.file.empty()) write_output_file(form.file, form.write(report), options.force);
   }
-  if (!any && !options.quiet) write_out(report_markdown(report));
+  if (options.summary) {
+    write_out(report_markdown_summary(report));
+  } else if (!any && !options.quiet) {
+    write_out(report_markdown(report));
+  }
   return exit_code(report.findings, options.fail_on);
 }
 
@@ -54,6 +62,9 @@ void add_report(CLI::App& app, Command& command) {
   add_output(*sub, "--json", options->json, "*.json", "Everything, for programs");
   add_output(*sub, "--csv", options->csv, "*.csv", "The table of layers");
   add_force(*sub, options->force);
+  sub->add_flag("--summary", options->summary,
+                "Print about ten lines of Markdown, for a build's summary page")
+      ->group(group::kOutput);
   sub->add_flag("--quiet", options->quiet, "Print nothing")->group(group::kOutput);
   add_fail_on(*sub, options->fail_on);
   sub->callback([options, &command] { command = [options] { return report_command(*options); }; });

@@ -48,8 +48,8 @@ int runs_command(const Options& options) {
     }
     for (const LaneSummary& lane : lane_summaries(run)) {
       rows.push_back({file, info.model, info.data, lane.name, status_name(run.status()),
-                      fmt::format("{}/{}", lane.steps, info.steps_planned), lane.last_loss_text(),
-                      std::to_string(lane.skipped), lane.accuracy_text()});
+                      fmt::format("{}/{}", lane.steps_done(), info.steps_planned),
+                      lane.last_loss_text(), std::to_string(lane.skipped), lane.accuracy_text()});
     }
   }
   if (options.json) {

@@ -119,6 +119,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
   info.data = options.data;
   info.command = command_line;
   info.settings = settings_of(options, config);
+  info.lane_settings = lane_settings_of(options);
   info.version = kVersion;
   info.threads = omp_get_max_threads();
   info.isa = isa_name(active_isa());
@@ -142,7 +143,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
     std::string text = closing_table(summary.lanes());
     if (summary.status() == RunStatus::interrupted) {
       text += fmt::format("stopped after {} of {} steps; they are in the run file\n",
-                          summary.lanes()[0].steps, options.steps);
+                          summary.lanes()[0].steps_done(), options.steps);
     }
     text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", options.out,
                         shell_quoted(options.out), free_name("report", ".html"));
@@ -157,6 +158,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
     }
   }
   if (options.json) write_json(closing_json(options, summary, elapsed.count(), verified.proof));
+  verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }
 

@@ -79,6 +79,14 @@ std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
 }
 
 ErrorSampling error_sampling(const TrainOptions& options) {
+  const char* off = options.no_errors ? "--no-errors" : options.no_record ? "--no-record" : nullptr;
+  const char* on = options.errors_every > 0   ? "--errors-every"
+                   : !options.compare.empty() ? "--compare"
+                                              : nullptr;
+  if (off != nullptr && on != nullptr) {
+    throw usage_error(std::string(off) + " and " + on + " exclude each other",
+                      "leave out one of them");
+  }
   ErrorSampling sampling;
   sampling.enabled = !options.no_errors && !options.no_record;
   sampling.every = options.errors_every;
@@ -185,12 +193,13 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
       ->default_str(std::to_string(options.micro_batches))
       ->group(kGroup);
   offer(sub.add_option("--accumulate-grads", options.accumulate_grads,
-                       "Format of those sums; default: that of the variables")
+                       "Format of those sums, with --micro-batches; default: that of the variables")
             ->type_name("FORMAT")
             ->group(kGroup),
         {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"}});
   add_integer(sub, "--early-stop", options.early_stop, 1, kMostSteps,
-              "Stop after so many evaluations in a row without a better loss in any lane")
+              "Stop after so many evaluations in a row without a better loss in any lane; needs "
+              "--eval-every")
       ->group(kGroup);
   add_integer(sub, "--seed", options.seed, 0, 4294967295, "Initial weights and shuffling")
       ->default_str(std::to_string(options.seed))
@@ -259,7 +268,7 @@ void add_output_options(CLI::App& sub, TrainOptions& options) {
   add_output(sub, "--checkpoint", options.checkpoint, "*.npz",
              "Write what it takes to go on here, at the end and on Ctrl-C");
   add_integer(sub, "--checkpoint-every", options.checkpoint_every, 1, kMostSteps,
-              "And every N steps")
+              "Every N steps, too; needs --checkpoint")
       ->group(group::kOutput);
   offer(sub.add_option("--resume", options.resume, "Go on from this checkpoint, with the same bits")
             ->type_name("FILE")
@@ -365,6 +374,20 @@ std::vector<std::string> settings_of(const TrainOptions& options, const TrainCon
   if (options.every != defaults.every) add("--every", std::to_string(options.every));
   if (options.no_record) settings.emplace_back("--no-record");
   if (options.no_eval) settings.emplace_back("--no-eval");
+  return settings;
+}
+
+std::vector<std::string> lane_settings_of(const TrainOptions& options) {
+  std::string lanes;
+  for (const std::string& name : lane_names(options)) lanes += (lanes.empty() ? "" : ",") + name;
+  std::vector<std::string> settings{"--lanes", lanes};
+  for (const std::string& glob : options.fp32) settings.insert(settings.end(), {"--fp32", glob});
+  if (!options.accumulate.empty()) {
+    settings.insert(settings.end(), {"--accumulate", options.accumulate});
+  }
+  if (!options.loss_scale.empty()) {
+    settings.insert(settings.end(), {"--loss-scale", options.loss_scale});
+  }
   return settings;
 }
 

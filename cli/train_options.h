@@ -65,7 +65,9 @@ std::vector<std::string> input_files(const TrainOptions& options);
 
 /// RunInfo::settings: "--model", "lenet", "--data", "digits" ...
 std::vector<std::string> settings_of(const TrainOptions& options, const TrainConfig& config);
-/// The way back. Throws Error if they are not arguments of this program.
+/// RunInfo::lane_settings: "--lanes", "float32,mixed_float16" ...
+std::vector<std::string> lane_settings_of(const TrainOptions& options);
+/// The way back from settings. Throws Error if they are not arguments of this program.
 TrainOptions parse_settings(const std::vector<std::string>& settings);
 
 }  // namespace halfscope

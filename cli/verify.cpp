@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 
 #include "analysis/live_writer.h"
 #include "analysis/proof_file.h"
@@ -45,8 +44,12 @@ class ProofLine {
 
 }  // namespace
 
-std::optional<Proof> verify_advice(const std::string& file, const RunView& run,
-                                   const Recommendation& advice, bool quiet) {
+void Verified::check_stored() const {
+  if (not_stored) throw Error(*not_stored);
+}
+
+Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
+                       bool quiet) {
   const RunInfo& info = run.info();
   const LaneInfo& lane = run.lane(advice.lane);
   if (info.settings.empty() || lane.loss_scale.empty()) {
@@ -58,34 +61,41 @@ std::optional<Proof> verify_advice(const std::string& file, const RunView& run,
                       "wait for its end, or stop it with Ctrl-C");
   }
   const TrainOptions options = parse_settings(info.settings);
-  ProofRequest request{train_config(options), plan_from_json(lane.plan_json),
-                       parse_loss_scale(lane.loss_scale), advice, nullptr};
+  ProofRequest request{.training = train_config(options),
+                       .original = plan_from_json(lane.plan_json),
+                       .scaler = parse_loss_scale(lane.loss_scale),
+                       .advice = advice};
+  request.recorded.assign(run.steps(advice.lane).begin(), run.steps(advice.lane).end());
+  for (int i = 0; i < run.lane_count(); ++i) {
+    if (run.lane(i).plan_json != plan_to_json(Plan{})) continue;
+    request.recorded_reference.assign(run.steps(i).begin(), run.steps(i).end());
+  }
   request.backend = &backend_for(request.original);
   if (!options.init.empty()) request.training.init = read_initial_weights(options.init);
   const Dataset data = load_dataset(options.data);
   const std::atomic<bool>& stop = catch_stop_signals();
-  std::optional<Proof> proof;
+  Verified result{.advice = advice, .proof = {}, .not_stored = {}};
   {
     ProofLine line(request.training.steps, quiet);
-    proof = prove(request, data, std::ref(line), stop);
+    result.proof = prove(request, data, std::ref(line), stop);
   }
-  if (!proof) return proof;
+  if (!result.proof) return result;
   try {
-    store_proof(file, advice.lane, proof_json(*proof));
+    store_proof(file, advice.lane, proof_json(*result.proof));
   } catch (const Error& e) {
-    std::cerr << "halfscope: the proof is not in the run file: " << e.what() << '\n';
+    result.not_stored.emplace(fmt::format("the proof is not in the run file: {}", e.what()),
+                              e.hint(), e.kind());
   }
-  return proof;
+  return result;
 }
 
 Verified verify_run(const std::string& file, bool quiet) {
   const RunView run = RunView::open(file);
   const std::vector<Finding> findings = run_rules(run);
   const int lane = default_lane(run, findings);
-  Verified result;
-  if (lane >= 0) result.advice = recommend(run, findings, lane);
-  if (result.advice) result.proof = verify_advice(file, run, *result.advice, quiet);
-  return result;
+  if (lane < 0) return {};
+  const std::optional<Recommendation> advice = recommend(run, findings, lane);
+  return advice ? verify_advice(file, run, *advice, quiet) : Verified{};
 }
 
 std::string proof_line(const Verified& verified) {

@@ -8,19 +8,23 @@
 #include "analysis/proof/proof.h"
 #include "analysis/run_view.h"
 #include "cli/output.h"
+#include "core/error.h"
 
 namespace halfscope {
-
-/// Trains what the proof needs, with a progress line, and stores it in the run file; where that
-/// cannot be written it says so and goes on. Nothing if the user stopped it. Throws Error if the
-/// run does not say how it was trained.
-std::optional<Proof> verify_advice(const std::string& file, const RunView& run,
-                                   const Recommendation& advice, bool quiet);
 
 struct Verified {
   std::optional<Recommendation> advice;  ///< nothing if there is none
   std::optional<Proof> proof;            ///< of it; nothing if the user stopped it, too
+  std::optional<Error> not_stored;       ///< why the proof is not in the run file, if it is not
+
+  /// Throws not_stored: after the result has been told.
+  void check_stored() const;
 };
+
+/// Trains what the proof needs, with a progress line, and stores it in the run file. Throws Error
+/// if the run does not say how it was trained, or if training does not repeat it.
+Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
+                       bool quiet);
 
 /// Finds the advice on a finished run and proves it.
 Verified verify_run(const std::string& file, bool quiet);

@@ -12,6 +12,7 @@
 
 #include "analysis/proof/trial.h"
 #include "analysis/rules/text.h"
+#include "core/error.h"
 #include "core/plan/plan.h"
 
 namespace halfscope {
@@ -24,18 +25,57 @@ constexpr const char* kLossScale = "loss_scale";
 constexpr int64_t kHopelessSteps = 64;
 /// ...unless its dynamic scale started far up: above this, coming down is no loss.
 constexpr double kFarUp = 65536.0;
+/// A training this many times as long as its calibration hardly shows it any more.
+constexpr int64_t kFewForSkips = 50;
 
-using Members = std::set<std::string>;
+/// One part of the advice, which can be taken away by itself.
+struct Member {
+  enum class Kind : uint8_t { layer, storage, loss_scale };
+  Kind kind;
+  std::string layer = "";
+
+  friend auto operator<=>(const Member&, const Member&) = default;
+
+  /// As the report's JSON has it.
+  std::string name() const {
+    if (kind == Kind::layer) return layer;
+    return kind == Kind::storage ? kStorage : kLossScale;
+  }
+  std::string in_words() const {
+    if (kind == Kind::layer) return layer;
+    return kind == Kind::storage ? "the fp32 variables" : "the loss scale";
+  }
+};
+const Member kWideStorage{Member::Kind::storage};
+const Member kStaticScale{Member::Kind::loss_scale};
+using Members = std::set<Member>;
+
+Member layer_member(const std::string& layer) { return {Member::Kind::layer, layer}; }
+
+/// Bit for bit, but for NaN, which is as good as any other.
+bool same_loss(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 /// Keeps the rows of one lane and gives up on hopeless ones.
 class LossSink final : public TapSink {
  public:
-  LossSink(std::string name, int lane, const ProofProgress& progress, const std::atomic<bool>& stop)
-      : name_(std::move(name)), lane_(lane), progress_(progress), stop_(stop) {}
+  LossSink(std::string name, int lane, const ProofProgress& progress, const std::atomic<bool>& stop,
+           std::span<const StepRow> recorded)
+      : name_(std::move(name)),
+        lane_(lane),
+        progress_(progress),
+        stop_(stop),
+        recorded_(recorded) {}
 
   void begin(const RunInfo&) override {}
   void step(int, const StepRow& row, std::span<const TensorStats>) override {
     rows.push_back(row);
+    while (!recorded_.empty() && recorded_.front().step < row.step)
+      recorded_ = recorded_.subspan(1);
+    if (!recorded_.empty() && recorded_.front().step == row.step &&
+        !same_loss(recorded_.front().loss, row.loss)) {
+      other = recorded_.front();
+      give_up = true;
+    }
     const bool comes_down = row.skipped && row.loss_scale > kFarUp && row.loss_scale < last_scale_;
     const bool lost = (row.skipped && !comes_down) || !std::isfinite(row.loss);
     lost_ = lost ? lost_ + 1 : 0;
@@ -49,12 +89,14 @@ class LossSink final : public TapSink {
 
   std::vector<StepRow> rows;
   std::atomic<bool> give_up{false};
+  std::optional<StepRow> other;  ///< the first recorded step that came out differently
 
  private:
   std::string name_;
   int lane_;
   const ProofProgress& progress_;
   const std::atomic<bool>& stop_;
+  std::span<const StepRow> recorded_;  ///< what is left to compare with
   int64_t lost_ = 0;
   double last_scale_ = std::numeric_limits<double>::infinity();
 };
@@ -72,9 +114,9 @@ class Prover {
     config_.checkpoint.clear();
     const Plan advised = plan_from_json(request.advice.plan_json);
     advised_buffers_ = advised.buffers;
-    for (const std::string& layer : request.advice.layers) members_.insert(layer);
-    if (advised.storage != request.original.storage) members_.insert(kStorage);
-    if (request.advice.loss_scale && !finds_its_scale()) members_.insert(kLossScale);
+    for (const std::string& layer : request.advice.layers) members_.insert(layer_member(layer));
+    if (advised.storage != request.original.storage) members_.insert(kWideStorage);
+    if (request.advice.loss_scale && !finds_its_scale()) members_.insert(kStaticScale);
     advised_name_ = advised.name == request.original.name ? advised.name + "+advice" : advised.name;
   }
 
@@ -92,13 +134,13 @@ class Prover {
     if (proof.holds) drop_needless(proof);
     proof.trials = {original, trial(members_, Trial::Kind::advised, advised_name_)};
     if (proof.holds) {
-      for (const std::string& member : members_) proof.trials.push_back(without(member));
+      for (const Member& member : members_) proof.trials.push_back(without(member));
     }
     if (stop_) return std::nullopt;
     for (const std::string& layer : request_.advice.layers) {
-      if (members_.contains(layer)) proof.layers.push_back(layer);
+      if (members_.contains(layer_member(layer))) proof.layers.push_back(layer);
     }
-    if (members_.contains(kLossScale)) proof.loss_scale = request_.advice.loss_scale;
+    if (members_.contains(kStaticScale)) proof.loss_scale = request_.advice.loss_scale;
     proof.plan_json = plan_to_json(lane(members_, advised_name_).plan);
     proof.text = sentence(proof);
     return proof;
@@ -117,7 +159,8 @@ class Prover {
 
   /// fp32 and its twins, and from them the tolerance.
   void train_references(Proof& proof) {
-    reference_ = train({.plan = Plan{}, .scaler = {}, .backend = request_.backend});
+    reference_ = train({.plan = Plan{}, .scaler = {}, .backend = request_.backend},
+                       request_.recorded_reference);
     fp32_trains_ = static_cast<int64_t>(reference_.size()) == config_.steps &&
                    std::isfinite(loss_gap(reference_, reference_));
     if (!fp32_trains_) proof.twin_spread = std::numeric_limits<double>::infinity();
@@ -125,7 +168,7 @@ class Prover {
       if (!std::isfinite(proof.twin_spread)) break;
       Plan plan;
       plan.name = fmt::format("float32~{}", twin);
-      const std::vector<StepRow> rows = train({plan, {}, request_.backend, twin});
+      const std::vector<StepRow> rows = train({plan, {}, request_.backend, twin}, {});
       proof.twin_spread = std::max(proof.twin_spread, loss_gap(rows, reference_));
     }
     // Where right runs drift apart without bound there is nothing to compare with.
@@ -140,35 +183,51 @@ class Prover {
     LaneConfig lane{request_.original, request_.scaler, request_.backend, 0};
     lane.plan.name = name;
     for (const std::string& layer : request_.advice.layers) {
-      if (members.contains(layer)) keep_fp32(lane.plan, exact_glob(layer));
+      if (members.contains(layer_member(layer))) keep_fp32(lane.plan, exact_glob(layer));
     }
-    if (members.contains(kStorage)) lane.plan.storage = kFp32;
+    if (members.contains(kWideStorage)) lane.plan.storage = kFp32;
     if (name == advised_name_) lane.plan.buffers = advised_buffers_;  // no loss depends on it
-    if (members.contains(kLossScale)) {
+    if (members.contains(kStaticScale)) {
       lane.scaler = {.kind = LossScalerConfig::Kind::constant,
                      .initial = static_cast<float>(*request_.advice.loss_scale)};
     }
     return lane;
   }
 
-  std::vector<StepRow> train(const LaneConfig& lane) {
+  /// `recorded`: what this lane did in the run, if it was part of it.
+  std::vector<StepRow> train(const LaneConfig& lane, std::span<const StepRow> recorded) {
     if (stop_) return {};
     TrainConfig config = config_;
     config.lanes = {lane};
     Trainer trainer(config, data_);
-    LossSink sink(lane.plan.name, ++trained_, progress_, stop_);
+    LossSink sink(lane.plan.name, ++trained_, progress_, stop_, recorded);
     trainer.run(&sink, {}, sink.give_up);
+    if (sink.other) throw_changed(lane.plan.name, sink.rows.back(), *sink.other);
     return std::move(sink.rows);
+  }
+
+  [[noreturn]] static void throw_changed(const std::string& lane, const StepRow& now,
+                                         const StepRow& recorded) {
+    throw usage_error(
+        fmt::format("the training does not repeat itself: at step {} the loss of {} is {}, the run "
+                    "recorded {}",
+                    now.step, lane, now.loss, recorded.loss),
+        "the data or the initial weights have changed since, or it was another version; record the "
+        "run again");
   }
 
   Trial trial(const Members& members, Trial::Kind kind, const std::string& name) {
     const auto [place, is_new] = trials_.try_emplace(members);
     if (is_new) {
-      const std::vector<StepRow> rows = train(lane(members, name));
+      const bool is_original = members.empty() && kind == Trial::Kind::original;
+      const std::vector<StepRow> rows =
+          train(lane(members, name), is_original ? std::span<const StepRow>(request_.recorded)
+                                                 : std::span<const StepRow>());
       const SkippedSteps skipped = skipped_steps(rows);
       place->second.gap = loss_gap(rows, reference_);
       place->second.skipped = skipped.total();
       place->second.calibration_skips = skipped.calibration;
+      if (kind == Trial::Kind::advised && !rows.empty()) last_scale_ = rows.back().loss_scale;
       place->second.passes =
           comparable_ && place->second.gap <= tolerance_ && skips_are_normal(skipped, rows);
     }
@@ -178,11 +237,12 @@ class Prover {
     return result;
   }
 
-  Trial without(const std::string& member) {
+  Trial without(const Member& member) {
     Members rest = members_;
     rest.erase(member);
-    Trial result = trial(rest, Trial::Kind::leave_one_out, advised_name_ + " without " + member);
-    result.without = member;
+    Trial result =
+        trial(rest, Trial::Kind::leave_one_out, advised_name_ + " without " + member.name());
+    result.without = member.name();
     return result;
   }
 
@@ -191,10 +251,11 @@ class Prover {
   void drop_needless(Proof& proof) {
     for (bool dropped = true; dropped && !stop_;) {
       dropped = false;
-      for (const std::string& member : Members(members_)) {
+      for (const Member& member : Members(members_)) {
         if (stop_ || !without(member).passes) continue;
         members_.erase(member);
-        proof.dropped.push_back(member);
+        dropped_.push_back(member.in_words());
+        proof.dropped.push_back(member.name());
         dropped = true;
       }
     }
@@ -202,16 +263,6 @@ class Prover {
 
   static std::string gap_text(double gap) {
     return std::isfinite(gap) ? percent(gap) : "without bound";
-  }
-
-  static std::string in_words(const std::string& member) {
-    if (member == kStorage) return "the fp32 variables";
-    return member == kLossScale ? "the loss scale" : member;
-  }
-
-  static std::vector<std::string> in_words(std::vector<std::string> members) {
-    for (std::string& member : members) member = in_words(member);
-    return members;
   }
 
   std::string sentence(const Proof& proof) const {
@@ -238,9 +289,20 @@ class Prover {
                          proof.lane, percent(original.gap), over, allowed);
     }
     if (!advised.passes) {
-      return fmt::format("Not proved: with the advice the loss is {} from fp32's {} ({}), with {}.",
-                         gap_text(advised.gap), over, allowed,
-                         counted(advised.skipped, "skipped step"));
+      std::string text = fmt::format(
+          "Not proved: with the advice the loss is {} from fp32's {} ({}), with {}.",
+          gap_text(advised.gap), over, allowed, counted(advised.skipped, "skipped step"));
+      // Skipped steps put a lane behind fp32, which a longer training makes up for.
+      if (std::isfinite(advised.gap) && advised.skipped > 0 &&
+          advised.skipped == advised.calibration_skips &&
+          proof.steps < kFewForSkips * advised.skipped) {
+        text += fmt::format(
+            " All of them were spent on finding the loss scale, which puts it behind fp32: train "
+            "for "
+            "at least {} steps, or start nearer with --loss-scale dynamic:{}.",
+            kFewForSkips * advised.skipped, short_number(last_scale_));
+      }
+      return text;
     }
     std::string before = std::isfinite(original.gap) ? percent(original.gap) : "training fails";
     // The loss alone would not have told.
@@ -250,12 +312,12 @@ class Prover {
     std::string text = fmt::format(
         "Proved by training: with the advice the loss is {} from fp32's {} ({}); without it, {}.",
         percent(advised.gap), over, allowed, before);
-    const std::vector<std::string> names =
-        in_words(std::vector<std::string>(members_.begin(), members_.end()));
+    std::vector<std::string> names;
+    for (const Member& member : members_) names.push_back(member.in_words());
     text += fmt::format(" Taking {} away breaks it again.",
                         names.size() == 1 ? names[0] : "any one of " + name_list(names));
-    if (!proof.dropped.empty()) {
-      text += fmt::format(" Needless, and dropped: {}.", name_list(in_words(proof.dropped)));
+    if (!dropped_.empty()) {
+      text += fmt::format(" Needless, and dropped: {}.", name_list(dropped_));
     }
     return text;
   }
@@ -272,6 +334,8 @@ class Prover {
   bool fp32_trains_ = false, comparable_ = false;
   double tolerance_ = 0.0;
   std::map<Members, Trial> trials_;
+  std::vector<std::string> dropped_;  ///< in words
+  double last_scale_ = 1.0;           ///< where the loss scale of the advised lane ended
   int trained_ = 0;
 };
 

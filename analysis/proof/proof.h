@@ -53,12 +53,16 @@ struct ProofRequest {
   LossScalerConfig scaler;  ///< of the original lane
   Recommendation advice;
   const Backend* backend = nullptr;  ///< that trains all of them
+  /// What the run recorded of the original lane and of its fp32 reference; empty if it did not. A
+  /// training that does not give the same losses again has other inputs, and proves nothing.
+  std::vector<StepRow> recorded = {}, recorded_reference = {};
 };
 
 /// Tells what is being trained, and how far that is. `lane` counts from 1 and may go on growing.
 using ProofProgress = std::function<void(const std::string& name, int lane, const StepRow& row)>;
 
-/// Trains all that is needed; nothing if `stop` became true on the way.
+/// Trains all that is needed; nothing if `stop` became true on the way. Throws Error (usage) if the
+/// training does not repeat what was recorded.
 std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
                            const ProofProgress& progress, const std::atomic<bool>& stop);
 

@@ -16,7 +16,6 @@ namespace halfscope::report {
 namespace {
 
 /// Fewer recorded steps say little about a whole training.
-constexpr int64_t kFewSteps = 20;
 
 /// The proof, if it is about the lane the action is for: stored with it, or naming it.
 const ProofReport* proof_of(const Report& report, const ActionReport& action) {
@@ -66,12 +65,12 @@ void judge_confidence(const Report& report, ActionReport& action) {
   const int64_t steps = report.lanes[static_cast<size_t>(action.lane)].steps;
   const LaneReport* cure = cure_of(report, action);
   if (const ProofReport* proof = proof_of(report, action)) {
-    action.confidence = proof->holds ? "high" : "low";
+    action.confidence = !proof->holds ? "low" : proof->steps < kFewSteps ? "medium" : "high";
     action.basis = proof->holds ? fmt::format("tried for {}, and taken back layer by layer",
                                               counted(proof->steps, "step"))
                                 : "it was tried and did not hold";
   } else if (cure != nullptr) {
-    action.confidence = "high";
+    action.confidence = cure->steps < kFewSteps ? "medium" : "high";
     action.basis = fmt::format("tried beside it in this run, for {} with one seed",
                                counted(cure->steps, "step"));
   } else if (steps < kFewSteps) {

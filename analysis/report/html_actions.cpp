@@ -84,6 +84,9 @@ GapAxis fit(const ProofReport& proof) {
   return {low, high};
 }
 
+/// "0.001 %": a power of ten as a share, which percent() would cut off.
+std::string decade_text(double share) { return fmt::format("{:.6g} %", 100.0 * share); }
+
 std::string trial_words(const ProofTrial& trial) {
   switch (trial.kind) {
     case ProofTrial::Kind::original:
@@ -102,7 +105,8 @@ std::string trial_row(const ProofReport& proof, const ProofTrial& trial, const G
   const char* meaning = trial.passes ? "inside" : "outside";
   std::string skipped;
   if (trial.skipped > 0) skipped = fmt::format("<small>{} skipped</small>", trial.skipped);
-  if (trial.calibration_skips > 0) {
+  // A lane that fails skips without ever finding one.
+  if (trial.calibration_skips > 0 && trial.passes) {
     skipped += fmt::format("<small>{} of them to find the scale</small>", trial.calibration_skips);
   }
   return fmt::format(
@@ -132,9 +136,13 @@ std::string actions_section(const Report& report) {
   if (report.recommendation) {
     const std::string& lane = report.lanes[static_cast<size_t>(report.recommendation->lane)].name;
     const bool done = report.cure && report.sick == report.recommendation->lane;
-    html +=
-        fmt::format("<p class=\"soft\">{} {}{}</p>\n", done ? "Was done for" : "For", escape(lane),
-                    done ? " in this run, and it helped:" : ", most important first:");
+    const bool refuted =
+        report.proof && !report.proof->holds && report.proof_lane == report.recommendation->lane;
+    const char* before = done ? "Was done for" : refuted ? "Was tried for" : "For";
+    const char* after = done      ? " in this run, and it helped:"
+                        : refuted ? " and is not enough, as the proof below shows:"
+                                  : ", most important first:";
+    html += fmt::format("<p class=\"soft\">{} {}{}</p>\n", before, escape(lane), after);
   }
   html += "<ol class=\"actions\">\n";
   for (const ActionReport& action : report.actions) html += action_card(report, action);
@@ -162,7 +170,7 @@ std::string proof_section(const Report& report) {
   const int decades = static_cast<int>(std::lround(std::log10(axis.high / axis.low)));
   for (int i = 0; i <= decades; i += decades > 5 ? 2 : 1) {
     ticks += fmt::format("<span style=\"left:{:.1f}%\">{}</span>", 100.0 * i / decades,
-                         escape(percent(axis.low * std::pow(10.0, i))));
+                         decade_text(axis.low * std::pow(10.0, i)));
   }
   ticks += "</div>";
   html +=

@@ -270,6 +270,8 @@ Json proof_json(const Report& report) {
     json["trials"].push_back(std::move(each));
   }
   json["dropped"] = proof.dropped;
+  const Json stored = object_of(report.lane_proofs[static_cast<size_t>(report.proof_lane)]);
+  json["plan"] = stored.is_object() && stored.contains("plan") ? stored["plan"] : Json(nullptr);
   json["text"] = proof.text;
   return json;
 }

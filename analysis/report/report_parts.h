@@ -30,6 +30,8 @@ Rates worst_rates(const LayerReport& layer) noexcept;
 /// For choosing which layers to show first: an overflow spreads, so one weighs more than any
 /// share that is flushed or lost. What it spread to is innocent.
 double suffering(const LayerReport& layer) noexcept;
+/// Shorter runs have not shown the way of a loss scale yet: what follows from them is said with care.
+inline constexpr int64_t kFewSteps = 50;
 /// Layers below this are not worth a line where room is short.
 inline constexpr double kWorthShowing = 0.01;
 

@@ -58,9 +58,44 @@ std::string unusual_scaling(const Report& report) {
   return asked;
 }
 
+/// The lanes as they were asked for, each plan file by its name alone.
+std::string lane_arguments(const std::vector<std::string>& settings) {
+  std::string text;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    std::string word = settings[i];
+    if (i > 0 && settings[i - 1] == "--lanes") {
+      std::string lanes;
+      for (size_t start = 0; start <= word.size();) {
+        const size_t comma = std::min(word.find(',', start), word.size());
+        lanes += (lanes.empty() ? "" : ",") + without_folders(word.substr(start, comma - start));
+        start = comma + 1;
+      }
+      word = lanes;
+    }
+    text += " " + shell_quoted(word);
+  }
+  return text;
+}
+
+/// The same for a run that does not say how its lanes were asked for.
+std::string guessed_lane_arguments(const Report& report) {
+  std::string lanes;
+  for (const LaneReport& lane : report.lanes) {
+    std::string name = lane.name;
+    if (!is_preset(lane)) {
+      std::replace(name.begin(), name.end(), '/', '-');
+      name += ".json";  // the report shows the plan to be saved under this name
+    }
+    lanes += (lanes.empty() ? "" : ",") + name;
+  }
+  const std::string scaling = unusual_scaling(report);
+  return (scaling.empty() ? "" : " --loss-scale " + shell_quoted(scaling)) + " --lanes " +
+         shell_quoted(lanes);
+}
+
 }  // namespace
 
-void add_reproduction(const RunView&, Report& report) {
+void add_reproduction(const RunView& view, Report& report) {
   const RunInfo& run = report.run;
   if (report.lanes.empty() || run.model.empty()) return;
   std::string command = "halfscope train";
@@ -79,20 +114,17 @@ void add_reproduction(const RunView&, Report& report) {
     add("--seed", std::to_string(run.seed));
     if (run.every != 1) add("--every", std::to_string(run.every));
   }
-  std::string lanes;
-  for (const LaneReport& lane : report.lanes) {
-    std::string name = lane.name;
-    if (!is_preset(lane)) {
-      std::replace(name.begin(), name.end(), '/', '-');
-      name += ".json";  // the report shows the plan to be saved under this name
-    }
-    lanes += (lanes.empty() ? "" : ",") + name;
+  command += run.lane_settings.empty() ? guessed_lane_arguments(report)
+                                       : lane_arguments(run.lane_settings);
+  report.reproduce = {command + " --out run.hscope",
+                      "halfscope report run.hscope --html report.html"};
+  const std::span<const StepRow> rows = view.steps(0);
+  if (!rows.empty() && rows.front().step > 0) {
+    report.reproduce.push_back(fmt::format(
+        "# resumed from a checkpoint after step {}; from the start it is the same, if the "
+        "steps before were trained like this",
+        rows.front().step));
   }
-  if (const std::string scaling = unusual_scaling(report); !scaling.empty()) {
-    add("--loss-scale", scaling);
-  }
-  command += " --lanes " + shell_quoted(lanes) + " --out run.hscope";
-  report.reproduce = {command, "halfscope report run.hscope --html report.html"};
 }
 
 }  // namespace halfscope::report

@@ -62,6 +62,13 @@ std::string calm_skips(const Report& report, int lane) {
   return "";
 }
 
+/// What a short run can not have shown yet: the scale's way down, its growth, slow drift.
+std::string too_short(const Report& report) {
+  if (report.steps >= kFewSteps || report.status == RunStatus::running) return "";
+  return fmt::format("{} are few to judge by: train for at least {} before you rely on it.",
+                     counted(report.steps, "step"), kFewSteps);
+}
+
 /// Says for which steps the verdict holds if the run did not reach its end.
 std::string coverage(const Report& report) {
   const std::string steps = fmt::format("step {} of {}", report.steps, report.run.steps_planned);
@@ -95,7 +102,8 @@ void append(std::string& text, const std::string& more) {
 std::string healthy_headline(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
   const std::string losses = compared(report, info);
-  return info.name + " is healthy" + (losses.empty() ? "." : ": " + losses + ".");
+  return info.name + (report.steps < kFewSteps ? " is healthy so far" : " is healthy") +
+         (losses.empty() ? "." : ": " + losses + ".");
 }
 
 bool judged(const Report& report, const LaneReport& lane) {
@@ -169,8 +177,9 @@ Verdict of_health(const Report& report) {
     verdict.headline = healthy_headline(report, lanes.front());
   } else {
     verdict.headline = fmt::format(
-        "All {} lanes are healthy: nothing overflows, and nothing that matters is flushed or lost.",
-        report.lanes.size());
+        "All {} lanes are healthy{}: nothing overflows, and nothing that matters is flushed or "
+        "lost.",
+        report.lanes.size(), report.steps < kFewSteps ? " so far" : "");
   }
   for (int lane : lanes) {
     const std::string calm = calm_skips(report, lane);
@@ -178,6 +187,7 @@ Verdict of_health(const Report& report) {
     const std::string& name = report.lanes[static_cast<size_t>(lane)].name;
     append(verdict.more, lanes.size() > 1 ? name + ": " + calm : calm);
   }
+  append(verdict.more, too_short(report));
   return verdict;
 }
 

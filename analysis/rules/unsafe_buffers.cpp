@@ -5,6 +5,7 @@
 // 90342).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "analysis/rules/rules.h"
@@ -13,10 +14,53 @@
 namespace halfscope {
 namespace {
 
+constexpr const char* kCure =
+    "Let them move with the update: \"variables\": {\"buffers\": \"on_step\"} in the plan.";
+
 bool commits_always(const LaneInfo& lane) {
   const auto plan = nlohmann::json::parse(lane.plan_json, nullptr, false);
   const nlohmann::json::json_pointer place("/variables/buffers");
   return plan.is_object() && plan.contains(place) && plan[place] == "always";
+}
+
+/// Skipped steps whose tensors were not recorded, as with --every N.
+std::vector<int64_t> unseen_skips(const LaneFacts& lane) {
+  std::vector<int64_t> steps;
+  for (const StepRow& row : lane.steps()) {
+    if (!row.skipped) continue;
+    const auto& recorded = lane.recorded();
+    const bool seen = std::any_of(recorded.begin(), recorded.end(), [&](const RecordedStep& step) {
+      return step.step <= row.step && row.step < step.step + step.step_count;
+    });
+    if (!seen) steps.push_back(row.step);
+  }
+  return steps;
+}
+
+/// Nothing bad was seen, but nobody looked.
+void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const auto& sites = lane.info().sites;
+  const auto buffer = std::find_if(sites.begin(), sites.end(), [](const SiteInfo& site) {
+    return site.role == Role::state && site.phase == Phase::forward;
+  });
+  const std::vector<int64_t> steps = unseen_skips(lane);
+  if (buffer == sites.end() || steps.empty()) return;
+  Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
+  finding.severity = Severity::warning;
+  finding.site = buffer->name();
+  finding.layer = buffer->path;
+  finding.step = steps.front();
+  finding.mechanism = "running statistics may hold values of skipped steps";
+  finding.evidence = {{"unrecorded_skips", static_cast<double>(steps.size())}};
+  finding.text = fmt::format(
+      "{} skipped without their tensors being recorded, the first is step {}, and the plan lets "
+      "the "
+      "forward pass move running statistics on all the same: they may hold infinities.",
+      steps.size() == 1 ? "1 step was"
+                        : counted(static_cast<int64_t>(steps.size()), "step") + " were",
+      steps.front());
+  finding.action = {.kind = Action::Kind::none, .layers = {}, .text = kCure};
+  findings.push_back(std::move(finding));
 }
 
 }  // namespace
@@ -38,7 +82,7 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
       break;
     }
   }
-  if (first_site < 0) return;
+  if (first_site < 0) return suspect_unseen_skips(lane, findings);
   layers = lane.in_order(std::move(layers));
   const SiteInfo& site = lane.site(first_site);
   Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
@@ -50,15 +94,11 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
       fmt::format("{} took over values of the skipped step {}", site.name(), first_step);
   finding.evidence = {{"layers", static_cast<double>(layers.size())}};
   finding.text = fmt::format(
-      "Running statistics of {} are no longer finite: step {} overflowed and was skipped, but the "
-      "plan lets the forward pass move them on all the same. Training goes on unharmed; every "
-      "evaluation from then on is wrong.",
+      "Running statistics of {} took over what is not finite: step {} overflowed and was skipped, "
+      "but the plan lets the forward pass move them on all the same. Training goes on unharmed; "
+      "every evaluation from then on is wrong.",
       name_list(layers), first_step);
-  finding.action = {
-      .kind = Action::Kind::none,
-      .layers = layers,
-      .text =
-          "Let them move with the update: \"variables\": {\"buffers\": \"on_step\"} in the plan."};
+  finding.action = {.kind = Action::Kind::none, .layers = layers, .text = kCure};
   findings.push_back(std::move(finding));
 }
 

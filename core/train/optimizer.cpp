@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/number_text.h"
+#include "core/train/key_values.h"
 
 namespace halfscope {
 namespace {
@@ -86,26 +87,16 @@ Optimizer parse_optimizer(std::string_view text) {
                       did_you_mean(name, names, "optimizers: " + comma_list(names)));
   }
   Optimizer optimizer = defaults_of(*kind);
-  for (size_t next = colon; next != std::string_view::npos;) {
-    const size_t end = text.find(',', next + 1);
-    const std::string_view item = text.substr(next + 1, end - next - 1);
-    next = end;
-    const size_t equals = item.find('=');
-    if (equals == std::string_view::npos) {
-      throw usage_error("optimizer: \"" + std::string(item) + "\" is not KEY=VALUE",
-                        known_options(*kind));
-    }
-    const std::string_view key = item.substr(0, equals);
-    const double value = parse_number(item.substr(equals + 1), key);
+  for (const auto& [key, number, item] : key_values(text, "optimizer", known_options(*kind))) {
+    const double value = parse_number(number, key);
     if (key == "lr") {
       optimizer.learning_rate = value;
       continue;
     }
     const auto option = std::find_if(kind->options.begin(), kind->options.end(),
-                                     [&](const Option& each) { return key == each.key; });
+                                     [&k = key](const Option& each) { return k == each.key; });
     if (option == kind->options.end() || value >= option->below) {
-      throw usage_error("optimizer: " + std::string(item) + " does not fit " + name,
-                        known_options(*kind));
+      throw usage_error("optimizer: " + item + " does not fit " + name, known_options(*kind));
     }
     optimizer.*(option->field) = value;
   }

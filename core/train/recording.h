@@ -77,6 +77,8 @@ struct RunInfo {
   /// The training as command-line arguments (flag, value, flag ...), lanes and output files left
   /// out; empty if it was not started from the command line.
   std::vector<std::string> settings;
+  /// The lanes in the same way: "--lanes", "float32,mixed_float16", "--fp32", "conv2" ...
+  std::vector<std::string> lane_settings;
   std::string isa;      ///< "avx512", "avx2", "baseline"
   std::string version;  ///< of HalfScope
   std::vector<LaneInfo> lanes;

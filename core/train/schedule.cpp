@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/number_text.h"
+#include "core/train/key_values.h"
 
 namespace halfscope {
 namespace {
@@ -59,17 +60,8 @@ Schedule parse_schedule(std::string_view text) {
   }
   Schedule schedule;
   schedule.kind = found->kind;
-  for (size_t next = colon; next != std::string_view::npos;) {
-    const size_t end = text.find(',', next + 1);
-    const std::string_view item = text.substr(next + 1, end - next - 1);
-    next = end;
-    const size_t equals = std::min(item.find('='), item.size());
-    const std::string key(item.substr(0, equals));
-    if (equals == item.size()) {
-      throw usage_error("schedule: \"" + std::string(item) + "\" is not KEY=VALUE",
-                        "options of " + name + ": " + comma_list(found->options));
-    }
-    const std::string_view value = item.substr(std::min(equals + 1, item.size()));
+  const std::string known = "options of " + name + ": " + comma_list(found->options);
+  for (const auto& [key, value, item] : key_values(text, "schedule", known)) {
     if (std::find(found->options.begin(), found->options.end(), key) == found->options.end()) {
       throw usage_error(
           "schedule: " + name + " has no option " + key,

@@ -208,6 +208,13 @@ void Trainer::pair_lanes() {
     const size_t other = static_cast<size_t>(reference - lanes_.begin());
     if (i != other && !lanes_[i]->config.plan.double_precision) pair(i, other);
   }
+  const bool compares = std::any_of(lanes_.begin(), lanes_.end(),
+                                    [](const auto& lane) { return !lane->comparators.empty(); });
+  if (config_.errors.every > 0 && !compares) {
+    throw usage_error(
+        "there is nothing to compare every " + std::to_string(config_.errors.every) + " steps",
+        "add a lane to compare with the reference, or name two with --compare");
+  }
 }
 
 RunInfo Trainer::describe() const {

@@ -86,6 +86,14 @@ TEST(CliOptions, SettingsLeaveOutLanesAndOutputs) {
                                            "--quiet",
                                            "--json"});
   EXPECT_EQ(settings, settings_of(Words{}));
+  TrainOptions options;
+  options.plan = "float16";
+  options.fp32 = {"conv*", "fc1"};
+  options.accumulate = "fp64";
+  options.loss_scale = "none";
+  EXPECT_EQ(lane_settings_of(options),
+            (Words{"--lanes", "float32,float16", "--fp32", "conv*", "--fp32", "fc1", "--accumulate",
+                   "fp64", "--loss-scale", "none"}));
   EXPECT_THROW(parse_settings({"--no-such-flag"}), Error);
   EXPECT_THROW(parse_settings({"--steps", "many"}), Error);
 }

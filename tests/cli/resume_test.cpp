@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A training that was stopped and resumed ends with the very bytes of one that was not.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "analysis/run_view.h"
@@ -53,6 +54,7 @@ TEST(CliResume, GoesOnWithTheSameBits) {
   const RunView whole = RunView::open(bench / "whole.hscope"),
                 rest = RunView::open(bench / "b.hscope");
   ASSERT_EQ(rest.steps(1).size(), 6u);
+  EXPECT_THAT(bench.run({"runs", "b.hscope"}).out, testing::HasSubstr(" 11/11 "));
   for (size_t i = 0; i < 6; ++i) {
     EXPECT_EQ(rest.steps(1)[i].step, whole.steps(1)[i + 5].step);
     EXPECT_EQ(rest.steps(1)[i].loss, whole.steps(1)[i + 5].loss);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/run_view.h"
+#include "analysis/sqlite.h"
 #include "core/plan/plan.h"
 #include "tests/cli/bad_inputs.h"
 
@@ -172,6 +173,42 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   Words again = kNeedless;
   again.insert(again.end(), {"--verify", "--force"});
   EXPECT_EQ(bench.run(again).code, 1);
+}
+
+TEST(CliVerify, OtherInitialWeightsAreNoticed) {
+  const Bench bench;
+  const auto weights = [&](const std::string& seed, const std::string& file) {
+    const Outcome outcome =
+        bench.run({"train", "--model", "lenet-hot", "--batch", "8", "--steps", "1", "--lanes",
+                   "float32", "--seed", seed, "--no-eval", "--quiet", "--force", "--out",
+                   "seed.hscope", "--save-weights", file});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  };
+  weights("5", "w.npz");
+  ASSERT_EQ(bench.run(hot({"--quiet", "--force", "--init", "w.npz"})).code, 0);
+  const Words verify{"recommend", "run.hscope", "--verify", "--threads", "1"};
+  EXPECT_EQ(bench.run(verify).code, 0);
+  weights("6", "w.npz");
+  const Outcome outcome = bench.run(verify);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the training does not repeat itself: at step 0 the loss of "
+                                     "float32 is "));
+  EXPECT_THAT(outcome.err, HasSubstr("hint: the data or the initial weights have changed since"));
+}
+
+TEST(CliVerify, AProofThatCannotBeStoredIsToldAllTheSame) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(hot({"--quiet"})).code, 0);
+  Outcome outcome;
+  {
+    sqlite::Database other(bench / "run.hscope", sqlite::Access::read_write);
+    other.execute("BEGIN IMMEDIATE");
+    outcome = bench.run({"recommend", "run.hscope", "--verify", "--threads", "1"});
+  }
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Proved by training: "));
+  EXPECT_THAT(outcome.err, HasSubstr("halfscope: the proof is not in the run file: "));
+  EXPECT_EQ(RunView::open(bench / "run.hscope").proof(1), "");
 }
 
 TEST(CliVerify, StoppedItProvesNothing) {

@@ -51,6 +51,17 @@ TEST(CliWorkflow, ExportHasTheColumnsOfTheContract) {
   EXPECT_EQ(bench.run({"export", "run.hscope", "--steps", "steps.csv", "--force"}).code, 0);
 }
 
+TEST(CliWorkflow, ReportInAboutTenLines) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({})).code, 0);
+  const Outcome summary = bench.run({"report", "run.hscope", "--summary", "--md", "r.md"});
+  EXPECT_EQ(summary.code, 0) << summary.err;
+  EXPECT_LE(test::lines_of(summary.out).size(), 12u);
+  EXPECT_NE(summary.out.find("mixed_float16"), std::string::npos);
+  EXPECT_GT(test::text_of(bench / "r.md").size(), summary.out.size());
+  EXPECT_EQ(bench.run({"report", "run.hscope", "--summary", "--quiet"}).code, 2);
+}
+
 TEST(CliWorkflow, ReportInFourForms) {
   const Bench bench;
   ASSERT_EQ(bench.run(small_training({})).code, 0);

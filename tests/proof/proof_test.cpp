@@ -11,6 +11,7 @@
 
 #include "analysis/memory_sink.h"
 #include "analysis/rules/rules.h"
+#include "core/error.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {
@@ -59,8 +60,11 @@ Recommendation advice_of(const TrainConfig& config, const Words& layers) {
 
 std::optional<Proof> try_to_prove(const TrainConfig& config, const Recommendation& advice,
                                   const ProofProgress& progress, const std::atomic<bool>& stop) {
-  const ProofRequest request{config, config.lanes[1].plan, config.lanes[1].scaler, advice,
-                             &emulation_backend()};
+  const ProofRequest request{.training = config,
+                             .original = config.lanes[1].plan,
+                             .scaler = config.lanes[1].scaler,
+                             .advice = advice,
+                             .backend = &emulation_backend()};
   return prove(request, data(), progress, stop);
 }
 
@@ -247,6 +251,48 @@ TEST(Proof, LanesWithoutHopeEndEarly) {
   EXPECT_EQ(steps["mixed_float16"], 120);
   EXPECT_TRUE(std::isfinite(late->trials[0].gap));
   EXPECT_FALSE(late->trials[0].passes);
+}
+
+TEST(Proof, ATrainingThatDoesNotRepeatProvesNothing) {
+  const TrainConfig hot = training("lenet-hot", "mixed_float16", "dynamic");
+  Trainer trainer(hot, data());
+  MemorySink sink;
+  sink.begin(trainer.describe());
+  const std::atomic<bool> never{false};
+  trainer.run(&sink, {}, never);
+  const auto rows = [&](int lane) {
+    const auto steps = sink.view().steps(lane);
+    return std::vector<StepRow>(steps.begin(), steps.end());
+  };
+  ProofRequest request{.training = hot,
+                       .original = hot.lanes[1].plan,
+                       .scaler = hot.lanes[1].scaler,
+                       .advice = advice_of(hot, {"conv2"}),
+                       .backend = &emulation_backend(),
+                       .recorded = rows(1),
+                       .recorded_reference = rows(0)};
+  EXPECT_TRUE(prove(request, data(), {}, never)->holds);
+  // A run that was resumed, or stopped, has some of the steps.
+  request.recorded_reference.erase(request.recorded_reference.begin(),
+                                   request.recorded_reference.begin() + 10);
+  request.recorded_reference.resize(5);
+  EXPECT_TRUE(prove(request, data(), {}, never)->holds);
+
+  const auto message = [&] {
+    try {
+      prove(request, data(), {}, never);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing thrown");
+  };
+  ProofRequest good = request;
+  request.recorded_reference[3].loss = std::nextafter(request.recorded_reference[3].loss, 1e9);
+  EXPECT_THAT(message(), StartsWith("the training does not repeat itself: at step 13 the loss of "
+                                    "float32 is "));
+  request = good;
+  request.recorded[2].loss = 1.0;
+  EXPECT_THAT(message(), HasSubstr("at step 2 the loss of mixed_float16 is "));
 }
 
 TEST(Proof, StopsWhenItIsAskedTo) {

@@ -202,9 +202,12 @@ TEST(ReportHtml, ProofShowsWhoIsInsideTheTolerance) {
   EXPECT_TRUE(has(proof, "With conv2 and fc1 in fp32 the loss follows fp32"));
   EXPECT_TRUE(has(proof, "dropped from the advice: fc2"));
   for (const char* word : {"1.2&nbsp;%", "0.60&nbsp;%", "0.41&nbsp;%", "31&nbsp;%", "not finite",
-                           "without conv2", "without fc1", "16 of them to find the scale"}) {
+                           "without conv2", "without fc1", "2 of them to find the scale"}) {
     EXPECT_TRUE(has(proof, word));
   }
+  EXPECT_FALSE(has(proof, "16 of them to find the scale")) << "a lane that never finds one";
+  EXPECT_TRUE(has(proof, "%\">10 %</span>")) << "a tick of the axis";
+  EXPECT_FALSE(has(proof, "&lt; 0.01"));
   // Marks: one inside and left of the band's edge, the others right of it.
   const std::regex trial("width:([0-9.]+)%\"></b><i class=\"(\\w+)\" style=\"left:([0-9.]+)%");
   std::multiset<std::string> kinds;

@@ -141,8 +141,8 @@ TEST(ReportActions, CostIsWhatTheAdvisedLaneReallyKeeps) {
 
 TEST(ReportActions, ConfidenceFollowsWhatIsKnown) {
   RunSpec few = hot_spec(), many = hot_spec();
-  few.steps = 5;
-  many.steps = 40;
+  few.steps = 49;
+  many.steps = 50;
   EXPECT_EQ(make_report(make_run(few)).actions.front().confidence, "low");
   EXPECT_EQ(make_report(make_run(many)).actions.front().confidence, "medium");
   RunView failed = make_run(many);
@@ -151,6 +151,28 @@ TEST(ReportActions, ConfidenceFollowsWhatIsKnown) {
   failed.set_proof(1, proof);
   EXPECT_EQ(make_report(failed).actions.front().confidence, "low");
   EXPECT_THAT(make_report(make_run(healthy_spec())).actions, IsEmpty());
+}
+
+TEST(ReportActions, AShortProofIsWeaker) {
+  RunView run = make_run(hot_spec());
+  std::string proof = proof_json();
+  const size_t steps = proof.find("\"steps\":");
+  ASSERT_NE(steps, std::string::npos);
+  proof.replace(steps, proof.find(',', steps) - steps, "\"steps\":49");
+  run.set_proof(1, proof);
+  EXPECT_EQ(make_report(run).actions.front().confidence, "medium");
+}
+
+TEST(ReportVerdict, AFewStepsAreHealthySoFar) {
+  RunSpec few = healthy_spec(), many = healthy_spec();
+  few.steps = 49;
+  many.steps = 50;
+  const Verdict early = make_report(make_run(few)).verdict;
+  EXPECT_THAT(early.text, HasSubstr("is healthy so far"));
+  EXPECT_THAT(early.text, HasSubstr("49 steps are few to judge by: train for at least 50"));
+  const Verdict late = make_report(make_run(many)).verdict;
+  EXPECT_THAT(late.text, HasSubstr("is healthy: "));
+  EXPECT_THAT(late.text, Not(HasSubstr("few to judge by")));
 }
 
 TEST(ReportProof, ReadsWhatProveWritesAndNothingElse) {
@@ -185,6 +207,22 @@ TEST(ReportCommands, HaveNoFoldersAndNoFlagsOfThisMachine) {
     EXPECT_THAT(text, Not(HasSubstr("--force")));
     EXPECT_THAT(text, Not(HasSubstr("/data/me")));
   }
+}
+
+TEST(ReportCommands, LanesAreAskedForAsTheyWere) {
+  RunInfo info = make_run(healthy_spec()).info();
+  info.settings = {"--model", "lenet"};
+  info.lane_settings = {"--lanes",      "float32,/data/me/x.json,mixed_float16",
+                        "--fp32",       "conv*",
+                        "--accumulate", "fp64"};
+  RunView run(info, RunStatus::complete);
+  run.add_step(0, {.step = 6, .loss = 1.0});
+  const Report report = make_report(run);
+  ASSERT_EQ(report.reproduce.size(), 3u);
+  EXPECT_EQ(report.reproduce[0],
+            "halfscope train --model lenet --lanes float32,x.json,mixed_float16 --fp32 'conv*' "
+            "--accumulate fp64 --out run.hscope");
+  EXPECT_THAT(report.reproduce[2], HasSubstr("# resumed from a checkpoint after step 6"));
 }
 
 TEST(ReportMarkdown, FitsAComment) {

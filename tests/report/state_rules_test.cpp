@@ -223,5 +223,18 @@ TEST(UnsafeBuffers, ASkippedStepLeavesItsInfinities) {
   EXPECT_TRUE(of_rule(buffers("always", true, kFine), "unsafe_buffers").empty());
 }
 
+TEST(UnsafeBuffers, ASkippedStepThatNobodyRecordedIsSuspect) {
+  RunView run = buffers("always", true, kFine);
+  run.add_step(1, {.step = 3, .loss = 1.0, .loss_scale = 1024.0, .skipped = true});
+  const auto found = of_rule(run, "unsafe_buffers");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].severity, Severity::warning);
+  EXPECT_EQ(found[0].step, 3);
+  EXPECT_THAT(found[0].text, HasSubstr("1 step was skipped without their tensors being recorded"));
+  RunView safe = buffers("on_step", true, kFine);
+  safe.add_step(1, {.step = 3, .loss = 1.0, .loss_scale = 1024.0, .skipped = true});
+  EXPECT_TRUE(of_rule(safe, "unsafe_buffers").empty());
+}
+
 }  // namespace
 }  // namespace halfscope::test
