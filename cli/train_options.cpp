@@ -19,8 +19,6 @@ namespace {
 
 constexpr uint64_t kMostSteps = 1'000'000'000'000'000;
 
-const std::vector<std::string> kAccumulations{"fp32", "fp64", "format"};
-
 /// "mlp:A-B-...-Z" as a shell can begin it: "mlp:".
 std::vector<std::string> beginnings(std::vector<std::string> names) {
   for (std::string& name : names) {
@@ -59,7 +57,7 @@ std::optional<Accumulation> accumulation_of(const TrainOptions& options) {
   const std::optional<Accumulation> accumulation = parse_accumulation(options.accumulate);
   if (!accumulation) {
     throw usage_error("unknown accumulation " + options.accumulate,
-                      did_you_mean(options.accumulate, kAccumulations, "use fp32, fp64 or format"));
+                      did_you_mean(options.accumulate, accumulation_names(), accumulation_hint()));
   }
   return accumulation;
 }
@@ -226,10 +224,12 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
       ->type_name("GLOB")
       ->group(kGroup);
   offer(sub.add_option("--accumulate", options.accumulate,
-                       "How lanes sum: fp32, fp64 or format; default: as the plan says")
+                       "How lanes sum: fp32, fp64, pairwise, kahan, format, format-mul-add, "
+                       "fma32-then-round or tensor-core:ARCH, each with options such as "
+                       "promote=128; default: as the plan says")
             ->type_name("A")
             ->group(kGroup),
-        {.words = kAccumulations});
+        {.words = {accumulation_names().begin(), accumulation_names().end()}});
   offer(sub.add_option("--loss-scale", options.loss_scale,
                        "dynamic, dynamic:INIT, static:X or none; default: dynamic for formats "
                        "with fewer than 8 exponent bits")

@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "core/graph/autodiff.h"
 #include "core/graph/sites.h"
+#include "core/near_miss.h"
+#include "core/numeric/tensor_core.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {
@@ -178,6 +180,23 @@ bool is_constant(const Graph& graph, ValueId value) {
                      [&](const Constant& constant) { return constant.value == value; });
 }
 
+/// Products that the plan gives to tensor cores must be among those that they do; operands in fp32
+/// stay outside.
+void check_tensor_cores(const Node& node) {
+  const Accumulation& how = node.plan.accumulation;
+  if (how.kind != Accumulation::tensor_core || !find_op(node.op).sums_products) return;
+  const FloatFormat accumulator = how.half_accumulator ? kFp16 : kFp32;
+  const FloatFormat& read = node.plan.read;
+  if (read == kFp32 || tensor_core_profile(how.arch, read, accumulator)) return;
+  std::vector<std::string> formats;
+  for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2}) {
+    if (tensor_core_profile(how.arch, format, accumulator)) formats.push_back(format_name(format));
+  }
+  throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of " +
+                        format_name(read),
+                    "it reads " + comma_list(formats));
+}
+
 /// Formats of variables and of all forward values.
 void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
   for (const Variable& variable : graph.variables()) graph.value(variable.value).format = storage;
@@ -196,6 +215,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
       }
       node.plan.read = node.plan.write = widest;
     }
+    check_tensor_cores(node);
     for (ValueId input : node.inputs) {
       // A layer kept in a wider format than the variables' storage keeps its variables in it.
       if (graph.variable_of(input) != nullptr &&

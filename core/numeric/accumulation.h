@@ -1,36 +1,79 @@
 // SPDX-License-Identifier: MIT
-// Accumulation: the named orders and precisions in which operators sum (ARCHITECTURE: Plan).
+// Accumulation: the named orders and precisions in which operators sum (ARCHITECTURE: Plan), and
+// their text form KIND[:OPTION,...]: "fp32", "format:promote=128", "tensor-core:h100,split-k=4".
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+
+#include "core/numeric/float_format.h"
 
 namespace halfscope {
 
-enum class Accumulation : uint8_t {
-  fp32,    ///< one ascending-k chain of fp32 fused multiply-adds per output element
-  fp64,    ///< the same chain in double, rounded once at the end
-  format,  ///< exact fma, rounded to the write format after every term
+struct Accumulation {
+  enum class Kind : uint8_t {
+    fp32,              ///< one ascending-k chain of fp32 fused multiply-adds
+    fp64,              ///< the same chain in double, rounded once at the end
+    pairwise,          ///< fp32 products, added as a balanced tree of fp32 additions
+    kahan,             ///< fp32 with compensation: y = fma(a, b, -c), t = s + y, c = (t - s) - y
+    format,            ///< exact fma, rounded to the write format after every term
+    format_mul_add,    ///< product rounded to the write format, then the sum
+    fma32_then_round,  ///< fp32 fma, rounded to the write format: a common shortcut that rounds
+                       ///< twice and is wrong in about 4e-5 of the steps of fp16 sums
+    tensor_core,       ///< blocks of products as a GPU's tensor cores sum them (tensor_core.h)
+  };
+  // The kinds as Accumulation::fp32 and so on (GCC 12 breaks down over `using enum` here).
+  static constexpr Kind fp32 = Kind::fp32;
+  static constexpr Kind fp64 = Kind::fp64;
+  static constexpr Kind pairwise = Kind::pairwise;
+  static constexpr Kind kahan = Kind::kahan;
+  static constexpr Kind format = Kind::format;
+  static constexpr Kind format_mul_add = Kind::format_mul_add;
+  static constexpr Kind fma32_then_round = Kind::fma32_then_round;
+  static constexpr Kind tensor_core = Kind::tensor_core;
+
+  Kind kind = Kind::fp32;
+  /// tensor_core: a name of tensor_core_archs(). Only products of operands that are read in fp16,
+  /// bf16, tf32 or fp8 go there; everything else is summed as fp32.
+  std::string arch = "";
+  /// tensor_core: fp16 accumulators instead of fp32.
+  bool half_accumulator = false;
+  /// Terms after which a chain is added to an fp32 total and begins anew; 0: never.
+  int64_t promote = 0;
+  /// Contiguous parts of k, of equal length but for the last one, whose sums are added in fp32.
+  int64_t split_k = 1;
+
+  Accumulation() = default;
+  Accumulation(Kind k) : kind(k) {}  // NOLINT: a kind is the accumulation without options
+
+  friend bool operator==(const Accumulation&, const Accumulation&) = default;
+
+  /// One chain over all terms.
+  bool is_single_chain() const noexcept { return promote == 0 && split_k == 1; }
+  /// Its partial sums are values of a format that may be narrower than fp32.
+  bool sums_in_format() const noexcept {
+    return kind == Kind::format || kind == Kind::format_mul_add || kind == Kind::fma32_then_round;
+  }
 };
 
-constexpr std::string_view accumulation_name(Accumulation accumulation) noexcept {
-  switch (accumulation) {
-    case Accumulation::fp32:
-      return "fp32";
-    case Accumulation::fp64:
-      return "fp64";
-    case Accumulation::format:
-      return "format";
-  }
-  return "unknown";
-}
+/// "fp32", "format-mul-add", "tensor-core:h100,promote=128".
+std::string accumulation_name(const Accumulation& accumulation);
+/// The way back; nothing for anything else. Tensor cores may be given by any of their aliases.
+std::optional<Accumulation> parse_accumulation(std::string_view text);
+/// What parse_accumulation reads, for messages and completion: kinds without options, and one
+/// entry for every tensor core.
+std::span<const std::string> accumulation_names();
+/// One sentence about the options, for hints.
+std::string accumulation_hint();
 
-constexpr std::optional<Accumulation> parse_accumulation(std::string_view text) noexcept {
-  for (Accumulation each : {Accumulation::fp32, Accumulation::fp64, Accumulation::format}) {
-    if (text == accumulation_name(each)) return each;
-  }
-  return std::nullopt;
-}
+/// How to sum, and the formats around it.
+struct SumSpec {
+  Accumulation accumulation;
+  FloatFormat write = kFp32;  ///< what the caller will round the result to
+  FloatFormat read = kFp32;   ///< of both operands of a product
+};
 
 }  // namespace halfscope

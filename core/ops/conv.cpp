@@ -79,9 +79,19 @@ std::vector<ValueId> gradient(GradientContext& c) {
 
 const std::vector<OpDef>& conv() {
   static const std::vector<OpDef> defs{
-      {"Conv", "", infer_conv, gradient},
-      {"ConvGradInput", "halfscope", infer_gradient},
-      {"ConvGradWeight", "halfscope", infer_gradient},
+      {.name = "Conv",
+       .domain = "",
+       .infer = infer_conv,
+       .gradient = gradient,
+       .sums_products = true},
+      {.name = "ConvGradInput",
+       .domain = "halfscope",
+       .infer = infer_gradient,
+       .sums_products = true},
+      {.name = "ConvGradWeight",
+       .domain = "halfscope",
+       .infer = infer_gradient,
+       .sums_products = true},
   };
   return defs;
 }

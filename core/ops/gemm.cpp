@@ -57,7 +57,8 @@ std::vector<ValueId> gradient(GradientContext& c) {
 }  // namespace
 
 const std::vector<OpDef>& gemm() {
-  static const std::vector<OpDef> defs{{"Gemm", "", infer, gradient}};
+  static const std::vector<OpDef> defs{
+      {.name = "Gemm", .domain = "", .infer = infer, .gradient = gradient, .sums_products = true}};
   return defs;
 }
 

@@ -71,6 +71,8 @@ struct OpDef {
   bool selects = false;
   /// Its kernels round the outputs themselves.
   bool rounds_itself = false;
+  /// It sums products of its first two inputs, which tensor cores can do.
+  bool sums_products = false;
   /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
   /// not count where a node follows its inputs.
   size_t stored_inputs_from = kAllInputs;

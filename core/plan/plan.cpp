@@ -83,8 +83,11 @@ bool is_full_precision(const Plan& plan) {
     return !format || *format == kFp32;
   };
   bool all = full(plan.defaults.read) && full(plan.defaults.write) && full(plan.storage) &&
-             plan.defaults.accumulation != Accumulation::format;
-  for (const PlanRule& rule : plan.rules) all = all && full(rule.read) && full(rule.write);
+             !plan.defaults.accumulation.sums_in_format();
+  for (const PlanRule& rule : plan.rules) {
+    all = all && full(rule.read) && full(rule.write) &&
+          !(rule.accumulation && rule.accumulation->sums_in_format());
+  }
   return plan.double_precision || all;
 }
 

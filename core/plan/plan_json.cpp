@@ -73,7 +73,7 @@ Accumulation accumulation_of(const Json& object, const std::string& where) {
   const std::optional<Accumulation> accumulation = parse_accumulation(text);
   if (!accumulation) {
     throw usage_error("plan: " + where + ".accumulate: unknown value \"" + text + "\"",
-                      "use fp32, fp64 or format");
+                      did_you_mean(text, accumulation_names(), accumulation_hint()));
   }
   return *accumulation;
 }

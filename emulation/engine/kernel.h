@@ -36,8 +36,21 @@ struct KernelCall {
   const FloatFormat& out_format(size_t i) const {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
-  SumSpec sum_spec() const { return {node->plan.accumulation, out_format(0)}; }
+  SumSpec sum_spec() const {
+    return {.accumulation = node->plan.accumulation,
+            .write = out_format(0),
+            .read = unrounded ? kFp32 : node->plan.read};
+  }
 };
+
+/// Fused operators (normalization, loss) take their inner sums in double, unless the plan names an
+/// accumulation other than an fp32 or fp64 chain; tensor cores have no part in such sums.
+inline bool names_inner_sums(const SumSpec& spec) noexcept {
+  const Accumulation::Kind kind = spec.accumulation.kind;
+  const bool plain =
+      kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::tensor_core;
+  return !plain || !spec.accumulation.is_single_chain();
+}
 
 template <class T>
 using Kernel = void (*)(KernelCall<T>&);

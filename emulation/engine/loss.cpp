@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/numeric/accumulate.h"
 #include "core/numeric/round_odd.h"
 #include "emulation/engine/kernel.h"
 
@@ -25,15 +26,23 @@ struct Softmax {
 };
 
 template <class T>
-Softmax softmax_of(const T* row, int64_t classes) {
+Softmax softmax_of(const T* row, int64_t classes, const SumSpec& spec) {
   Softmax result;
   result.largest = -INFINITY;
   for (int64_t j = 0; j < classes; ++j) {
     const double x = static_cast<double>(row[j]);
     if (x > result.largest || std::isnan(x)) result.largest = x;
   }
-  for (int64_t j = 0; j < classes; ++j)
-    result.sum += std::exp(static_cast<double>(row[j]) - result.largest);
+  const auto term = [&](int64_t j) {
+    return std::exp(static_cast<double>(row[j]) - result.largest);
+  };
+  if (std::is_same_v<T, float> && names_inner_sums(spec)) {
+    std::vector<float> terms;
+    for (int64_t j = 0; j < classes; ++j) terms.push_back(static_cast<float>(term(j)));
+    result.sum = sum_of_values(spec, terms);
+    return result;
+  }
+  for (int64_t j = 0; j < classes; ++j) result.sum += term(j);
   return result;
 }
 
@@ -67,13 +76,19 @@ void cross_entropy(KernelCall<T>& c) {
   const int64_t rows = c.in_shape(0)[0], classes = c.in_shape(0)[1];
   const int32_t* labels = c.index_in[1];
   const Labels valid(*c.node, labels, rows, classes);
+  const SumSpec spec = c.sum_spec();
   double total = 0.0;
+  std::vector<float> losses;
   for (int64_t i = 0; i < rows; ++i) {
     if (!valid.counts(i)) continue;
     const T* row = c.in[0] + i * classes;
-    const Softmax softmax = softmax_of(row, classes);
-    total += std::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
+    const Softmax softmax = softmax_of(row, classes, spec);
+    const double loss =
+        std::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
+    total += loss;
+    losses.push_back(static_cast<float>(loss));
   }
+  if (std::is_same_v<T, float> && names_inner_sums(spec)) total = sum_of_values(spec, losses);
   c.out[0][0] = delivered<T>(total / static_cast<double>(valid.count()), c.out_format(0));
 }
 
@@ -90,7 +105,7 @@ void cross_entropy_grad(KernelCall<T>& c) {
       std::fill_n(out, classes, T{0});
       continue;
     }
-    const Softmax softmax = softmax_of(row, classes);
+    const Softmax softmax = softmax_of(row, classes, c.sum_spec());
     for (int64_t j = 0; j < classes; ++j) {
       const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
       out[j] = delivered<T>((p - (j == labels[i] ? 1.0 : 0.0)) * scale, c.out_format(0));

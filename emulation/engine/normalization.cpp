@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Batch normalization, fused (core/ops/normalization.cpp): statistics and sums in double, one
-// plane (sample, channel) after the other, each in the fixed order of plane_sums; the rest in
-// fp32. Threads share out channels, so no sum depends on them.
+// plane (sample, channel) after the other, each in the fixed order of plane_sums, unless the plan
+// names another accumulation, which then runs over (sample, pixel); the rest in fp32. Threads share
+// out channels, so no sum depends on them.
 #include <array>
 #include <cmath>
 
+#include "core/numeric/accumulate.h"
 #include "emulation/engine/kernel.h"
 
 namespace halfscope {
@@ -52,6 +54,20 @@ struct Planes {
   double count() const { return static_cast<double>(batch * size); }
 };
 
+/// The elements of one channel in fp32, less `offset`: all samples, plane by plane.
+template <class T>
+std::vector<float> channel_values(const Planes& planes, int64_t channel, const T* x,
+                                  double offset) {
+  std::vector<float> values;
+  for (int64_t sample = 0; sample < planes.batch; ++sample) {
+    const T* in = x + planes.offset(sample, channel);
+    for (int64_t i = 0; i < planes.size; ++i) {
+      values.push_back(static_cast<float>(static_cast<double>(in[i]) - offset));
+    }
+  }
+  return values;
+}
+
 template <class T>
 void normalize_channel(const Planes& planes, int64_t channel, const T* x, T mean, T factor, T bias,
                        T* y) {
@@ -68,6 +84,8 @@ void batch_normalization(KernelCall<T>& c) {
   const double epsilon = real_attribute(*c.node, "epsilon", 1e-5);
   const double momentum = real_attribute(*c.node, "momentum", 0.9);
   const bool training = c.out.size() > 1;
+  const SumSpec spec = c.sum_spec();
+  const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
   const double n = planes.count();
   const double unbiased = int_attribute(*c.node, "unbiased", 0) != 0 ? n / (n - 1.0) : 1.0;
   const T* x = c.in[0];
@@ -83,6 +101,7 @@ void batch_normalization(KernelCall<T>& c) {
                    total += static_cast<double>(in[i]);
                  }).first;
         }
+        if (named) sum = sum_of_values(spec, channel_values(planes, channel, x, 0.0));
         const double batch_mean = sum / n;
         for (int64_t sample = 0; sample < planes.batch; ++sample) {
           const T* in = x + planes.offset(sample, channel);
@@ -90,6 +109,10 @@ void batch_normalization(KernelCall<T>& c) {
                        const double centred = static_cast<double>(in[i]) - batch_mean;
                        total += centred * centred;
                      }).first;
+        }
+        if (named) {
+          const std::vector<float> centred = channel_values(planes, channel, x, batch_mean);
+          squares = static_cast<double>(sum_of_products(spec, centred, centred));
         }
         const double batch_var = squares / n;
         c.out[1][channel] = static_cast<T>(momentum * mean + (1.0 - momentum) * batch_mean);
@@ -114,6 +137,8 @@ template <class T>
 void batch_normalization_grad(
     KernelCall<T>& c) {  // (dy, x, scale, mean, inverse) -> dx, dscale, dbias
   const Planes planes(c.in_shape(0));
+  const SumSpec spec = c.sum_spec();
+  const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
   const T* dy = c.in[0];
   const T* x = c.in[1];
   parallel_ranges(planes.channels, 1, [&](int64_t begin, int64_t end) {
@@ -130,6 +155,12 @@ void batch_normalization_grad(
         });
         total.first += plane.first;
         total.second += plane.second;
+      }
+      if (named) {
+        const std::vector<float> gradient = channel_values(planes, channel, dy, 0.0);
+        const std::vector<float> centred = channel_values(planes, channel, x, mean);
+        total.first = sum_of_values(spec, gradient);
+        total.second = static_cast<double>(sum_of_products(spec, gradient, centred));
       }
       const double dscale = total.second * inverse;
       c.out[1][channel] = static_cast<T>(dscale);

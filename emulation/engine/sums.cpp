@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/numeric/round.h"
+#include "core/numeric/accumulate.h"
 #include "core/numeric/round_odd.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/double_sums.h"
@@ -108,36 +108,23 @@ struct Reduction {
   }
 };
 
-/// A sum under an accumulation, one term after the other.
+/// A sum under an accumulation: of fp32 and fp64 chains directly, of others by the reference.
 double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inner,
                   const SumSpec& spec) {
-  switch (spec.accumulation) {
-    case Accumulation::fp32: {
-      float sum = 0.0f;
-      for (int64_t offset : inner) sum += x[base + offset];
-      return static_cast<double>(sum);
-    }
-    case Accumulation::fp64:
-      break;
-    case Accumulation::format: {
-      // A double holds the exact sum of an accumulator in the format and a value of one of the
-      // formats in use to within far less than half an ulp; rounding to odd settles ties.
-      double sum = 0.0;
-      for (int64_t offset : inner) {
-        const double a = sum, b = static_cast<double>(x[base + offset]), s = a + b;
-        const double t = s - a, rest = (a - (s - t)) + (b - t);
-        double odd = s;
-        if (rest != 0.0 && std::isfinite(s) && (std::bit_cast<uint64_t>(s) & 1) == 0) {
-          odd = std::nextafter(s, rest > 0.0 ? INFINITY : -INFINITY);
-        }
-        sum = round_to_format(odd, spec.write).value;
-      }
-      return sum;
-    }
+  if (spec.accumulation == Accumulation::fp32) {
+    float sum = 0.0f;
+    for (int64_t offset : inner) sum += x[base + offset];
+    return static_cast<double>(sum);
   }
-  double sum = 0.0;
-  for (int64_t offset : inner) sum += static_cast<double>(x[base + offset]);
-  return sum;
+  if (spec.accumulation == Accumulation::fp64) {
+    double sum = 0.0;
+    for (int64_t offset : inner) sum += static_cast<double>(x[base + offset]);
+    return sum;
+  }
+  thread_local std::vector<float> values;
+  values.clear();
+  for (int64_t offset : inner) values.push_back(x[base + offset]);
+  return sum_of_values(spec, values);
 }
 
 double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inner,

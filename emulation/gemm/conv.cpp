@@ -8,6 +8,7 @@
 
 #include "emulation/gemm/conv_image.h"
 #include "emulation/gemm/driver.h"
+#include "emulation/gemm/model_products.h"
 
 namespace halfscope {
 namespace gemm_detail {
@@ -106,6 +107,8 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
 void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
                   float* y, const SumSpec& spec) {
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
+  if (gemm_detail::needs_model(spec))
+    return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec);
   gemm_detail::with_chains(
       spec, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
 }

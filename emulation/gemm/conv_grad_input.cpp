@@ -9,6 +9,7 @@
 
 #include "emulation/gemm/conv_image.h"
 #include "emulation/gemm/driver.h"
+#include "emulation/gemm/model_products.h"
 
 namespace halfscope {
 namespace gemm_detail {
@@ -124,6 +125,8 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
     std::fill(dx, dx + shape.batch * shape.in * shape.height * shape.width, 0.0f);
     return;
   }
+  if (gemm_detail::needs_model(spec))
+    return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec);
   gemm_detail::with_chains(
       spec, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
 }

@@ -9,6 +9,7 @@
 
 #include "emulation/gemm/conv_image.h"
 #include "emulation/gemm/driver.h"
+#include "emulation/gemm/model_products.h"
 
 namespace halfscope {
 namespace gemm_detail {
@@ -157,6 +158,8 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     std::fill(dw, dw + shape.out * rows, 0.0f);
     return;
   }
+  if (gemm_detail::needs_model(spec))
+    return gemm_detail::model_conv_grad_weight(shape, x, dy, dw, spec);
   gemm_detail::with_chains(
       spec, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
 }

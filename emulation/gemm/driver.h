@@ -39,6 +39,10 @@ void with_chains(const SumSpec& spec, F f) {
   const bool to_fp32 = spec.write == kFp32;
   if (spec.accumulation == Accumulation::fp64) {
     f(Chains<double>{set.fp64, {}, !to_fp32});
+  } else if (spec.accumulation == Accumulation::format_mul_add) {
+    f(Chains<double>{set.format_mul_add, format_rounding(spec.write), false});
+  } else if (spec.accumulation == Accumulation::fma32_then_round && !to_fp32) {
+    f(Chains<double>{set.fma32_then_round, format_rounding(spec.write), false});
   } else if (spec.accumulation == Accumulation::format && !to_fp32) {
     // Already values of the format: the delivery is exact either way.
     f(Chains<double>{set.format, format_rounding(spec.write), false});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emulation/gemm/driver.h"
+#include "emulation/gemm/model_products.h"
 
 namespace halfscope {
 namespace gemm_detail {
@@ -186,6 +187,9 @@ void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
           const SumSpec& spec) {
   if (m <= 0 || n <= 0) return;
+  if (gemm_detail::needs_model(spec)) {
+    return gemm_detail::model_gemm(m, n, std::max<int64_t>(k, 0), a, b, bias, c, spec);
+  }
   gemm_detail::with_chains(spec, [&](const auto& chains) {
     gemm_detail::product_either_way(chains, {.m = m,
                                              .n = n,
@@ -201,8 +205,15 @@ void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const flo
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                 const SumSpec& spec) {
   if (n <= 0) return;
+  SumSpec plain = spec;
+  if (spec.accumulation.kind == Accumulation::tensor_core) {  // which does no plain sums
+    plain.accumulation.kind = Accumulation::fp32;
+  }
+  if (gemm_detail::needs_model(plain)) {
+    return gemm_detail::model_sum_except(outer, n, inner, x, out, plain);
+  }
   gemm_detail::with_chains(
-      spec, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
+      plain, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
 }
 
 }  // namespace halfscope

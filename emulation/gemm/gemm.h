@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Sums of products on the CPU: matrix product and the three convolution products, each with a
-// named accumulation. Every output element is one chain over ascending k; K is never split
-// between threads, so the result is the same bits for any thread count and instruction set. NaN
-// and infinity flow as IEEE 754 says; a NaN result is always the quiet NaN 0x7fc00000.
+// named accumulation (core/numeric/accumulate.h, which every kernel equals bit for bit). K is never
+// split between threads, so the result is the same bits for any thread count and instruction set.
+// NaN and infinity flow as IEEE 754 says; a NaN result is always the quiet NaN 0x7fc00000.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,6 @@
 #include "core/numeric/float_format.h"
 
 namespace halfscope {
-
-/// How to sum, and the format the caller will round the result to.
-///  - fp32: acc = fma(a, b, acc) in fp32 from +0; the bias is added last, in fp32.
-///  - fp64: products and sums (bias included) in double; the double is delivered as fp32 by
-///    round-to-odd if `write` is narrower than fp32, so that the caller's rounding to `write`
-///    equals a single rounding of the double; by nearest-even if `write` is fp32.
-///  - format: acc = round(a * b + acc) to `write` after every term, from an exact a * b + acc;
-///    the bias is one more rounded addition.
-struct SumSpec {
-  Accumulation accumulation = Accumulation::fp32;
-  FloatFormat write = kFp32;
-};
 
 /// X(i, j) = data[i * row_stride + j * column_stride].
 struct MatrixView {
@@ -57,7 +45,8 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
                   float* y, const SumSpec& spec);
 
 /// dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order; only taps that exist
-/// take part.
+/// take part; under pairwise and kahan sums, tensor cores, promotion and split k the others do,
+/// too, as products with zero, as in an implicit matrix product.
 void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
                      const SumSpec& spec);
 
@@ -65,8 +54,9 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
 void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
                       const SumSpec& spec);
 
-/// out[j] = sum of x over the axes outer and inner of x [outer, n, inner], ascending (outer,
-/// inner): bias gradients of Gemm (inner = 1) and Conv (inner = pixels). One chain per j.
+/// As a sum of plain values (accumulate.h): out[j] = sum of x over the axes outer and inner of x
+/// [outer, n, inner], ascending (outer, inner): bias gradients of Gemm (inner = 1) and Conv (inner
+/// = pixels). One chain per j.
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                 const SumSpec& spec);
 

@@ -21,6 +21,13 @@ struct FormatRounding {
   double overflow;  ///< what a larger value becomes: infinity or NaN
 };
 
+/// Of fp32, without the help of the library.
+inline constexpr FormatRounding kFp32Rounding{.min_normal = 0x1p-126,
+                                              .above_max = 0x1p128,
+                                              .magic = 0x1.8p29,
+                                              .max_finite = 0x1.fffffep127,
+                                              .overflow = __builtin_inf()};
+
 /// The work of one tile. T is the type of the chains (and of the operands, already converted).
 template <class T>
 struct Tile {
@@ -72,7 +79,7 @@ struct Kernels {
 struct KernelSet {
   Kernels<float> fp32;
   Kernels<double> fp64;
-  Kernels<double> format;
+  Kernels<double> format, format_mul_add, fma32_then_round;
 };
 
 const KernelSet& baseline_kernels() noexcept;

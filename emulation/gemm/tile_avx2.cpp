@@ -139,9 +139,10 @@ struct DoubleVector {
 }  // namespace
 
 const KernelSet& avx2_kernels() noexcept {
-  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 6>(),
-                             make_kernels<FmaStep<DoubleVector>, 6>(),
-                             make_kernels<FormatStep<DoubleVector>, 4>()};
+  static const KernelSet set{
+      make_kernels<FmaStep<FloatVector>, 6>(), make_kernels<FmaStep<DoubleVector>, 6>(),
+      make_kernels<FormatStep<DoubleVector>, 4>(), make_kernels<MulAddStep<DoubleVector>, 4>(),
+      make_kernels<ShortcutStep<DoubleVector>, 4>()};
   return set;
 }
 

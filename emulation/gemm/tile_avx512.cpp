@@ -108,9 +108,10 @@ struct DoubleVector {
 }  // namespace
 
 const KernelSet& avx512_kernels() noexcept {
-  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 14>(),
-                             make_kernels<FmaStep<DoubleVector>, 14>(),
-                             make_kernels<FormatStep<DoubleVector>, 6>()};
+  static const KernelSet set{
+      make_kernels<FmaStep<FloatVector>, 14>(), make_kernels<FmaStep<DoubleVector>, 14>(),
+      make_kernels<FormatStep<DoubleVector>, 6>(), make_kernels<MulAddStep<DoubleVector>, 6>(),
+      make_kernels<ShortcutStep<DoubleVector>, 6>()};
   return set;
 }
 

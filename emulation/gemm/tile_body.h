@@ -22,31 +22,67 @@ struct FmaStep {
   Reg add(Reg acc, Reg bias) const { return V::add(acc, bias); }
 };
 
-/// acc = round(a * b + acc) to a narrow format. The product of two floats is exact in double. The
-/// sum is made round-to-odd with the error term of TwoSum (Knuth), so that rounding it once more
-/// to at most 23 mantissa bits is correct (Boldo and Melquiond, 2008).
+/// Rounds doubles to a format, nearest even, overflow as the format has it.
+template <class V>
+struct Rounder {
+  using Reg = typename V::Reg;
+  Reg min_normal, above_max, magic, max_finite, overflow;
+  explicit Rounder(const FormatRounding& r)
+      : min_normal(V::broadcast(&r.min_normal)),
+        above_max(V::broadcast(&r.above_max)),
+        magic(V::broadcast(&r.magic)),
+        max_finite(V::broadcast(&r.max_finite)),
+        overflow(V::broadcast(&r.overflow)) {}
+  Reg operator()(Reg x) const {
+    const Reg binade = V::min(V::max(V::exponent(x), min_normal), above_max);
+    const Reg shifter = V::mul(binade, magic);
+    const Reg rounded = V::or_sign(V::sub(V::add(x, shifter), shifter), x);
+    return V::select_above(rounded, max_finite, V::or_sign(overflow, x));
+  }
+};
+
+/// p + acc, rounded to odd with the error term of TwoSum (Knuth): rounding it once more to at most
+/// 51 significant bits is correct (Boldo and Melquiond, 2008).
+template <class V>
+typename V::Reg odd_sum(typename V::Reg p, typename V::Reg acc) {
+  using Reg = typename V::Reg;
+  const Reg s = V::add(p, acc);
+  const Reg virtual_acc = V::sub(s, p);
+  const Reg error = V::add(V::sub(p, V::sub(s, virtual_acc)), V::sub(acc, virtual_acc));
+  return V::to_odd(s, error);
+}
+
+/// acc = round(a * b + acc) to a narrow format. The product of two floats is exact in double.
 template <class V>
 struct FormatStep {
   using Vector = V;
   using Reg = typename V::Reg;
-  Reg min_normal, above_max, magic, max_finite, overflow;
-  explicit FormatStep(const FormatRounding* r)
-      : min_normal(V::broadcast(&r->min_normal)),
-        above_max(V::broadcast(&r->above_max)),
-        magic(V::broadcast(&r->magic)),
-        max_finite(V::broadcast(&r->max_finite)),
-        overflow(V::broadcast(&r->overflow)) {}
+  Rounder<V> round;
+  explicit FormatStep(const FormatRounding* r) : round(*r) {}
   Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
-  Reg add(Reg acc, Reg p) const {
-    Reg s = V::add(p, acc);
-    const Reg virtual_acc = V::sub(s, p);
-    const Reg error = V::add(V::sub(p, V::sub(s, virtual_acc)), V::sub(acc, virtual_acc));
-    s = V::to_odd(s, error);
-    const Reg binade = V::min(V::max(V::exponent(s), min_normal), above_max);
-    const Reg shifter = V::mul(binade, magic);
-    const Reg rounded = V::or_sign(V::sub(V::add(s, shifter), shifter), s);
-    return V::select_above(rounded, max_finite, V::or_sign(overflow, s));
-  }
+  Reg add(Reg acc, Reg p) const { return round(odd_sum<V>(p, acc)); }
+};
+
+/// acc = round(round(a * b) + acc).
+template <class V>
+struct MulAddStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  Rounder<V> round;
+  explicit MulAddStep(const FormatRounding* r) : round(*r) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
+  Reg add(Reg acc, Reg p) const { return round(odd_sum<V>(round(p), acc)); }
+};
+
+/// acc = round(fma of fp32): what an fp32 processor with 16-bit storage does, two roundings.
+template <class V>
+struct ShortcutStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  Rounder<V> to_fp32, round;
+  explicit ShortcutStep(const FormatRounding* r) : to_fp32(kFp32Rounding), round(*r) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
+  Reg add(Reg acc, Reg p) const { return round(to_fp32(odd_sum<V>(p, acc))); }
 };
 
 template <class Step, int kRows, int kVectors, bool kGather>

@@ -10,7 +10,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,33 +27,53 @@ class OracleChain {
  public:
   explicit OracleChain(const SumSpec& spec) : spec_(spec) {}
   void add(float a, float b) {
-    switch (spec_.accumulation) {
-      case Accumulation::fp32:
+    const double product = static_cast<double>(a) * b;
+    switch (spec_.accumulation.kind) {
+      case Accumulation::Kind::fp32:
         single_ = std::fma(a, b, single_);
         break;
-      case Accumulation::fp64:
-        wide_ += static_cast<double>(a) * b;
+      case Accumulation::Kind::fp64:
+        wide_ += product;
         break;
-      case Accumulation::format:
-        round_sum(static_cast<double>(a) * b);
+      case Accumulation::Kind::pairwise:
+        products_.push_back(a * b);
         break;
+      case Accumulation::Kind::kahan:
+        add_compensated(a, b);
+        break;
+      case Accumulation::Kind::format:
+        round_sum(product);
+        break;
+      case Accumulation::Kind::format_mul_add:
+        round_sum(round_to_format(product, spec_.write).value);
+        break;
+      case Accumulation::Kind::fma32_then_round:
+        wide_ = round_to_format(std::fma(a, b, static_cast<float>(wide_)), spec_.write).value;
+        break;
+      case Accumulation::Kind::tensor_core:
+        FAIL() << "tensor cores have oracles of their own";
     }
   }
   void bias(float b) {
-    switch (spec_.accumulation) {
-      case Accumulation::fp32:
-        single_ += b;
-        break;
-      case Accumulation::fp64:
-        wide_ += b;
-        break;
-      case Accumulation::format:
-        round_sum(b);
-        break;
+    if (spec_.accumulation == Accumulation::fp64) {
+      wide_ += b;
+    } else if (spec_.accumulation.kind == Accumulation::fma32_then_round) {
+      wide_ = round_to_format(b + static_cast<float>(wide_), spec_.write).value;
+    } else if (spec_.accumulation.kind == Accumulation::format_mul_add) {
+      round_sum(round_to_format(b, spec_.write).value);
+    } else if (spec_.accumulation.kind == Accumulation::format) {
+      round_sum(b);
+    } else {
+      bias_ = b;
     }
   }
   float result() const {
-    if (spec_.accumulation == Accumulation::fp32) return single_;
+    const auto with_bias = [&](float sum) { return bias_ ? sum + *bias_ : sum; };
+    if (spec_.accumulation.kind == Accumulation::pairwise) return with_bias(level_by_level());
+    if (spec_.accumulation == Accumulation::fp32 ||
+        spec_.accumulation.kind == Accumulation::kahan) {
+      return with_bias(single_);
+    }
     if (spec_.accumulation == Accumulation::fp64 && spec_.write != kFp32) return odd(wide_);
     return static_cast<float>(wide_);
   }
@@ -76,6 +98,24 @@ class OracleChain {
     if (exact == 0 && lost == 0) near = product + wide_;  // the sign of zero
     wide_ = round_to_format(near, spec_.write).value;
   }
+  /// Neighbours are added until one is left; the odd one out waits for the next level.
+  float level_by_level() const {
+    std::vector<float> level = products_;
+    while (level.size() > 1) {
+      std::vector<float> next;
+      for (size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(level[i] + level[i + 1]);
+      if (level.size() % 2 == 1) next.push_back(level.back());
+      level = next;
+    }
+    return level.empty() ? 0.0f : level[0];
+  }
+  void add_compensated(float a, float b) {
+    const volatile float y = std::fma(a, b, -lost_);
+    const volatile float t = single_ + y;
+    const volatile float grown = t - single_;
+    lost_ = std::isfinite(t) ? grown - y : 0.0f;
+    single_ = t;
+  }
   static float odd(double x) {
     float near = static_cast<float>(x);
     if (std::isnan(x) || static_cast<double>(near) == x) return near;
@@ -84,7 +124,9 @@ class OracleChain {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(near) | 1u);
   }
   SumSpec spec_;
-  float single_ = 0;
+  float single_ = 0, lost_ = 0;
+  std::vector<float> products_;
+  std::optional<float> bias_;
   double wide_ = 0;
 };
 
@@ -135,6 +177,12 @@ inline std::vector<float> oracle_forward(const ConvShape& s, const float* x, con
   return y;
 }
 
+/// Of an input gradient: taps that do not exist are products with zero (gemm.h).
+inline bool takes_missing_taps(const SumSpec& spec) {
+  return spec.accumulation.kind == Accumulation::pairwise ||
+         spec.accumulation.kind == Accumulation::kahan;
+}
+
 inline std::vector<float> oracle_grad_input(const ConvShape& s, const float* dy, const float* w,
                                             const SumSpec& spec) {
   std::vector<OracleChain> chains(static_cast<size_t>(s.batch * s.in * s.height * s.width),
@@ -143,14 +191,23 @@ inline std::vector<float> oracle_grad_input(const ConvShape& s, const float* dy,
     for (int64_t c = 0; c < s.in; ++c)
       for (int64_t kh = 0; kh < s.kernel_h; ++kh)
         for (int64_t kw = 0; kw < s.kernel_w; ++kw)
-          for (int64_t o = 0; o < s.out; ++o)
+          for (int64_t o = 0; o < s.out; ++o) {
+            const float weight = w[((o * s.in + c) * s.kernel_h + kh) * s.kernel_w + kw];
+            std::set<int64_t> reached;
             for (int64_t oh = 0; oh < s.out_height(); ++oh)
               for (int64_t ow = 0; ow < s.out_width(); ++ow) {
                 const int64_t at = input_index(s, n, c, oh, ow, kh, kw);
                 if (at < 0) continue;
                 chains[at].add(dy[((n * s.out + o) * s.out_height() + oh) * s.out_width() + ow],
-                               w[((o * s.in + c) * s.kernel_h + kh) * s.kernel_w + kw]);
+                               weight);
+                reached.insert(at);
               }
+            if (!takes_missing_taps(spec)) continue;
+            const int64_t plane = s.height * s.width, first = (n * s.in + c) * plane;
+            for (int64_t at = first; at < first + plane; ++at) {
+              if (!reached.contains(at)) chains[at].add(0.0f, weight);
+            }
+          }
   std::vector<float> dx;
   for (const OracleChain& chain : chains) dx.push_back(chain.result());
   return dx;
@@ -243,10 +300,20 @@ void everywhere(F f) {
 }
 
 inline std::vector<SumSpec> all_specs() {
-  return {{Accumulation::fp32, kFp32},   {Accumulation::fp64, kFp32},
-          {Accumulation::fp64, kFp16},   {Accumulation::format, kFp16},
-          {Accumulation::format, kBf16}, {Accumulation::format, kE4m3fn},
-          {Accumulation::format, kFp32}};
+  return {{Accumulation::fp32, kFp32},
+          {Accumulation::fp64, kFp32},
+          {Accumulation::fp64, kFp16},
+          {Accumulation::format, kFp16},
+          {Accumulation::format, kBf16},
+          {Accumulation::format, kE4m3fn},
+          {Accumulation::format, kFp32},
+          {Accumulation::pairwise, kFp16},
+          {Accumulation::kahan, kFp32},
+          {Accumulation::format_mul_add, kFp16},
+          {Accumulation::format_mul_add, kE5m2},
+          {Accumulation::format_mul_add, kFp32},
+          {Accumulation::fma32_then_round, kFp16},
+          {Accumulation::fma32_then_round, kBf16}};
 }
 
 inline std::string spec_name(const SumSpec& spec) {

@@ -49,11 +49,11 @@ class OpProgram {
  public:
   /// `make_output` adds nodes to the graph, given the operands' values, and returns y. Without an
   /// upstream, one of different small numbers is made. `probes` adds, for every element of every
-  /// gradient, a scalar that can be read in double.
+  /// gradient, a scalar that can be read in double. `adjust` has the last word on the graph.
   using Builder = std::function<ValueId(Graph&, const std::vector<ValueId>&)>;
   OpProgram(const Backend& backend, const std::vector<Operand>& operands,
             const Builder& make_output, std::optional<Tensor> upstream = std::nullopt,
-            bool probes = false) {
+            bool probes = false, const std::function<void(Graph&)>& adjust = {}) {
     Graph& graph = executable_.graph;
     for (size_t i = 0; i < operands.size(); ++i) {
       const std::string name = "x" + std::to_string(i);
@@ -71,6 +71,7 @@ class OpProgram {
     const ValueId one = graph.add_constant(1.0f);
     gradients_ = differentiate(graph, loss_, one);
     if (probes) add_probes();
+    if (adjust) adjust(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
       executable_.entries[static_cast<size_t>(Entry::grad)].push_back(id);
     }

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/gemm/model_products.h"
+
+#include <span>
+#include <vector>
+
+#include "core/numeric/accumulate.h"
+#include "core/numeric/round_odd.h"
+#include "emulation/gemm/driver.h"
+
+namespace halfscope::gemm_detail {
+namespace {
+
+/// Rows of k elements each.
+struct Rows {
+  const float* data;
+  int64_t k;
+  std::span<const float> operator[](int64_t row) const {
+    return {data + row * k, static_cast<size_t>(k)};
+  }
+};
+
+/// c(i, j) = sum over k of a[i] * b[j]; elements of c lie `row_stride` and `column_stride` apart.
+/// The bias is by row or by column, or null.
+void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const float* row_bias,
+                     const float* column_bias, float* c, int64_t row_stride, int64_t column_stride,
+                     const SumSpec& spec) {
+#pragma omp parallel for schedule(static) num_threads(threads_for(m* n* std::max <int64_t>(a.k, 1)))
+  for (int64_t item = 0; item < m * n; ++item) {
+    const int64_t i = item / n, j = item % n;
+    const float* bias = row_bias != nullptr      ? row_bias + i
+                        : column_bias != nullptr ? column_bias + j
+                                                 : nullptr;
+    c[i * row_stride + j * column_stride] = sum_of_products(spec, a[i], b[j], bias);
+  }
+}
+
+/// The lines of a matrix along k, contiguous: copied unless they are so already.
+Rows lines_of(int64_t lines, int64_t k, const float* data, int64_t line_stride, int64_t k_stride,
+              std::vector<float>& memory) {
+  if (k_stride == 1 && line_stride == k) return {data, k};
+  memory.resize(static_cast<size_t>(lines * k));
+  float* to = memory.data();
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int64_t i = 0; i < k; ++i) *to++ = data[line * line_stride + i * k_stride];
+  }
+  return {memory.data(), k};
+}
+
+/// Calls f(oh, ow) for the output pixels of s in row-major order.
+template <class F>
+void for_pixels(const ConvShape& s, const F& f) {
+  for (int64_t oh = 0; oh < s.out_height(); ++oh) {
+    for (int64_t ow = 0; ow < s.out_width(); ++ow) f(oh, ow);
+  }
+}
+
+/// The element of one image's channel that tap (kh, kw) of output pixel (oh, ow) reads; 0 on the
+/// padding.
+float pixel_of(const ConvShape& s, const float* channel, int64_t oh, int64_t ow, int64_t kh,
+               int64_t kw) {
+  const int64_t h = oh * s.stride_h + kh * s.dilation_h - s.pad_top;
+  const int64_t w = ow * s.stride_w + kw * s.dilation_w - s.pad_left;
+  const bool inside = h >= 0 && h < s.height && w >= 0 && w < s.width;
+  return inside ? channel[h * s.width + w] : 0.0f;
+}
+
+/// The output pixel along one axis that reads input position `at` by tap `tap`; -1 if none does.
+int64_t reader_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation, int64_t stride,
+                  int64_t outputs) {
+  const int64_t moved = at + pad - tap * dilation;
+  if (moved < 0 || moved % stride != 0 || moved / stride >= outputs) return -1;
+  return moved / stride;
+}
+
+}  // namespace
+
+bool needs_model(const SumSpec& spec) noexcept {
+  const Accumulation& how = spec.accumulation;
+  switch (how.kind) {
+    case Accumulation::Kind::fp32:
+    case Accumulation::Kind::fp64:
+    case Accumulation::Kind::format:
+    case Accumulation::Kind::format_mul_add:
+    case Accumulation::Kind::fma32_then_round:
+      return !how.is_single_chain();
+    case Accumulation::Kind::tensor_core:
+      return spec.read != kFp32 || !how.is_single_chain();
+    default:
+      return true;
+  }
+}
+
+void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
+                float* c, const SumSpec& spec) {
+  std::vector<float> a_memory, b_memory;
+  const Rows rows = lines_of(m, k, a.data, a.row_stride, a.column_stride, a_memory);
+  const Rows columns = lines_of(n, k, b.data, b.column_stride, b.row_stride, b_memory);
+  product_of_rows(m, n, rows, columns, nullptr, bias, c, n, 1, spec);
+}
+
+void model_conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias,
+                        float* y, const SumSpec& spec) {
+  const int64_t pixels = s.out_height() * s.out_width();
+  const int64_t taps = s.in * s.kernel_h * s.kernel_w, plane = s.height * s.width;
+  std::vector<float> patches(static_cast<size_t>(pixels * taps));
+  for (int64_t n = 0; n < s.batch; ++n) {
+    float* to = patches.data();
+    for_pixels(s, [&](int64_t oh, int64_t ow) {
+      for (int64_t c = 0; c < s.in; ++c) {
+        for (int64_t kh = 0; kh < s.kernel_h; ++kh) {
+          for (int64_t kw = 0; kw < s.kernel_w; ++kw) {
+            *to++ = pixel_of(s, x + (n * s.in + c) * plane, oh, ow, kh, kw);
+          }
+        }
+      }
+    });
+    product_of_rows(s.out, pixels, {w, taps}, {patches.data(), taps}, bias, nullptr,
+                    y + n * s.out * pixels, pixels, 1, spec);
+  }
+}
+
+void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, float* dx,
+                           const SumSpec& spec) {
+  const int64_t taps = s.kernel_h * s.kernel_w, k = taps * s.out;
+  const int64_t plane = s.height * s.width, pixels = s.out_height() * s.out_width();
+  // w[out, in, tap] as lines of (tap, out), one per input channel.
+  std::vector<float> weights(static_cast<size_t>(s.in * k));
+  for (int64_t c = 0; c < s.in; ++c) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      for (int64_t o = 0; o < s.out; ++o) {
+        weights[static_cast<size_t>((c * taps + tap) * s.out + o)] = w[(o * s.in + c) * taps + tap];
+      }
+    }
+  }
+  std::vector<float> patches(static_cast<size_t>(plane * k));
+  for (int64_t n = 0; n < s.batch; ++n) {
+    float* to = patches.data();
+    for (int64_t at = 0; at < plane; ++at) {
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        const int64_t oh = reader_of(at / s.width, tap / s.kernel_w, s.pad_top, s.dilation_h,
+                                     s.stride_h, s.out_height());
+        const int64_t ow = reader_of(at % s.width, tap % s.kernel_w, s.pad_left, s.dilation_w,
+                                     s.stride_w, s.out_width());
+        for (int64_t o = 0; o < s.out; ++o) {
+          const bool exists = oh >= 0 && ow >= 0;
+          *to++ = exists ? dy[(n * s.out + o) * pixels + oh * s.out_width() + ow] : 0.0f;
+        }
+      }
+    }
+    product_of_rows(s.in, plane, {weights.data(), k}, {patches.data(), k}, nullptr, nullptr,
+                    dx + n * s.in * plane, plane, 1, spec);
+  }
+}
+
+void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy, float* dw,
+                            const SumSpec& spec) {
+  const int64_t pixels = s.out_height() * s.out_width(), k = s.batch * pixels;
+  const int64_t taps = s.kernel_h * s.kernel_w, plane = s.height * s.width;
+  // dy[batch, out, pixel] as lines of (batch, pixel), one per output channel.
+  std::vector<float> gradients(static_cast<size_t>(s.out * k));
+  for (int64_t o = 0; o < s.out; ++o) {
+    for (int64_t n = 0; n < s.batch; ++n) {
+      std::copy_n(dy + (n * s.out + o) * pixels, pixels,
+                  gradients.data() + (o * s.batch + n) * pixels);
+    }
+  }
+  std::vector<float> patches(static_cast<size_t>(taps * k));  // of one input channel
+  for (int64_t c = 0; c < s.in; ++c) {
+    float* to = patches.data();
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      for (int64_t n = 0; n < s.batch; ++n) {
+        for_pixels(s, [&](int64_t oh, int64_t ow) {
+          *to++ =
+              pixel_of(s, x + (n * s.in + c) * plane, oh, ow, tap / s.kernel_w, tap % s.kernel_w);
+        });
+      }
+    }
+    product_of_rows(s.out, taps, {gradients.data(), k}, {patches.data(), k}, nullptr, nullptr,
+                    dw + c * taps, s.in * taps, 1, spec);
+  }
+}
+
+void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
+                      const SumSpec& spec) {
+  const bool is_wide =
+      spec.accumulation.kind == Accumulation::fp64 && spec.accumulation.is_single_chain();
+#pragma omp parallel num_threads(threads_for(outer* n* inner))
+  {
+    std::vector<float> values(static_cast<size_t>(outer * inner));
+#pragma omp for schedule(static)
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t o = 0; o < outer; ++o) {
+        std::copy_n(x + (o * n + j) * inner, inner, values.data() + o * inner);
+      }
+      const double sum = sum_of_values(spec, values);
+      out[j] = is_wide ? deliver(sum, spec.write) : static_cast<float>(sum);
+      if (out[j] != out[j]) out[j] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+}  // namespace halfscope::gemm_detail

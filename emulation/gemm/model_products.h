@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// The products of gemm.h under accumulations that have no register tile: operands are laid out so
+// that both factors of an output element lie in ascending k, and the reference sums them.
+#pragma once
+
+#include "emulation/gemm/gemm.h"
+
+namespace halfscope::gemm_detail {
+
+/// Whether the register tiles cannot do it.
+bool needs_model(const SumSpec& spec) noexcept;
+
+void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
+                float* c, const SumSpec& spec);
+void model_conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
+                        float* y, const SumSpec& spec);
+void model_conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
+                           const SumSpec& spec);
+void model_conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
+                            const SumSpec& spec);
+void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
+                      const SumSpec& spec);
+
+}  // namespace halfscope::gemm_detail

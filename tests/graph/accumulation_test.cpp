@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Every operator that sums does it under the accumulation of its plan. The probe: 4096 ones, which
+// one fp16 chain adds up to 2048, as 2048 + 1 rounds to 2048, while fp32 gets 4096.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/numeric/accumulate.h"
+#include "emulation/backends.h"
+#include "tests/support/op_harness.h"
+
+namespace halfscope {
+namespace {
+
+using test::Operand;
+using test::OpProgram;
+
+Tensor filled(const Shape& shape, float value = 1.0f) {
+  return {shape, std::vector<float>(static_cast<size_t>(element_count(shape)), value)};
+}
+
+Operand ones(const Shape& shape) { return {filled(shape)}; }
+
+/// The operator with all values in fp16, summing as named; the gradient of its output is all ones.
+OpProgram in_half(const std::string& op, const std::vector<Operand>& operands,
+                  const Attributes& attributes, const Shape& output,
+                  const std::string& accumulation) {
+  const auto make = [&](Graph& graph, const std::vector<ValueId>& inputs) {
+    return graph.add(op, "node", inputs, attributes).front();
+  };
+  const auto adjust = [&](Graph& graph) {
+    for (ValueId value = 0; value < static_cast<ValueId>(graph.values().size()); ++value) {
+      if (graph.value(value).type == ElementType::real) graph.value(value).format = kFp16;
+    }
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+      graph.node(id).plan.accumulation = parse_accumulation(accumulation).value();
+      graph.node(id).plan.read = kFp16;
+    }
+  };
+  return OpProgram(emulation_backend(), operands, make, filled(output), false, adjust);
+}
+
+struct Sum {
+  std::string name, op;
+  std::vector<Operand> operands;
+  Attributes attributes;
+  Shape output;
+  int gradient_of;  ///< look at this operand's gradient; -1: at the output
+  float divided_by = 1.0f;
+};
+
+std::vector<Sum> sums() {
+  const Attributes axis1{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
+  const Attributes axis0{{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}};
+  const Attributes planes{{"axes", std::vector<int64_t>{0, 2, 3}}, {"keepdims", int64_t{0}}};
+  return {
+      {"reduction", "ReduceSum", {ones({2, 4096})}, axis1, {2}, -1},
+      {"bias gradient of Gemm", "ReduceSum", {ones({4096, 3})}, axis0, {3}, -1},
+      {"bias gradient of Conv", "ReduceSum", {ones({4, 3, 32, 32})}, planes, {3}, -1},
+      {"mean", "ReduceMean", {ones({2, 4096})}, axis1, {2}, -1, 4096.0f},
+      {"pooling", "GlobalAveragePool", {ones({1, 2, 64, 64})}, {}, {1, 2, 1, 1}, -1, 4096.0f},
+      {"Gemm", "Gemm", {ones({2, 4096}), ones({4096, 3})}, {}, {2, 3}, -1},
+      {"Gemm, weights", "Gemm", {ones({4096, 2}), ones({2, 3})}, {}, {4096, 3}, 1},
+      {"Gemm, input", "Gemm", {ones({2, 3}), ones({3, 4096})}, {}, {2, 4096}, 0},
+      {"Conv", "Conv", {ones({1, 4096, 2, 2}), ones({3, 4096, 1, 1})}, {}, {1, 3, 2, 2}, -1},
+      {"Conv, weights", "Conv", {ones({4, 2, 32, 32}), ones({3, 2, 1, 1})}, {}, {4, 3, 32, 32}, 1},
+      {"Conv, input", "Conv", {ones({1, 2, 2, 2}), ones({4096, 2, 1, 1})}, {}, {1, 4096, 2, 2}, 0},
+  };
+}
+
+/// The first element of what the case looks at, all of them being equal.
+float result_of(const Sum& sum, const std::string& accumulation) {
+  OpProgram program = in_half(sum.op, sum.operands, sum.attributes, sum.output, accumulation);
+  program.run();
+  const Tensor result = sum.gradient_of < 0
+                            ? program.output()
+                            : program.gradient(static_cast<size_t>(sum.gradient_of)).value();
+  for (const float x : result.data) EXPECT_EQ(x, result.data[0]) << sum.name;
+  return result.data.at(0) * sum.divided_by;
+}
+
+TEST(AccumulationOfOperators, ManyOnes) {
+  for (const Sum& sum : sums()) {
+    EXPECT_EQ(result_of(sum, "fp32"), 4096.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "format"), 2048.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "format-mul-add"), 2048.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "fma32-then-round"), 2048.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "format:promote=1000"), 4096.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "format:split-k=2"), 4096.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "pairwise"), 4096.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "kahan"), 4096.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "tensor-core:a100,acc=fp16"), 4096.0f) << sum.name;
+  }
+}
+
+TEST(AccumulationOfOperators, TensorCoresDoProductsOnly) {
+  std::vector<float> terms(32, 0x1p-13f);
+  terms[0] = 2048.0f;
+  const Operand row{Tensor{{1, 32}, terms}}, column{filled({32, 1})};
+  const Attributes all{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
+  const auto read = [](OpProgram program) {
+    program.run();
+    return program.output().data[0];
+  };
+  const auto in_fp32 = [](Graph& graph) {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+      graph.node(id).plan.accumulation = parse_accumulation("tensor-core:a100").value();
+      graph.node(id).plan.read = kFp16;
+    }
+  };
+  const auto make = [](const std::string& op, const Attributes& attributes) {
+    return [=](Graph& graph, const std::vector<ValueId>& inputs) {
+      return graph.add(op, "node", inputs, attributes).front();
+    };
+  };
+  const float product = read(OpProgram(emulation_backend(), {row, column}, make("Gemm", {}),
+                                       filled({1, 1}), false, in_fp32));
+  const float sum = read(
+      OpProgram(emulation_backend(), {row}, make("ReduceSum", all), filled({1}), false, in_fp32));
+  // a100 keeps 24 bits below 2048: 7 terms of half an fp32 ulp in the first block, cut to 3 ulps,
+  // then 8 in each of three more. In an fp32 chain each one is a tie, to even, and lost.
+  EXPECT_EQ(product, 2048.0f + 15 * 0x1p-12f);
+  EXPECT_EQ(sum, 2048.0f);
+}
+
+TEST(AccumulationOfOperators, BatchNormalization) {
+  const Shape image{1, 1, 64, 64};
+  const std::vector<Operand> operands{
+      ones(image), ones({1}), {filled({1}, 0.0f)}, {filled({1}, 0.0f)}, ones({1})};
+  const auto normalized = [&](const std::string& accumulation) {
+    OpProgram program = in_half("BatchNormalization", operands, {{"training_mode", int64_t{1}}},
+                                image, accumulation);
+    program.run();
+    return program.output().data[0];
+  };
+  EXPECT_EQ(normalized("fp32"), 0.0f) << "all alike: each is the mean";
+  EXPECT_EQ(normalized("tensor-core:h100"), 0.0f);
+  // Mean 2048 / 4096; squares of 0.5 add up to 512 in fp16, where 512 + 0.25 rounds to 512.
+  const double expected = 0.5 / std::sqrt(512.0 / 4096.0 + 1e-5);
+  EXPECT_NEAR(normalized("format"), expected, expected * 0x1p-11);
+  OpProgram program =
+      in_half("BatchNormalization", operands, {{"training_mode", int64_t{1}}}, image, "format");
+  program.run();
+  EXPECT_EQ(program.gradient(2).value().data[0], 2048.0f) << "sum of 4096 gradients";
+}
+
+TEST(AccumulationOfOperators, Loss) {
+  const auto loss = [&](int64_t rows, int64_t classes, const std::string& accumulation) {
+    const Operand labels{{}, std::vector<int32_t>(static_cast<size_t>(rows), 0)};
+    OpProgram program = in_half("SoftmaxCrossEntropyLoss",
+                                {{filled({rows, classes}, 0.0f)}, labels}, {}, {}, accumulation);
+    program.run();
+    return program.scalar_output();
+  };
+  EXPECT_NEAR(loss(1, 4096, "fp32"), std::log(4096.0), 0.01);
+  EXPECT_NEAR(loss(1, 4096, "format"), std::log(2048.0), 0.01) << "4096 exponentials of 0";
+  // The mean of the rows' losses log(2): in fp16 the sum stops at 1024, where 0.69 rounds to 1,
+  // and at 2048, where it rounds to nothing.
+  EXPECT_NEAR(loss(4096, 2, "fp32"), std::log(2.0), 1e-3);
+  EXPECT_NEAR(loss(4096, 2, "format"), 0.5, 1e-3);
+}
+
+}  // namespace
+}  // namespace halfscope
