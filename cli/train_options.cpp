@@ -71,7 +71,7 @@ std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
   const std::optional<FloatFormat> format = parse_format(options.accumulate_grads);
   if (!format) {
     throw usage_error("--accumulate-grads: unknown format " + options.accumulate_grads,
-                      "formats are fp32, tf32, bf16, fp16, e4m3fn, e5m2 or eXmY");
+                      format_problem(options.accumulate_grads));
   }
   return format;
 }
@@ -194,7 +194,8 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
                        "Format of those sums, with --micro-batches; default: that of the variables")
             ->type_name("FORMAT")
             ->group(kGroup),
-        {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"}});
+        {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e3m2",
+                   "e2m3", "e2m1"}});
   add_integer(sub, "--early-stop", options.early_stop, 1, kMostSteps,
               "Stop after so many evaluations in a row without a better loss in any lane; needs "
               "--eval-every")

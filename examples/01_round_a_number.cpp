@@ -22,11 +22,12 @@ int main(int argc, char** argv) {
     std::printf("%.9g\n", static_cast<double>(number));
     for (const auto& [name, format] : formats) {
       const auto [value, flags] = halfscope::round_to_format(number, format);
-      std::printf("  %-7s %-14.9g%s%s%s%s\n", name, static_cast<double>(value),
+      std::printf("  %-7s %-14.9g%s%s%s%s%s\n", name, static_cast<double>(value),
                   flags & halfscope::kInexact ? " inexact" : "",
                   flags & halfscope::kOverflow ? " overflow" : "",
                   flags & halfscope::kUnderflow ? " underflow" : "",
-                  flags & halfscope::kSubnormal ? " subnormal" : "");
+                  flags & halfscope::kSubnormal ? " subnormal" : "",
+                  flags & halfscope::kFlushed ? " flushed" : "");
     }
   }
 }

@@ -14,7 +14,8 @@ inline double overflow_threshold(const FloatFormat& format) noexcept {
 }
 
 inline double flush_threshold(const FloatFormat& format) noexcept {
-  return 0.5 * format.min_subnormal();
+  const double half_step = 0.5 * format.min_subnormal();
+  return format.flush_out ? format.min_normal() - half_step : half_step;
 }
 
 /// True if the format reaches less far than fp32: its exponent can run out in practice.

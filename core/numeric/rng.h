@@ -18,4 +18,21 @@ HS_HD constexpr uint64_t splitmix64(uint64_t counter) noexcept {
   return z ^ (z >> 31);
 }
 
+/// Start of the sequence of one site at one step: three rounds of splitmix64, one per number.
+HS_HD constexpr uint64_t random_key(uint64_t seed, uint64_t step, uint64_t site) noexcept {
+  return splitmix64(splitmix64(splitmix64(seed) ^ step) ^ site);
+}
+
+/// The word of element `index` in a sequence. For one key, distinct indices give distinct words.
+HS_HD constexpr uint64_t random_word(uint64_t key, uint64_t index) noexcept {
+  return splitmix64(key ^ index);
+}
+
+/// 64 random bits for one element, dependent on these four numbers alone: the draw of stochastic
+/// rounding (Rounding::random).
+HS_HD constexpr uint64_t random_word(uint64_t seed, uint64_t step, uint64_t site,
+                                     uint64_t index) noexcept {
+  return random_word(random_key(seed, step, site), index);
+}
+
 }  // namespace halfscope

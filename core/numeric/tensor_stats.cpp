@@ -73,7 +73,7 @@ TensorStats measure(std::span<const float> exact, std::span<float> rounded,
         continue;
       }
       stats.overflow += (result.flags & kOverflow) != 0;
-      stats.underflow += (result.flags & kUnderflow) != 0;
+      stats.underflow += (result.flags & kFlushed) != 0;
       stats.subnormal += (result.flags & kSubnormal) != 0;
       stats.max_abs = std::max(stats.max_abs, std::fabs(x));
       stats.min_abs = std::min(stats.min_abs, std::fabs(x));

@@ -29,8 +29,8 @@ struct TensorStats {
   int64_t pos_inf = 0;    ///< exact value is +inf
   int64_t neg_inf = 0;    ///< exact value is -inf
   int64_t nan = 0;        ///< exact value is NaN
-  int64_t overflow = 0;   ///< exact value finite, rounded value not finite
-  int64_t underflow = 0;  ///< exact value not zero, rounded value zero ("flushed")
+  int64_t overflow = 0;   ///< exact value finite, rounded value not, or saturated (kOverflow)
+  int64_t underflow = 0;  ///< exact value not zero, rounded value zero (kFlushed)
   int64_t subnormal = 0;  ///< rounded value not zero and below the format's smallest normal
   int64_t lost = 0;       ///< updates only: not zero, yet the variable kept its value
   float max_abs = 0.0f;   ///< largest finite magnitude; 0 if none

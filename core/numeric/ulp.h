@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/numeric/codes.h"
 #include "core/numeric/float_format.h"
 #include "core/numeric/host_device.h"
 #include "core/numeric/round.h"
@@ -23,23 +24,11 @@ namespace detail {
 /// and one past the largest finite value for infinity.
 HS_HD constexpr int64_t ulp_place(float x, const FloatFormat& format) noexcept {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  const int64_t normals = static_cast<int64_t>(format.max_exponent()) - format.min_exponent() + 1;
-  int64_t place = ((normals + 1) << format.mantissa_bits) - (format.has_infinity() ? 0 : 1);
-  if (magnitude < 0x7f800000u) {
-    const double value = static_cast<double>(std::bit_cast<float>(magnitude));
-    if (value < format.min_normal()) {
-      place = static_cast<int64_t>(value / format.min_subnormal());
-    } else {
-      // A float is a normal double, so exponent and mantissa can be read off its bits.
-      const uint64_t wide = std::bit_cast<uint64_t>(value);
-      const int64_t exponent = static_cast<int64_t>(wide >> 52) - 1023;
-      const uint64_t mantissa = (wide << 12) >> (64 - format.mantissa_bits);
-      place = ((exponent - format.min_exponent() + 1) << format.mantissa_bits) +
-              static_cast<int64_t>(mantissa);
-    }
-  }
-  return (bits >> 31) != 0 ? -place : place;
+  const uint32_t magnitude = bits & ~kSignBit;
+  const int64_t place = magnitude < kInfinityBits
+                            ? int64_t{magnitude_code(std::bit_cast<float>(magnitude), format)}
+                            : int64_t{magnitude_code(largest(false, format), format)} + 1;
+  return (bits & kSignBit) != 0 ? -place : place;
 }
 
 }  // namespace detail

@@ -41,7 +41,8 @@ class UlpDistance {
   explicit UlpDistance(const FloatFormat& format)
       : format_(format),
         shift_(static_cast<uint32_t>(23 - format.mantissa_bits)),
-        smallest_(std::bit_cast<uint32_t>(static_cast<float>(format.min_normal()))),
+        smallest_(std::max(std::bit_cast<uint32_t>(static_cast<float>(format.min_normal())),
+                           kSmallestNormal)),
         largest_(std::bit_cast<uint32_t>(static_cast<float>(format.max_finite()))) {}
 
   /// `x` is a value of the format.
@@ -59,11 +60,14 @@ class UlpDistance {
 
  private:
   static constexpr uint32_t kMagnitude = 0x7fffffffu;
+  static constexpr uint32_t kSmallestNormal = 0x00800000u;  // of fp32: steps differ below
 
   /// To the format's mantissa, ties to even; right for results that are normal numbers of it.
   uint32_t rounded(uint32_t magnitude) const noexcept {
     if (shift_ == 0) return magnitude;
-    const uint32_t half = (1u << (shift_ - 1)) - 1 + ((magnitude >> shift_) & 1);
+    // Without mantissa bits every significand is odd, whatever the exponent.
+    const uint32_t odd = shift_ == 23 ? 1u : (magnitude >> shift_) & 1;
+    const uint32_t half = (1u << (shift_ - 1)) - 1 + odd;
     return (magnitude + half) & ~((1u << shift_) - 1);
   }
 

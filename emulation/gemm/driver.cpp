@@ -23,8 +23,9 @@ FormatRounding format_rounding(const FloatFormat& format) noexcept {
           .above_max = FloatFormat::power_of_two(format.max_exponent() + 1),
           .magic = 1.5 * FloatFormat::power_of_two(52 - format.mantissa_bits),
           .max_finite = format.max_finite(),
-          .overflow = format.has_infinity() ? std::numeric_limits<double>::infinity()
-                                            : std::numeric_limits<double>::quiet_NaN()};
+          .overflow = format.saturates()      ? format.max_finite()
+                      : format.has_infinity() ? std::numeric_limits<double>::infinity()
+                                              : std::numeric_limits<double>::quiet_NaN()};
 }
 
 }  // namespace halfscope::gemm_detail

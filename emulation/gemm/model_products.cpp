@@ -75,15 +75,22 @@ int64_t reader_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation, int64_
 
 }  // namespace
 
+/// The tiles know nothing of flushing, of a format without -0 or NaN, of ties without mantissa bits.
+static bool tiles_round_to(const FloatFormat& format) noexcept {
+  const bool usual = format.encoding == Encoding::ieee || format.encoding == Encoding::finite_nan;
+  return usual && format.mantissa_bits > 0 && !format.flush_in && !format.flush_out;
+}
+
 bool needs_model(const SumSpec& spec) noexcept {
   const Accumulation& how = spec.accumulation;
   switch (how.kind) {
     case Accumulation::Kind::fp32:
     case Accumulation::Kind::fp64:
+      return !how.is_single_chain();
     case Accumulation::Kind::format:
     case Accumulation::Kind::format_mul_add:
     case Accumulation::Kind::fma32_then_round:
-      return !how.is_single_chain();
+      return !tiles_round_to(spec.write) || !how.is_single_chain();
     case Accumulation::Kind::tensor_core:
       return spec.read != kFp32 || !how.is_single_chain();
     default:

@@ -18,7 +18,7 @@ struct FormatRounding {
   double above_max;   ///< 2^(max_exponent + 1)
   double magic;       ///< 1.5 * 2^(52 - mantissa_bits): times 2^e, adding it rounds at e
   double max_finite;
-  double overflow;  ///< what a larger value becomes: infinity or NaN
+  double overflow;  ///< what a larger value becomes: infinity, NaN or max_finite
 };
 
 /// Of fp32, without the help of the library.

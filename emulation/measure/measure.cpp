@@ -92,7 +92,7 @@ int64_t count_fp32_subnormals(const Tap& tap, const float* finite, int64_t n, Te
     ++stats.exponents[static_cast<size_t>(std::bit_width(magnitude) - 1)];
     if (!wide) continue;
     const uint8_t flags = round_to_format(finite[i], tap.format).flags;
-    stats.underflow += (flags & kUnderflow) != 0;
+    stats.underflow += (flags & kFlushed) != 0;
     stats.subnormal += (flags & kSubnormal) != 0;
   }
   return count;

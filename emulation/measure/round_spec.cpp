@@ -12,6 +12,12 @@ RoundKind choose_kind(const FloatFormat& format) noexcept {
   const int low = format.min_exponent();
   const int high = format.max_exponent();
   const int m = format.mantissa_bits;
+  // The kernels know neither saturation and flushing, nor that fnuz has no -0, nor what a NaN is
+  // in a finite format, nor ties without mantissa bits.
+  if (format != format.without_options() || m == 0 || format.encoding == Encoding::fnuz ||
+      format.encoding == Encoding::finite) {
+    return RoundKind::reference;
+  }
   if (format == kFp16) return RoundKind::half;
   if (low == -126 && high == 127 && format.encoding == Encoding::ieee) {
     return m == 23 ? RoundKind::copy : RoundKind::carry;

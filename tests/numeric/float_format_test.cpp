@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
+#include <string>
 #include <utility>
 
 namespace halfscope {
@@ -28,8 +30,36 @@ TEST(FloatFormatTest, NamesAreRead) {
       {"e4m3fn", kE4m3fn},
       {"e5m2", kE5m2},
       {"e4m3", {4, 3, 7, Encoding::ieee}},
-      {"e2m1", {2, 1, 1, Encoding::ieee}},
       {"e6m9", {6, 9, 31, Encoding::ieee}},
+      {"fp8_e4m3fn", kE4m3fn},
+      {"float8_e4m3fn", kE4m3fn},
+      {"fp8_e5m2", kE5m2},
+      {"float8_e5m2", kE5m2},
+      {"e4m3fnuz", kE4m3fnuz},
+      {"e5m2fnuz", kE5m2fnuz},
+      {"e3m2", kE3m2},
+      {"float6_e3m2fn", kE3m2},
+      {"e2m3", kE2m3},
+      {"float6_e2m3fn", kE2m3},
+      {"e2m1", kE2m1},
+      {"e2m1finite", kE2m1},
+      {"float4_e2m1fn", kE2m1},
+      {"e2m1ieee", {2, 1, 1, Encoding::ieee}},
+      {"e2m1fn", {2, 1, 1, Encoding::finite_nan}},
+      {"e5m2ieee", kE5m2},
+      {"e5m2fn", {5, 2, 15, Encoding::finite_nan}},
+      {"e5m0", {5, 0, 15, Encoding::ieee}},
+      {"e4m3b11", {4, 3, 11, Encoding::ieee}},
+      {"e4m3fnb0", {4, 3, 0, Encoding::finite_nan}},
+      {"e4m3b-5", {4, 3, -5, Encoding::ieee}},
+      {"e8m7fnb128", {8, 7, 128, Encoding::finite_nan}},
+      {"e4m3fnuzb8", kE4m3fnuz},
+      {"fp16:sat", {5, 10, 15, Encoding::ieee, true, false, false}},
+      {"half:ftz", {5, 10, 15, Encoding::ieee, false, true, true}},
+      {"fp16:ftz-in", {5, 10, 15, Encoding::ieee, false, true, false}},
+      {"fp16:ftz-out:sat", {5, 10, 15, Encoding::ieee, true, false, true}},
+      {"fp16:ftz-in:sat:ftz-out", {5, 10, 15, Encoding::ieee, true, true, true}},
+      {"e2m1:sat", {2, 1, 1, Encoding::finite, true, false, false}},
   };
   for (const auto& [name, format] : names) {
     const std::optional<FloatFormat> parsed = parse_format(name);
@@ -38,16 +68,51 @@ TEST(FloatFormatTest, NamesAreRead) {
   }
 }
 
-TEST(FloatFormatTest, EveryNameReadsBack) {
-  for (int exponent_bits = 2; exponent_bits <= 8; ++exponent_bits) {
-    for (int mantissa_bits = 1; mantissa_bits <= 23; ++mantissa_bits) {
-      const FloatFormat format{exponent_bits, mantissa_bits, (1 << (exponent_bits - 1)) - 1,
-                               Encoding::ieee};
-      EXPECT_EQ(parse_format(format_name(format)), format) << format_name(format);
-      EXPECT_EQ(format.bits(), 1 + exponent_bits + mantissa_bits);
+TEST(FloatFormatTest, EveryValidFormatHasANameThatReadsBack) {
+  int64_t valid = 0;
+  for (int exponent_bits = 1; exponent_bits <= 9; ++exponent_bits) {
+    for (int mantissa_bits = -1; mantissa_bits <= 24; ++mantissa_bits) {
+      for (int encoding = 0; encoding < 4; ++encoding) {
+        for (int bias = -140; bias <= 160; ++bias) {
+          FloatFormat format{exponent_bits, mantissa_bits, bias, static_cast<Encoding>(encoding)};
+          if (!is_valid(format)) continue;
+          for (int options = 0; options < 8; ++options) {
+            format.saturate = (options & 1) != 0;
+            format.flush_in = (options & 2) != 0;
+            format.flush_out = (options & 4) != 0;
+            const std::string name = format_name(format);
+            ASSERT_EQ(parse_format(name), format) << name;
+            ASSERT_EQ(format_problem(name), "") << name;
+            ++valid;
+          }
+          EXPECT_EQ(format.bits(), 1 + exponent_bits + mantissa_bits);
+        }
+      }
     }
   }
-  EXPECT_EQ(parse_format(format_name(kE4m3fn)), kE4m3fn);
+  EXPECT_GT(valid, 500000);
+}
+
+TEST(FloatFormatTest, ValidFormatsAreThoseWithinFp32) {
+  for (int exponent_bits = 2; exponent_bits <= 8; ++exponent_bits) {
+    for (int mantissa_bits = 0; mantissa_bits <= 23; ++mantissa_bits) {
+      for (int encoding = 0; encoding < 4; ++encoding) {
+        for (int bias = -140; bias <= 160; ++bias) {
+          const FloatFormat format{exponent_bits, mantissa_bits, bias,
+                                   static_cast<Encoding>(encoding)};
+          const double max = format.max_finite(), min = format.min_subnormal();
+          const bool held = static_cast<double>(static_cast<float>(max)) == max &&
+                            static_cast<double>(static_cast<float>(min)) == min;
+          ASSERT_EQ(is_valid(format), held) << format_name(format);
+        }
+      }
+    }
+  }
+  EXPECT_FALSE(is_valid({1, 3, 0}));
+  EXPECT_FALSE(is_valid({9, 3, 255}));
+  EXPECT_FALSE(is_valid({5, 24, 15}));
+  EXPECT_FALSE(is_valid({5, -1, 15}));
+  EXPECT_FALSE(is_valid({5, 2, 2147483647}));
 }
 
 TEST(FloatFormatTest, NamesAreTheShortest) {
@@ -58,13 +123,11 @@ TEST(FloatFormatTest, NamesAreTheShortest) {
   EXPECT_EQ(format_name(kE4m3fn), "e4m3fn");
   EXPECT_EQ(format_name(kE5m2), "e5m2");
   EXPECT_EQ(format_name({6, 9, 31, Encoding::ieee}), "e6m9");
-}
-
-TEST(FloatFormatTest, FormatsOutsideTheSchemeHaveNamesThatAreNotRead) {
-  for (const FloatFormat& format :
-       {FloatFormat{4, 3, 8, Encoding::ieee}, FloatFormat{5, 2, 15, Encoding::finite_nan}}) {
-    EXPECT_FALSE(parse_format(format_name(format)).has_value()) << format_name(format);
-  }
+  EXPECT_EQ(format_name(kE4m3fnuz), "e4m3fnuz");
+  EXPECT_EQ(format_name(kE2m1), "e2m1");
+  EXPECT_EQ(format_name({2, 1, 1, Encoding::ieee}), "e2m1ieee");
+  EXPECT_EQ(format_name({4, 3, 5, Encoding::finite_nan, true, true, true}), "e4m3fnb5:sat:ftz");
+  EXPECT_EQ(format_name({5, 10, 15, Encoding::ieee, false, false, true}), "fp16:ftz-out");
 }
 
 TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
@@ -79,7 +142,6 @@ TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
                            "e1m3",
                            "e0m3",
                            "e9m3",
-                           "e5m0",
                            "e5m24",
                            "e05m2",
                            "e5m02",
@@ -90,7 +152,30 @@ TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
                            "e5m-2",
                            "e+5m2",
                            "e5.m2",
-                           "e5m2fn",
+                           "e5m2fnu",
+                           "e5m2b",
+                           "e5m2b-",
+                           "e5m2b-0",
+                           "e5m2b015",
+                           "e5m2b99999999999",
+                           "e5m2b1000",
+                           "e5m2bfn",
+                           "e5m2b15fn",
+                           "e8m7fn",
+                           "e8m23fnuz",
+                           "e8m23fnuzb128",
+                           "fp16b3",
+                           "fp16fn",
+                           "fp16:",
+                           "fp16::sat",
+                           "fp16:sat:sat",
+                           "fp16:ftz:ftz-in",
+                           "fp16:ftz-out:ftz",
+                           "fp16:satx",
+                           "fp16 :sat",
+                           ":sat",
+                           ":",
+                           "e3m2finitefinite",
                            "e4m3fnx",
                            "FP16",
                            "fp8",
@@ -100,6 +185,37 @@ TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
                            "e5mm2",
                            "f5m2"}) {
     EXPECT_FALSE(parse_format(name).has_value()) << "'" << name << "'";
+    EXPECT_NE(format_problem(name), "") << "'" << name << "'";
+  }
+}
+
+TEST(FloatFormatTest, ProblemsSayWhatIsWrong) {
+  EXPECT_EQ(format_problem("fp8"), "\"fp8\" is neither a named format nor of the form eXmY");
+  EXPECT_EQ(format_problem("e9m3"), "exponent bits are 2 to 8, not 9");
+  EXPECT_EQ(format_problem("e5m24"), "mantissa bits are 0 to 23, not 24");
+  EXPECT_EQ(format_problem("e5m2x"),
+            "\"x\" is no encoding (fn, fnuz, finite, ieee), bias (bN) or option");
+  EXPECT_EQ(format_problem("e8m7fn"),
+            "fp32 does not hold all its values; write a bias from b128 to b143");
+  EXPECT_EQ(format_problem("e8m23fnuz"),
+            "fp32 does not hold all its values; no bias is possible with these widths");
+  EXPECT_EQ(format_problem("fp16:fast"), "\"fast\" is no option (sat, ftz, ftz-in, ftz-out)");
+  EXPECT_EQ(format_problem("fp16:sat:sat"), "option \"sat\" says again what was said");
+  EXPECT_EQ(format_problem("fp16:sat"), "");
+}
+
+TEST(FloatFormatTest, AnyTextIsReadOrRefused) {
+  const std::string_view letters = "efmbnuzit0123456789-:sa";
+  std::mt19937 generator(12);
+  for (int i = 0; i < 200000; ++i) {
+    std::string text = i % 2 == 0 ? "e5m2" : "";
+    for (uint32_t n = generator() % 9; n > 0; --n) text += letters[generator() % letters.size()];
+    const std::optional<FloatFormat> format = parse_format(text);
+    ASSERT_EQ(format.has_value(), format_problem(text).empty()) << text;
+    if (!format) continue;
+    ASSERT_TRUE(is_valid(*format)) << text;
+    ASSERT_EQ(parse_format(format_name(*format)), format) << text;
+    ASSERT_LE(format_name(*format).size(), text.size()) << text;
   }
 }
 
@@ -118,6 +234,15 @@ TEST(FloatFormatTest, LimitsAreThePublishedOnes) {
   EXPECT_EQ(kBf16.bits(), 16);
   EXPECT_EQ(kTf32.bits(), 19);
   EXPECT_FALSE(kE4m3fn.has_infinity());
+  EXPECT_EQ(kE4m3fnuz.max_finite(), 240.0);
+  EXPECT_EQ(kE5m2fnuz.max_finite(), 57344.0);
+  EXPECT_EQ(kE2m1.max_finite(), 6.0);
+  EXPECT_EQ(kE2m3.max_finite(), 7.5);
+  EXPECT_EQ(kE3m2.max_finite(), 28.0);
+  EXPECT_EQ(parse_format("e8m0fn")->max_finite(), std::ldexp(1.0, 127));
+  EXPECT_TRUE(kFp16.has_nan() && kE4m3fn.has_nan() && kE4m3fnuz.has_nan() && !kE2m1.has_nan());
+  EXPECT_FALSE(parse_format("e5m0")->has_nan());
+  EXPECT_TRUE(kE2m1.has_negative_zero() && !kE4m3fnuz.has_negative_zero());
 }
 
 TEST(FloatFormatTest, PowersOfTwoAreExact) {
@@ -137,6 +262,17 @@ TEST(FloatFormatTest, ContainsComparesRangeAndPrecision) {
   EXPECT_FALSE(kBf16.contains(kFp16));
   EXPECT_FALSE(kE4m3fn.contains(kE5m2));
   EXPECT_TRUE(kFp16.contains(kE4m3fn));
+  EXPECT_TRUE(kFp16.contains(kE2m1));
+  EXPECT_TRUE(kE2m3.contains(kE2m1));
+  EXPECT_TRUE(kFp16.contains(kE4m3fnuz));
+  EXPECT_FALSE(kE5m2fnuz.contains(kE2m1));                // no -0
+  EXPECT_FALSE(kE3m2.contains(*parse_format("e2m1fn")));  // no NaN
+  EXPECT_TRUE(kFp16.contains(*parse_format("fp16:sat")));
+  EXPECT_FALSE(parse_format("fp16:sat")->contains(kFp16));
+  EXPECT_TRUE(parse_format("fp16:sat")->contains(kE4m3fn));
+  EXPECT_FALSE(parse_format("fp16:ftz-out")->contains(kFp16));
+  EXPECT_TRUE(parse_format("fp16:ftz-out")->contains(kE4m3fn));
+  EXPECT_TRUE(parse_format("fp16:ftz-out")->contains(*parse_format("fp16:ftz")));
 }
 
 }  // namespace
