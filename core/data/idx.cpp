@@ -3,18 +3,14 @@
 // Sizes in a header are believed only as far as bytes arrive: memory grows with the data.
 #include "core/data/idx.h"
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "core/data/dataset.h"
+#include "core/data/gz_input.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -24,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr uint32_t kUnsignedByteMagic = 0x0800;  // + number of dimensions
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
-constexpr const char* kGetAgain = "download the file again, or unpack it with gzip -d to check it";
+constexpr const char* kGetAgain = GzInput::kGetAgain;
 
 std::string hex(uint32_t value) {
   char text[16];
@@ -35,52 +31,6 @@ std::string hex(uint32_t value) {
 std::string in_bytes(uint64_t count) {
   return std::to_string(count) + (count == 1 ? " byte" : " bytes");
 }
-
-/// One open file; `read` gives fewer bytes than asked for only at its end.
-class GzInput {
- public:
-  explicit GzInput(const fs::path& file) : file_(file), handle_(gzopen(file.c_str(), "rb")) {
-    if (!handle_) {
-      const int code = errno;
-      throw Error("cannot open " + file.string() + ": " +
-                      (code != 0 ? std::generic_category().message(code) : "out of memory"),
-                  "check the path and its permissions");
-    }
-  }
-
-  size_t read(uint8_t* target, size_t size) {
-    size_t done = 0;
-    while (done < size) {
-      constexpr size_t kChunk = size_t{1} << 20;
-      const int got = gzread(handle_.get(), target + done,
-                             static_cast<unsigned>(std::min(size - done, kChunk)));
-      int code = Z_OK;
-      const char* message = gzerror(handle_.get(), &code);
-      // A cut gzip stream still yields the bytes before the cut, and only then the error code.
-      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) throw_damaged(code, message);
-      if (got == 0) break;
-      done += static_cast<size_t>(got);
-    }
-    return done;
-  }
-
- private:
-  [[noreturn]] void throw_damaged(int code, const char* message) const {
-    const std::string name = file_.string();
-    if (code == Z_BUF_ERROR) throw Error(name + ": the gzip stream is cut short", kGetAgain);
-    if (code == Z_ERRNO) {
-      throw Error("cannot read " + name + ": " + std::generic_category().message(errno),
-                  "check that it is a regular file and readable");
-    }
-    throw Error(name + ": damaged gzip stream (" + message + ")", kGetAgain);
-  }
-
-  struct Close {
-    void operator()(gzFile handle) const noexcept { gzclose_r(handle); }
-  };
-  fs::path file_;
-  std::unique_ptr<gzFile_s, Close> handle_;
-};
 
 uint32_t big_endian(const uint8_t* bytes) noexcept {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
