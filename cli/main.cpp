@@ -63,6 +63,8 @@ int run(int argc, char** argv) {
   add_report(app, command);
   add_export(app, command);
   add_runs(app, command);
+  add_mma_check(app, command);
+  add_fprev(app, command);
   add_doctor(app, command);
   add_completion(app, command);
   const std::vector<std::string> words = arguments(argc, argv);

@@ -26,13 +26,15 @@ std::string_view next_word(std::string_view& text, std::string_view blanks) {
   return word;
 }
 
-/// What an error message shows of a word, which may be anything.
-std::string shown(std::string_view word) {
+/// What a message shows of a word, which may be anything.
+std::string printable(std::string_view word) {
   constexpr size_t kMost = 24;
   std::string text;
   for (const char c : word.substr(0, kMost)) text += c > ' ' && c < '\x7f' ? c : '?';
-  return "\"" + text + (word.size() > kMost ? "...\"" : "\"");
+  return text + (word.size() > kMost ? "..." : "");
 }
+
+std::string shown(std::string_view word) { return "\"" + printable(word) + "\""; }
 
 bool parse_bits(std::string_view word, float& value) {
   uint32_t bits = 0;
@@ -68,11 +70,12 @@ void MmaVectorReader::parse_header(const std::string& line) {
        word = next_word(rest, kBlanks)) {
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos) continue;
-    const std::string_view key = word.substr(0, equals), value = word.substr(equals + 1);
+    const std::string_view key = word.substr(0, equals);
+    const std::string value = printable(word.substr(equals + 1));
     if (key == "gpu") gpu_ = value;
     if (key == "input") input_ = value;
     if (key == "output") output_ = value;
-    if (key == "k") k = value;
+    if (key == "k") k = word.substr(equals + 1);
   }
   if (k.empty()) fail("the header has no k=");
   const auto [stop, error] = std::from_chars(k.data(), k.data() + k.size(), k_);

@@ -60,8 +60,9 @@ class Completion {
 
 TEST(CliCompletion, SubcommandsAndFlags) {
   const Completion complete;
-  EXPECT_THAT(complete.at("halfscope "), IsSupersetOf({"train", "recommend", "report", "export",
-                                                       "runs", "doctor", "completion", "help"}));
+  EXPECT_THAT(complete.at("halfscope "),
+              IsSupersetOf({"train", "recommend", "report", "export", "runs", "mma-check", "fprev",
+                            "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("recommend", "report"));
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("runs"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
@@ -85,6 +86,8 @@ TEST(CliCompletion, ValuesOfFlags) {
   EXPECT_THAT(complete.at("halfscope train --optimizer ad"), Contains("adam"));
   EXPECT_THAT(complete.at("halfscope train --loss-scale s"), ElementsAre("static:"));
   EXPECT_THAT(complete.at("halfscope train --steps "), IsEmpty()) << "any number will do";
+  EXPECT_THAT(complete.at("halfscope fprev --model h1"), ElementsAre("h100", "h100-wgmma"));
+  EXPECT_THAT(complete.at("halfscope mma-check --input e5"), ElementsAre("e5m2"));
   EXPECT_THAT(complete.at("halfscope recommend run.hscope --fail-on w"), ElementsAre("warning"));
   // The part before a ':' is the shell's, which replaces what follows.
   EXPECT_THAT(complete.at("halfscope train --data mnist:mn"), ElementsAre("mnist/"));
@@ -104,7 +107,8 @@ TEST(CliCompletion, EveryFlagOfEverySubcommandIsThere) {
   const Bench bench;
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = bench.run({"completion", shell}).out;
-    for (const char* name : {"train", "recommend", "report", "export", "runs", "doctor"}) {
+    for (const char* name :
+         {"train", "recommend", "report", "export", "runs", "mma-check", "fprev", "doctor"}) {
       for (std::string line : lines_of(bench.run({name, "--help"}).out)) {
         const size_t start = line.find("--");
         if (start == std::string::npos || start > 8) continue;

@@ -487,8 +487,8 @@ TEST(CliErrors, HelpOfEverything) {
     EXPECT_THAT(help.out, HasSubstr("Subcommands:\n  train "));
   }
   EXPECT_THAT(bench.run({"--version"}).out, testing::MatchesRegex("halfscope [0-9.]+\n"));
-  for (const char* name :
-       {"train", "recommend", "report", "export", "runs", "doctor", "completion"}) {
+  for (const char* name : {"train", "recommend", "report", "export", "runs", "mma-check", "fprev",
+                           "doctor", "completion"}) {
     const Outcome help = bench.run({name, "--help"});
     EXPECT_EQ(help.code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("\nUsage: halfscope " + std::string(name)));

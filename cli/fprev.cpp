@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// `halfscope fprev`: the order in which a dot product is summed, from its results alone.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "analysis/output_file.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/fprev_models.h"
+#include "cli/mma_formats.h"
+#include "cli/output.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+constexpr int kMostSummands = 4096;
+
+struct Options {
+  FprevChoice choice;
+  int n = 64;
+  std::string svg;
+  bool json = false, force = false;
+};
+
+int fprev(const Options& options) {
+  const FprevModel model = make_fprev_model(options.choice);
+  const std::string name = options.choice.model;
+  const std::string formats =
+      fmt::format("{} operands, {} accumulator", model.input, model.accumulator);
+  if (options.n > model.most) {
+    throw usage_error(fmt::format("--n {}: {} with {} can tell at most {} summands apart",
+                                  options.n, name, formats, model.most),
+                      fmt::format("use --n {} or less", model.most));
+  }
+  if (!options.svg.empty()) check_output_file(options.svg, options.force);
+  const RecoveredTree found = recover_summation_tree(options.n, model.dot, model.values);
+  if (!found.problem.empty()) {
+    throw Error(name + ": " + found.problem,
+                "results that change from run to run, or an order that depends on values, have "
+                "no tree");
+  }
+  const std::string structure = describe(found.tree);
+  if (!options.svg.empty()) {
+    const std::string title = fmt::format("{}, n = {}: {}", name, options.n, structure);
+    write_output_file(options.svg, draw_svg(found.tree, title), options.force);
+  }
+  if (options.json) {
+    const TensorCorePlan& plan = options.choice.plan;
+    write_json(Json{{"schema", "halfscope.fprev/1"},
+                    {"version", kVersion},
+                    {"model", name},
+                    {"input", model.input},
+                    {"accumulator", model.accumulator},
+                    {"plan",
+                     {{"split_k", plan.slices},
+                      {"interleave", plan.interleave},
+                      {"tile", plan.tile},
+                      {"promote", plan.promote_every}}},
+                    {"n", options.n},
+                    {"structure", structure},
+                    {"probes", found.probes},
+                    {"tree", found.tree.text()},
+                    {"svg", options.svg.empty() ? Json() : Json(options.svg)}});
+    return 0;
+  }
+  write_out(fmt::format("model      {}: {}\nsummands   {}\nstructure  {}\nprobes     {}\n\n{}",
+                        name, formats, options.n, structure, found.probes, draw_text(found.tree)));
+  return 0;
+}
+
+/// A flag of the plan, which only tensor cores have.
+void add_plan_flag(CLI::App& sub, const std::string& flag, int64_t& value, FprevChoice& choice,
+                   const std::string& description) {
+  sub.add_option_function<std::string>(
+         flag,
+         [&value, &choice, flag](const std::string& text) {
+           value = static_cast<int64_t>(parse_integer(flag, text, 1, kMostSummands));
+           choice.has_plan = true;
+         },
+         description)
+      ->type_name("N")
+      ->group("Plan of a tensor core");
+}
+
+}  // namespace
+
+void add_fprev(CLI::App& app, Command& command) {
+  auto options = std::make_shared<Options>();
+  FprevChoice& choice = options->choice;
+  CLI::App* sub = app.add_subcommand("fprev", "Find the order in which a dot product is summed");
+  sub->footer("Example:  halfscope fprev --model h100 --input bf16 --n 64 --split-k 2");
+  std::vector<std::string> models = fprev_model_names(), inputs = mma_input_names();
+  offer(sub->add_option("--model", choice.model, "What sums: a kernel of ours or a tensor core")
+            ->type_name("NAME")
+            ->capture_default_str(),
+        {.words = models});
+  add_integer(*sub, "--n", options->n, 2, kMostSummands, "Number of summands")->default_str("64");
+  offer(sub->add_option("--input", choice.input, "Operands of a tensor core (fp16 if not given)")
+            ->type_name("FORMAT"),
+        {.words = inputs});
+  offer(sub->add_option("--output", choice.output, "Its accumulator (fp32 if not given)")
+            ->type_name("FORMAT"),
+        {.words = {"fp32", "fp16"}});
+  add_plan_flag(*sub, "--split-k", choice.plan.slices, choice, "Contiguous slices of K");
+  add_plan_flag(*sub, "--promote", choice.plan.promote_every, choice,
+                "Elements after which a chain is added to a total in fp32");
+  add_plan_flag(*sub, "--interleave", choice.plan.interleave, choice,
+                "Warps that share every tile of K");
+  add_plan_flag(*sub, "--tile", choice.plan.tile, choice, "Elements of K per tile");
+  add_output(*sub, "--svg", options->svg, "*.svg", "Write the tree as a picture");
+  add_force(*sub, options->force);
+  sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
+  sub->callback([options, &command] { command = [options] { return fprev(*options); }; });
+}
+
+}  // namespace halfscope

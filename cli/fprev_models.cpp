@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include "cli/fprev_models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cli/mma_formats.h"
+#include "core/error.h"
+#include "core/near_miss.h"
+#include "emulation/gemm/gemm.h"
+
+namespace halfscope {
+namespace {
+
+using Rows = std::span<const float>;
+
+float chain(Rows a, Rows b) {
+  float sum = 0.0f;
+  for (size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
+  return sum;
+}
+
+float pairwise(Rows a, Rows b) {
+  if (a.size() == 1) return a[0] * b[0];
+  const size_t half = a.size() / 2;
+  return pairwise(a.first(half), b.first(half)) + pairwise(a.subspan(half), b.subspan(half));
+}
+
+/// One function call per row.
+template <class Dot>
+DotProducts row_by_row(Dot dot) {
+  return [dot](Rows a, Rows b, int64_t rows, int64_t n, std::span<float> out) {
+    const size_t length = static_cast<size_t>(n);
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+      out[r] = dot(a.subspan(r * length, length), b.subspan(r * length, length));
+    }
+  };
+}
+
+/// One matrix product for all rows. All its columns are the same, and so must their results be.
+DotProducts one_product(Accumulation accumulation, const FloatFormat& write) {
+  return [accumulation, write](Rows a, Rows b, int64_t rows, int64_t n, std::span<float> out) {
+    constexpr int64_t kColumns = 16;  // enough for whole tiles of the kernels
+    std::vector<float> right(static_cast<size_t>(n * kColumns)),
+        c(static_cast<size_t>(rows * kColumns));
+    for (size_t k = 0; k < right.size(); ++k) right[k] = b[k / kColumns];
+    gemm(rows, kColumns, n, {a.data(), n, 1}, {right.data(), kColumns, 1}, nullptr, c.data(),
+         {.accumulation = accumulation, .write = write});
+    for (size_t r = 0; r < out.size(); ++r) {
+      const auto row = c.begin() + static_cast<std::ptrdiff_t>(r * kColumns);
+      const bool equal = std::all_of(row, row + kColumns, [&row](float x) { return x == *row; });
+      out[r] = equal ? *row : std::numeric_limits<float>::quiet_NaN();
+    }
+  };
+}
+
+struct Named {
+  const char* name;
+  FprevModel model;
+};
+
+std::vector<Named> own_models() {
+  const FprevValues wide;  // 2^60 and 1
+  const FprevValues fp16{.big_a = 0x1p15f, .big_b = 1.0f, .small_a = 0x1p-24f, .small_b = 1.0f};
+  constexpr int kFloats = 1 << 24, kHalves = 1 << 11;  // counts that are exact
+  return {{"gemm-fp32", {one_product(Accumulation::fp32, kFp32), wide, "fp32", "fp32", kFloats}},
+          {"gemm-fp64", {one_product(Accumulation::fp64, kFp32), wide, "fp32", "fp64", kFloats}},
+          {"gemm-fp16", {one_product(Accumulation::format, kFp16), fp16, "fp16", "fp16", kHalves}},
+          {"chain", {row_by_row(chain), wide, "fp32", "fp32", kFloats}},
+          {"pairwise", {row_by_row(pairwise), wide, "fp32", "fp32", kFloats}}};
+}
+
+/// M and u of operands and accumulator; nothing where the range is too narrow.
+std::optional<FprevValues> tensor_core_values(const TensorCoreProfile& profile) {
+  const FloatFormat& input = profile.a_format;
+  const bool to_fp16 = profile.accumulator == kFp16;  // M has to fit, and u
+  if (input.max_exponent() >= 60) return FprevValues{};
+  if (input.max_exponent() >= 15) {  // fp16, e5m2: products of normal numbers
+    if (to_fp16) return FprevValues{0x1p15f, 1.0f, 0x1p-12f, 0x1p-12f};
+    return FprevValues{0x1p15f, 0x1p15f, 0x1p-14f, 0x1p-14f};
+  }
+  if (input.max_exponent() >= 8) {  // e4m3: the largest power of two and the smallest number
+    return FprevValues{0x1p8f, to_fp16 ? 0x1p7f : 0x1p8f, 0x1p-9f, 0x1p-9f};
+  }
+  return std::nullopt;
+}
+
+/// n * u must be counted exactly by the accumulator and be lost beside M everywhere.
+int tensor_core_most(const TensorCoreProfile& profile, const FprevValues& values, bool adds) {
+  const int count = profile.dot.output == BlockOutput::rz_fp32    ? 24
+                    : profile.dot.output == BlockOutput::rz_e8m13 ? 14
+                                                                  : 11;
+  const int gap = std::ilogb(values.big_a) + std::ilogb(values.big_b) - std::ilogb(values.small_a) -
+                  std::ilogb(values.small_b);
+  // A block drops what is below 2^-F of M; an addition in fp32 half an ulp, 2^-25.
+  const int kept = std::max(profile.dot.fraction_bits, adds ? 25 : 0);
+  return 1 << std::clamp(gap - kept, 1, count);
+}
+
+FprevModel tensor_core_model(const TensorCoreArch& arch, const FprevChoice& choice) {
+  const FloatFormat input = mma_format("--input", choice.input.empty() ? "fp16" : choice.input);
+  const FloatFormat output = mma_format("--output", choice.output.empty() ? "fp32" : choice.output);
+  const TensorCoreProfile profile = mma_profile("--model", arch, input, output);
+  const std::optional<FprevValues> values = tensor_core_values(profile);
+  if (!values) {
+    throw usage_error(
+        fmt::format("--input {}: its range is too narrow to mark a summand", format_name(input)),
+        "the order is that of --input e5m2");
+  }
+  const TensorCorePlan plan = choice.plan;
+  const bool adds = plan != TensorCorePlan{} || profile.path == TensorCorePath::fp16_split;
+  return {row_by_row([profile, plan](Rows a, Rows b) {
+            return tensor_core_dot(profile, a, b, 0.0f, plan);
+          }),
+          *values, format_name(input), format_name(output),
+          tensor_core_most(profile, *values, adds)};
+}
+
+}  // namespace
+
+FprevModel make_fprev_model(const FprevChoice& choice) {
+  for (Named& own : own_models()) {
+    if (choice.model != own.name) continue;
+    if (choice.has_plan || !choice.input.empty() || !choice.output.empty()) {
+      throw usage_error("formats and plans are of tensor cores, not of " + choice.model,
+                        "use --model h100, or drop the flag");
+    }
+    return std::move(own.model);
+  }
+  if (const TensorCoreArch* arch = find_tensor_core_arch(choice.model)) {
+    return tensor_core_model(*arch, choice);
+  }
+  throw usage_error("unknown model " + choice.model,
+                    did_you_mean(choice.model, fprev_model_names(),
+                                 "models: " + comma_list(fprev_model_names())));
+}
+
+std::vector<std::string> fprev_model_names() {
+  std::vector<std::string> names;
+  for (const Named& own : own_models()) names.emplace_back(own.name);
+  for (const std::string& arch : mma_arch_names()) names.push_back(arch);
+  return names;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// The sums that `halfscope fprev` can look into: our kernels, textbook orders, tensor cores.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/summation_tree.h"
+#include "core/numeric/tensor_core.h"
+
+namespace halfscope {
+
+struct FprevChoice {
+  std::string model = "gemm-fp32";
+  std::string input, output;  ///< of tensor cores; "" for the first that there is
+  TensorCorePlan plan;
+  bool has_plan = false;  ///< a flag of the plan was given
+};
+
+struct FprevModel {
+  DotProducts dot;
+  FprevValues values;
+  std::string input, accumulator;  ///< formats
+  int most = 0;                    ///< summands that the values can tell apart
+};
+
+/// Throws Error (usage) for an unknown model, and for formats or a plan that it does not have.
+FprevModel make_fprev_model(const FprevChoice& choice);
+
+/// Names, in the order of --help.
+std::vector<std::string> fprev_model_names();
+
+}  // namespace halfscope

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+// `halfscope mma-check` and `halfscope fprev`: results, exit codes, and what they say about files
+// and words that are wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/bad_inputs.h"
+
+namespace halfscope {
+namespace {
+
+using nlohmann::json;
+using test::Bench;
+using test::lines_of;
+using test::Outcome;
+using test::Words;
+using test::write_text;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kHeader = "# gpu=V100 input=fp16 output=fp32 k=4; columns: a[k] b[k] c d\n";
+/// 1.5 * 1.5 + 2^-12 * 2^-12 + ... = 2.25 + 2^-22; d is right.
+constexpr const char* kRight =
+    "3fc00000 39800000 00000000 00000000 3fc00000 39800000 00000000 00000000 00000000 40100000\n";
+constexpr const char* kWrong =
+    "3f800000 00000000 00000000 00000000 3f800000 00000000 00000000 00000000 3f800000 40000001\n";
+constexpr const char* kNan =
+    "7f800000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 3f800000 7fc00000\n";
+
+void write_gz(const std::filesystem::path& path, const std::string& text) {
+  const gzFile file = gzopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+}
+
+TEST(CliMmaCheck, CountsMismatches) {
+  const Bench bench;
+  write_text(bench / "V100_fp16_fp32.txt", std::string(kHeader) + kRight + "\n" + kNan);
+  write_gz(bench / "x.txt.gz", std::string(kHeader) + kRight + kWrong + kWrong);
+  const Outcome good = bench.run({"mma-check", "V100_fp16_fp32.txt"});
+  EXPECT_EQ(good.code, 0) << good.err << good.out;
+  EXPECT_THAT(good.out, HasSubstr("1 file, 2 vectors, 0 mismatches\n"));
+  const Outcome bad = bench.run({"mma-check", "x.txt.gz", "V100_fp16_fp32.txt", "--show", "1"});
+  EXPECT_EQ(bad.code, 1) << bad.err;
+  EXPECT_THAT(bad.out, HasSubstr("2 files, 5 vectors, 2 mismatches\n"));
+  EXPECT_THAT(bad.out, HasSubstr("x.txt.gz, line 3: expected 40000001 (2.0000002), got 40000000"));
+  EXPECT_THAT(bad.out, testing::Not(HasSubstr("line 4")));
+  // Another accumulator reads c as fp16, another chip keeps more bits.
+  EXPECT_EQ(bench.run({"mma-check", "V100_fp16_fp32.txt", "--arch", "T4"}).code, 0);
+  EXPECT_EQ(
+      bench.run({"mma-check", "V100_fp16_fp32.txt", "--arch", "ada", "--output", "fp16"}).code, 0);
+}
+
+TEST(CliMmaCheck, NamesTellWhereHeadersDoNot) {
+  const Bench bench;
+  write_text(bench / "H200_E5M2_fp32.txt", std::string("# k=4\r\n") + kRight);
+  write_text(bench / "plain.txt", std::string("# k=4\n") + kRight);
+  write_text(bench / "RTX_4090_fp16_fp32.txt", std::string("# k=4\n") + kRight);
+  const Outcome named = bench.run({"mma-check", "H200_E5M2_fp32.txt", "--input", "fp16"});
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_THAT(named.out, HasSubstr("h100"));
+  const Outcome plain = bench.run({"mma-check", "plain.txt"});
+  EXPECT_EQ(plain.code, 2);
+  EXPECT_THAT(plain.err, HasSubstr("plain.txt: neither its header nor its name says"));
+  EXPECT_EQ(
+      bench.run({"mma-check", "plain.txt", "--arch", "a2", "--input", "FP16", "--output", "fp32"})
+          .code,
+      0);
+  const Outcome unknown = bench.run({"mma-check", "RTX_4090_fp16_fp32.txt"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("no tensor core is named RTX_4090"));
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean rtx4090?"));
+}
+
+// fp8 in fp32 from Hopper is taken for wgmma with an unused c, unless somebody says otherwise.
+TEST(CliMmaCheck, HoppersFp8) {
+  const Bench bench;
+  std::string zeros;
+  for (int k = 0; k < 64; ++k) zeros += "00000000 ";
+  write_text(bench / "H100_E4M3_fp32.txt", "# k=32\n" + zeros + "3f800000 00000000\n");
+  const Outcome wgmma = bench.run({"mma-check", "H100_E4M3_fp32.txt"});
+  EXPECT_EQ(wgmma.code, 0) << wgmma.out;
+  EXPECT_THAT(wgmma.out, HasSubstr("h100-wgmma, c ignored"));
+  EXPECT_EQ(bench.run({"mma-check", "H100_E4M3_fp32.txt", "--arch", "h100"}).code, 1);
+  EXPECT_EQ(bench.run({"mma-check", "H100_E4M3_fp32.txt", "--arch", "h100-wgmma"}).code, 1);
+  EXPECT_EQ(
+      bench.run({"mma-check", "H100_E4M3_fp32.txt", "--arch", "h100-wgmma", "--ignore-c"}).code, 0);
+}
+
+TEST(CliMmaCheck, Json) {
+  const Bench bench;
+  write_text(bench / "v.txt", std::string(kHeader) + kRight + kWrong);
+  const Outcome outcome = bench.run({"mma-check", "v.txt", "--json"});
+  EXPECT_EQ(outcome.code, 1);
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result.at("schema"), "halfscope.mma-check/1");
+  EXPECT_EQ(result.at("vectors"), 2);
+  EXPECT_EQ(result.at("mismatches"), 1);
+  const json& file = result.at("files").at(0);
+  EXPECT_EQ(file.at("arch"), "v100");
+  EXPECT_EQ(file.at("k"), 4);
+  EXPECT_EQ(file.at("grade"), "A");
+  EXPECT_EQ(file.at("first_mismatches").at(0),
+            (json{{"line", 3}, {"expected", "40000001"}, {"got", "40000000"}}));
+}
+
+TEST(CliMmaCheck, WhatIsWrongWithAFile) {
+  const Bench bench;
+  const std::string header = kHeader, right = kRight;
+  const std::string cut = right.substr(0, 50);
+  std::filesystem::create_directories(bench / "folder");
+  struct Case {
+    std::string text;
+    int code;
+    std::string what;
+  };
+  const std::vector<Case> cases{
+      {"", 3, "the file is empty"},
+      {"\n\n", 3, "the file is empty"},
+      {header, 3, "holds no vectors"},
+      {right, 3, "line 1: there is no header with k="},
+      {"# gpu=V100 input=fp16 output=fp32\n" + right, 3, "line 1: the header has no k="},
+      {"# k=inf\n" + right, 3, "line 1: k=\"inf\" in the header, expected 1 to 4096"},
+      {"# k=nan\n" + right, 3, "k=\"nan\""},
+      {"# k=0\n" + right, 3, "k=\"0\""},
+      {"# k=-4\n" + right, 3, "k=\"-4\""},
+      {"# k=1e3\n" + right, 3, "k=\"1e3\""},
+      {"# k=99999999999999999999\n" + right, 3, "k=\"99999999999999999999\""},
+      {header + right + cut, 3, "line 3: word 6 is \"39800\", expected 8 hex digits"},
+      {header + right + right.substr(0, 45) + "\n", 3, "line 3: 5 numbers, expected 10 for k=4"},
+      {header + right.substr(0, right.size() - 1) + " 00000000\n", 3, "line 2: 11 numbers"},
+      {header + "zzzzzzzz " + right, 3, "line 2: word 1 is \"zzzzzzzz\""},
+      {header + "0x3f800000 " + right, 3, "word 1 is \"0x3f800000\""},
+      {header + std::string("\0\1\2\xff\xfe garbage", 13) + "\n", 3, "line 2: word 1 is \"?????\""},
+      {header + std::string(200000, '0'), 3, "line 2: the line is longer than"},
+      {header + std::string(200000, ' ') + "\n", 3, "line 2: the line is longer than"},
+      {header + "3f800001 " + right.substr(9), 3, "line 2: a[0] = 3f800001 is no value of fp16"},
+      {"# gpu=V100 input=fp16 output=bf16 k=4\n" + right, 2, "v100 has no tensor-core instruction"},
+      {"# gpu=V100 input=bf16 output=fp32 k=4\n" + right, 2, "bf16 operands and fp32 results"},
+      {"# gpu=X100 input=fp16 output=fp32 k=4\n" + right, 2, "no tensor core is named X100"},
+      {"# gpu=V100 input=fp17 output=fp32 k=4\n" + right, 2, "unknown format fp17"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\3garbage", 17), 3, "damaged gzip stream"},
+  };
+  for (const Case& each : cases) {
+    write_text(bench / "x.txt", each.text);
+    SCOPED_TRACE(each.what);
+    const Outcome outcome = bench.run({"mma-check", "x.txt"});
+    EXPECT_EQ(outcome.code, each.code) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    const Words lines = lines_of(outcome.err);
+    ASSERT_EQ(lines.size(), 2u) << outcome.err;
+    EXPECT_THAT(lines[0], StartsWith("halfscope: "));
+    EXPECT_THAT(lines[0], HasSubstr("x.txt"));
+    EXPECT_THAT(lines[0] + lines[1], HasSubstr(each.what));
+    EXPECT_THAT(lines[1], StartsWith("hint: "));
+  }
+  write_gz(bench / "whole.gz", header + right);
+  write_text(bench / "cut.gz", test::text_of(bench / "whole.gz").substr(0, 60));
+  EXPECT_EQ(bench.run({"mma-check", "cut.gz"}).code, 3);
+  EXPECT_EQ(bench.run({"mma-check", "nothing.gz"}).code, 3);
+  EXPECT_EQ(bench.run({"mma-check", "folder"}).code, 3);
+  EXPECT_EQ(bench.run({"mma-check"}).code, 2);
+  EXPECT_EQ(bench.run({"mma-check", "whole.gz", "--show", "x"}).code, 2);
+}
+
+TEST(CliFprev, NamesStructures) {
+  const Bench bench;
+  const std::pair<Words, const char*> cases[] = {
+      {{"fprev"}, "structure  one ascending chain\n"},
+      {{"fprev", "--model", "gemm-fp64"}, "structure  one ascending chain\n"},
+      {{"fprev", "--model", "gemm-fp16"}, "structure  one ascending chain\n"},
+      {{"fprev", "--model", "chain", "--n", "333"}, "structure  one ascending chain\n"},
+      {{"fprev", "--model", "pairwise"}, "structure  pairwise\n"},
+      {{"fprev", "--model", "V100"}, "structure  one ascending chain of blocks of 4\n"},
+      {{"fprev", "--model", "h100-wgmma", "--input", "e4m3", "--output", "fp16"},
+       "structure  one ascending chain of blocks of 32\n"},
+      {{"fprev", "--model", "a100", "--input", "tf32", "--split-k", "2"},
+       "structure  2 parts of 32, each one ascending chain of blocks of 4, summed in order\n"},
+      {{"fprev", "--model", "ada", "--input", "e5m2", "--promote", "32"},
+       "structure  2 parts of 32, each one ascending chain of blocks of 16, summed in order\n"}};
+  for (const auto& [words, structure] : cases) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(structure));
+  }
+}
+
+TEST(CliFprev, JsonAndPicture) {
+  const Bench bench;
+  const Outcome outcome =
+      bench.run({"fprev", "--model", "v100", "--n", "8", "--json", "--svg", "tree.svg"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result.at("schema"), "halfscope.fprev/1");
+  EXPECT_EQ(result.at("tree"), "((0 1 2 3) 4 5 6 7)");
+  EXPECT_EQ(result.at("n"), 8);
+  EXPECT_EQ(result.at("svg"), "tree.svg");
+  EXPECT_EQ(result.at("plan").at("split_k"), 1);
+  EXPECT_THAT(test::text_of(bench / "tree.svg"), StartsWith("<svg "));
+  EXPECT_EQ(bench.run({"fprev", "--svg", "tree.svg"}).code, 2) << "it exists";
+  EXPECT_EQ(bench.run({"fprev", "--svg", "tree.svg", "--force"}).code, 0);
+}
+
+TEST(CliFprev, WrongWords) {
+  const Bench bench;
+  const std::pair<Words, const char*> cases[] = {
+      {{"--model", "h10"}, "unknown model h10"},
+      {{"--n", "1"}, "--n 1: out of range"},
+      {{"--n", "5000"}, "--n 5000: out of range"},
+      {{"--model", "gemm-fp16", "--n", "2049"}, "at most 2048 summands"},
+      {{"--model", "h100", "--input", "e4m3", "--n", "513"}, "at most 512 summands"},
+      {{"--model", "h100", "--input", "fp32"}, "no tensor-core instruction with fp32 operands"},
+      {{"--model", "h100", "--input", "fp17"}, "unknown format fp17"},
+      {{"--model", "v100", "--input", "bf16"}, "v100 has no tensor-core instruction"},
+      {{"--model", "b200-tcgen05", "--input", "e2m1"}, "range is too narrow"},
+      {{"--split-k", "2"}, "formats and plans are of tensor cores"},
+      {{"--model", "chain", "--input", "fp16"}, "formats and plans are of tensor cores"},
+      {{"--model", "a100", "--split-k", "0"}, "--split-k 0: out of range"},
+      {{"x"}, "one argument too many: x"},
+  };
+  for (const auto& [more, what] : cases) {
+    Words words{"fprev"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 2) << what;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(what));
+    EXPECT_LE(lines_of(outcome.err).size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace halfscope
