@@ -92,7 +92,9 @@ void add_fprev(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("fprev", "Find the order in which a dot product is summed");
   sub->footer("Example:  halfscope fprev --model h100 --input bf16 --n 64 --split-k 2");
   std::vector<std::string> models = fprev_model_names(), inputs = mma_input_names();
-  offer(sub->add_option("--model", choice.model, "What sums: a kernel of ours or a tensor core")
+  offer(sub->add_option("--model", choice.model,
+                        "What sums: an accumulation as train --accumulate takes it, done by our "
+                        "kernel, or the model of a tensor core")
             ->type_name("NAME")
             ->capture_default_str(),
         {.words = models});

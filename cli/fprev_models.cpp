@@ -17,18 +17,6 @@ namespace {
 
 using Rows = std::span<const float>;
 
-float chain(Rows a, Rows b) {
-  float sum = 0.0f;
-  for (size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
-  return sum;
-}
-
-float pairwise(Rows a, Rows b) {
-  if (a.size() == 1) return a[0] * b[0];
-  const size_t half = a.size() / 2;
-  return pairwise(a.first(half), b.first(half)) + pairwise(a.subspan(half), b.subspan(half));
-}
-
 /// One function call per row.
 template <class Dot>
 DotProducts row_by_row(Dot dot) {
@@ -41,14 +29,13 @@ DotProducts row_by_row(Dot dot) {
 }
 
 /// One matrix product for all rows. All its columns are the same, and so must their results be.
-DotProducts one_product(Accumulation accumulation, const FloatFormat& write) {
-  return [accumulation, write](Rows a, Rows b, int64_t rows, int64_t n, std::span<float> out) {
+DotProducts one_product(const SumSpec& spec) {
+  return [spec](Rows a, Rows b, int64_t rows, int64_t n, std::span<float> out) {
     constexpr int64_t kColumns = 16;  // enough for whole tiles of the kernels
     std::vector<float> right(static_cast<size_t>(n * kColumns)),
         c(static_cast<size_t>(rows * kColumns));
     for (size_t k = 0; k < right.size(); ++k) right[k] = b[k / kColumns];
-    gemm(rows, kColumns, n, {a.data(), n, 1}, {right.data(), kColumns, 1}, nullptr, c.data(),
-         {.accumulation = accumulation, .write = write});
+    gemm(rows, kColumns, n, {a.data(), n, 1}, {right.data(), kColumns, 1}, nullptr, c.data(), spec);
     for (size_t r = 0; r < out.size(); ++r) {
       const auto row = c.begin() + static_cast<std::ptrdiff_t>(r * kColumns);
       const bool equal = std::all_of(row, row + kColumns, [&row](float x) { return x == *row; });
@@ -57,20 +44,15 @@ DotProducts one_product(Accumulation accumulation, const FloatFormat& write) {
   };
 }
 
-struct Named {
-  const char* name;
-  FprevModel model;
-};
-
-std::vector<Named> own_models() {
-  const FprevValues wide;  // 2^60 and 1
-  const FprevValues fp16{.big_a = 0x1p15f, .big_b = 1.0f, .small_a = 0x1p-24f, .small_b = 1.0f};
+/// Accumulations without tensor cores, as our product kernel does them.
+FprevModel product_model(const Accumulation& accumulation) {
   constexpr int kFloats = 1 << 24, kHalves = 1 << 11;  // counts that are exact
-  return {{"gemm-fp32", {one_product(Accumulation::fp32, kFp32), wide, "fp32", "fp32", kFloats}},
-          {"gemm-fp64", {one_product(Accumulation::fp64, kFp32), wide, "fp32", "fp64", kFloats}},
-          {"gemm-fp16", {one_product(Accumulation::format, kFp16), fp16, "fp16", "fp16", kHalves}},
-          {"chain", {row_by_row(chain), wide, "fp32", "fp32", kFloats}},
-          {"pairwise", {row_by_row(pairwise), wide, "fp32", "fp32", kFloats}}};
+  const bool narrow = accumulation.sums_in_format();
+  const FprevValues fp16{.big_a = 0x1p15f, .big_b = 1.0f, .small_a = 0x1p-24f, .small_b = 1.0f};
+  const FprevValues wide;  // 2^60 and 1
+  const char* sums = narrow ? "fp16" : accumulation.kind == Accumulation::fp64 ? "fp64" : "fp32";
+  return {one_product({.accumulation = accumulation, .write = narrow ? kFp16 : kFp32}),
+          narrow ? fp16 : wide, narrow ? "fp16" : "fp32", sums, narrow ? kHalves : kFloats};
 }
 
 /// M and u of operands and accumulator; nothing where the range is too narrow.
@@ -122,25 +104,45 @@ FprevModel tensor_core_model(const TensorCoreArch& arch, const FprevChoice& choi
 }  // namespace
 
 FprevModel make_fprev_model(const FprevChoice& choice) {
-  for (Named& own : own_models()) {
-    if (choice.model != own.name) continue;
-    if (choice.has_plan || !choice.input.empty() || !choice.output.empty()) {
-      throw usage_error("formats and plans are of tensor cores, not of " + choice.model,
-                        "use --model h100, or drop the flag");
-    }
-    return std::move(own.model);
-  }
   if (const TensorCoreArch* arch = find_tensor_core_arch(choice.model)) {
     return tensor_core_model(*arch, choice);
   }
-  throw usage_error("unknown model " + choice.model,
-                    did_you_mean(choice.model, fprev_model_names(),
-                                 "models: " + comma_list(fprev_model_names())));
+  const std::optional<Accumulation> accumulation = parse_accumulation(choice.model);
+  if (!accumulation) {
+    throw usage_error("unknown model " + choice.model,
+                      did_you_mean(choice.model, fprev_model_names(),
+                                   "models: " + comma_list(fprev_model_names())));
+  }
+  if (choice.has_plan || !choice.output.empty()) {
+    throw usage_error(
+        "accumulators and plans have flags for tensor cores only, not for " + choice.model,
+        "use --model h100, or options such as fp32:promote=16");
+  }
+  if (accumulation->kind != Accumulation::tensor_core) {
+    if (choice.input.empty()) return product_model(*accumulation);
+    throw usage_error("--input is of tensor cores, not of " + choice.model,
+                      "use --model h100, or drop the flag");
+  }
+  // The values are those of the model; the sums are our product kernel's.
+  FprevChoice same = choice;
+  same.model = accumulation->arch;
+  same.output = accumulation->half_accumulator ? "fp16" : "fp32";
+  same.plan = {.slices = accumulation->split_k, .promote_every = accumulation->promote};
+  FprevModel model = tensor_core_model(*find_tensor_core_arch(same.model), same);
+  // Both factors are marked, so each row has a product of its own.
+  const DotProducts product = one_product({.accumulation = *accumulation,
+                                           .write = accumulation->half_accumulator ? kFp16 : kFp32,
+                                           .read = parse_format(model.input).value()});
+  model.dot = row_by_row([product](Rows a, Rows b) {
+    float out = 0.0f;
+    product(a, b, 1, static_cast<int64_t>(a.size()), {&out, 1});
+    return out;
+  });
+  return model;
 }
 
 std::vector<std::string> fprev_model_names() {
-  std::vector<std::string> names;
-  for (const Named& own : own_models()) names.emplace_back(own.name);
+  std::vector<std::string> names(accumulation_names().begin(), accumulation_names().end());
   for (const std::string& arch : mma_arch_names()) names.push_back(arch);
   return names;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The sums that `halfscope fprev` can look into: our kernels, textbook orders, tensor cores.
+// The sums that `halfscope fprev` can look into: our product kernel under every accumulation, and
+// the model of tensor cores with any plan of K.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 namespace halfscope {
 
 struct FprevChoice {
-  std::string model = "gemm-fp32";
-  std::string input, output;  ///< of tensor cores; "" for the first that there is
+  std::string model = "fp32";  ///< an accumulation, or an architecture of tensor cores
+  std::string input, output;   ///< of tensor cores; "" for the first that there is
   TensorCorePlan plan;
   bool has_plan = false;  ///< a flag of the plan was given
 };

@@ -71,7 +71,7 @@ std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
   const std::optional<FloatFormat> format = parse_format(options.accumulate_grads);
   if (!format) {
     throw usage_error("--accumulate-grads: unknown format " + options.accumulate_grads,
-                      format_problem(options.accumulate_grads));
+                      format_hint(options.accumulate_grads));
   }
   return format;
 }

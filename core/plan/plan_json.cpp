@@ -37,25 +37,6 @@ std::string text_of(const Json& object, const char* key, const std::string& wher
   return object.at(key).get<std::string>();
 }
 
-std::string format_hint(const std::string& text) {
-  static const std::vector<std::string> kNames{"fp32",   "tf32", "bf16",     "fp16",
-                                               "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz",
-                                               "e3m2",   "e2m3", "e2m1",     "follow"};
-  // What other programs call them.
-  static const std::map<std::string, std::string> kElsewhere{
-      {"float", "fp32"},    {"single", "fp32"}, {"f32", "fp32"}, {"f16", "fp16"}, {"fp8", "e4m3fn"},
-      {"float8", "e4m3fn"}, {"e4m3", "e4m3fn"}, {"fp6", "e3m2"}, {"fp4", "e2m1"}};
-  if (const auto found = kElsewhere.find(text); found != kElsewhere.end()) {
-    return "did you mean " + found->second + "?";
-  }
-  // What looks like eXmY or has options is no misspelling of a named format.
-  if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
-  return did_you_mean(text, kNames,
-                      "formats: fp32, tf32, bf16, fp16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e3m2, "
-                      "e2m3, e2m1, eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or "
-                      ":ftz");
-}
-
 FloatFormat format_of(const Json& object, const char* key, const std::string& where) {
   const std::string text = text_of(object, key, where);
   const std::optional<FloatFormat> format = parse_format(text);
@@ -181,6 +162,25 @@ Error not_json(std::string_view text, size_t byte) {
 }
 
 }  // namespace
+
+std::string format_hint(const std::string& text) {
+  static const std::vector<std::string> kNames{"fp32",   "tf32", "bf16",     "fp16",
+                                               "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz",
+                                               "e3m2",   "e2m3", "e2m1",     "follow"};
+  // What other programs call them.
+  static const std::map<std::string, std::string> kElsewhere{
+      {"float", "fp32"},    {"single", "fp32"}, {"f32", "fp32"}, {"f16", "fp16"}, {"fp8", "e4m3fn"},
+      {"float8", "e4m3fn"}, {"e4m3", "e4m3fn"}, {"fp6", "e3m2"}, {"fp4", "e2m1"}};
+  if (const auto found = kElsewhere.find(text); found != kElsewhere.end()) {
+    return "did you mean " + found->second + "?";
+  }
+  // What looks like eXmY or has options is no misspelling of a named format.
+  if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
+  return did_you_mean(text, kNames,
+                      "formats: fp32, tf32, bf16, fp16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e3m2, "
+                      "e2m3, e2m1, eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or "
+                      ":ftz");
+}
 
 Plan plan_from_json(std::string_view text) {
   Json json;

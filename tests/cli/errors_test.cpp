@@ -190,7 +190,7 @@ TEST(CliErrors, ValuesOfTheCourseOfTraining) {
           {train({"--accumulate-grads", "fp16"}), 2, "--accumulate-grads needs more than one",
            "--micro-batches N"},
           {train({"--micro-batches", "2", "--accumulate-grads", "fp17"}), 2, "unknown format fp17",
-           "bf16"},
+           "did you mean fp16?"},
           {train({"--early-stop", "2"}), 2, "--early-stop needs evaluations", "--eval-every N"},
           {train({"--eval-every", "0"}), 2, "--eval-every 0: out of range"},
           {train({"--errors-every", "0"}), 2, "--errors-every 0: out of range"},
