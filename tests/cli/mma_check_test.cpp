@@ -182,7 +182,7 @@ TEST(CliFprev, NamesStructures) {
       {{"fprev", "--model", "tensor-core:h100"},
        "structure  one ascending chain of blocks of 16\n"},
       {{"fprev", "--model", "tensor-core:h100-wgmma,promote=32", "--input", "e4m3"},
-       "structure  2 parts of 32, summed in order\n"},
+       "structure  2 parts of 32, each one block of 32, summed in order\n"},
       {{"fprev", "--model", "V100"}, "structure  one ascending chain of blocks of 4\n"},
       {{"fprev", "--model", "h100-wgmma", "--input", "e4m3", "--output", "fp16"},
        "structure  one ascending chain of blocks of 32\n"},
