@@ -73,6 +73,10 @@ std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
     throw usage_error("--accumulate-grads: unknown format " + options.accumulate_grads,
                       format_hint(options.accumulate_grads));
   }
+  if (format->flush_in && !format->flush_out) {
+    throw usage_error("--accumulate-grads " + options.accumulate_grads + " flushes operands only",
+                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+  }
   return format;
 }
 

@@ -15,6 +15,7 @@
 
 #include "core/numeric/accumulation.h"
 #include "core/numeric/float_format.h"
+#include "core/numeric/rounding.h"
 #include "core/tensor.h"
 #include "core/train/recording.h"
 
@@ -34,6 +35,7 @@ struct Value {
   ElementType type = ElementType::real;
   NodeId producer = kNone;     ///< kNone for inputs, variables and constants
   FloatFormat format = kFp32;  ///< every stored element is a value of this format
+  RoundingChoice rounding{};   ///< how it is brought to that format
 };
 
 using Attribute = std::variant<int64_t, double, std::vector<int64_t>>;
@@ -44,6 +46,7 @@ struct NodePlan {
   FloatFormat read = kFp32;
   FloatFormat write = kFp32;
   Accumulation accumulation = Accumulation::fp32;
+  RoundingChoice rounding{};  ///< of results, and of operands that are narrowed for the node
   bool stagewise = false;
   bool follows = false;  ///< read and write are the widest format among the inputs
 };

@@ -192,9 +192,9 @@ void check_tensor_cores(const Node& node) {
   for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2}) {
     if (tensor_core_profile(how.arch, format, accumulator)) formats.push_back(format_name(format));
   }
-  throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of " +
-                        format_name(read),
-                    "it reads " + comma_list(formats));
+  throw usage_error(
+      node.path + ": " + accumulation_name(how) + " does no products of " + format_name(read),
+      "it reads " + comma_list(formats));
 }
 
 /// Formats of variables and of all forward values.
@@ -226,6 +226,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
     const OpDef& def = find_op(node.op);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       graph.value(node.outputs[i]).format = i < def.statistics_from ? node.plan.write : kFp32;
+      graph.value(node.outputs[i]).rounding = node.plan.rounding;
     }
   }
   for (const Variable& variable : graph.variables()) {
@@ -276,6 +277,7 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
     }
     for (ValueId output : node.outputs) {
       graph.value(output).format = node.plan.write;
+      graph.value(output).rounding = node.plan.rounding;
       // What a node reads as it is stored has its gradient in that format too.
       const auto found = forward_of.find(output);
       if (node.forward != kNone && found != forward_of.end() &&
@@ -306,10 +308,13 @@ std::vector<NodeId> insert_casts(Graph& graph) {
         const FloatFormat read = graph.node(id).plan.read;
         if (input == kNone || graph.value(input).type != ElementType::real) continue;
         if (read.contains(graph.value(input).format)) continue;
-        ValueId& cast = casts.try_emplace({input, format_name(read)}, kNone).first->second;
+        const RoundingChoice rounding = graph.node(id).plan.rounding;
+        const std::string how = format_name(read) + " " + rounding_name(rounding);
+        ValueId& cast = casts.try_emplace({input, how}, kNone).first->second;
         if (cast == kNone) {
           cast = graph.add1("Cast", graph.node(id).path, {input});
           graph.value(cast).format = read;
+          graph.value(cast).rounding = rounding;
           Node& node = graph.node(graph.value(cast).producer);
           node.phase = graph.node(id).phase;
           node.forward = graph.node(id).forward;
@@ -426,6 +431,13 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
     update_targets.push_back(update.value);
   }
 
+  for (const Variable& variable : graph.variables()) {
+    const bool is_sum =
+        std::find(sum_targets.begin(), sum_targets.end(), variable.next) != sum_targets.end();
+    if (variable.next != kNone && !is_sum) {
+      graph.value(variable.next).rounding = plan.storage_rounding;
+    }
+  }
   const std::vector<NodeId> order = insert_casts(graph);
   std::set<NodeId> given;
   const auto set_entry = [&](Entry entry, const std::vector<ValueId>& targets) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/numeric/host_device.h"
@@ -71,6 +72,20 @@ struct Rounding {
   uint64_t random = 0;   ///< of stochastic: fresh for every rounding, e.g. random_word() in rng.h
   int random_bits = 32;  ///< of stochastic: 1..32, nearest of these if outside
 };
+
+/// How the elements of a tensor are rounded: the mode, and of stochastic rounding the random bits
+/// of each. The words come from (seed, step, value, element) when it is done (rng.h).
+struct RoundingChoice {
+  RoundingMode mode = RoundingMode::nearest_even;
+  int random_bits = 32;
+
+  friend constexpr bool operator==(const RoundingChoice&, const RoundingChoice&) = default;
+};
+
+/// "nearest-even", "stochastic", "stochastic:8".
+std::string rounding_name(const RoundingChoice& rounding);
+/// The way back; nothing for anything else.
+std::optional<RoundingChoice> parse_rounding(std::string_view text);
 
 /// What an operation did; a set of bits. The five of IEEE 754-2019, 7, and two about the result.
 enum RoundFlags : uint8_t {

@@ -101,6 +101,7 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
     if (rule.read) result.read = *rule.read;
     if (rule.write) result.write = *rule.write;
     if (rule.accumulation) result.accumulation = *rule.accumulation;
+    if (rule.rounding) result.rounding = *rule.rounding;
     if (rule.stagewise) result.stagewise = *rule.stagewise;
   }
   return result;

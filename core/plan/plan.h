@@ -21,6 +21,7 @@ struct PlanRule {
   std::optional<FloatFormat> read = std::nullopt, write = std::nullopt;
   bool follow = false;  ///< read and write are the widest format among the inputs
   std::optional<Accumulation> accumulation = std::nullopt;
+  std::optional<RoundingChoice> rounding = std::nullopt;
   std::optional<bool> stagewise = std::nullopt;
 
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
@@ -35,7 +36,8 @@ enum class BufferCommit : uint8_t {
 struct Plan {
   std::string name = "float32";
   NodePlan defaults;
-  FloatFormat storage = kFp32;  ///< of variables and optimizer state
+  FloatFormat storage = kFp32;        ///< of variables and optimizer state
+  RoundingChoice storage_rounding{};  ///< of their new values
   BufferCommit buffers = BufferCommit::on_step;
   std::vector<PlanRule> rules;
   /// Computes in double throughout, without rounding or taps; the reference "float64".

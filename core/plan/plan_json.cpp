@@ -44,6 +44,10 @@ FloatFormat format_of(const Json& object, const char* key, const std::string& wh
     throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"",
                       format_hint(text));
   }
+  if (format->flush_in && !format->flush_out) {
+    throw usage_error("plan: " + where + "." + key + ": \"" + text + "\" flushes operands only",
+                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+  }
   return *format;
 }
 
@@ -55,6 +59,20 @@ Accumulation accumulation_of(const Json& object, const std::string& where) {
                       did_you_mean(text, accumulation_names(), accumulation_hint()));
   }
   return *accumulation;
+}
+
+RoundingChoice rounding_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "rounding", where);
+  const std::optional<RoundingChoice> rounding = parse_rounding(text);
+  if (!rounding) {
+    std::vector<std::string> names;
+    for (const RoundingMode mode : kAllRoundingModes) names.emplace_back(rounding_mode_name(mode));
+    throw usage_error(
+        "plan: " + where + ".rounding: unknown value \"" + text + "\"",
+        did_you_mean(text, names,
+                     "use " + comma_list(names) + "; stochastic:N draws N bits, 1 to 32"));
+  }
+  return *rounding;
 }
 
 bool stagewise_of(const Json& object, const std::string& where) {
@@ -86,7 +104,8 @@ std::vector<std::string> operators_of_models() {
 }
 
 PlanRule rule_from(const Json& object, const std::string& where) {
-  check_keys(object, where, {"path", "op", "format", "read", "write", "accumulate", "mode"});
+  check_keys(object, where,
+             {"path", "op", "format", "read", "write", "accumulate", "rounding", "mode"});
   PlanRule rule;
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
@@ -115,6 +134,7 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   if (object.contains("read")) rule.read = format_of(object, "read", where);
   if (object.contains("write")) rule.write = format_of(object, "write", where);
   if (object.contains("accumulate")) rule.accumulation = accumulation_of(object, where);
+  if (object.contains("rounding")) rule.rounding = rounding_of(object, where);
   if (object.contains("mode")) rule.stagewise = stagewise_of(object, where);
   return rule;
 }
@@ -132,6 +152,7 @@ Json rule_to(const PlanRule& rule) {
     if (rule.write) json["write"] = format_name(*rule.write);
   }
   if (rule.accumulation) json["accumulate"] = accumulation_name(*rule.accumulation);
+  if (rule.rounding) json["rounding"] = rounding_name(*rule.rounding);
   if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
   return json;
 }
@@ -217,19 +238,22 @@ Plan plan_from_json(std::string_view text) {
   }
   if (json.contains("default")) {
     const Json& defaults = json["default"];
-    check_keys(defaults, "default", {"format", "read", "write", "accumulate", "mode"});
+    check_keys(defaults, "default", {"format", "read", "write", "accumulate", "rounding", "mode"});
     NodePlan& node = plan.defaults;
     if (defaults.contains("format"))
       node.read = node.write = format_of(defaults, "format", "default");
     if (defaults.contains("read")) node.read = format_of(defaults, "read", "default");
     if (defaults.contains("write")) node.write = format_of(defaults, "write", "default");
     if (defaults.contains("accumulate")) node.accumulation = accumulation_of(defaults, "default");
+    if (defaults.contains("rounding")) node.rounding = rounding_of(defaults, "default");
     if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "default");
   }
   if (json.contains("variables")) {
-    check_keys(json["variables"], "variables", {"storage", "buffers"});
+    check_keys(json["variables"], "variables", {"storage", "rounding", "buffers"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
+    if (json["variables"].contains("rounding"))
+      plan.storage_rounding = rounding_of(json["variables"], "variables");
     if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
   }
   if (json.contains("rules")) {
@@ -253,7 +277,13 @@ std::string plan_to_json(const Plan& plan) {
                      {"write", format_name(plan.defaults.write)},
                      {"accumulate", accumulation_name(plan.defaults.accumulation)},
                      {"mode", plan.defaults.stagewise ? "stagewise" : "fused"}};
+  if (plan.defaults.rounding != RoundingChoice{}) {
+    json["default"]["rounding"] = rounding_name(plan.defaults.rounding);
+  }
   json["variables"] = {{"storage", format_name(plan.storage)}};
+  if (plan.storage_rounding != RoundingChoice{}) {
+    json["variables"]["rounding"] = rounding_name(plan.storage_rounding);
+  }
   if (plan.buffers == BufferCommit::always) json["variables"]["buffers"] = "always";
   json["rules"] = Json::array();
   for (const PlanRule& rule : plan.rules) json["rules"].push_back(rule_to(rule));

@@ -26,6 +26,10 @@ class Program {
   /// Writes a scalar input.
   virtual void write_scalar(ValueId value, double scalar) = 0;
 
+  /// Where stochastic rounding takes its random words from (core/numeric/rng.h), until it is called
+  /// again.
+  virtual void set_random(uint64_t seed, uint64_t step) = 0;
+
   /// Runs an entry point. `stats`, if not empty, has one element per tap; those of the taps that
   /// the entry passes are overwritten. Recording never changes results. The update entry moves
   /// every variable to its next value.

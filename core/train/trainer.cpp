@@ -263,7 +263,8 @@ void Trainer::write_batch(Lane& lane, const Split& split, std::span<const int64_
 }
 
 /// Forward and backward of all micro-batches.
-void Trainer::begin_step(Lane& lane, const std::vector<int64_t>& indices, bool record) {
+void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices,
+                         bool record) {
   const Clock::time_point start = Clock::now();
   const Executable& exe = lane.executable;
   Program& program = *lane.program;
@@ -282,6 +283,7 @@ void Trainer::begin_step(Lane& lane, const std::vector<int64_t>& indices, bool r
     write_batch(lane, data_.train,
                 std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
                                            static_cast<size_t>(micro_size_)));
+    program.set_random(config_.seed, static_cast<uint64_t>(step * parts + part));
     program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
     const bool merges = record && part > 0;
     if (merges) lane.micro_stats.assign(exe.taps.size(), TensorStats{});
@@ -392,7 +394,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     const bool record = config_.every > 0 && step % config_.every == 0;
     const std::vector<int64_t> indices = order.batch(step);
     const auto begin = [&](Lane& lane) {
-      begin_step(lane, indices, record && !lane.config.plan.double_precision);
+      begin_step(lane, step, indices, record && !lane.config.plan.double_precision);
     };
     const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
     if (compares) {  // needs the gradients of all lanes and the weights that they were made with

@@ -127,7 +127,7 @@ class Trainer {
   void pair_lanes();
   NamedTensors starting_weights() const;
   std::map<std::string, double> setup() const;
-  void begin_step(Lane& lane, const std::vector<int64_t>& indices, bool record);
+  void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   StepRow end_step(Lane& lane, int64_t step);
   void send_errors(int64_t step, TapSink& sink);
   bool evaluate_all(int64_t step, TapSink* sink);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "emulation/engine/tensor_rounding.h"
 #include "emulation/gemm/gemm.h"
 
 namespace halfscope {
@@ -23,6 +24,7 @@ struct KernelCall {
   std::vector<const int32_t*> index_in;  ///< null for real inputs
   std::vector<T*> out;
   std::vector<int32_t*> index_out;
+  RandomSource random{};  ///< of this run
   bool measured = false;  ///< statistics are wanted in this run
   bool unrounded =
       false;         ///< results are wanted as for fp32, whatever format they have in the graph
@@ -35,6 +37,9 @@ struct KernelCall {
   int64_t out_count(size_t i) const { return element_count(out_shape(i)); }
   const FloatFormat& out_format(size_t i) const {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
+  }
+  TensorRounding out_rounding(size_t i) const {
+    return rounding_now(graph->value(node->outputs[i]).rounding, node->outputs[i], random);
   }
   SumSpec sum_spec() const {
     return {.accumulation = node->plan.accumulation,

@@ -33,10 +33,12 @@ class Buffer {
   T* data_;
 };
 
-void round_values(const float* in, float* out, int64_t n, const FloatFormat& format) {
-  if (format != kFp32) round_tensor(in, out, n, format);
+void round_values(const float* in, float* out, int64_t n, const FloatFormat& format,
+                  const TensorRounding& rounding = {}) {
+  if (format != kFp32) round_tensor(in, out, n, format, rounding);
 }
-void round_values(const double* in, double* out, int64_t n, const FloatFormat&) {
+void round_values(const double* in, double* out, int64_t n, const FloatFormat&,
+                  const TensorRounding& = {}) {
   if (in != out) std::copy_n(in, n, out);
 }
 
@@ -109,9 +111,12 @@ class EngineProgram final : public Program {
       *target = static_cast<T>(scalar);  // unused inputs have no memory
   }
 
+  void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
+
   void run(Entry entry, std::span<TensorStats> stats) override {
     if (entry == Entry::grad && !stats.empty()) measure_sources(stats);
     for (Call& call : calls_[static_cast<size_t>(entry)]) {
+      call.args.random = random_;
       call.args.measured = !stats.empty();
       call.args.lost = 0;
       call.args.wide.reset();
@@ -158,7 +163,9 @@ class EngineProgram final : public Program {
     const T* exact;  ///< what the kernel wrote: `data`, or a Cast's operand
     T* data;
     int64_t count;
+    ValueId value;
     FloatFormat format;
+    RoundingChoice rounding;
     bool rounds;
     int tap;
     bool is_update;
@@ -240,7 +247,8 @@ class EngineProgram final : public Program {
       if (rounds || tap >= 0) {
         const ValueId exact = is_cast ? node.inputs[0] : value;
         call.results.push_back({real_[at(exact)], real_[at(value)], element_count(output.shape),
-                                output.format, rounds, tap, find_op(node.op).rounds_itself});
+                                value, output.format, output.rounding, rounds, tap,
+                                find_op(node.op).rounds_itself});
       }
     }
     return call;
@@ -304,22 +312,25 @@ class EngineProgram final : public Program {
   }
 
   /// `out` may be null: measure only.
-  static TensorStats measured(const float* in, float* out, int64_t n, const FloatFormat& format) {
-    return measure_tensor(in, out, n, format);
+  static TensorStats measured(const float* in, float* out, int64_t n, const FloatFormat& format,
+                              const TensorRounding& rounding = {}) {
+    return measure_tensor(in, out, n, format, rounding);
   }
-  static TensorStats measured(const double* in, double* out, int64_t n, const FloatFormat& format) {
+  static TensorStats measured(const double* in, double* out, int64_t n, const FloatFormat& format,
+                              const TensorRounding& = {}) {
     if (out != nullptr) round_values(in, out, n, format);
     return {};  // no formats, no statistics
   }
 
   void finish(const Result& result, int64_t lost, std::span<TensorStats> stats) {
+    const TensorRounding rounding = rounding_now(result.rounding, result.value, random_);
     if (result.tap >= 0 && !stats.empty()) {
       TensorStats& target = stats[static_cast<size_t>(result.tap)];
       target = measured(result.exact, result.rounds ? result.data : nullptr, result.count,
-                        result.format);
+                        result.format, rounding);
       if (result.is_update) target.lost = lost;
     } else if (result.rounds) {
-      round_values(result.exact, result.data, result.count, result.format);
+      round_values(result.exact, result.data, result.count, result.format, rounding);
     }
   }
 
@@ -335,6 +346,7 @@ class EngineProgram final : public Program {
   std::vector<std::pair<int, int>> shared_taps_;  ///< sites that are one value: measured, others
   std::array<std::vector<Call>, kEntryCount> calls_;
   std::map<ValueId, double> wide_;
+  RandomSource random_;
 };
 
 template <class T>

@@ -53,11 +53,13 @@ void gradient_norm(KernelCall<T>& c) {
   c.out[0][0] = static_cast<T>(total);
 }
 
-/// Rounds a chunk to the storage format; double-precision programs do not round.
-void round_chunk(float* x, int64_t n, const FloatFormat& format) {
-  if (format != kFp32) round_array(x, x, n, format);
+/// Rounds elements [first, first + n) of a tensor to the storage format; double-precision programs
+/// do not round.
+void round_chunk(float* x, int64_t n, int64_t first, const FloatFormat& format,
+                 const TensorRounding& rounding) {
+  if (format != kFp32) round_array(x, x, n, format, rounding, first);
 }
-void round_chunk(double*, int64_t, const FloatFormat&) {}
+void round_chunk(double*, int64_t, int64_t, const FloatFormat&, const TensorRounding&) {}
 
 /// Runs `make_update(begin, end, update)` per chunk, where update[i - begin] is what to add to
 /// the variable, once that has been multiplied by 1 - decay; stores the new values and counts the
@@ -68,6 +70,7 @@ void apply_updates(KernelCall<T>& c, const F& make_update, double decay = 0.0) {
   T* next = c.out[0];
   T* update = c.out[1];
   const FloatFormat storage = c.out_format(0);
+  const TensorRounding rounding = c.out_rounding(0);
   std::atomic<int64_t> lost{0};
   parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
     alignas(64) T old[kChunk];
@@ -84,7 +87,7 @@ void apply_updates(KernelCall<T>& c, const F& make_update, double decay = 0.0) {
         update[begin + i] = update[begin + i] - lost_part;
       }
     }
-    round_chunk(next + begin, n, storage);
+    round_chunk(next + begin, n, begin, storage, rounding);
     if (!c.measured) return;
     int64_t count = 0;
     for (int64_t i = 0; i < n; ++i) {

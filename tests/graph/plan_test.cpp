@@ -21,7 +21,9 @@ void expect_equal(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.defaults.accumulation, b.defaults.accumulation);
   EXPECT_EQ(a.defaults.stagewise, b.defaults.stagewise);
   EXPECT_EQ(a.defaults.follows, b.defaults.follows);
+  EXPECT_EQ(a.defaults.rounding, b.defaults.rounding);
   EXPECT_EQ(a.storage, b.storage);
+  EXPECT_EQ(a.storage_rounding, b.storage_rounding);
   EXPECT_EQ(a.rules, b.rules);
   EXPECT_EQ(a.double_precision, b.double_precision);
 }
@@ -55,7 +57,11 @@ TEST(Plan, EveryPartSurvivesJson) {
                 {.path = "b", .op = "Conv", .read = kTf32},
                 {.path = "c", .op = "", .write = kFp16, .accumulation = Accumulation::fp64},
                 {.path = "d", .op = "", .read = kFp32, .write = kFp32, .stagewise = false},
-                {.path = "e/?", .op = "", .follow = true, .stagewise = true}};
+                {.path = "e/?", .op = "", .follow = true, .stagewise = true},
+                {.path = "f", .op = "", .rounding = RoundingChoice{RoundingMode::stochastic, 8}},
+                {.path = "g", .op = "", .rounding = RoundingChoice{RoundingMode::up}}};
+  plan.defaults.rounding = {RoundingMode::toward_zero};
+  plan.storage_rounding = {RoundingMode::stochastic};
   expect_equal(plan_from_json(plan_to_json(plan)), plan);
 }
 
