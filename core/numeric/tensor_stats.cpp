@@ -47,7 +47,7 @@ void TensorStats::merge(const TensorStats& other) noexcept {
 }
 
 TensorStats measure(std::span<const float> exact, std::span<float> rounded,
-                    const FloatFormat& format) noexcept {
+                    const FloatFormat& format, const TensorRounding& rounding) noexcept {
   TensorStats stats;
   stats.n = static_cast<int64_t>(exact.size());
   for (size_t first = 0; first < exact.size(); first += static_cast<size_t>(kSumChunk)) {
@@ -56,7 +56,8 @@ TensorStats measure(std::span<const float> exact, std::span<float> rounded,
     std::array<double, 16> sum_sq{};
     for (size_t i = 0; i < count; ++i) {
       const float x = exact[first + i];
-      const Rounded<float> result = round_to_format(x, format);
+      const Rounded<float> result =
+          round_to_format(x, format, rounding.element(static_cast<int64_t>(first + i)));
       rounded[first + i] = result.value;
       if (std::isnan(x)) {
         ++stats.nan;

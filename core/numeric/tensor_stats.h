@@ -12,6 +12,7 @@
 #include <span>
 
 #include "core/numeric/float_format.h"
+#include "core/numeric/tensor_rounding.h"
 
 namespace halfscope {
 
@@ -49,12 +50,12 @@ struct TensorStats {
   friend bool operator==(const TensorStats&, const TensorStats&) = default;
 };
 
-/// Slow, obvious reference of the tap: rounds `exact` to `format` (nearest even) into `rounded`
+/// Slow, obvious reference of the tap: rounds `exact` to `format` into `rounded`
 /// (same length; may be the same memory) and returns the statistics. Every faster path must
 /// agree with it in every field, bit for bit. The sums: element i of a 4096-element chunk goes
 /// to partial i % 16 in ascending i; the 16 partials are added as a balanced tree
 /// (p[j] += p[j+8], then +4, +2, +1); chunk sums are added in ascending order.
 TensorStats measure(std::span<const float> exact, std::span<float> rounded,
-                    const FloatFormat& format) noexcept;
+                    const FloatFormat& format, const TensorRounding& rounding = {}) noexcept;
 
 }  // namespace halfscope

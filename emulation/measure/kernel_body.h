@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "emulation/measure/general_round.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {
@@ -20,27 +21,37 @@ namespace {
 
 template <class V>
 struct RoundCopy {
+  static constexpr bool kCountsLanes = false;
   using I = typename V::I;
   I quiet_bit = V::set32(0x00400000u);
-  explicit RoundCopy(const RoundSpec&) {}
-  I operator()(I x) const { return V::or_if_nan(x, x, quiet_bit); }
+  RoundCopy(const RoundSpec&, uint64_t) {}
+  template <bool kCount>
+  I apply(I x) const {
+    return V::or_if_nan(x, x, quiet_bit);
+  }
 };
 
 template <class V>
 struct RoundHalf {
-  explicit RoundHalf(const RoundSpec&) {}
-  typename V::I operator()(typename V::I x) const { return V::through_half(x); }
+  static constexpr bool kCountsLanes = false;
+  RoundHalf(const RoundSpec&, uint64_t) {}
+  template <bool kCount>
+  typename V::I apply(typename V::I x) const {
+    return V::through_half(x);
+  }
 };
 
 template <class V>
 struct RoundCarry {
+  static constexpr bool kCountsLanes = false;
   using I = typename V::I;
   I last_bit, below_half, kept, quiet_bit = V::set32(0x00400000u);
-  explicit RoundCarry(const RoundSpec& spec)
+  RoundCarry(const RoundSpec& spec, uint64_t)
       : last_bit(V::set32(spec.last_bit)),
         below_half(V::set32(spec.last_bit / 2 - 1)),
         kept(V::set32(spec.kept)) {}
-  I operator()(I x) const {
+  template <bool kCount>
+  I apply(I x) const {
     // Half a step less 1, and 1 more if the kept mantissa is odd: ties go to even.
     const I rounded = V::add_one_if(V::add32(x, below_half), x, last_bit);
     return V::and_(V::replace_if_nan(rounded, x, quiet_bit), kept);
@@ -49,19 +60,21 @@ struct RoundCarry {
 
 template <class V>
 struct RoundMagic {
+  static constexpr bool kCountsLanes = false;
   using I = typename V::I;
   using F = typename V::F;
   I exponent_bits = V::set32(0x7f800000u), sign = V::set32(0x80000000u);
   I low, high, kept, overflow;
   F magic, max_finite;
-  explicit RoundMagic(const RoundSpec& spec)
+  RoundMagic(const RoundSpec& spec, uint64_t)
       : low(V::set32(spec.exponent_low)),
         high(V::set32(spec.exponent_high)),
         kept(V::set32(spec.kept & 0x7fffffffu)),
         overflow(V::set32(spec.overflow)),
         magic(V::set_float(spec.magic)),
         max_finite(V::set_float(spec.max_finite)) {}
-  I operator()(I x) const {
+  template <bool kCount>
+  I apply(I x) const {
     const I power = V::min32(V::max32(V::and_(x, exponent_bits), low), high);
     const F shifted = V::fma(V::as_float(power), magic, V::as_float(x));
     const I rounded = V::as_int(V::fnma(V::as_float(power), magic, shifted));
@@ -86,66 +99,107 @@ struct ClassCounter {
   }
 };
 
-template <class V, class Round, bool kStore, bool kCount>
-void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec,
+template <class V, class Round, bool kStore, bool kCount, bool kStream>
+void round_loop(Round round, const float* in, float* out, int64_t n, const RoundSpec& spec,
                 RoundCounts* counts) {
   using I = typename V::I;
-  const Round round(spec);
-  ClassCounter<V> classes(spec);
-  const auto block = [&](const float* from, float* to) {
+  [[maybe_unused]] ClassCounter<V> classes(spec);
+  const auto block = [&]<bool kBypass>(const float* from, float* to) {
     constexpr int kStep = V::kBytes / 4;
     I r[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      r[i] = round(V::load(from + i * kStep));
-      if constexpr (kStore) V::store(to + i * kStep, r[i]);
+      r[i] = round.template apply<kCount>(V::load(from + i * kStep));
+      if constexpr (kStore && kBypass) V::stream(to + i * kStep, r[i]);
+      if constexpr (kStore && !kBypass) V::store(to + i * kStep, r[i]);
     }
-    if constexpr (kCount) classes.add(V::exponent_bytes(r[0], r[1], r[2], r[3]));
+    if constexpr (kCount && !Round::kCountsLanes) {
+      classes.add(V::exponent_bytes(r[0], r[1], r[2], r[3]));
+    }
   };
   int64_t i = 0;
-  for (; i + V::kBytes <= n; i += V::kBytes) block(in + i, kStore ? out + i : nullptr);
+  for (; i + V::kBytes <= n; i += V::kBytes) {
+    block.template operator()<kStream>(in + i, kStore ? out + i : nullptr);
+  }
   int64_t padding = 0;
   if (i < n) {
     alignas(64) float tail[V::kBytes] = {};
     const size_t bytes = static_cast<size_t>(n - i) * sizeof(float);
     std::memcpy(tail, in + i, bytes);
-    block(tail, tail);
+    block.template operator()<false>(tail, tail);
     if constexpr (kStore) std::memcpy(out + i, tail, bytes);
     padding = V::kBytes - (n - i);
   }
-  if constexpr (kCount) {
-    counts->zero = V::sum_bytes(classes.zero) - padding;
-    counts->below_normal = n - V::sum_bytes(classes.normal);
-    counts->non_finite = V::sum_bytes(classes.non_finite);
+  if constexpr (kCount && Round::kCountsLanes) {
+    counts->zero += n - V::sum_lanes(round.non_zero);
+    counts->below_normal += n - V::sum_lanes(round.normal);
+    counts->beyond += V::sum_lanes(round.beyond);
+  } else if constexpr (kCount) {
+    counts->zero += V::sum_bytes(classes.zero) - padding;
+    counts->below_normal += n - V::sum_bytes(classes.normal);
+    counts->beyond += V::sum_bytes(classes.non_finite);
   }
 }
 
-template <class V>
-void round(const float* in, float* out, int64_t n, const RoundSpec& spec) {
+/// One pass over an array; `make(first)` gives the rounding of what begins with element `first`.
+template <class V, bool kStore, bool kCount, class Make>
+void round_pass(const Make& make, const float* in, float* out, int64_t n, const RoundSpec& spec,
+                uint64_t first, bool stream, RoundCounts* counts) {
+  using Round = decltype(make(first));
+  if constexpr (kStore) {
+    if (stream) {  // such stores need alignment: a few elements in front go the ordinary way
+      constexpr int64_t kStep = V::kBytes / 4;
+      const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) / 4) % kStep;
+      const int64_t front = past == 0 ? 0 : kStep - past < n ? kStep - past : n;
+      if (front > 0) {
+        round_loop<V, Round, true, kCount, false>(make(first), in, out, front, spec, counts);
+      }
+      return round_loop<V, Round, true, kCount, true>(make(first + static_cast<uint64_t>(front)),
+                                                      in + front, out + front, n - front, spec,
+                                                      counts);
+    }
+  }
+  round_loop<V, Round, kStore, kCount, false>(make(first), in, out, n, spec, counts);
+}
+
+template <class V, bool kStore, bool kCount>
+void round_any(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+               bool stream, RoundCounts* counts) {
+  const auto pass = [&]<class Round>(const Round*) {
+    const auto make = [&spec](uint64_t from) { return Round(spec, from); };
+    round_pass<V, kStore, kCount>(make, in, out, n, spec, first, stream, counts);
+  };
   switch (spec.kind) {
     case RoundKind::copy:
-      return round_loop<V, RoundCopy<V>, true, false>(in, out, n, spec, nullptr);
-    case RoundKind::half:
-      return round_loop<V, RoundHalf<V>, true, false>(in, out, n, spec, nullptr);
-    case RoundKind::carry:
-      return round_loop<V, RoundCarry<V>, true, false>(in, out, n, spec, nullptr);
-    case RoundKind::magic:
-      return round_loop<V, RoundMagic<V>, true, false>(in, out, n, spec, nullptr);
-    case RoundKind::reference:
+      if constexpr (!kCount) pass(static_cast<const RoundCopy<V>*>(nullptr));
       return;
+    case RoundKind::half:
+      return pass(static_cast<const RoundHalf<V>*>(nullptr));
+    case RoundKind::carry:
+      if constexpr (!kCount) pass(static_cast<const RoundCarry<V>*>(nullptr));
+      return;
+    case RoundKind::magic:
+      return pass(static_cast<const RoundMagic<V>*>(nullptr));
+    case RoundKind::general:
+      return with_general<V>(spec, pass);
   }
 }
 
 template <class V>
-void round_count(const float* in, float* out, int64_t n, const RoundSpec& spec,
-                 RoundCounts& counts) {
-  const bool half = spec.kind == RoundKind::half;
+void round(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+           bool stream) {
+  round_any<V, true, false>(in, out, n, spec, first, stream, nullptr);
+}
+
+template <class V>
+void round_count(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+                 bool stream, RoundCounts& counts) {
+  counts = {.zero = 0, .below_normal = 0, .beyond = 0};
   if (out == nullptr) {
-    return half ? round_loop<V, RoundHalf<V>, false, true>(in, out, n, spec, &counts)
-                : round_loop<V, RoundMagic<V>, false, true>(in, out, n, spec, &counts);
+    round_any<V, false, true>(in, out, n, spec, first, false, &counts);
+  } else {
+    round_any<V, true, true>(in, out, n, spec, first, stream, &counts);
   }
-  return half ? round_loop<V, RoundHalf<V>, true, true>(in, out, n, spec, &counts)
-              : round_loop<V, RoundMagic<V>, true, true>(in, out, n, spec, &counts);
 }
 
 // ---- histogram: one-hot bytes summed bit-sliced with carry-save adders ----

@@ -11,18 +11,30 @@ namespace halfscope::measure_detail {
 /// Most elements survey() and round_count() take: kSumChunk.
 inline constexpr int64_t kChunk = 4096;
 
-/// How a format is rounded to.
+/// How a format is rounded to. The first four round to nearest even and know no options.
 enum class RoundKind : int {
-  copy,       ///< fp32: only signalling NaNs change
-  half,       ///< fp16: the processor's conversion, or as `magic`
-  carry,      ///< fp32's exponents, fewer mantissa bits: integer add with carry into the exponent
-  magic,      ///< fewer exponents, at most 21 mantissa bits: (x + M) - M in fp32
-  reference,  ///< anything else: round_to_format, one by one
+  copy,     ///< fp32: only signalling NaNs change
+  half,     ///< fp16: the processor's conversion, or as `magic`
+  carry,    ///< fp32's exponents, fewer mantissa bits: integer add with carry into the exponent
+  magic,    ///< fewer exponents, at most 21 mantissa bits: (x + M) - M in fp32
+  general,  ///< any format, mode and option: general_round.h
 };
 
-/// Constants of one format; "bits" are those of an fp32 number.
+/// What `general` does with the bits below the last one kept.
+enum class RoundWay : int { nearest_even, nearest_away, truncate, directed, odd, stochastic };
+
+/// Which exponents `general` has to handle: what is constant for all values makes it faster.
+enum class RoundRange : int {
+  fixed,   ///< fp32's, at least one mantissa bit: the place of the last bit is constant
+  normal,  ///< smallest normal value is one in fp32
+  any,     ///< smallest normal value may be subnormal in fp32; fnuz
+};
+
+/// Constants of one format and rounding; "bits" are those of an fp32 number.
 struct RoundSpec {
   RoundKind kind;
+  RoundWay way;
+  RoundRange range;
   uint32_t last_bit;       ///< lowest mantissa bit that is kept
   uint32_t kept;           ///< all bits that are kept: sign, exponent, upper mantissa
   uint32_t exponent_low;   ///< bits of the smallest normal number
@@ -31,6 +43,22 @@ struct RoundSpec {
   float max_finite;
   uint32_t overflow;       ///< bits of what a larger value becomes: infinity or NaN
   uint32_t overflow_from;  ///< bits of the smallest magnitude that overflows
+
+  // The rest is for `general`. The lowest `drop` bits of a magnitude a are cut off, where
+  // drop = clamp(drop_sum - (a >> 23), drop_min, drop_max), or without drop_sum, where the normal
+  // range reaches into fp32's subnormals, (float(a) >> 23) - drop_bias between these two.
+  int32_t drop_sum, drop_min, drop_max, drop_bias;
+  bool deep;                   ///< the second of the two
+  uint32_t unit;               ///< bits of the smallest value there is
+  uint32_t half_unit;          ///< magnitudes up to this become zero, to nearest
+  uint32_t flush_limit;        ///< so do results up to this
+  uint32_t over[2];            ///< what replaces larger results, of positive and negative values
+  uint32_t infinity;           ///< what replaces infinity
+  uint32_t nan_kept, nan_set;  ///< a NaN x becomes (x & nan_kept) | nan_set
+  bool unsigned_zero;          ///< fnuz: zero and NaN have no sign
+  uint32_t away_flip;          ///< directed: away from zero where x ^ away_flip is negative
+  uint64_t key;                ///< stochastic: random_draw(key, index), cut to its low bits by
+  int32_t random_shift;        ///< a shift to the left by 32 - random_bits
 };
 
 /// What survey() finds in a chunk of finite values.
@@ -41,20 +69,23 @@ struct Survey {
   double sum, sum_sq;
 };
 
-/// Classes of the rounded values, for `half` and `magic`.
+/// Classes of the rounded values.
 struct RoundCounts {
   int64_t zero;
   int64_t below_normal;  ///< zero or subnormal in the format
-  int64_t non_finite;
+  int64_t beyond;        ///< overflowed, and all infinities and NaNs of the input
 };
 
 struct Kernels {
-  /// Rounds n values; any kind but `reference`.
-  void (*round)(const float* in, float* out, int64_t n, const RoundSpec& spec);
-  /// The same for n <= kChunk and counts the results; kinds `half` and `magic`. `out` may be
+  /// Rounds n values. `first` is the index of the first one: element i of a tensor draws
+  /// random_draw(key, i). With `stream`, stores bypass the caches where the instruction set can;
+  /// the caller has to order them (end_streaming() in measure.cpp) before another thread reads.
+  void (*round)(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+                bool stream);
+  /// The same for n <= kChunk and counts the results; kinds but `copy` and `carry`. `out` may be
   /// null.
-  void (*round_count)(const float* in, float* out, int64_t n, const RoundSpec& spec,
-                      RoundCounts& counts);
+  void (*round_count)(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+                      bool stream, RoundCounts& counts);
   /// n <= kChunk. Adds to exponents[e] the number of values with biased exponent e, for e in
   /// 1..254. False, with `exponents` untouched, if a value is not finite.
   bool (*survey)(const float* in, int64_t n, int64_t* exponents, Survey& survey);

@@ -11,11 +11,13 @@ struct Avx2 {
   using I = __m256i;
   using F = __m256;
   using D = __m256d;
+  using M = __m256i;  ///< all ones in the lanes it is true for
   static constexpr int kBytes = 32;
   static constexpr int kDoubles = 4;
 
   static I load(const void* p) { return _mm256_loadu_si256(static_cast<const I*>(p)); }
   static void store(void* p, I x) { _mm256_storeu_si256(static_cast<I*>(p), x); }
+  static void stream(void* p, I x) { _mm256_stream_si256(static_cast<I*>(p), x); }
   static I zero() { return _mm256_setzero_si256(); }
   static I set32(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x)); }
   static I set8(uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
@@ -31,6 +33,74 @@ struct Avx2 {
   static I min32(I a, I b) { return _mm256_min_epu32(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
+
+  // What general_round.h needs; comparisons are of signed numbers.
+  static I and_not(I a, I b) { return _mm256_andnot_si256(b, a); }
+  static I sub32(I a, I b) { return _mm256_sub_epi32(a, b); }
+  static I max_signed(I a, I b) { return _mm256_max_epi32(a, b); }
+  static I min_signed(I a, I b) { return _mm256_min_epi32(a, b); }
+  static I left(I x, I count) { return _mm256_sllv_epi32(x, count); }
+  static I right(I x, I count) { return _mm256_srlv_epi32(x, count); }
+  template <int kShift>
+  static I left32(I x) {
+    return _mm256_slli_epi32(x, kShift);
+  }
+  template <int kShift>
+  static I right32(I x) {
+    return _mm256_srli_epi32(x, kShift);
+  }
+  static I exponent_field(I x) { return right32<23>(x); }
+  static I from_integer(I x) { return as_int(_mm256_cvtepi32_ps(x)); }
+  static I set_bits(float x) { return as_int(set_float(x)); }
+  static I sign_mask(I x) { return _mm256_srai_epi32(x, 31); }
+  static M less(I a, I b) { return _mm256_cmpgt_epi32(b, a); }
+  static M both(M a, M b) { return and_(a, b); }
+  static M either(M a, M b) { return or_(a, b); }
+  static I keep_if(M m, I a) { return and_(m, a); }
+  static I choose(M m, I a, I b) { return _mm256_blendv_epi8(b, a, m); }
+  static I choose_by_sign(I x, I negative, I positive) {
+    return as_int(_mm256_blendv_ps(as_float(positive), as_float(negative), as_float(x)));
+  }
+  static I subtract_if(I a, M m, I b) { return sub32(a, and_(m, b)); }
+  static I count(I counter, M m) { return sub32(counter, m); }
+  /// Where a + b does not fit into 32 bits.
+  static M carries(I a, I b) {
+    const I sum = add32(a, b);
+    return xor_(_mm256_cmpeq_epi32(max32(sum, a), sum), set8(0xff));
+  }
+  static int64_t sum_lanes(I x) {
+    alignas(32) uint32_t lane[8];
+    store(lane, x);
+    int64_t sum = 0;
+    for (uint32_t each : lane) sum += each;
+    return sum;
+  }
+
+  // 64-bit lanes, for random numbers.
+  static I set64(uint64_t x) { return _mm256_set1_epi64x(static_cast<int64_t>(x)); }
+  static I words_from(uint64_t x) { return add64(set64(x), _mm256_setr_epi64x(0, 1, 2, 3)); }
+  static I add64(I a, I b) { return _mm256_add_epi64(a, b); }
+  template <int kShift>
+  static I left64(I x) {
+    return _mm256_slli_epi64(x, kShift);
+  }
+  template <int kShift>
+  static I right64(I x) {
+    return _mm256_srli_epi64(x, kShift);
+  }
+  static I multiply64(I a, uint64_t b) {
+    const I low = _mm256_mul_epu32(a, set64(b & 0xffffffffu));
+    // Both cross products at once: each half of a times the other half of b.
+    const I cross = _mm256_mullo_epi32(a, set64(b << 32 | b >> 32));
+    return add64(low, left64<32>(add64(cross, right64<32>(cross))));
+  }
+  /// splitmix64 of core/numeric/rng.h.
+  static I splitmix(I counter) {
+    I z = add64(counter, set64(0x9E3779B97F4A7C15u));
+    z = multiply64(xor_(z, right64<30>(z)), 0xBF58476D1CE4E5B9u);
+    z = multiply64(xor_(z, right64<27>(z)), 0x94D049BB133111EBu);
+    return xor_(z, right64<31>(z));
+  }
 
   static I nan_mask(I x) { return as_int(_mm256_cmp_ps(as_float(x), as_float(x), _CMP_UNORD_Q)); }
   /// a, or a | bits where x is NaN.

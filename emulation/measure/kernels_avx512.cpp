@@ -15,11 +15,13 @@ struct Avx512 {
   using I = __m512i;
   using F = __m512;
   using D = __m512d;
+  using M = __mmask16;
   static constexpr int kBytes = 64;
   static constexpr int kDoubles = 8;
 
   static I load(const void* p) { return _mm512_loadu_si512(p); }
   static void store(void* p, I x) { _mm512_storeu_si512(p, x); }
+  static void stream(void* p, I x) { _mm512_stream_si512(static_cast<I*>(p), x); }
   static I zero() { return _mm512_setzero_si512(); }
   static I set32(uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
   static I set8(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
@@ -34,6 +36,64 @@ struct Avx512 {
   static I min32(I a, I b) { return _mm512_min_epu32(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
+
+  // What general_round.h needs; comparisons are of signed numbers.
+  static I or_(I a, I b) { return _mm512_or_si512(a, b); }
+  static I and_not(I a, I b) { return _mm512_andnot_si512(b, a); }
+  static I sub32(I a, I b) { return _mm512_sub_epi32(a, b); }
+  static I max_signed(I a, I b) { return _mm512_max_epi32(a, b); }
+  static I min_signed(I a, I b) { return _mm512_min_epi32(a, b); }
+  static I left(I x, I count) { return _mm512_sllv_epi32(x, count); }
+  static I right(I x, I count) { return _mm512_srlv_epi32(x, count); }
+  template <int kShift>
+  static I left32(I x) {
+    return _mm512_slli_epi32(x, kShift);
+  }
+  template <int kShift>
+  static I right32(I x) {
+    return _mm512_srli_epi32(x, kShift);
+  }
+  static I exponent_field(I x) { return right32<23>(x); }
+  static I from_integer(I x) { return as_int(_mm512_cvtepi32_ps(x)); }
+  static I set_bits(float x) { return as_int(set_float(x)); }
+  static I sign_mask(I x) { return _mm512_srai_epi32(x, 31); }
+  static M less(I a, I b) { return _mm512_cmplt_epi32_mask(a, b); }
+  static M both(M a, M b) { return a & b; }
+  static M either(M a, M b) { return a | b; }
+  static I keep_if(M m, I a) { return _mm512_maskz_mov_epi32(m, a); }
+  static I choose(M m, I a, I b) { return _mm512_mask_mov_epi32(b, m, a); }
+  static I choose_by_sign(I x, I negative, I positive) {
+    return choose(_mm512_movepi32_mask(x), negative, positive);
+  }
+  static I subtract_if(I a, M m, I b) { return _mm512_mask_sub_epi32(a, m, a, b); }
+  static I count(I counter, M m) {
+    return _mm512_mask_add_epi32(counter, m, counter, _mm512_set1_epi32(1));
+  }
+  /// Where a + b does not fit into 32 bits.
+  static M carries(I a, I b) { return _mm512_cmplt_epu32_mask(add32(a, b), a); }
+  static int64_t sum_lanes(I x) { return _mm512_reduce_add_epi32(x); }
+
+  // 64-bit lanes, for random numbers.
+  static I set64(uint64_t x) { return _mm512_set1_epi64(static_cast<int64_t>(x)); }
+  static I words_from(uint64_t x) {
+    return add64(set64(x), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static I add64(I a, I b) { return _mm512_add_epi64(a, b); }
+  template <int kShift>
+  static I left64(I x) {
+    return _mm512_slli_epi64(x, kShift);
+  }
+  template <int kShift>
+  static I right64(I x) {
+    return _mm512_srli_epi64(x, kShift);
+  }
+  /// splitmix64 of core/numeric/rng.h.
+  static I splitmix(I counter) {
+    I z = add64(counter, set64(0x9E3779B97F4A7C15u));
+    z = _mm512_mullo_epi64(xor_(z, right64<30>(z)), set64(0xBF58476D1CE4E5B9u));
+    z = _mm512_mullo_epi64(xor_(z, right64<27>(z)), set64(0x94D049BB133111EBu));
+    return xor_(z, right64<31>(z));
+  }
 
   static __mmask16 nan_mask(I x) {
     return _mm512_cmp_ps_mask(as_float(x), as_float(x), _CMP_UNORD_Q);

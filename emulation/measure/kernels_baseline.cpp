@@ -6,7 +6,9 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/numeric/rng.h"
 #include "core/numeric/tensor_stats.h"
+#include "emulation/measure/general_round.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {
@@ -63,6 +65,59 @@ struct RoundMagic {
   }
 };
 
+/// A vector of one float, for general_round.h.
+struct One {
+  using I = uint32_t;
+  using M = bool;
+  static constexpr int kBytes = 4;
+
+  static int32_t as_signed(I x) { return static_cast<int32_t>(x); }
+  static I zero() { return 0; }
+  static I set32(uint32_t x) { return x; }
+  static I set_bits(float x) { return std::bit_cast<uint32_t>(x); }
+  static I and_(I a, I b) { return a & b; }
+  static I and_not(I a, I b) { return a & ~b; }
+  static I or_(I a, I b) { return a | b; }
+  static I xor_(I a, I b) { return a ^ b; }
+  static I add32(I a, I b) { return a + b; }
+  static I sub32(I a, I b) { return a - b; }
+  static I max_signed(I a, I b) { return as_signed(a) > as_signed(b) ? a : b; }
+  static I min_signed(I a, I b) { return as_signed(a) < as_signed(b) ? a : b; }
+  // Counts of 32 and more, negative ones too, leave nothing.
+  static I left(I x, I count) { return count < 32 ? x << count : 0; }
+  static I right(I x, I count) { return count < 32 ? x >> count : 0; }
+  template <int kShift>
+  static I left32(I x) {
+    return x << kShift;
+  }
+  template <int kShift>
+  static I right32(I x) {
+    return x >> kShift;
+  }
+  static I exponent_field(I x) { return x >> 23; }
+  static I from_integer(I x) { return std::bit_cast<uint32_t>(static_cast<float>(as_signed(x))); }
+  static I sign_mask(I x) { return static_cast<uint32_t>(as_signed(x) >> 31); }
+  static M less(I a, I b) { return as_signed(a) < as_signed(b); }
+  static M both(M a, M b) { return a & b; }
+  static M either(M a, M b) { return a | b; }
+  static I keep_if(M m, I a) { return m ? a : 0; }
+  static I choose(M m, I a, I b) { return m ? a : b; }
+  static I choose_by_sign(I x, I negative, I positive) {
+    return as_signed(x) < 0 ? negative : positive;
+  }
+  static I subtract_if(I a, M m, I b) { return a - (m ? b : 0); }
+  static I count(I counter, M m) { return counter + (m ? 1 : 0); }
+  static M carries(I a, I b) { return a + b < a; }
+};
+
+/// One draw at a time.
+template <>
+struct Draws<One> {
+  uint64_t key, index;
+  Draws(uint64_t seed, uint64_t first) : key(seed), index(first) {}
+  uint32_t next() { return random_draw(key, index++); }
+};
+
 template <class Round>
 void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec) {
   const Round round(spec);
@@ -71,7 +126,24 @@ void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec) {
   }
 }
 
-void round(const float* in, float* out, int64_t n, const RoundSpec& spec) {
+template <bool kStore, bool kCount>
+void round_general(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+                   RoundCounts* counts) {
+  with_general<One>(spec, [&]<class Round>(const Round*) {
+    Round round(spec, first);
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t result = round.template apply<kCount>(std::bit_cast<uint32_t>(in[i]));
+      if constexpr (kStore) out[i] = std::bit_cast<float>(result);
+    }
+    if constexpr (kCount) {
+      *counts = {
+          .zero = n - round.non_zero, .below_normal = n - round.normal, .beyond = round.beyond};
+    }
+  });
+}
+
+void round(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+           bool /*stream*/) {
   switch (spec.kind) {
     case RoundKind::copy:
       return round_loop<RoundCopy>(in, out, n, spec);
@@ -80,8 +152,8 @@ void round(const float* in, float* out, int64_t n, const RoundSpec& spec) {
     case RoundKind::half:
     case RoundKind::magic:
       return round_loop<RoundMagic>(in, out, n, spec);
-    case RoundKind::reference:
-      return;
+    case RoundKind::general:
+      return round_general<true, false>(in, out, n, spec, first, nullptr);
   }
 }
 
@@ -102,11 +174,15 @@ void round_count_loop(const float* in, float* out, int64_t n, const RoundSpec& s
     below_normal -= (magnitude - round.low) >> 31;
     non_finite -= (0x7f7fffff - magnitude) >> 31;
   }
-  counts = {.zero = zero, .below_normal = below_normal, .non_finite = non_finite};
+  counts = {.zero = zero, .below_normal = below_normal, .beyond = non_finite};
 }
 
-void round_count(const float* in, float* out, int64_t n, const RoundSpec& spec,
-                 RoundCounts& counts) {
+void round_count(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+                 bool /*stream*/, RoundCounts& counts) {
+  if (spec.kind == RoundKind::general) {
+    return out == nullptr ? round_general<false, true>(in, out, n, spec, first, &counts)
+                          : round_general<true, true>(in, out, n, spec, first, &counts);
+  }
   return out == nullptr ? round_count_loop<false>(in, out, n, spec, counts)
                         : round_count_loop<true>(in, out, n, spec, counts);
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 // The tap's driver: picks the kernels of the instruction set in use, treats the rare inputs
-// (infinities, NaNs, fp32 subnormals, formats without a kernel), and spreads chunks over threads.
+// (infinities, NaNs, fp32 subnormals), and spreads chunks over threads.
 // A chunk is read completely before it is rounded, so the output may be the input.
 #include "emulation/measure/measure.h"
 
 #include <omp.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <bit>
-#include <span>
 #include <vector>
 
 #include "core/numeric/round.h"
@@ -32,6 +34,9 @@ constexpr uint32_t kSmallestNormal = 0x00800000u;
 /// Below this many elements, starting threads costs more than it saves.
 constexpr int64_t kThreadedFrom = 32768;
 
+/// 24 MiB, like the threshold that C libraries' memcpy has with large caches.
+constexpr int64_t kStreamFrom = int64_t{6} << 20;
+
 static_assert(kSumChunk == measure_detail::kChunk);
 
 const Kernels& active_kernels() {
@@ -52,21 +57,34 @@ const Kernels& active_kernels() {
 struct Tap {
   const Kernels& kernels;
   const FloatFormat& format;
+  const TensorRounding& rounding;
   RoundSpec spec;
+  bool stream;
 
-  explicit Tap(const FloatFormat& wanted)
-      : kernels(active_kernels()), format(wanted), spec(measure_detail::make_round_spec(wanted)) {}
+  Tap(const FloatFormat& wanted, const TensorRounding& how, bool past_caches)
+      : kernels(active_kernels()),
+        format(wanted),
+        rounding(how),
+        spec(measure_detail::make_round_spec(wanted, how)),
+        stream(past_caches) {}
 };
 
-uint32_t magnitude_bits(float x) noexcept { return std::bit_cast<uint32_t>(x) & kMagnitude; }
-
-void round_elements(const Tap& tap, const float* in, float* out, int64_t n) {
-  if (tap.spec.kind != RoundKind::reference) {
-    tap.kernels.round(in, out, n, tap.spec);
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) out[i] = round_to_format(in[i], tap.format).value;
+/// Larger arrays go past the caches when they are written: they would not stay there anyway.
+/// In place the line is there already.
+bool should_stream(const float* in, const float* out, int64_t n) {
+  return in != out && n >= kStreamFrom;
 }
+
+/// Orders a thread's streaming stores before whatever it does next.
+void end_streaming(const Tap& tap) {
+#if defined(__x86_64__)
+  if (tap.stream) _mm_sfence();
+#else
+  static_cast<void>(tap);
+#endif
+}
+
+uint32_t magnitude_bits(float x) noexcept { return std::bit_cast<uint32_t>(x) & kMagnitude; }
 
 /// Copies a chunk with zeros for infinities and NaNs, which it counts; returns how many.
 int64_t set_aside_non_finite(const float* in, int64_t n, float* finite, TensorStats& stats) {
@@ -104,23 +122,10 @@ int64_t count_at_least(const float* finite, int64_t n, uint32_t magnitude) {
   return count;
 }
 
-/// Formats without a kernel: the reference itself.
-void measure_by_reference(const Tap& tap, const float* in, float* out, int64_t n,
-                          TensorStats& stats, double* sum, double* sum_sq) {
-  float unused[kSumChunk];
-  const size_t size = static_cast<size_t>(n);
-  TensorStats chunk = measure({in, size}, {out != nullptr ? out : unused, size}, tap.format);
-  *sum = chunk.sum;
-  *sum_sq = chunk.sum_sq;
-  chunk.sum = chunk.sum_sq = 0.0;
-  stats.merge(chunk);
-}
-
-void measure_one_chunk(const Tap& tap, const float* in, float* out, int64_t n, TensorStats& stats,
-                       double* sum, double* sum_sq) {
-  if (tap.spec.kind == RoundKind::reference) {
-    return measure_by_reference(tap, in, out, n, stats, sum, sum_sq);
-  }
+/// Elements first .. first + n of the array of the call.
+void measure_one_chunk(const Tap& tap, int64_t first, const float* in, float* out, int64_t n,
+                       TensorStats& stats, double* sum, double* sum_sq) {
+  const uint64_t index = tap.rounding.from(first).first;
   int64_t* const by_biased_exponent = stats.exponents.data() + (-127 - kMinExponentBin);
   Survey survey;
   float copy[kSumChunk];
@@ -143,10 +148,10 @@ void measure_one_chunk(const Tap& tap, const float* in, float* out, int64_t n, T
   }
   stats.zero += zero;
 
-  if (tap.spec.kind == RoundKind::half || tap.spec.kind == RoundKind::magic) {
+  if (tap.spec.kind != RoundKind::carry && tap.spec.kind != RoundKind::copy) {
     RoundCounts counts;
-    tap.kernels.round_count(in, out, n, tap.spec, counts);
-    stats.overflow += counts.non_finite - non_finite;
+    tap.kernels.round_count(in, out, n, tap.spec, index, tap.stream, counts);
+    stats.overflow += counts.beyond - non_finite;
     stats.underflow += counts.zero - zero;
     stats.subnormal += counts.below_normal - counts.zero;
     return;
@@ -155,7 +160,7 @@ void measure_one_chunk(const Tap& tap, const float* in, float* out, int64_t n, T
   if (survey.max_bits >= tap.spec.overflow_from) {
     stats.overflow += count_at_least(finite, n, tap.spec.overflow_from);
   }
-  if (out != nullptr) tap.kernels.round(in, out, n, tap.spec);
+  if (out != nullptr) tap.kernels.round(in, out, n, tap.spec, index, tap.stream);
 }
 
 int64_t chunk_count(int64_t n) { return (n + kSumChunk - 1) / kSumChunk; }
@@ -165,28 +170,34 @@ float* advance(float* out, int64_t by) { return out == nullptr ? nullptr : out +
 
 }  // namespace
 
-void round_array(const float* in, float* out, int64_t n, const FloatFormat& format) {
-  round_elements(Tap(format), in, out, n);
+void round_array(const float* in, float* out, int64_t n, const FloatFormat& format,
+                 const TensorRounding& rounding) {
+  const Tap tap(format, rounding, should_stream(in, out, n));
+  tap.kernels.round(in, out, n, tap.spec, rounding.first, tap.stream);
+  end_streaming(tap);
 }
 
 void measure_chunk(const float* in, float* out, int64_t n, const FloatFormat& format,
-                   TensorStats& stats, double* sum, double* sum_sq) {
-  measure_one_chunk(Tap(format), in, out, n, stats, sum, sum_sq);
+                   TensorStats& stats, double* sum, double* sum_sq,
+                   const TensorRounding& rounding) {
+  measure_one_chunk(Tap(format, rounding, false), 0, in, out, n, stats, sum, sum_sq);
 }
 
-TensorStats measure_tensor(const float* in, float* out, int64_t n, const FloatFormat& format) {
-  const Tap tap(format);
+TensorStats measure_tensor(const float* in, float* out, int64_t n, const FloatFormat& format,
+                           const TensorRounding& rounding) {
+  const Tap tap(format, rounding, out != nullptr && should_stream(in, out, n));
   const int64_t chunks = chunk_count(n);
   TensorStats total;
   if (n < kThreadedFrom || omp_get_max_threads() == 1 || omp_in_parallel() != 0) {
     for (int64_t c = 0; c < chunks; ++c) {
       const int64_t first = c * kSumChunk;
       double sum, sum_sq;
-      measure_one_chunk(tap, in + first, advance(out, first), chunk_size(c, n), total, &sum,
+      measure_one_chunk(tap, first, in + first, advance(out, first), chunk_size(c, n), total, &sum,
                         &sum_sq);
       total.sum += sum;
       total.sum_sq += sum_sq;
     }
+    end_streaming(tap);
     return total;
   }
   std::vector<double> sum(static_cast<size_t>(chunks));
@@ -197,9 +208,10 @@ TensorStats measure_tensor(const float* in, float* out, int64_t n, const FloatFo
 #pragma omp for schedule(static) nowait
     for (int64_t c = 0; c < chunks; ++c) {
       const int64_t first = c * kSumChunk;
-      measure_one_chunk(tap, in + first, advance(out, first), chunk_size(c, n), own,
+      measure_one_chunk(tap, first, in + first, advance(out, first), chunk_size(c, n), own,
                         &sum[static_cast<size_t>(c)], &sum_sq[static_cast<size_t>(c)]);
     }
+    end_streaming(tap);
 #pragma omp critical(halfscope_measure_merge)
     total.merge(own);
   }
@@ -210,16 +222,23 @@ TensorStats measure_tensor(const float* in, float* out, int64_t n, const FloatFo
   return total;
 }
 
-void round_tensor(const float* in, float* out, int64_t n, const FloatFormat& format) {
-  const Tap tap(format);
+void round_tensor(const float* in, float* out, int64_t n, const FloatFormat& format,
+                  const TensorRounding& rounding) {
   if (n < kThreadedFrom || omp_get_max_threads() == 1 || omp_in_parallel() != 0) {
-    round_elements(tap, in, out, n);
+    round_array(in, out, n, format, rounding);
     return;
   }
+  const Tap tap(format, rounding, should_stream(in, out, n));
   const int64_t chunks = chunk_count(n);
-#pragma omp parallel for schedule(static)
-  for (int64_t c = 0; c < chunks; ++c) {
-    round_elements(tap, in + c * kSumChunk, out + c * kSumChunk, chunk_size(c, n));
+#pragma omp parallel
+  {
+    const int64_t threads = omp_get_num_threads();
+    const int64_t thread = omp_get_thread_num();
+    const int64_t first = chunks * thread / threads * kSumChunk;
+    const int64_t last = std::min(chunks * (thread + 1) / threads * kSumChunk, n);
+    tap.kernels.round(in + first, out + first, last - first, tap.spec, rounding.from(first).first,
+                      tap.stream);
+    end_streaming(tap);
   }
 }
 

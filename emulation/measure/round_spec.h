@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Chooses how a format is rounded to, and its constants.
+// Chooses how the kernels round to a format, and their constants.
 #pragma once
 
 #include "core/numeric/float_format.h"
+#include "core/numeric/tensor_rounding.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {
 
-RoundSpec make_round_spec(const FloatFormat& format) noexcept;
+RoundSpec make_round_spec(const FloatFormat& format, const TensorRounding& rounding) noexcept;
 
 }  // namespace halfscope::measure_detail

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// Rounding of fp32 bits to any valid format in any mode, written once for vectors V and, as a
+// vector of one, for plain integers. Like kernel_body.h it has internal linkage and uses nothing
+// of the standard library.
+//
+// A magnitude a loses its lowest d bits: add what the mode asks for below bit d, then cut. In the
+// binade of the smallest value d is 23, and the carry goes into the exponent; below it the result
+// is zero or that value, which one comparison decides. No branches: speed is one for all data.
+#pragma once
+
+#include <cstdint>
+
+#include "emulation/measure/kernels.h"
+
+namespace halfscope::measure_detail {
+namespace {
+
+/// The draws of consecutive elements, starting anywhere (core/numeric/rng.h).
+template <class V>
+struct Draws {
+  using I = typename V::I;
+  I index, key, one = V::set64(1);
+  bool odd;
+  Draws(uint64_t seed, uint64_t first)
+      : index(V::words_from(first / 2)), key(V::set64(seed)), odd(first % 2 != 0) {}
+  I word(I at) const { return V::splitmix(V::xor_(at, key)); }
+  /// Elements 2 k and 2 k + 1 are the halves of word k: as they lie in memory.
+  I next() {
+    I result = word(index);
+    if (odd) {
+      const I after = word(V::add64(index, one));
+      result = V::or_(V::template right64<32>(result), V::template left64<32>(after));
+    }
+    index = V::add64(index, V::set64(V::kBytes / 8));
+    return result;
+  }
+};
+
+template <class V, RoundWay kWay, RoundRange kRange>
+struct RoundGeneral {
+  using I = typename V::I;
+  using M = typename V::M;
+  static constexpr bool kCountsLanes = true;
+  static constexpr bool kFixed = kRange == RoundRange::fixed;
+  static constexpr bool kAny = kRange == RoundRange::any;
+  static constexpr bool kStochastic = kWay == RoundWay::stochastic;
+  static constexpr bool kNearest =
+      kWay == RoundWay::nearest_even || kWay == RoundWay::nearest_away || kStochastic;
+
+  I magnitude = V::set32(0x7fffffffu), sign_bit = V::set32(0x80000000u);
+  I infinity_bits = V::set32(0x7f800000u), implicit_bit = V::set32(0x00800000u);
+  I fraction_bits = V::set32(0x007fffffu), ones = V::set32(~0u), one = V::set32(1);
+  I largest_bits = V::set32(0x7f7fffffu);
+  I drop_sum, drop_min, drop_max, drop_bias, keep, bias;
+  I unit, unit_below, threshold, flush_limit, normal_above;
+  I max_finite, over, over_negative, infinity, nan_kept, nan_set, away_flip;
+  bool deep, unsigned_zero;
+  int random_shift;
+  Draws<V> draws;
+  I non_zero = V::zero(), normal = V::zero(), beyond = V::zero();
+
+  RoundGeneral(const RoundSpec& spec, uint64_t first)
+      : drop_sum(V::set32(static_cast<uint32_t>(spec.drop_sum))),
+        drop_min(V::set32(static_cast<uint32_t>(spec.drop_min))),
+        drop_max(V::set32(static_cast<uint32_t>(spec.drop_max))),
+        drop_bias(V::set32(static_cast<uint32_t>(spec.drop_bias))),
+        keep(V::set32(spec.kept | 0x80000000u)),
+        bias(V::set32(kWay == RoundWay::nearest_even   ? spec.last_bit / 2 - 1
+                      : kWay == RoundWay::nearest_away ? spec.last_bit / 2
+                                                       : spec.last_bit - 1)),
+        unit(V::set32(spec.unit)),
+        unit_below(V::set32(spec.unit - 1)),
+        threshold(V::set32(kWay == RoundWay::nearest_even   ? spec.half_unit
+                           : kWay == RoundWay::nearest_away ? away_threshold(spec.half_unit)
+                           : kWay == RoundWay::odd          ? 0
+                                                            : spec.unit - 1)),
+        flush_limit(V::set32(spec.flush_limit)),
+        normal_above(V::set32(spec.exponent_low - 1)),
+        max_finite(V::set_bits(spec.max_finite)),
+        over(V::set32(spec.over[0])),
+        over_negative(V::set32(spec.over[1])),
+        infinity(V::set32(spec.infinity)),
+        nan_kept(V::set32(spec.nan_kept)),
+        nan_set(V::set32(spec.nan_set)),
+        away_flip(V::set32(spec.away_flip)),
+        deep(spec.deep),
+        unsigned_zero(spec.unsigned_zero),
+        random_shift(spec.random_shift),
+        draws(spec.key, first) {}
+
+  static uint32_t away_threshold(uint32_t half) { return half == 0 ? 0 : half - 1; }
+
+  /// How many bits to drop; more than 23, below the smallest value, only without the limit.
+  template <bool kLimit>
+  I drop(I a) const {
+    I d;
+    if (kAny && deep) {
+      d = V::sub32(V::exponent_field(V::from_integer(a)), drop_bias);
+      return V::min_signed(V::max_signed(d, drop_min), drop_max);
+    }
+    d = V::max_signed(V::sub32(drop_sum, V::exponent_field(a)), drop_min);
+    return kLimit ? V::min_signed(d, drop_max) : d;
+  }
+
+  /// The dropped fraction in units of 2^-32, cut off there.
+  I fraction(I a) const {
+    I d;
+    if constexpr (kFixed) {
+      return V::left(a, V::sub32(V::set32(32), drop_max));
+    } else if (kAny && deep) {
+      return V::left(V::template left32<9>(a), V::sub32(V::set32(23), drop<true>(a)));
+    } else {
+      // An fp32 subnormal has the exponent of the smallest normal number, and no implicit bit.
+      d = drop<false>(V::max_signed(a, implicit_bit));
+      const I bit = V::min_signed(V::and_(a, infinity_bits), implicit_bit);
+      const I full = V::template left32<8>(V::or_(V::and_(a, fraction_bits), bit));
+      return V::or_(V::left(V::template left32<9>(a), V::sub32(V::set32(23), d)),
+                    V::right(full, V::sub32(d, V::set32(24))));
+    }
+  }
+
+  template <bool kCount>
+  I apply(I x) {
+    const I given = V::and_(x, magnitude);
+    const I a = V::min_signed(given, infinity_bits);  // NaN for now as infinity
+    I cut = keep, d = drop_max;
+    if constexpr (!kFixed) {
+      d = drop<true>(a);
+      cut = V::left(ones, d);
+    }
+    [[maybe_unused]] I away = a;
+    [[maybe_unused]] M up = V::less(a, a);
+    I r;
+    if constexpr (kWay == RoundWay::truncate) {
+      r = V::and_(a, cut);
+    } else if constexpr (kWay == RoundWay::directed) {
+      away = V::sign_mask(V::xor_(x, away_flip));
+      r = V::and_(V::add32(a, V::and_not(away, cut)), cut);
+    } else if constexpr (kWay == RoundWay::odd) {
+      const I sum = V::add32(V::and_not(a, cut), V::xor_(cut, ones));
+      r = V::or_(V::and_(a, cut), V::and_(V::and_(sum, cut), fraction_bits));
+    } else if constexpr (kStochastic) {
+      const I random = V::left(draws.next(), V::set32(static_cast<uint32_t>(random_shift)));
+      up = V::carries(fraction(a), random);
+      r = V::subtract_if(V::and_(a, cut), up, cut);  // - cut is the last bit kept
+    } else if constexpr (kWay == RoundWay::nearest_away) {
+      if constexpr (kFixed) {
+        r = V::and_(V::add32(a, bias), cut);
+      } else {
+        const I mask = V::xor_(cut, ones);
+        r = V::and_(V::add32(a, V::sub32(mask, V::template right32<1>(mask))), cut);
+      }
+    } else {
+      const I mask = V::xor_(cut, ones);
+      // Half a step less 1, and 1 more if the kept significand is odd; at d = 23 all that is kept
+      // is the implicit bit. Nothing at d = 0.
+      const I kept = V::right(kFixed ? a : V::or_(a, implicit_bit), d);
+      const I parity = V::and_(V::and_(kept, mask), one);
+      const I half = kFixed ? bias : V::template right32<1>(mask);
+      r = V::and_(V::add32(V::add32(a, half), parity), cut);
+    }
+
+    const M beyond_max = V::less(max_finite, r);
+    if constexpr (!kFixed) {
+      r = V::max_signed(r, unit);
+      M there;
+      if constexpr (kStochastic) {
+        there = V::either(up, V::less(unit_below, a));
+      } else if constexpr (kWay == RoundWay::directed) {
+        there = V::less(V::and_not(unit_below, away), a);
+      } else {
+        there = V::less(threshold, a);
+      }
+      r = V::keep_if(V::both(there, V::less(flush_limit, r)), r);
+    }
+    if constexpr (kCount) {
+      non_zero = V::count(non_zero, V::less(V::zero(), r));
+      normal = V::count(normal, V::less(normal_above, r));
+      beyond = V::count(beyond, beyond_max);
+    }
+    if constexpr (kWay == RoundWay::directed) {
+      r = V::choose(beyond_max, V::choose_by_sign(x, over_negative, over), r);
+    } else {
+      r = V::choose(beyond_max, over, r);
+    }
+    if constexpr (!kNearest) r = V::choose(V::less(largest_bits, a), infinity, r);
+    I sign = V::and_(x, sign_bit);
+    if (kAny && unsigned_zero) {
+      const I below = V::add32(r, ones);  // negative for zero
+      sign = V::keep_if(V::less(below, infinity_bits), V::and_not(sign, below));
+    }
+    r = V::or_(r, sign);
+    return V::choose(V::less(infinity_bits, given), V::or_(V::and_(x, nan_kept), nan_set), r);
+  }
+};
+
+/// Calls `work` with a null pointer to the RoundGeneral that the specification asks for.
+template <class V, RoundRange kRange, class Work>
+void with_general_way(const RoundSpec& spec, const Work& work) {
+  const auto way = [&work]<RoundWay kWay>() {
+    work(static_cast<const RoundGeneral<V, kWay, kRange>*>(nullptr));
+  };
+  switch (spec.way) {
+    case RoundWay::nearest_even:
+      return way.template operator()<RoundWay::nearest_even>();
+    case RoundWay::nearest_away:
+      return way.template operator()<RoundWay::nearest_away>();
+    case RoundWay::truncate:
+      return way.template operator()<RoundWay::truncate>();
+    case RoundWay::directed:
+      return way.template operator()<RoundWay::directed>();
+    case RoundWay::odd:
+      return way.template operator()<RoundWay::odd>();
+    case RoundWay::stochastic:
+      return way.template operator()<RoundWay::stochastic>();
+  }
+}
+
+template <class V, class Work>
+void with_general(const RoundSpec& spec, const Work& work) {
+  switch (spec.range) {
+    case RoundRange::fixed:
+      return with_general_way<V, RoundRange::fixed>(spec, work);
+    case RoundRange::normal:
+      return with_general_way<V, RoundRange::normal>(spec, work);
+    case RoundRange::any:
+      return with_general_way<V, RoundRange::any>(spec, work);
+  }
+}
+
+}  // namespace
+}  // namespace halfscope::measure_detail
