@@ -7,6 +7,7 @@
 
 #include "core/graph/graph.h"
 #include "core/numeric/rng.h"
+#include "core/numeric/tensor_rounding.h"
 #include "emulation/measure/measure.h"
 
 namespace halfscope {

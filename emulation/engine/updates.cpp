@@ -57,7 +57,7 @@ void gradient_norm(KernelCall<T>& c) {
 /// do not round.
 void round_chunk(float* x, int64_t n, int64_t first, const FloatFormat& format,
                  const TensorRounding& rounding) {
-  if (format != kFp32) round_array(x, x, n, format, rounding, first);
+  if (format != kFp32) round_array(x, x, n, format, rounding.from(first));
 }
 void round_chunk(double*, int64_t, int64_t, const FloatFormat&, const TensorRounding&) {}
 

@@ -51,9 +51,10 @@ TEST(PlannedRounding, EveryModeIsTheReference) {
     doubling.program->set_random(5, 3);
     const std::vector<float> out = doubling.run(in);
     for (size_t i = 0; i < in.size(); ++i) {
-      const Rounding rounding{.mode = mode,
-                              .random = random_word(5, 3, static_cast<uint64_t>(doubling.y), i),
-                              .random_bits = 16};
+      const Rounding rounding{
+          .mode = mode,
+          .random = random_draw(random_key(5, 3, static_cast<uint64_t>(doubling.y)), i),
+          .random_bits = 16};
       ASSERT_EQ(out[i], round_to_format(in[i] + in[i], kBf16, rounding).value)
           << rounding_mode_name(mode) << ", element " << i;
     }
@@ -88,9 +89,7 @@ TEST(PlannedRounding, StochasticDrawsDependOnSeedAndStepAlone) {
 /// Weights in bf16 lose most small updates to nearest rounding, and none on average to stochastic.
 TEST(PlannedRounding, StochasticWeightsKeepSmallUpdates) {
   const auto moved = [](const RoundingChoice& rounding) {
-    Plan plan;
-    plan.name = "bf16 weights";
-    plan.storage = kBf16;
+    Plan plan = preset_plan("bfloat16").value();
     plan.storage_rounding = rounding;
     TrainConfig setup = config(kMlp, "float32", "none");
     setup.optimizer = parse_optimizer("sgd:lr=1e-4");
