@@ -59,12 +59,23 @@ std::optional<Decimal> split_decimal(std::string_view text) {
   return result;
 }
 
-/// A positive double in scientific notation with `digits` digits; 767 show any one exactly.
+/// A positive double in scientific notation with `digits` digits.
 std::string scientific(double x, int digits) {
-  std::array<char, 800> text;
+  std::array<char, 64> text;
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), x,
                                           std::chars_format::scientific, digits - 1);
   return std::string(text.data(), end);
+}
+
+/// All digits of a positive normal double: an integer times 2^-n has n decimals.
+Decimal exact_decimal(double x) {
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  const int lowest = static_cast<int>(bits >> 52) - 1075 +
+                     std::countr_zero(bits | uint64_t{1} << 52);  // x is a multiple of 2^lowest
+  std::array<char, 1500> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), x,
+                                          std::chars_format::fixed, std::max(0, -lowest));
+  return *split_decimal(std::string_view(text.data(), static_cast<size_t>(end - text.data())));
 }
 
 /// A double on the same side of all values and midpoints of a format as the decimal: these have up
@@ -80,7 +91,7 @@ double stand_in(const Decimal& decimal) {
   std::from_chars(text.data(), text.data() + text.size(), nearest);
   constexpr uint64_t kBeyond25Bits = (uint64_t{1} << 28) - 1;
   if ((std::bit_cast<uint64_t>(nearest) & kBeyond25Bits) != 0) return nearest;
-  const Decimal exact = *split_decimal(scientific(nearest, 767));
+  const Decimal exact = exact_decimal(nearest);
   int order = decimal.exponent < exact.exponent ? -1 : decimal.exponent > exact.exponent ? 1 : 0;
   if (order == 0) order = decimal.digits.compare(exact.digits);
   if (order == 0) return nearest;
