@@ -56,27 +56,35 @@ HS_HD constexpr float decode(uint32_t code, const FloatFormat& format) noexcept 
   return detail::compose(negative, significand, (exponent > 1 ? exponent : 1) - format.bias - m);
 }
 
-/// The code of a value; what is none is rounded first, to nearest even.
-HS_HD constexpr uint32_t encode(float value, const FloatFormat& format) noexcept {
+namespace detail {
+
+/// The code of a float that is a value of `format`; of NaNs the quiet bit and what payload fits.
+HS_HD constexpr uint32_t code_of_value(float value, const FloatFormat& format) noexcept {
   const int m = format.mantissa_bits;
   const uint32_t sign_bit = uint32_t{1} << (format.bits() - 1);
-  const uint32_t in = std::bit_cast<uint32_t>(value);
-  const bool ieee_nan = format.encoding == Encoding::ieee && m > 0 &&
-                        (in & ~detail::kSignBit) > detail::kInfinityBits;
-  const uint32_t kept = ieee_nan ? (in & 0x007fffffu) >> (23 - m) : 0;
-  // A signalling NaN stays one if a payload bit is left to tell it from infinity.
-  const uint32_t bits =
-      kept != 0 ? in
-                : std::bit_cast<uint32_t>(round_to_format(value, format.without_options()).value);
-  const uint32_t sign = (bits & detail::kSignBit) != 0 ? sign_bit : 0;
-  const uint32_t magnitude = bits & ~detail::kSignBit;
-  if (magnitude < detail::kInfinityBits) {
-    return sign | detail::magnitude_code(std::bit_cast<float>(magnitude), format);
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits & kSignBit) != 0 ? sign_bit : 0;
+  const uint32_t magnitude = bits & ~kSignBit;
+  if (magnitude < kInfinityBits) {
+    return sign | magnitude_code(std::bit_cast<float>(magnitude), format);
   }
   if (format.encoding == Encoding::fnuz) return sign_bit;
   if (format.encoding == Encoding::finite_nan) return sign | (sign_bit - 1);
   const uint32_t top = (uint32_t{1} << format.exponent_bits) - 1;
   return sign | top << m | (magnitude & 0x007fffffu) >> (23 - m);
+}
+
+}  // namespace detail
+
+/// The code of a value; what is none is rounded first, to nearest even.
+HS_HD constexpr uint32_t encode(float value, const FloatFormat& format) noexcept {
+  const int m = format.mantissa_bits;
+  const uint32_t in = std::bit_cast<uint32_t>(value);
+  const bool ieee_nan = format.encoding == Encoding::ieee && m > 0 &&
+                        (in & ~detail::kSignBit) > detail::kInfinityBits;
+  // A signalling NaN stays one if a payload bit is left to tell it from infinity.
+  if (ieee_nan && (in & 0x007fffffu) >> (23 - m) != 0) return detail::code_of_value(value, format);
+  return detail::code_of_value(round_to_format(value, format.without_options()).value, format);
 }
 
 }  // namespace halfscope

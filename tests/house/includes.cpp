@@ -61,7 +61,7 @@ constexpr std::array<Library, 15> kLibraries{{
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
       "driver_types.h", "nvtx3/"},
      {"gpu/"}},
-    {"Eigen", {"Eigen/"}, {"emulation/*.cpp", "cli/doctor.cpp"}},
+    {"Eigen", {"Eigen/"}, {"core/numeric/eigen.h", "emulation/*.cpp", "cli/doctor.cpp"}},
     {"zlib", {"zlib.h"}, {"core/data/", "cli/doctor.cpp"}},
     {"nlohmann-json", {"nlohmann/"}, {"core/plan/*.cpp", "core/models/", "analysis/", "cli/"}},
     {"fmt",

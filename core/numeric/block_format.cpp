@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// Quantisation by blocks. Everything between the fp32 input and the one rounding of an element is
+// exact in double, or a quotient whose double lies on the same side of all midpoints.
+#include "core/numeric/block_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+struct NamedFormat {
+  std::string_view name;
+  BlockFormat format;
+};
+constexpr std::array<NamedFormat, 6> kNames{{{"mxfp8_e4m3", kMxfp8E4m3},
+                                             {"mxfp8_e5m2", kMxfp8E5m2},
+                                             {"mxfp6_e3m2", kMxfp6E3m2},
+                                             {"mxfp6_e2m3", kMxfp6E2m3},
+                                             {"mxfp4", kMxfp4},
+                                             {"nvfp4", kNvfp4}}};
+
+constexpr double kLargestFloat = static_cast<double>(std::numeric_limits<float>::max());
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// One block: `count` elements from `first` on at distance `stride`.
+struct Block {
+  int64_t first, count, stride;
+};
+
+/// Of the finite elements; `finite` tells whether all are.
+struct Largest {
+  float amax = 0;
+  bool finite = true;
+};
+Largest largest_of(std::span<const float> in, const Block& block) {
+  Largest result;
+  for (int64_t i = 0; i < block.count; ++i) {
+    const float x = std::fabs(in[static_cast<size_t>(block.first + i * block.stride)]);
+    if (std::isfinite(x)) {
+      result.amax = std::max(result.amax, x);
+    } else {
+      result.finite = false;
+    }
+  }
+  return result;
+}
+
+Rounded<float> round_element(double x, const FloatFormat& element, RoundingMode mode) {
+  return detail::round_bits<uint64_t, 52>(std::bit_cast<uint64_t>(x), element, {.mode = mode});
+}
+
+/// element * scale for an x of a block with this scale.
+float quantize_value(float x, double scale, const FloatFormat& element, BlockStats& stats) {
+  if (scale == 0 || x == 0) {
+    stats.flushed += x != 0 ? 1 : 0;
+    return std::copysign(0.0f, x);
+  }
+  const double ratio = static_cast<double>(x) / scale;
+  Rounded<float> code = round_element(ratio, element, RoundingMode::nearest_even);
+  bool clipped = (code.flags & kOverflow) != 0;
+  if (std::fabs(static_cast<double>(code.value)) * scale > kLargestFloat) {
+    // Rounded up to 2^128, which the element has and fp32 has not.
+    code = round_element(ratio, element, RoundingMode::toward_zero);
+    clipped = true;
+  }
+  stats.clipped += clipped ? 1 : 0;
+  stats.flushed += (code.flags & kFlushed) != 0 ? 1 : 0;
+  const double value = static_cast<double>(code.value) * scale;
+  return static_cast<float>(std::clamp(value, -kLargestFloat, kLargestFloat));
+}
+
+/// The block's scale as it is stored.
+float block_scale(const Largest& largest, const BlockFormat& format, double tensor_scale) {
+  if (!largest.finite) return static_cast<float>(kNan);
+  if (format.scale == ScaleKind::ue8m0) {
+    return decode_ue8m0(mx_scale_code(largest.amax, format.element, format.rule));
+  }
+  FloatFormat stored = kE4m3fn;
+  stored.saturate = true;
+  const double wanted =
+      static_cast<double>(largest.amax) / (format.element.max_finite() * tensor_scale);
+  return round_element(wanted, stored, RoundingMode::nearest_even).value;
+}
+
+template <class Visit>
+void each_block(const BlockShape& shape, const BlockFormat& format, Visit visit) {
+  int64_t index = 0;
+  for (int64_t outer = 0; outer < shape.outer; ++outer) {
+    for (int64_t start = 0; start < shape.length; start += format.block_size) {
+      for (int64_t inner = 0; inner < shape.inner; ++inner) {
+        visit(index++, Block{.first = (outer * shape.length + start) * shape.inner + inner,
+                             .count = std::min<int64_t>(format.block_size, shape.length - start),
+                             .stride = shape.inner});
+      }
+    }
+  }
+}
+
+void check_sizes(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
+                 std::span<float> out, std::span<float> scales) {
+  if (format.block_size < 1 || !is_valid(format.element)) throw Error("no valid block format");
+  const bool negative = shape.outer < 0 || shape.length < 0 || shape.inner < 0;
+  const int64_t size = shape.outer * shape.length * shape.inner;
+  if (negative || static_cast<int64_t>(in.size()) != size || out.size() != in.size() ||
+      static_cast<int64_t>(scales.size()) != block_count(shape, format)) {
+    throw Error("quantize: the spans do not have the sizes of the shape");
+  }
+}
+
+}  // namespace
+
+std::optional<BlockFormat> parse_block_format(std::string_view text) {
+  constexpr std::string_view kUp = ":up";
+  const bool up = text.ends_with(kUp);
+  if (up) text.remove_suffix(kUp.size());
+  for (const auto& [name, format] : kNames) {
+    if (text != name || (up && format.scale != ScaleKind::ue8m0)) continue;
+    BlockFormat result = format;
+    if (up) result.rule = ScaleRule::up;
+    return result;
+  }
+  return std::nullopt;
+}
+
+std::string block_format_name(const BlockFormat& format) {
+  BlockFormat plain = format;
+  plain.rule = ScaleRule::floor;
+  for (const auto& [name, each] : kNames) {
+    if (plain != each) continue;
+    const bool up = format.rule == ScaleRule::up && format.scale == ScaleKind::ue8m0;
+    return std::string(name) + (up ? ":up" : "");
+  }
+  return "custom";
+}
+
+float nvfp4_tensor_scale(float amax) noexcept {
+  if (!(amax > 0)) return 1;
+  const float scale = static_cast<float>(static_cast<double>(amax) / (6.0 * 448.0));
+  return std::max(scale, std::numeric_limits<float>::denorm_min());
+}
+
+void quantize(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
+              std::span<float> out, std::span<float> scales, BlockStats* stats) {
+  check_sizes(in, shape, format, out, scales);
+  FloatFormat element = format.element;
+  element.saturate = true;
+  BlockStats counts{.values = static_cast<int64_t>(in.size())};
+  if (format.scale == ScaleKind::e4m3fn_and_fp32) {
+    const Block all{.first = 0, .count = static_cast<int64_t>(in.size()), .stride = 1};
+    counts.tensor_scale = nvfp4_tensor_scale(largest_of(in, all).amax);
+  }
+  const double tensor_scale = static_cast<double>(counts.tensor_scale);
+  each_block(shape, format, [&](int64_t index, const Block& block) {
+    const Largest largest = largest_of(in, block);
+    const float stored = block_scale(largest, format, tensor_scale);
+    scales[static_cast<size_t>(index)] = stored;
+    const double scale = static_cast<double>(stored) * tensor_scale;  // 28 bits
+    counts.nan_blocks += largest.finite ? 0 : 1;
+    for (int64_t i = 0; i < block.count; ++i) {
+      const size_t at = static_cast<size_t>(block.first + i * block.stride);
+      out[at] = largest.finite ? quantize_value(in[at], scale, element, counts) : stored;
+    }
+  });
+  if (stats != nullptr) *stats = counts;
+}
+
+void quantize(std::span<const float> in, int64_t rows, int64_t cols, const BlockFormat& format,
+              std::span<float> out, std::span<float> scales, BlockStats* stats) {
+  quantize(in, {.outer = rows, .length = cols, .inner = 1}, format, out, scales, stats);
+}
+
+}  // namespace halfscope

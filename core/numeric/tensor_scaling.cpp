@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// The scalings of fp8 tensors.
+#include "core/numeric/tensor_scaling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/numeric/round.h"
+#include "core/numeric/ue8m0.h"
+
+namespace halfscope {
+
+float largest_magnitude(std::span<const float> in) noexcept {
+  float result = 0;
+  for (const float x : in) {
+    if (std::isnan(x)) return x;
+    result = std::max(result, std::fabs(x));
+  }
+  return result;
+}
+
+float current_scale(float amax, const FloatFormat& format, ScaleGrid grid,
+                    float otherwise) noexcept {
+  if (!(amax > 0) || std::isinf(amax)) return otherwise;
+  float scale = static_cast<float>(format.max_finite()) / amax;
+  if (std::isinf(scale)) scale = std::numeric_limits<float>::max();
+  if (grid == ScaleGrid::power_of_two) {
+    scale = decode_ue8m0(encode_ue8m0(scale, Ue8m0Rounding::toward_zero));
+  }
+  return scale;
+}
+
+void quantize_scaled(std::span<const float> in, float scale, const FloatFormat& format,
+                     std::span<float> out, BlockStats* stats) {
+  if (out.size() != in.size()) throw Error("quantize_scaled: in and out differ in size");
+  FloatFormat stored = format;
+  stored.saturate = true;
+  const float inverse = 1 / scale;
+  BlockStats counts{.values = static_cast<int64_t>(in.size()), .tensor_scale = scale};
+  for (size_t i = 0; i < in.size(); ++i) {
+    const float x = in[i];
+    const Rounded<float> code = round_to_format(x * scale, stored);
+    counts.clipped += (code.flags & kOverflow) != 0 ? 1 : 0;
+    counts.flushed += x != 0 && code.value == 0 ? 1 : 0;
+    out[i] = code.value * inverse;
+  }
+  if (stats != nullptr) *stats = counts;
+}
+
+DelayedScale::DelayedScale(const Options& options) : options_(options) {
+  if (options.history_length < 1) throw Error("an amax history holds one step or more");
+  ring_.resize(static_cast<size_t>(options.history_length), 0.0f);
+}
+
+std::vector<float> DelayedScale::history() const {
+  const int64_t length = options_.history_length;
+  std::vector<float> result;
+  for (int64_t step = std::max<int64_t>(0, steps_ - length); step < steps_; ++step) {
+    result.push_back(ring_[static_cast<size_t>(step % length)]);
+  }
+  return result;
+}
+
+void DelayedScale::update(float amax) {
+  ring_[static_cast<size_t>(steps_ % options_.history_length)] = amax;
+  ++steps_;
+  float chosen = amax;
+  if (options_.choice == AmaxChoice::max) {
+    chosen = 0;
+    for (const float each : ring_) chosen = std::fmax(chosen, each);
+  }
+  if (!(chosen > 0) || !std::isfinite(chosen)) return;
+  const double room = options_.format.max_finite() * std::ldexp(1.0, -options_.margin);
+  const float scale = static_cast<float>(room) / chosen;
+  scale_ = std::isinf(scale) ? std::numeric_limits<float>::max() : scale;
+}
+
+}  // namespace halfscope
