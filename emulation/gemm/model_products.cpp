@@ -6,6 +6,7 @@
 
 #include "core/numeric/accumulate.h"
 #include "core/numeric/round_odd.h"
+#include "emulation/gemm/block_product.h"
 #include "emulation/gemm/driver.h"
 
 namespace halfscope::gemm_detail {
@@ -20,18 +21,21 @@ struct Rows {
   }
 };
 
-/// c(i, j) = sum over k of a[i] * b[j]; elements of c lie `row_stride` and `column_stride` apart.
-/// The bias is by row or by column, or null.
-void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const float* row_bias,
-                     const float* column_bias, float* c, int64_t row_stride, int64_t column_stride,
+/// c(i, j) = sum over k of a[i] * b[j].
+void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const ResultView& c,
                      const SumSpec& spec) {
+  if (m <= 0 || n <= 0) return;
+  if (a.k > 0 && has_block_tiles(spec)) {
+    block_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c, spec);
+    return;
+  }
 #pragma omp parallel for schedule(static) num_threads(threads_for(m* n* std::max <int64_t>(a.k, 1)))
   for (int64_t item = 0; item < m * n; ++item) {
     const int64_t i = item / n, j = item % n;
-    const float* bias = row_bias != nullptr      ? row_bias + i
-                        : column_bias != nullptr ? column_bias + j
-                                                 : nullptr;
-    c[i * row_stride + j * column_stride] = sum_of_products(spec, a[i], b[j], bias);
+    const float* bias = c.row_bias != nullptr      ? c.row_bias + i
+                        : c.column_bias != nullptr ? c.column_bias + j
+                                                   : nullptr;
+    c.data[i * c.row_stride + j * c.column_stride] = sum_of_products(spec, a[i], b[j], bias);
   }
 }
 
@@ -100,10 +104,14 @@ bool needs_model(const SumSpec& spec) noexcept {
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
                 float* c, const SumSpec& spec) {
+  if (k > 0 && has_block_tiles(spec)) {
+    block_product(m, n, k, a, b, {c, n, 1, nullptr, bias}, spec);
+    return;
+  }
   std::vector<float> a_memory, b_memory;
   const Rows rows = lines_of(m, k, a.data, a.row_stride, a.column_stride, a_memory);
   const Rows columns = lines_of(n, k, b.data, b.column_stride, b.row_stride, b_memory);
-  product_of_rows(m, n, rows, columns, nullptr, bias, c, n, 1, spec);
+  product_of_rows(m, n, rows, columns, {c, n, 1, nullptr, bias}, spec);
 }
 
 void model_conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias,
@@ -122,8 +130,8 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
         }
       }
     });
-    product_of_rows(s.out, pixels, {w, taps}, {patches.data(), taps}, bias, nullptr,
-                    y + n * s.out * pixels, pixels, 1, spec);
+    product_of_rows(s.out, pixels, {w, taps}, {patches.data(), taps},
+                    {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec);
   }
 }
 
@@ -155,8 +163,8 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
         }
       }
     }
-    product_of_rows(s.in, plane, {weights.data(), k}, {patches.data(), k}, nullptr, nullptr,
-                    dx + n * s.in * plane, plane, 1, spec);
+    product_of_rows(s.in, plane, {weights.data(), k}, {patches.data(), k},
+                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec);
   }
 }
 
@@ -183,8 +191,8 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
         });
       }
     }
-    product_of_rows(s.out, taps, {gradients.data(), k}, {patches.data(), k}, nullptr, nullptr,
-                    dw + c * taps, s.in * taps, 1, spec);
+    product_of_rows(s.out, taps, {gradients.data(), k}, {patches.data(), k},
+                    {dw + c * taps, s.in * taps, 1, nullptr, nullptr}, spec);
   }
 }
 
