@@ -32,12 +32,44 @@ struct Chains {
 const KernelSet& active_kernels();
 FormatRounding format_rounding(const FloatFormat& format) noexcept;
 
+/// What the elements of an operand have in common.
+struct OperandRange {
+  uint32_t bits = 0;      ///< all that are set in any of them
+  uint32_t lowest = ~0u;  ///< the smallest magnitude but 0, minus 1
+};
+OperandRange range_of(int64_t count, const float* x) noexcept;
+OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept;
+/// Whether fp32 holds every product of the two: at most 12 significant bits each, and no product
+/// has bits below the smallest fp32.
+bool products_are_exact(const OperandRange& a, const OperandRange& b) noexcept;
+
+/// Whether with_chains can use products_are_exact.
+inline bool wants_exact_products(const SumSpec& spec) noexcept {
+  return spec.accumulation.kind == Accumulation::format_mul_add;
+}
+
+/// The kernels for chains of floats in a narrow format, if there are any.
+inline const Kernels<float>* narrow_kernels(const SumSpec& spec, bool exact_products) {
+  const KernelSet& set = active_kernels();
+  if (spec.write != kFp16 && spec.write != kBf16) return nullptr;
+  const NarrowKernels& narrow = spec.write == kFp16 ? set.fp16 : set.bf16;
+  const Kernels<float>* kernels = nullptr;
+  if (spec.accumulation.kind == Accumulation::format) kernels = &narrow.format;
+  if (spec.accumulation.kind == Accumulation::format_mul_add && exact_products) {
+    kernels = &narrow.format_mul_add;
+  }
+  if (spec.accumulation.kind == Accumulation::fma32_then_round) kernels = &narrow.fma32_then_round;
+  return kernels != nullptr && kernels->rows > 0 ? kernels : nullptr;
+}
+
 /// Calls f(const Chains<float>&) or f(const Chains<double>&).
 template <class F>
-void with_chains(const SumSpec& spec, F f) {
+void with_chains(const SumSpec& spec, bool exact_products, F f) {
   const KernelSet& set = active_kernels();
   const bool to_fp32 = spec.write == kFp32;
-  if (spec.accumulation == Accumulation::fp64) {
+  if (const Kernels<float>* narrow = narrow_kernels(spec, exact_products)) {
+    f(Chains<float>{*narrow, {}, false});
+  } else if (spec.accumulation == Accumulation::fp64) {
     f(Chains<double>{set.fp64, {}, !to_fp32});
   } else if (spec.accumulation == Accumulation::format_mul_add) {
     f(Chains<double>{set.format_mul_add, format_rounding(spec.write), false});

@@ -190,7 +190,10 @@ void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const flo
   if (gemm_detail::needs_model(spec)) {
     return gemm_detail::model_gemm(m, n, std::max<int64_t>(k, 0), a, b, bias, c, spec);
   }
-  gemm_detail::with_chains(spec, [&](const auto& chains) {
+  const bool exact = gemm_detail::wants_exact_products(spec) && k > 0 &&
+                     gemm_detail::products_are_exact(gemm_detail::range_of(m, k, a),
+                                                     gemm_detail::range_of(k, n, b));
+  gemm_detail::with_chains(spec, exact, [&](const auto& chains) {
     gemm_detail::product_either_way(chains, {.m = m,
                                              .n = n,
                                              .k = std::max<int64_t>(k, 0),
@@ -213,7 +216,7 @@ void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* 
     return gemm_detail::model_sum_except(outer, n, inner, x, out, plain);
   }
   gemm_detail::with_chains(
-      plain, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
+      plain, false, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
 }
 
 }  // namespace halfscope

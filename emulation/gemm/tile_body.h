@@ -85,6 +85,48 @@ struct ShortcutStep {
   Reg add(Reg acc, Reg p) const { return round(to_fp32(odd_sum<V>(p, acc))); }
 };
 
+/// The two roundings of floats for which processors or a few integer operations suffice.
+template <class V>
+struct ToFp16 {
+  static typename V::Reg round(typename V::Reg x) { return V::through_fp16(x); }
+};
+template <class V>
+struct ToBf16 {
+  static typename V::Reg round(typename V::Reg x) { return V::through_bf16(x); }
+};
+
+/// FormatStep in floats: odd_fma is the exact a * b + acc rounded to odd. Its 24 bits are at least
+/// two more than the format has, so the second rounding does no harm (Boldo and Melquiond).
+template <class V, template <class> class To>
+struct NarrowFormatStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  static constexpr bool kDirected = true;  ///< runs where V::odd_fma works
+  explicit NarrowFormatStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::odd_fma(a, b, acc)); }
+  Reg add(Reg acc, Reg bias) const { return step(bias, V::one(), acc); }
+};
+
+/// MulAddStep in floats, for products that are exact in fp32. Sums of two fp16 or bf16 values may
+/// be rounded to fp32 first: 24 >= 2 * 11 + 2.
+template <class V, template <class> class To>
+struct NarrowMulAddStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  explicit NarrowMulAddStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
+  Reg add(Reg acc, Reg p) const { return To<V>::round(V::add(acc, To<V>::round(p))); }
+};
+
+template <class V, template <class> class To>
+struct NarrowShortcutStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  explicit NarrowShortcutStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::fma(a, b, acc)); }
+  Reg add(Reg acc, Reg bias) const { return To<V>::round(V::add(acc, bias)); }
+};
+
 template <class Step, int kRows, int kVectors, bool kGather>
 void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   using V = typename Step::Vector;
@@ -175,13 +217,23 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   }
 }
 
+/// The tile, in the rounding mode that its step needs.
+template <class Step, int kRows, int kVectors, bool kGather>
+constexpr auto tile_function() {
+  if constexpr (requires { Step::kDirected; }) {
+    return Step::Vector::template directed<run_tile<Step, kRows, kVectors, kGather>>;
+  } else {
+    return run_tile<Step, kRows, kVectors, kGather>;
+  }
+}
+
 /// Rows kRows, kRows - 1, ... 1 of the two function tables.
 template <class Step, int kRows, class T>
 void fill_tiles(Kernels<T>& kernels) {
-  kernels.strided[kRows - 1][0] = run_tile<Step, kRows, 1, false>;
-  kernels.strided[kRows - 1][1] = run_tile<Step, kRows, 2, false>;
-  kernels.gather[kRows - 1][0] = run_tile<Step, kRows, 1, true>;
-  kernels.gather[kRows - 1][1] = run_tile<Step, kRows, 2, true>;
+  kernels.strided[kRows - 1][0] = tile_function<Step, kRows, 1, false>();
+  kernels.strided[kRows - 1][1] = tile_function<Step, kRows, 2, false>();
+  kernels.gather[kRows - 1][0] = tile_function<Step, kRows, 1, true>();
+  kernels.gather[kRows - 1][1] = tile_function<Step, kRows, 2, true>();
   if constexpr (kRows > 1) fill_tiles<Step, kRows - 1>(kernels);
 }
 
@@ -222,6 +274,13 @@ Kernels<typename Step::Vector::Scalar> make_kernels() {
   kernels.copy_runs = copy_runs<V>;
   kernels.deliver = deliver<V>;
   return kernels;
+}
+
+template <class V, template <class> class To, int kRows>
+NarrowKernels make_narrow_kernels() {
+  return {make_kernels<NarrowFormatStep<V, To>, kRows>(),
+          make_kernels<NarrowMulAddStep<V, To>, kRows>(),
+          make_kernels<NarrowShortcutStep<V, To>, kRows>()};
 }
 
 }  // namespace
