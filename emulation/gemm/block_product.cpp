@@ -147,7 +147,7 @@ struct Piece {
 
 /// Pieces that are packed together.
 struct Group {
-  std::vector<Piece> pieces;
+  std::vector<Piece> pieces{};
   int64_t length = 0;
 };
 

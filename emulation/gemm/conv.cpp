@@ -36,7 +36,7 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
   const int panel = chains.panel();
   const int64_t panels = ceil_div(pixels, panel), row_tiles = ceil_div(s.out, chains.kernels.rows);
   const int64_t pitch = chains.row_pitch();
-  const int64_t kb = k_block<T>(taps);
+  const int64_t kb = k_block(chains, taps);
   T* const packed_w = scratch<T, Purpose::rows>(row_tiles * taps * pitch);
   int64_t* const offsets = scratch<int64_t, Purpose::offsets>(taps);
   T* wide_bias = nullptr;

@@ -21,7 +21,8 @@ template <class T>
 struct Chains {
   const Kernels<T>& kernels;
   FormatRounding rounding;
-  bool odd;  ///< deliver by round-to-odd
+  bool odd;            ///< deliver by round-to-odd
+  bool uncut = false;  ///< tiles must see all of a chain at once
 
   int lanes() const { return kernels.lanes; }
   int panel() const { return 2 * kernels.lanes; }  ///< columns of a full panel of b
@@ -69,15 +70,19 @@ void with_chains(const SumSpec& spec, bool exact_products, F f) {
   const bool to_fp32 = spec.write == kFp32;
   if (const Kernels<float>* narrow = narrow_kernels(spec, exact_products)) {
     f(Chains<float>{*narrow, {}, false});
-  } else if (spec.accumulation == Accumulation::fp64) {
-    f(Chains<double>{set.fp64, {}, !to_fp32});
-  } else if (spec.accumulation == Accumulation::format_mul_add) {
+  } else if (spec.accumulation.kind == Accumulation::fp64) {
+    f(Chains<double>{set.fp64, {}, spec.write.mantissa_bits <= 21});  // round_odd.h
+  } else if (spec.accumulation.kind == Accumulation::format_mul_add) {
     f(Chains<double>{set.format_mul_add, format_rounding(spec.write), false});
-  } else if (spec.accumulation == Accumulation::fma32_then_round && !to_fp32) {
+  } else if (spec.accumulation.kind == Accumulation::fma32_then_round && !to_fp32) {
     f(Chains<double>{set.fma32_then_round, format_rounding(spec.write), false});
-  } else if (spec.accumulation == Accumulation::format && !to_fp32) {
+  } else if (spec.accumulation.kind == Accumulation::format && !to_fp32) {
     // Already values of the format: the delivery is exact either way.
     f(Chains<double>{set.format, format_rounding(spec.write), false});
+  } else if (spec.accumulation.kind == Accumulation::kahan) {
+    f(Chains<float>{set.kahan, {}, false, true});
+  } else if (spec.accumulation.kind == Accumulation::pairwise) {
+    f(Chains<float>{set.pairwise, {}, false, true});
   } else {  // rounding to fp32 after every term is the fp32 chain
     f(Chains<float>{set.fp32, {}, false});
   }
@@ -195,9 +200,10 @@ void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, 
 /// Length of the blocks into which k is cut: short ones keep a packed tile of a in the first-level
 /// cache. Chains in double are not cut, since c cannot hold them between blocks.
 template <class T>
-int64_t k_block(int64_t k) {
+int64_t k_block(const Chains<T>& chains, int64_t k) {
   constexpr int64_t kLongest = 512;
-  if (!std::is_same_v<T, float> || k <= kLongest) return std::max<int64_t>(k, 1);
+  const bool whole = !std::is_same_v<T, float> || chains.uncut || k <= kLongest;
+  if (whole) return std::max<int64_t>(k, 1);
   return ceil_div(k, ceil_div(k, kLongest));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/gemm/model_products.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,19 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
   if (m <= 0 || n <= 0) return;
   if (a.k > 0 && has_block_tiles(spec)) {
     block_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c, spec);
+    return;
+  }
+  if (has_tiles(spec) && c.column_stride == 1) {
+    std::vector<float> memory;
+    float* to = c.data;
+    if (c.row_stride != n) {
+      memory.resize(static_cast<size_t>(m * n));
+      to = memory.data();
+    }
+    tiled_gemm(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c.row_bias, c.column_bias, to, spec);
+    for (int64_t i = 0; to != c.data && i < m; ++i) {
+      std::copy_n(to + i * n, n, c.data + i * c.row_stride);
+    }
     return;
   }
 #pragma omp parallel for schedule(static) num_threads(threads_for(m* n* std::max <int64_t>(a.k, 1)))
@@ -85,21 +99,27 @@ static bool tiles_round_to(const FloatFormat& format) noexcept {
   return usual && format.mantissa_bits > 0 && !format.flush_in && !format.flush_out;
 }
 
-bool needs_model(const SumSpec& spec) noexcept {
-  const Accumulation& how = spec.accumulation;
-  switch (how.kind) {
+bool has_tiles(const SumSpec& spec) noexcept {
+  switch (spec.accumulation.kind) {
     case Accumulation::Kind::fp32:
     case Accumulation::Kind::fp64:
-      return !how.is_single_chain();
+    case Accumulation::Kind::pairwise:
+    case Accumulation::Kind::kahan:
+      return true;
     case Accumulation::Kind::format:
     case Accumulation::Kind::format_mul_add:
     case Accumulation::Kind::fma32_then_round:
-      return !tiles_round_to(spec.write) || !how.is_single_chain();
+      return tiles_round_to(spec.write);
     case Accumulation::Kind::tensor_core:
-      return spec.read != kFp32 || !how.is_single_chain();
-    default:
-      return true;
+      return spec.read == kFp32;  // fp32 chains
   }
+  return false;
+}
+
+bool needs_model(const SumSpec& spec) noexcept {
+  const Accumulation& how = spec.accumulation;
+  return !has_tiles(spec) || !how.is_single_chain() || how.kind == Accumulation::pairwise ||
+         how.kind == Accumulation::kahan;
 }
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,

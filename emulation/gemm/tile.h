@@ -86,6 +86,7 @@ struct KernelSet {
   Kernels<float> fp32;
   Kernels<double> fp64;
   Kernels<double> format, format_mul_add, fma32_then_round;  ///< of any format
+  Kernels<float> kahan, pairwise;  ///< not to be continued: k must not be cut
   NarrowKernels fp16{}, bf16{};
 };
 

@@ -32,6 +32,12 @@ struct FloatVector {
   static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
   static Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   static Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+  static Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
+  static Reg fms(Reg a, Reg b, Reg c) { return _mm256_fmsub_ps(a, b, c); }
+  static Reg finite_or_zero(Reg x) {
+    const Reg size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+    return _mm256_and_ps(x, _mm256_cmp_ps(size, _mm256_set1_ps(__builtin_inff()), _CMP_LT_OQ));
+  }
   static Reg one() { return _mm256_set1_ps(1.0f); }
   /// Of the two neighbours of the exact value the one with an odd last bit; the value itself if it
   /// is a float, as both are equal then, but for +0 and -0: up is what round to nearest gives.
@@ -177,6 +183,7 @@ const KernelSet& avx2_kernels() noexcept {
       make_kernels<FmaStep<FloatVector>, 6>(), make_kernels<FmaStep<DoubleVector>, 6>(),
       make_kernels<FormatStep<DoubleVector>, 4>(), make_kernels<MulAddStep<DoubleVector>, 4>(),
       make_kernels<ShortcutStep<DoubleVector>, 4>(),
+      make_kernels<KahanStep<FloatVector>, 3>(), make_pairwise_kernels<FloatVector, 6>(),
       make_narrow_kernels<FloatVector, ToFp16, 5>(), make_narrow_kernels<FloatVector, ToBf16, 5>()};
   return set;
 }

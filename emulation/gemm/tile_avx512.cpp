@@ -27,6 +27,12 @@ struct FloatVector {
   static Reg fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
   static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
   static Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+  static Reg sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
+  static Reg fms(Reg a, Reg b, Reg c) { return _mm512_fmsub_ps(a, b, c); }
+  static Reg finite_or_zero(Reg x) {
+    constexpr int kNanOrInfinity = 0x99;
+    return _mm512_mask_mov_ps(x, _mm512_fpclass_ps_mask(x, kNanOrInfinity), zero());
+  }
   static Reg one() { return _mm512_set1_ps(1.0f); }
   /// Of the two neighbours of the exact value the one with an odd last bit; the value itself if it
   /// is a float, as both are equal then, but for +0 and -0: up is what round to nearest gives.
@@ -137,6 +143,7 @@ const KernelSet& avx512_kernels() noexcept {
       make_kernels<FmaStep<FloatVector>, 14>(), make_kernels<FmaStep<DoubleVector>, 14>(),
       make_kernels<FormatStep<DoubleVector>, 6>(), make_kernels<MulAddStep<DoubleVector>, 6>(),
       make_kernels<ShortcutStep<DoubleVector>, 6>(),
+      make_kernels<KahanStep<FloatVector>, 6>(), make_pairwise_kernels<FloatVector, 14>(),
       make_narrow_kernels<FloatVector, ToFp16, 8>(), make_narrow_kernels<FloatVector, ToBf16, 8>()};
   return set;
 }
