@@ -36,7 +36,7 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
   const int panel = chains.panel();
   const int64_t panels = ceil_div(pixels, panel), row_tiles = ceil_div(s.out, chains.kernels.rows);
   const int64_t pitch = chains.row_pitch();
-  const int64_t kb = k_block<T>(taps);
+  const int64_t kb = k_block(chains, taps);
   T* const packed_w = scratch<T, Purpose::rows>(row_tiles * taps * pitch);
   int64_t* const offsets = scratch<int64_t, Purpose::offsets>(taps);
   T* wide_bias = nullptr;
@@ -109,8 +109,12 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
   if (gemm_detail::needs_model(spec))
     return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec);
+  const bool exact =
+      gemm_detail::wants_exact_products(spec) &&
+      gemm_detail::products_are_exact(gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
+                                      gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
   gemm_detail::with_chains(
-      spec, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
+      spec, exact, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
 }
 
 }  // namespace halfscope

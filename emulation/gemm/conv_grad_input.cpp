@@ -127,8 +127,12 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
   }
   if (gemm_detail::needs_model(spec))
     return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec);
+  const bool exact =
+      gemm_detail::wants_exact_products(spec) &&
+      gemm_detail::products_are_exact(gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy),
+                                      gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
   gemm_detail::with_chains(
-      spec, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
+      spec, exact, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
 }
 
 }  // namespace halfscope

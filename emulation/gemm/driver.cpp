@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/gemm/driver.h"
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace halfscope::gemm_detail {
@@ -26,6 +28,40 @@ FormatRounding format_rounding(const FloatFormat& format) noexcept {
           .overflow = format.saturates()      ? format.max_finite()
                       : format.has_infinity() ? std::numeric_limits<double>::infinity()
                                               : std::numeric_limits<double>::quiet_NaN()};
+}
+
+OperandRange range_of(int64_t count, const float* x) noexcept {
+  OperandRange range;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x[i]);
+    range.bits |= bits;
+    range.lowest = std::min(range.lowest, (bits & 0x7fffffffu) - 1);  // 0 becomes the largest
+  }
+  return range;
+}
+
+OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept {
+  OperandRange range;
+  const bool by_rows = x.column_stride == 1;
+  const int64_t lines = by_rows ? rows : columns, length = by_rows ? columns : rows;
+  const int64_t line_stride = by_rows ? x.row_stride : x.column_stride;
+  const int64_t stride = by_rows ? x.column_stride : x.row_stride;
+  for (int64_t line = 0; line < lines; ++line) {
+    const float* const data = x.data + line * line_stride;
+    for (int64_t i = 0; i < length; i = stride == 1 ? length : i + 1) {
+      const OperandRange part = range_of(stride == 1 ? length : 1, data + i * stride);
+      range.bits |= part.bits;
+      range.lowest = std::min(range.lowest, part.lowest);
+    }
+  }
+  return range;
+}
+
+bool products_are_exact(const OperandRange& a, const OperandRange& b) noexcept {
+  if (((a.bits | b.bits) & 0xfffu) != 0) return false;
+  if (a.lowest == ~0u || b.lowest == ~0u) return true;  // nothing but zeros
+  const int64_t exponents = ((a.lowest + 1) >> 23) + ((b.lowest + 1) >> 23);
+  return exponents - 2 * (127 + 11) >= -149;
 }
 
 }  // namespace halfscope::gemm_detail

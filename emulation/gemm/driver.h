@@ -21,7 +21,8 @@ template <class T>
 struct Chains {
   const Kernels<T>& kernels;
   FormatRounding rounding;
-  bool odd;  ///< deliver by round-to-odd
+  bool odd;            ///< deliver by round-to-odd
+  bool uncut = false;  ///< tiles must see all of a chain at once
 
   int lanes() const { return kernels.lanes; }
   int panel() const { return 2 * kernels.lanes; }  ///< columns of a full panel of b
@@ -32,20 +33,56 @@ struct Chains {
 const KernelSet& active_kernels();
 FormatRounding format_rounding(const FloatFormat& format) noexcept;
 
+/// What the elements of an operand have in common.
+struct OperandRange {
+  uint32_t bits = 0;      ///< all that are set in any of them
+  uint32_t lowest = ~0u;  ///< the smallest magnitude but 0, minus 1
+};
+OperandRange range_of(int64_t count, const float* x) noexcept;
+OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept;
+/// Whether fp32 holds every product of the two: at most 12 significant bits each, and no product
+/// has bits below the smallest fp32.
+bool products_are_exact(const OperandRange& a, const OperandRange& b) noexcept;
+
+/// Whether with_chains can use products_are_exact.
+inline bool wants_exact_products(const SumSpec& spec) noexcept {
+  return spec.accumulation.kind == Accumulation::format_mul_add;
+}
+
+/// The kernels for chains of floats in a narrow format, if there are any.
+inline const Kernels<float>* narrow_kernels(const SumSpec& spec, bool exact_products) {
+  const KernelSet& set = active_kernels();
+  if (spec.write != kFp16 && spec.write != kBf16) return nullptr;
+  const NarrowKernels& narrow = spec.write == kFp16 ? set.fp16 : set.bf16;
+  const Kernels<float>* kernels = nullptr;
+  if (spec.accumulation.kind == Accumulation::format) kernels = &narrow.format;
+  if (spec.accumulation.kind == Accumulation::format_mul_add && exact_products) {
+    kernels = &narrow.format_mul_add;
+  }
+  if (spec.accumulation.kind == Accumulation::fma32_then_round) kernels = &narrow.fma32_then_round;
+  return kernels != nullptr && kernels->rows > 0 ? kernels : nullptr;
+}
+
 /// Calls f(const Chains<float>&) or f(const Chains<double>&).
 template <class F>
-void with_chains(const SumSpec& spec, F f) {
+void with_chains(const SumSpec& spec, bool exact_products, F f) {
   const KernelSet& set = active_kernels();
   const bool to_fp32 = spec.write == kFp32;
-  if (spec.accumulation == Accumulation::fp64) {
-    f(Chains<double>{set.fp64, {}, !to_fp32});
-  } else if (spec.accumulation == Accumulation::format_mul_add) {
+  if (const Kernels<float>* narrow = narrow_kernels(spec, exact_products)) {
+    f(Chains<float>{*narrow, {}, false});
+  } else if (spec.accumulation.kind == Accumulation::fp64) {
+    f(Chains<double>{set.fp64, {}, spec.write.mantissa_bits <= 21});  // round_odd.h
+  } else if (spec.accumulation.kind == Accumulation::format_mul_add) {
     f(Chains<double>{set.format_mul_add, format_rounding(spec.write), false});
-  } else if (spec.accumulation == Accumulation::fma32_then_round && !to_fp32) {
+  } else if (spec.accumulation.kind == Accumulation::fma32_then_round && !to_fp32) {
     f(Chains<double>{set.fma32_then_round, format_rounding(spec.write), false});
-  } else if (spec.accumulation == Accumulation::format && !to_fp32) {
+  } else if (spec.accumulation.kind == Accumulation::format && !to_fp32) {
     // Already values of the format: the delivery is exact either way.
     f(Chains<double>{set.format, format_rounding(spec.write), false});
+  } else if (spec.accumulation.kind == Accumulation::kahan) {
+    f(Chains<float>{set.kahan, {}, false, true});
+  } else if (spec.accumulation.kind == Accumulation::pairwise) {
+    f(Chains<float>{set.pairwise, {}, false, true});
   } else {  // rounding to fp32 after every term is the fp32 chain
     f(Chains<float>{set.fp32, {}, false});
   }
@@ -163,9 +200,10 @@ void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, 
 /// Length of the blocks into which k is cut: short ones keep a packed tile of a in the first-level
 /// cache. Chains in double are not cut, since c cannot hold them between blocks.
 template <class T>
-int64_t k_block(int64_t k) {
+int64_t k_block(const Chains<T>& chains, int64_t k) {
   constexpr int64_t kLongest = 512;
-  if (!std::is_same_v<T, float> || k <= kLongest) return std::max<int64_t>(k, 1);
+  const bool whole = !std::is_same_v<T, float> || chains.uncut || k <= kLongest;
+  if (whole) return std::max<int64_t>(k, 1);
   return ceil_div(k, ceil_div(k, kLongest));
 }
 

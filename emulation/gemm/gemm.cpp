@@ -5,6 +5,7 @@
 #include "emulation/gemm/gemm.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "emulation/gemm/driver.h"
@@ -31,78 +32,182 @@ const T* widen_bias(const Chains<T>& chains, const float* bias, int64_t n) {
   return wide;
 }
 
-template <class T>
-void product(const Chains<T>& chains, const Product& p) {
-  const int panel = chains.panel();
-  const int64_t kb = k_block<T>(p.k);
-  const int64_t kPackedBytes = 2 << 20;
-  const int64_t panels_per_block =
-      std::max<int64_t>(kPackedBytes / static_cast<int64_t>(sizeof(T)) / (kb * panel), 1);
-  const int64_t nb = std::min(panels_per_block * panel, ceil_div(p.n, panel) * panel);
-  const int64_t row_tiles = ceil_div(p.m, chains.kernels.rows);
-  // With one row tile a packed panel would be read once: whole panels are read in place.
-  const bool in_place = std::is_same_v<T, float> && row_tiles == 1 && p.b.column_stride == 1;
-  T* const packed_b = scratch<T, Purpose::panels>(nb * kb);
-  const T* const row_bias = widen_bias(chains, p.row_bias, p.m);
-  const T* const column_bias =
-      p.row_bias != nullptr ? nullptr : widen_bias(chains, p.column_bias, p.n);
-  const int threads = threads_for(p.m * p.n * std::max<int64_t>(p.k, 1));
+/// A stretch of k that a tile works on at once.
+struct Piece {
+  int64_t begin, length;
+  bool starts, ends;  ///< a chain
+  bool ends_slice;    ///< of split k
+};
 
-#pragma omp parallel num_threads(threads)
-  {
-    T* const packed_a = scratch<T, Purpose::rows>(kb * chains.row_pitch());
-    const int team = omp_get_num_threads(), self = omp_get_thread_num();
-    for (int64_t j0 = 0; j0 < p.n; j0 += nb) {
-      const int64_t columns = std::min(nb, p.n - j0), panels = ceil_div(columns, panel);
-      // With few row tiles the panels are shared out too.
-      const int64_t groups = std::min(panels, ceil_div(4 * team, row_tiles));
-      for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += kb) {
-        const int64_t kc = std::min(kb, p.k - k0);
-#pragma omp for schedule(static)
-        for (int64_t q = 0; q < panels; ++q) {
-          const int64_t lines = std::min<int64_t>(panel, columns - q * panel);
-          if (in_place && lines == panel) continue;
-          pack_lines(chains.kernels, lines, kc,
-                     p.b.data + k0 * p.b.row_stride + (j0 + q * panel) * p.b.column_stride,
-                     p.b.column_stride, p.b.row_stride, packed_b + q * panel * kb,
-                     panel_width(chains, lines));
+/// Consecutive pieces that are packed together.
+struct Chunk {
+  int64_t begin = 0, length = 0;
+  std::vector<Piece> pieces{};
+};
+
+/// Chains as core/numeric/accumulate.h cuts them, each in pieces of at most `block`.
+std::vector<Chunk> chunks_of(const Accumulation& how, int64_t k, int64_t block) {
+  std::vector<Chunk> chunks(1);
+  const int64_t slice = std::max<int64_t>(1, ceil_div(k, std::max<int64_t>(how.split_k, 1)));
+  for (int64_t from = 0; from < k; from += slice) {
+    const int64_t to = std::min(k, from + slice);
+    const int64_t length = how.promote > 0 ? how.promote : to - from;
+    for (int64_t first = from; first < to; first += length) {
+      const int64_t last = std::min(first + length, to);
+      const int64_t cuts = ceil_div(last - first, block);
+      for (int64_t cut = 0; cut < cuts; ++cut) {
+        const Part part(last - first, cuts, cut);
+        if (chunks.back().length > 0 && chunks.back().length + part.size() > block) {
+          chunks.push_back({.begin = first + part.begin});
         }
-        const Part mine(row_tiles * groups, team, self);
-        for (int64_t item = mine.begin; item < mine.end; ++item) {
-          const Part rows(p.m, row_tiles, item / groups);
-          if (item == mine.begin || item % groups == 0) {
-            pack_lines(chains.kernels, rows.size(), kc,
-                       p.a.data + rows.begin * p.a.row_stride + k0 * p.a.column_stride,
-                       p.a.row_stride, p.a.column_stride, packed_a, chains.row_pitch());
-          }
-          const Part group(panels, groups, item % groups);
-          for (int64_t q = group.begin; q < group.end; ++q) {
-            const int64_t j = j0 + q * panel;
-            Tile<T> tile{};
-            tile.k = kc;
-            tile.a = packed_a;
-            tile.a_stride = chains.row_pitch();
-            tile.columns = static_cast<int>(std::min<int64_t>(panel, p.n - j));
-            if (in_place && tile.columns == panel) {
-              tile.b = reinterpret_cast<const T*>(p.b.data + k0 * p.b.row_stride + j);
-              tile.b_stride = p.b.row_stride;
-            } else {
-              tile.b = packed_b + q * panel * kb;
-              tile.b_stride = panel_width(chains, tile.columns);
-            }
-            tile.accumulate = k0 > 0;
-            tile.finish = k0 + kb >= p.k;
-            tile.row_bias = row_bias == nullptr ? nullptr : row_bias + rows.begin;
-            tile.column_bias = column_bias == nullptr ? nullptr : column_bias + j;
-            run_tile_to(chains, tile, static_cast<int>(rows.size()), false,
-                        p.c + rows.begin * p.n + j, p.n);
-          }
-        }
-#pragma omp barrier
+        chunks.back().length += part.size();
+        chunks.back().pieces.push_back({.begin = first + part.begin,
+                                        .length = part.size(),
+                                        .starts = cut == 0,
+                                        .ends = cut + 1 == cuts,
+                                        .ends_slice = last == to});
       }
     }
   }
+  if (k == 0) chunks.back().pieces.push_back({0, 0, true, true, true});
+  return chunks;
 }
+
+/// Sums of chains in fp32, for promotion and split k: matrices like c, which holds the total.
+struct PartialSums {
+  float* chain = nullptr;
+  float* promoted = nullptr;  ///< null unless there are both: then a slice's own total
+};
+
+/// to += from, and from = 0 if it goes on being a sum.
+void add_rows(int64_t rows, int64_t columns, float* from, float* to, int64_t stride, bool clear) {
+  for (int64_t i = 0; i < rows; ++i, from += stride, to += stride) {
+    for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
+    if (clear) std::fill(from, from + columns, 0.0f);
+  }
+}
+
+/// One matrix product by all threads.
+template <class T>
+class TiledProduct {
+ public:
+  TiledProduct(const Chains<T>& chains, const Product& p, const Accumulation& how)
+      : chains_(chains),
+        p_(p),
+        single_(how.is_single_chain()),
+        chunks_(chunks_of(how, p.k, k_block(chains, p.k))),
+        panel_(chains.panel()),
+        row_tiles_(ceil_div(p.m, chains.kernels.rows)),
+        in_place_(std::is_same_v<T, float> && row_tiles_ == 1 && p.b.column_stride == 1) {
+    for (const Chunk& chunk : chunks_) kb_ = std::max(kb_, chunk.length);
+    row_bias_ = widen_bias(chains, single_ ? p.row_bias : nullptr, p.m);
+    column_bias_ =
+        p.row_bias != nullptr ? nullptr : widen_bias(chains, single_ ? p.column_bias : nullptr, p.n);
+    if (single_) return;
+    const bool both = how.promote > 0 && how.split_k > 1;
+    sums_.chain = scratch<float, Purpose::chains>(p.m * p.n * (both ? 2 : 1));
+    if (both) sums_.promoted = sums_.chain + p.m * p.n;
+    std::fill(p.c, p.c + p.m * p.n, 0.0f);
+    if (both) std::fill(sums_.promoted, sums_.promoted + p.m * p.n, 0.0f);
+  }
+
+  void run() {
+    const int64_t kPackedBytes = 2 << 20;
+    const int64_t panels_per_block =
+        std::max<int64_t>(kPackedBytes / static_cast<int64_t>(sizeof(T)) / (kb_ * panel_), 1);
+    const int64_t nb = std::min(panels_per_block * panel_, ceil_div(p_.n, panel_) * panel_);
+    T* const packed_b = scratch<T, Purpose::panels>(nb * kb_);
+#pragma omp parallel num_threads(threads_for(p_.m* p_.n* std::max <int64_t>(p_.k, 1)))
+    {
+      T* const packed_a = scratch<T, Purpose::rows>(kb_ * chains_.row_pitch());
+      const int team = omp_get_num_threads(), self = omp_get_thread_num();
+      for (int64_t j0 = 0; j0 < p_.n; j0 += nb) {
+        const int64_t columns = std::min(nb, p_.n - j0), panels = ceil_div(columns, panel_);
+        // With few row tiles the panels are shared out too.
+        const int64_t groups = std::min(panels, ceil_div(4 * team, row_tiles_));
+        for (const Chunk& chunk : chunks_) {
+#pragma omp for schedule(static)
+          for (int64_t q = 0; q < panels; ++q) {
+            const int64_t lines = std::min<int64_t>(panel_, columns - q * panel_);
+            if (in_place_ && lines == panel_) continue;
+            pack_lines(
+                chains_.kernels, lines, chunk.length,
+                p_.b.data + chunk.begin * p_.b.row_stride + (j0 + q * panel_) * p_.b.column_stride,
+                p_.b.column_stride, p_.b.row_stride, packed_b + q * panel_ * kb_,
+                panel_width(chains_, lines));
+          }
+          const Part mine(row_tiles_ * groups, team, self);
+          for (int64_t item = mine.begin; item < mine.end; ++item) {
+            const Part rows(p_.m, row_tiles_, item / groups);
+            if (item == mine.begin || item % groups == 0) {
+              pack_lines(
+                  chains_.kernels, rows.size(), chunk.length,
+                  p_.a.data + rows.begin * p_.a.row_stride + chunk.begin * p_.a.column_stride,
+                  p_.a.row_stride, p_.a.column_stride, packed_a, chains_.row_pitch());
+            }
+            const Part group(panels, groups, item % groups);
+            for (int64_t q = group.begin; q < group.end; ++q) {
+              run_tile(chunk, rows, j0 + q * panel_, packed_a, packed_b + q * panel_ * kb_);
+            }
+          }
+#pragma omp barrier
+        }
+      }
+    }
+    if (!single_) add_bias();
+  }
+
+ private:
+  void run_tile(const Chunk& chunk, const Part& rows, int64_t j, const T* a, const T* b) {
+    Tile<T> tile{};
+    tile.a_stride = chains_.row_pitch();
+    tile.columns = static_cast<int>(std::min<int64_t>(panel_, p_.n - j));
+    // With one row tile a packed panel would be read once: whole panels are read in place.
+    const bool in_place = in_place_ && tile.columns == panel_;
+    if (in_place) b = reinterpret_cast<const T*>(p_.b.data + chunk.begin * p_.b.row_stride + j);
+    tile.b_stride = in_place ? p_.b.row_stride : panel_width(chains_, tile.columns);
+    tile.row_bias = row_bias_ == nullptr ? nullptr : row_bias_ + rows.begin;
+    tile.column_bias = column_bias_ == nullptr ? nullptr : column_bias_ + j;
+    const int64_t at = rows.begin * p_.n + j;
+    for (const Piece& piece : chunk.pieces) {
+      const int64_t skipped = piece.begin - chunk.begin;
+      tile.k = piece.length;
+      tile.a = a + skipped * tile.a_stride;
+      tile.b = b + skipped * tile.b_stride;
+      tile.accumulate = !piece.starts;
+      tile.finish = piece.ends;
+      float* const to = single_ ? p_.c : sums_.chain;
+      run_tile_to(chains_, tile, static_cast<int>(rows.size()), false, to + at, p_.n);
+      if (single_ || !piece.ends) continue;
+      float* const sum = sums_.promoted != nullptr ? sums_.promoted : p_.c;
+      add_rows(rows.size(), tile.columns, sums_.chain + at, sum + at, p_.n, false);
+      if (sum == p_.c || !piece.ends_slice) continue;
+      add_rows(rows.size(), tile.columns, sum + at, p_.c + at, p_.n, true);
+    }
+  }
+
+  void add_bias() {
+    for (int64_t i = 0; i < p_.m; ++i) {
+      float* const c = p_.c + i * p_.n;
+      for (int64_t j = 0; j < p_.n; ++j) {
+        if (p_.row_bias != nullptr) c[j] += p_.row_bias[i];
+        if (p_.row_bias == nullptr && p_.column_bias != nullptr) c[j] += p_.column_bias[j];
+        if (c[j] != c[j]) c[j] = std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+  }
+
+  const Chains<T>& chains_;
+  const Product& p_;
+  const bool single_;
+  const std::vector<Chunk> chunks_;
+  const int64_t panel_, row_tiles_;
+  const bool in_place_;
+  int64_t kb_ = 1;
+  const T* row_bias_ = nullptr;
+  const T* column_bias_ = nullptr;
+  PartialSums sums_;
+};
 
 /// Columns that the vectors cover beyond the n that exist, relative to n.
 template <class T>
@@ -112,21 +217,24 @@ double waste(const Chains<T>& chains, int64_t n) {
 }
 
 template <class T>
-void product_either_way(const Chains<T>& chains, Product p) {
+void product_either_way(const Chains<T>& chains, Product p, const Accumulation& how) {
   // A narrow c (10 classes) would leave most lanes idle: compute its transpose. The chains are the
   // same, as a product does not care about the order of its factors.
   constexpr double kWorthIt = 1.2;
-  if (waste(chains, p.n) < kWorthIt * waste(chains, p.m)) return product(chains, p);
+  if (waste(chains, p.n) < kWorthIt * waste(chains, p.m)) {
+    return TiledProduct<T>(chains, p, how).run();
+  }
   float* const c = p.c;
   float* const transposed = scratch<float, Purpose::delivered>(p.m * p.n);
-  product(chains, Product{.m = p.n,
-                          .n = p.m,
-                          .k = p.k,
-                          .a = {p.b.data, p.b.column_stride, p.b.row_stride},
-                          .b = {p.a.data, p.a.column_stride, p.a.row_stride},
-                          .row_bias = p.column_bias,
-                          .column_bias = nullptr,
-                          .c = transposed});
+  const Product other{.m = p.n,
+                      .n = p.m,
+                      .k = p.k,
+                      .a = {p.b.data, p.b.column_stride, p.b.row_stride},
+                      .b = {p.a.data, p.a.column_stride, p.a.row_stride},
+                      .row_bias = p.column_bias,
+                      .column_bias = p.row_bias,
+                      .c = transposed};
+  TiledProduct<T>(chains, other, how).run();
   active_kernels().fp32.transpose(p.n, p.m, transposed, p.m, c, p.n, false);
 }
 
@@ -184,22 +292,27 @@ void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner
 }  // namespace
 }  // namespace gemm_detail
 
+void gemm_detail::tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                             const float* row_bias, const float* column_bias, float* c,
+                             const SumSpec& spec) {
+  const bool exact = wants_exact_products(spec) && k > 0 &&
+                     products_are_exact(range_of(m, k, a), range_of(k, n, b));
+  with_chains(spec, exact, [&](auto chains) {
+    // Chains that are summed in fp32 are rounded to it, whatever becomes of the sum.
+    if (!spec.accumulation.is_single_chain()) chains.odd = false;
+    const Product p{m, n, k, a, b, row_bias, column_bias, c};
+    product_either_way(chains, p, spec.accumulation);
+  });
+}
+
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
           const SumSpec& spec) {
   if (m <= 0 || n <= 0) return;
-  if (gemm_detail::needs_model(spec)) {
-    return gemm_detail::model_gemm(m, n, std::max<int64_t>(k, 0), a, b, bias, c, spec);
+  k = std::max<int64_t>(k, 0);
+  if (gemm_detail::has_tiles(spec)) {
+    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec);
   }
-  gemm_detail::with_chains(spec, [&](const auto& chains) {
-    gemm_detail::product_either_way(chains, {.m = m,
-                                             .n = n,
-                                             .k = std::max<int64_t>(k, 0),
-                                             .a = a,
-                                             .b = b,
-                                             .row_bias = nullptr,
-                                             .column_bias = bias,
-                                             .c = c});
-  });
+  gemm_detail::model_gemm(m, n, k, a, b, bias, c, spec);
 }
 
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
@@ -213,7 +326,7 @@ void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* 
     return gemm_detail::model_sum_except(outer, n, inner, x, out, plain);
   }
   gemm_detail::with_chains(
-      plain, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
+      plain, false, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
 }
 
 }  // namespace halfscope

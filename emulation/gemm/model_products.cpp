@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/gemm/model_products.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "core/numeric/accumulate.h"
 #include "core/numeric/round_odd.h"
+#include "emulation/gemm/block_product.h"
 #include "emulation/gemm/driver.h"
 
 namespace halfscope::gemm_detail {
@@ -20,18 +22,34 @@ struct Rows {
   }
 };
 
-/// c(i, j) = sum over k of a[i] * b[j]; elements of c lie `row_stride` and `column_stride` apart.
-/// The bias is by row or by column, or null.
-void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const float* row_bias,
-                     const float* column_bias, float* c, int64_t row_stride, int64_t column_stride,
+/// c(i, j) = sum over k of a[i] * b[j].
+void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const ResultView& c,
                      const SumSpec& spec) {
+  if (m <= 0 || n <= 0) return;
+  if (a.k > 0 && has_block_tiles(spec)) {
+    block_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c, spec);
+    return;
+  }
+  if (has_tiles(spec) && c.column_stride == 1) {
+    std::vector<float> memory;
+    float* to = c.data;
+    if (c.row_stride != n) {
+      memory.resize(static_cast<size_t>(m * n));
+      to = memory.data();
+    }
+    tiled_gemm(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c.row_bias, c.column_bias, to, spec);
+    for (int64_t i = 0; to != c.data && i < m; ++i) {
+      std::copy_n(to + i * n, n, c.data + i * c.row_stride);
+    }
+    return;
+  }
 #pragma omp parallel for schedule(static) num_threads(threads_for(m* n* std::max <int64_t>(a.k, 1)))
   for (int64_t item = 0; item < m * n; ++item) {
     const int64_t i = item / n, j = item % n;
-    const float* bias = row_bias != nullptr      ? row_bias + i
-                        : column_bias != nullptr ? column_bias + j
-                                                 : nullptr;
-    c[i * row_stride + j * column_stride] = sum_of_products(spec, a[i], b[j], bias);
+    const float* bias = c.row_bias != nullptr      ? c.row_bias + i
+                        : c.column_bias != nullptr ? c.column_bias + j
+                                                   : nullptr;
+    c.data[i * c.row_stride + j * c.column_stride] = sum_of_products(spec, a[i], b[j], bias);
   }
 }
 
@@ -81,29 +99,39 @@ static bool tiles_round_to(const FloatFormat& format) noexcept {
   return usual && format.mantissa_bits > 0 && !format.flush_in && !format.flush_out;
 }
 
-bool needs_model(const SumSpec& spec) noexcept {
-  const Accumulation& how = spec.accumulation;
-  switch (how.kind) {
+bool has_tiles(const SumSpec& spec) noexcept {
+  switch (spec.accumulation.kind) {
     case Accumulation::Kind::fp32:
     case Accumulation::Kind::fp64:
-      return !how.is_single_chain();
+    case Accumulation::Kind::pairwise:
+    case Accumulation::Kind::kahan:
+      return true;
     case Accumulation::Kind::format:
     case Accumulation::Kind::format_mul_add:
     case Accumulation::Kind::fma32_then_round:
-      return !tiles_round_to(spec.write) || !how.is_single_chain();
+      return tiles_round_to(spec.write);
     case Accumulation::Kind::tensor_core:
-      return spec.read != kFp32 || !how.is_single_chain();
-    default:
-      return true;
+      return spec.read == kFp32;  // fp32 chains
   }
+  return false;
+}
+
+bool needs_model(const SumSpec& spec) noexcept {
+  const Accumulation& how = spec.accumulation;
+  return !has_tiles(spec) || !how.is_single_chain() || how.kind == Accumulation::pairwise ||
+         how.kind == Accumulation::kahan;
 }
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
                 float* c, const SumSpec& spec) {
+  if (k > 0 && has_block_tiles(spec)) {
+    block_product(m, n, k, a, b, {c, n, 1, nullptr, bias}, spec);
+    return;
+  }
   std::vector<float> a_memory, b_memory;
   const Rows rows = lines_of(m, k, a.data, a.row_stride, a.column_stride, a_memory);
   const Rows columns = lines_of(n, k, b.data, b.column_stride, b.row_stride, b_memory);
-  product_of_rows(m, n, rows, columns, nullptr, bias, c, n, 1, spec);
+  product_of_rows(m, n, rows, columns, {c, n, 1, nullptr, bias}, spec);
 }
 
 void model_conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias,
@@ -122,8 +150,8 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
         }
       }
     });
-    product_of_rows(s.out, pixels, {w, taps}, {patches.data(), taps}, bias, nullptr,
-                    y + n * s.out * pixels, pixels, 1, spec);
+    product_of_rows(s.out, pixels, {w, taps}, {patches.data(), taps},
+                    {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec);
   }
 }
 
@@ -155,8 +183,8 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
         }
       }
     }
-    product_of_rows(s.in, plane, {weights.data(), k}, {patches.data(), k}, nullptr, nullptr,
-                    dx + n * s.in * plane, plane, 1, spec);
+    product_of_rows(s.in, plane, {weights.data(), k}, {patches.data(), k},
+                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec);
   }
 }
 
@@ -183,8 +211,8 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
         });
       }
     }
-    product_of_rows(s.out, taps, {gradients.data(), k}, {patches.data(), k}, nullptr, nullptr,
-                    dw + c * taps, s.in * taps, 1, spec);
+    product_of_rows(s.out, taps, {gradients.data(), k}, {patches.data(), k},
+                    {dw + c * taps, s.in * taps, 1, nullptr, nullptr}, spec);
   }
 }
 

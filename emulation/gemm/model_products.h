@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The products of gemm.h under accumulations that have no register tile: operands are laid out so
-// that both factors of an output element lie in ascending k, and the reference sums them.
+// The products of gemm.h under accumulations that the convolutions have no code of their own for:
+// operands are laid out so that both factors of an output element lie in ascending k. Matrix
+// products of that run on the tiles of gemm.cpp or block_product.h, or else on the reference.
 #pragma once
 
 #include "emulation/gemm/gemm.h"
 
 namespace halfscope::gemm_detail {
 
-/// Whether the register tiles cannot do it.
+/// Whether convolutions and sums have no code of their own for it.
 bool needs_model(const SumSpec& spec) noexcept;
+/// Whether tiled_gemm does it.
+bool has_tiles(const SumSpec& spec) noexcept;
+
+/// gemm() on register tiles (gemm.cpp): single chains, promotion and split k.
+void tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* row_bias,
+                const float* column_bias, float* c, const SumSpec& spec);
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
                 float* c, const SumSpec& spec);

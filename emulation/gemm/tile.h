@@ -76,10 +76,18 @@ struct Kernels {
   void (*deliver)(int64_t n, const T* from, float* to, bool odd);
 };
 
+/// Chains in a narrow format that floats can carry from step to step; without rows if there are
+/// none. Products of mul_add must be exact in fp32 (driver.h, products_are_exact).
+struct NarrowKernels {
+  Kernels<float> format, format_mul_add, fma32_then_round;
+};
+
 struct KernelSet {
   Kernels<float> fp32;
   Kernels<double> fp64;
-  Kernels<double> format, format_mul_add, fma32_then_round;
+  Kernels<double> format, format_mul_add, fma32_then_round;  ///< of any format
+  Kernels<float> kahan, pairwise;  ///< not to be continued: k must not be cut
+  NarrowKernels fp16{}, bf16{};
 };
 
 const KernelSet& baseline_kernels() noexcept;

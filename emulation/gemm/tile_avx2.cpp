@@ -31,6 +31,46 @@ struct FloatVector {
   }
   static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
   static Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
+  static Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+  static Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
+  static Reg fms(Reg a, Reg b, Reg c) { return _mm256_fmsub_ps(a, b, c); }
+  static Reg finite_or_zero(Reg x) {
+    const Reg size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+    return _mm256_and_ps(x, _mm256_cmp_ps(size, _mm256_set1_ps(__builtin_inff()), _CMP_LT_OQ));
+  }
+  static Reg one() { return _mm256_set1_ps(1.0f); }
+  /// Of the two neighbours of the exact value the one with an odd last bit; the value itself if it
+  /// is a float, as both are equal then, but for +0 and -0: up is what round to nearest gives.
+  /// Runs in `directed` only: the processor rounds down, and -(-a * b - c) is rounded up.
+  static Reg odd_fma(Reg a, Reg b, Reg c) {
+    const Reg down = _mm256_fmadd_ps(a, b, c);
+    Reg minus_up = _mm256_fnmsub_ps(a, b, c);
+    asm("" : "+x"(minus_up));  // the compiler must not take the two signs for none
+    const Reg up = _mm256_xor_ps(minus_up, _mm256_set1_ps(-0.0f));
+    const __m256i odd = _mm256_slli_epi32(_mm256_castps_si256(down), 31);
+    return _mm256_blendv_ps(up, down, _mm256_castsi256_ps(odd));
+  }
+  /// Rounds down while the tile runs. The call goes through a pointer that the compiler cannot see
+  /// through, so that nothing moves in or out.
+  template <void (*kRun)(const Tile<float>&)>
+  static void directed(const Tile<float>& t) {
+    void (*run)(const Tile<float>&) = kRun;
+    asm("" : "+r"(run));
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr((before & ~_MM_ROUND_MASK) | _MM_ROUND_DOWN);
+    run(t);
+    _mm_setcsr(before);
+  }
+  static Reg through_fp16(Reg x) {
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static Reg through_bf16(Reg x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i moved = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), even);
+    const __m256i rounded = _mm256_and_si256(moved, _mm256_set1_epi32(-0x10000));
+    return _mm256_blendv_ps(_mm256_castsi256_ps(rounded), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  }
   static Reg quiet(Reg x) {
     return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)),
                             _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
@@ -142,7 +182,9 @@ const KernelSet& avx2_kernels() noexcept {
   static const KernelSet set{
       make_kernels<FmaStep<FloatVector>, 6>(), make_kernels<FmaStep<DoubleVector>, 6>(),
       make_kernels<FormatStep<DoubleVector>, 4>(), make_kernels<MulAddStep<DoubleVector>, 4>(),
-      make_kernels<ShortcutStep<DoubleVector>, 4>()};
+      make_kernels<ShortcutStep<DoubleVector>, 4>(),
+      make_kernels<KahanStep<FloatVector>, 3>(), make_pairwise_kernels<FloatVector, 6>(),
+      make_narrow_kernels<FloatVector, ToFp16, 5>(), make_narrow_kernels<FloatVector, ToBf16, 5>()};
   return set;
 }
 

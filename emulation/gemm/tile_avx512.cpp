@@ -26,6 +26,37 @@ struct FloatVector {
   static void store_some(float* p, int n, Reg x) { _mm512_mask_storeu_ps(p, mask(n), x); }
   static Reg fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
   static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
+  static Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+  static Reg sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
+  static Reg fms(Reg a, Reg b, Reg c) { return _mm512_fmsub_ps(a, b, c); }
+  static Reg finite_or_zero(Reg x) {
+    constexpr int kNanOrInfinity = 0x99;
+    return _mm512_mask_mov_ps(x, _mm512_fpclass_ps_mask(x, kNanOrInfinity), zero());
+  }
+  static Reg one() { return _mm512_set1_ps(1.0f); }
+  /// Of the two neighbours of the exact value the one with an odd last bit; the value itself if it
+  /// is a float, as both are equal then, but for +0 and -0: up is what round to nearest gives.
+  static Reg odd_fma(Reg a, Reg b, Reg c) {
+    const Reg down = _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    const Reg up = _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+    const __mmask16 odd = _mm512_test_epi32_mask(_mm512_castps_si512(down), _mm512_set1_epi32(1));
+    return _mm512_mask_mov_ps(up, odd, down);
+  }
+  template <void (*kRun)(const Tile<float>&)>
+  static void directed(const Tile<float>& t) {
+    kRun(t);
+  }
+  static Reg through_fp16(Reg x) {
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static Reg through_bf16(Reg x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i moved = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), even);
+    const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+    return _mm512_castsi512_ps(
+        _mm512_mask_and_epi32(bits, number, moved, _mm512_set1_epi32(-0x10000)));
+  }
   static Reg quiet(Reg x) {
     return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
                               _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
@@ -111,7 +142,9 @@ const KernelSet& avx512_kernels() noexcept {
   static const KernelSet set{
       make_kernels<FmaStep<FloatVector>, 14>(), make_kernels<FmaStep<DoubleVector>, 14>(),
       make_kernels<FormatStep<DoubleVector>, 6>(), make_kernels<MulAddStep<DoubleVector>, 6>(),
-      make_kernels<ShortcutStep<DoubleVector>, 6>()};
+      make_kernels<ShortcutStep<DoubleVector>, 6>(),
+      make_kernels<KahanStep<FloatVector>, 6>(), make_pairwise_kernels<FloatVector, 14>(),
+      make_narrow_kernels<FloatVector, ToFp16, 8>(), make_narrow_kernels<FloatVector, ToBf16, 8>()};
   return set;
 }
 

@@ -45,6 +45,18 @@ struct ArrayVector {
   static Reg add(const Reg& a, const Reg& b) {
     return each([&](int i) { return a.lane[i] + b.lane[i]; });
   }
+  static Reg mul(const Reg& a, const Reg& b) {
+    return each([&](int i) { return a.lane[i] * b.lane[i]; });
+  }
+  static Reg sub(const Reg& a, const Reg& b) {
+    return each([&](int i) { return a.lane[i] - b.lane[i]; });
+  }
+  static Reg fms(const Reg& a, const Reg& b, const Reg& c) {
+    return each([&](int i) { return std::fma(a.lane[i], b.lane[i], -c.lane[i]); });
+  }
+  static Reg finite_or_zero(const Reg& x) {
+    return each([&](int i) { return std::isfinite(x.lane[i]) ? x.lane[i] : T{0}; });
+  }
   static Reg quiet(const Reg& x) {
     return each([&](int i) {
       return std::isnan(x.lane[i]) ? std::numeric_limits<T>::quiet_NaN() : x.lane[i];
@@ -77,12 +89,6 @@ struct DoubleVector : ArrayVector<double> {
   static constexpr uint64_t kExponent = uint64_t{0x7ff} << 52;
   static uint64_t bits(double x) { return std::bit_cast<uint64_t>(x); }
   static double value(uint64_t x) { return std::bit_cast<double>(x); }
-  static Reg mul(const Reg& a, const Reg& b) {
-    return each([&](int i) { return a.lane[i] * b.lane[i]; });
-  }
-  static Reg sub(const Reg& a, const Reg& b) {
-    return each([&](int i) { return a.lane[i] - b.lane[i]; });
-  }
   static Reg min(const Reg& a, const Reg& b) {
     return each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
   }
@@ -126,7 +132,8 @@ const KernelSet& baseline_kernels() noexcept {
   static const KernelSet set{
       make_kernels<FmaStep<FloatVector>, 4>(), make_kernels<FmaStep<DoubleVector>, 4>(),
       make_kernels<FormatStep<DoubleVector>, 4>(), make_kernels<MulAddStep<DoubleVector>, 4>(),
-      make_kernels<ShortcutStep<DoubleVector>, 4>()};
+      make_kernels<ShortcutStep<DoubleVector>, 4>(), make_kernels<KahanStep<FloatVector>, 4>(),
+      make_pairwise_kernels<FloatVector, 4>()};
   return set;
 }
 

@@ -12,9 +12,17 @@
 namespace halfscope::gemm_detail {
 namespace {
 
+/// What most steps keep of a chain: its sum.
+template <class V>
+struct SumOnly {
+  using Acc = typename V::Reg;
+  static Acc resume(typename V::Reg sum) { return sum; }
+  static typename V::Reg sum(Acc acc) { return acc; }
+};
+
 /// acc = a * b + acc, rounded once to the type of the chain.
 template <class V>
-struct FmaStep {
+struct FmaStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
   explicit FmaStep(const FormatRounding*) {}
@@ -54,7 +62,7 @@ typename V::Reg odd_sum(typename V::Reg p, typename V::Reg acc) {
 
 /// acc = round(a * b + acc) to a narrow format. The product of two floats is exact in double.
 template <class V>
-struct FormatStep {
+struct FormatStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
   Rounder<V> round;
@@ -65,7 +73,7 @@ struct FormatStep {
 
 /// acc = round(round(a * b) + acc).
 template <class V>
-struct MulAddStep {
+struct MulAddStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
   Rounder<V> round;
@@ -76,13 +84,75 @@ struct MulAddStep {
 
 /// acc = round(fma of fp32): what an fp32 processor with 16-bit storage does, two roundings.
 template <class V>
-struct ShortcutStep {
+struct ShortcutStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
   Rounder<V> to_fp32, round;
   explicit ShortcutStep(const FormatRounding* r) : to_fp32(kFp32Rounding), round(*r) {}
   Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
   Reg add(Reg acc, Reg p) const { return round(to_fp32(odd_sum<V>(p, acc))); }
+};
+
+/// The two roundings of floats for which processors or a few integer operations suffice.
+template <class V>
+struct ToFp16 {
+  static typename V::Reg round(typename V::Reg x) { return V::through_fp16(x); }
+};
+template <class V>
+struct ToBf16 {
+  static typename V::Reg round(typename V::Reg x) { return V::through_bf16(x); }
+};
+
+/// FormatStep in floats: odd_fma is the exact a * b + acc rounded to odd. Its 24 bits are at least
+/// two more than the format has, so the second rounding does no harm (Boldo and Melquiond).
+template <class V, template <class> class To>
+struct NarrowFormatStep : SumOnly<V> {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  static constexpr bool kDirected = true;  ///< runs where V::odd_fma works
+  explicit NarrowFormatStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::odd_fma(a, b, acc)); }
+  Reg add(Reg acc, Reg bias) const { return step(bias, V::one(), acc); }
+};
+
+/// MulAddStep in floats, for products that are exact in fp32. Sums of two fp16 or bf16 values may
+/// be rounded to fp32 first: 24 >= 2 * 11 + 2.
+template <class V, template <class> class To>
+struct NarrowMulAddStep : SumOnly<V> {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  explicit NarrowMulAddStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
+  Reg add(Reg acc, Reg p) const { return To<V>::round(V::add(acc, To<V>::round(p))); }
+};
+
+template <class V, template <class> class To>
+struct NarrowShortcutStep : SumOnly<V> {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  explicit NarrowShortcutStep(const FormatRounding*) {}
+  Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::fma(a, b, acc)); }
+  Reg add(Reg acc, Reg bias) const { return To<V>::round(V::add(acc, bias)); }
+};
+
+/// fp32 with compensation. Such a chain cannot be continued: what was lost is not stored.
+template <class V>
+struct KahanStep {
+  using Vector = V;
+  using Reg = typename V::Reg;
+  struct Acc {
+    Reg sum, lost;
+  };
+  explicit KahanStep(const FormatRounding*) {}
+  static Acc resume(Reg sum) { return {sum, V::zero()}; }
+  static Reg sum(const Acc& acc) { return acc.sum; }
+  Acc step(Reg a, Reg b, const Acc& acc) const {
+    const Reg y = V::fms(a, b, acc.lost);
+    const Reg t = V::add(acc.sum, y);
+    // Not finite if and only if t is not.
+    return {t, V::finite_or_zero(V::sub(V::sub(t, acc.sum), y))};
+  }
+  Acc add(const Acc& acc, Reg bias) const { return {V::add(acc.sum, bias), acc.lost}; }
 };
 
 template <class Step, int kRows, int kVectors, bool kGather>
@@ -93,20 +163,20 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   constexpr int kLanes = V::kLanes;
   const Step step(t.rounding);
   const int last = t.columns - (kVectors - 1) * kLanes;  // columns of the last vector, 1..kLanes
-  Reg acc[kRows][kVectors];
+  typename Step::Acc acc[kRows][kVectors];
   if (t.accumulate) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       const T* c = t.c + t.c_row[i];
 #pragma GCC unroll 2
-      for (int v = 0; v + 1 < kVectors; ++v) acc[i][v] = V::load(c + v * kLanes);
-      acc[i][kVectors - 1] = V::load_some(c + (kVectors - 1) * kLanes, last);
+      for (int v = 0; v + 1 < kVectors; ++v) acc[i][v] = Step::resume(V::load(c + v * kLanes));
+      acc[i][kVectors - 1] = Step::resume(V::load_some(c + (kVectors - 1) * kLanes, last));
     }
   } else {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) acc[i][v] = V::zero();
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = Step::resume(V::zero());
     }
   }
   const T* b = t.b;
@@ -163,25 +233,120 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) acc[i][v] = V::quiet(acc[i][v]);
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = Step::resume(V::quiet(Step::sum(acc[i][v])));
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
     T* c = t.c + t.c_row[i];
 #pragma GCC unroll 2
-    for (int v = 0; v + 1 < kVectors; ++v) V::store(c + v * kLanes, acc[i][v]);
-    V::store_some(c + (kVectors - 1) * kLanes, last, acc[i][kVectors - 1]);
+    for (int v = 0; v + 1 < kVectors; ++v) V::store(c + v * kLanes, Step::sum(acc[i][v]));
+    V::store_some(c + (kVectors - 1) * kLanes, last, Step::sum(acc[i][kVectors - 1]));
+  }
+}
+
+/// Sums of 1, 2, 4, 8, ... consecutive products, at most one of each, as the digits of a binary
+/// counter: adding one more carries as far as there are ones. This is the balanced tree.
+template <class V, int kVectors>
+class PairwiseCounter {
+ public:
+  using Reg = typename V::Reg;
+  void push(int level, Reg (&x)[kVectors]) {
+    for (; (count_ >> level & 1) != 0; ++level) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) x[v] = V::add(digit_[level][v], x[v]);
+      count_ -= int64_t{1} << level;
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) digit_[level][v] = x[v];
+    count_ += int64_t{1} << level;
+  }
+  /// The smaller ones are the right branches.
+  void total(Reg (&x)[kVectors]) const {
+    bool any = false;
+    for (int level = 0; count_ >> level != 0; ++level) {
+      if ((count_ >> level & 1) == 0) continue;
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        x[v] = any ? V::add(digit_[level][v], x[v]) : digit_[level][v];
+      }
+      any = true;
+    }
+  }
+
+ private:
+  static constexpr int kLevels = 48;
+  int64_t count_ = 0;
+  Reg digit_[kLevels][kVectors];
+};
+
+/// fp32 products, added as a balanced tree: eight in registers, then by the counter. Row by row,
+/// as there is no chain to wait for.
+template <class V, int kVectors>
+void run_pairwise(const Tile<float>& t, int rows) {
+  using Reg = typename V::Reg;
+  constexpr int kLanes = V::kLanes, kLeaf = 8;
+  for (int i = 0; i < rows; ++i) {
+    PairwiseCounter<V, kVectors> counter;
+    const auto product = [&](int64_t k, int v) {
+      return V::mul(V::broadcast(t.a + k * t.a_stride + i),
+                    V::load(t.b + k * t.b_stride + v * kLanes));
+    };
+    int64_t k = 0;
+    Reg x[kVectors];
+    for (; k + kLeaf <= t.k; k += kLeaf) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const Reg p01 = V::add(product(k, v), product(k + 1, v));
+        const Reg p23 = V::add(product(k + 2, v), product(k + 3, v));
+        const Reg p45 = V::add(product(k + 4, v), product(k + 5, v));
+        const Reg p67 = V::add(product(k + 6, v), product(k + 7, v));
+        x[v] = V::add(V::add(p01, p23), V::add(p45, p67));
+      }
+      counter.push(3, x);
+    }
+    for (; k < t.k; ++k) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) x[v] = product(k, v);
+      counter.push(0, x);
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) x[v] = V::zero();
+    counter.total(x);
+    float* const c = t.c + t.c_row[i];
+    for (int v = 0; v < kVectors; ++v) {
+      if (t.finish && t.row_bias != nullptr) x[v] = V::add(x[v], V::broadcast(t.row_bias + i));
+      if (t.finish && t.column_bias != nullptr) {
+        x[v] = V::add(x[v], V::load(t.column_bias + v * kLanes));
+      }
+      const int last = t.columns - v * kLanes;
+      V::store_some(c + v * kLanes, last < kLanes ? last : kLanes, V::quiet(x[v]));
+    }
+  }
+}
+
+template <class V, int kRows, int kVectors>
+void pairwise_tile(const Tile<float>& t) {
+  run_pairwise<V, kVectors>(t, kRows);
+}
+
+/// The tile, in the rounding mode that its step needs.
+template <class Step, int kRows, int kVectors, bool kGather>
+constexpr auto tile_function() {
+  if constexpr (requires { Step::kDirected; }) {
+    return Step::Vector::template directed<run_tile<Step, kRows, kVectors, kGather>>;
+  } else {
+    return run_tile<Step, kRows, kVectors, kGather>;
   }
 }
 
 /// Rows kRows, kRows - 1, ... 1 of the two function tables.
 template <class Step, int kRows, class T>
 void fill_tiles(Kernels<T>& kernels) {
-  kernels.strided[kRows - 1][0] = run_tile<Step, kRows, 1, false>;
-  kernels.strided[kRows - 1][1] = run_tile<Step, kRows, 2, false>;
-  kernels.gather[kRows - 1][0] = run_tile<Step, kRows, 1, true>;
-  kernels.gather[kRows - 1][1] = run_tile<Step, kRows, 2, true>;
+  kernels.strided[kRows - 1][0] = tile_function<Step, kRows, 1, false>();
+  kernels.strided[kRows - 1][1] = tile_function<Step, kRows, 2, false>();
+  kernels.gather[kRows - 1][0] = tile_function<Step, kRows, 1, true>();
+  kernels.gather[kRows - 1][1] = tile_function<Step, kRows, 2, true>();
   if constexpr (kRows > 1) fill_tiles<Step, kRows - 1>(kernels);
 }
 
@@ -222,6 +387,33 @@ Kernels<typename Step::Vector::Scalar> make_kernels() {
   kernels.copy_runs = copy_runs<V>;
   kernels.deliver = deliver<V>;
   return kernels;
+}
+
+template <class V, int kRows>
+void fill_pairwise(Kernels<float>& kernels) {
+  kernels.strided[kRows - 1][0] = pairwise_tile<V, kRows, 1>;
+  kernels.strided[kRows - 1][1] = pairwise_tile<V, kRows, 2>;
+  if constexpr (kRows > 1) fill_pairwise<V, kRows - 1>(kernels);
+}
+
+/// Strided tiles only, and from the first to the last product in one go.
+template <class V, int kRows>
+Kernels<float> make_pairwise_kernels() {
+  Kernels<float> kernels{};
+  kernels.rows = kRows;
+  kernels.lanes = V::kLanes;
+  fill_pairwise<V, kRows>(kernels);
+  kernels.transpose = transpose<float>;
+  kernels.copy_runs = copy_runs<V>;
+  kernels.deliver = deliver<V>;
+  return kernels;
+}
+
+template <class V, template <class> class To, int kRows>
+NarrowKernels make_narrow_kernels() {
+  return {make_kernels<NarrowFormatStep<V, To>, kRows>(),
+          make_kernels<NarrowMulAddStep<V, To>, kRows>(),
+          make_kernels<NarrowShortcutStep<V, To>, kRows>()};
 }
 
 }  // namespace

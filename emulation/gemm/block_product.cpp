@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT
+// Loops around the tensor-core tiles. K becomes segments, one per chain of the plan (split k,
+// promotion), each filled up with zeros to whole blocks. Outputs are taken in squares and K in
+// pieces, so that what is packed stays in the caches; between pieces the chains wait in `chain`.
+#include "emulation/gemm/block_product.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/numeric/accumulate.h"
+#include "core/numeric/round.h"
+#include "core/numeric/tensor_core.h"
+#include "emulation/gemm/block.h"
+#include "emulation/gemm/driver.h"
+
+namespace halfscope::gemm_detail {
+namespace {
+
+constexpr int kVectorsPerPanel = 4;
+constexpr int64_t kTileRows = 32;
+constexpr int64_t kSquare = 1024;  // rows and columns of c at a time
+constexpr int64_t kPiece = 1024;   // elements of k at a time, filled up
+
+const BlockKernels* active_block_kernels() {
+  switch (active_isa()) {
+#if defined(__x86_64__)
+    case Isa::avx2:
+      return &avx2_block_kernels();
+    case Isa::avx512:
+      return &avx512_block_kernels();
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+/// What the tiles need to know about one profile.
+struct BlockPlan {
+  BlockKind kind;
+  int size_index;  ///< log2(products) - 2
+  BlockCoding coding;
+  TensorCoreProfile profile;
+  bool wide() const { return kind == BlockKind::fp32_wide; }
+};
+
+int size_index(int products) {
+  switch (products) {
+    case 4:
+      return 0;
+    case 8:
+      return 1;
+    case 16:
+      return 2;
+    case 32:
+      return 3;
+    default:
+      return -1;
+  }
+}
+
+std::optional<BlockPlan> plan_of(const SumSpec& spec) {
+  const Accumulation& how = spec.accumulation;
+  if (how.kind != Accumulation::tensor_core || spec.read == kFp32) return std::nullopt;
+  const std::optional<TensorCoreProfile> profile =
+      tensor_core_profile(how.arch, spec.read, how.half_accumulator ? kFp16 : kFp32);
+  if (!profile) return std::nullopt;
+  const FusedDot& dot = profile->dot;
+  const FloatFormat& format = profile->a_format;
+  const bool usual = profile->path == TensorCorePath::native &&
+                     profile->scale == BlockScale::none && profile->b_format == format &&
+                     dot.zero_rule == ZeroRule::zero_terms && dot.fraction_bits >= 13 &&
+                     dot.fraction_bits <= 25 && format.mantissa_bits <= 11 &&
+                     size_index(dot.products) >= 0;
+  if (!usual) return std::nullopt;
+
+  // Codes of bytes: values up to 127 in b, zeros below the smallest sum of two values (block.h).
+  constexpr int kByteRange = 30;
+  const int lowest = format.min_exponent(), range = format.max_exponent() - lowest;
+  const bool wide = range > kByteRange;
+  BlockPlan plan{.kind = BlockKind::fp32,
+                 .size_index = size_index(dot.products),
+                 .coding = {.keep = format == kTf32 ? ~0x1fffu : ~0u,
+                            .stray = (1u << (23 - format.mantissa_bits)) - 1,
+                            .min_normal = static_cast<float>(format.min_normal()),
+                            .min_exponent = lowest + 127,
+                            .max_exponent = format.max_exponent() + 127,
+                            .base = {-127, 0},
+                            .zero_code = {-300 - 127, -300}},
+                 .profile = *profile};
+  if (!wide) {
+    const int smallest = 127 - range, zero = 2 * smallest - 128;  // as codes of b
+    const int smallest_sum = 2 * lowest + 127;
+    plan.coding.base[1] = smallest - (lowest + 127);
+    plan.coding.zero_code[1] = zero;
+    const int shift = smallest_sum - 2 * smallest;  // from the codes of b to those of a
+    plan.coding.base[0] = plan.coding.base[1] + shift;
+    plan.coding.zero_code[0] = zero + shift;
+  }
+  if (dot.output == BlockOutput::rne_fp16) {
+    // Blocks of zeros are aligned at less than the smallest product: c must survive that.
+    if (wide || 2 * lowest - 1 - dot.fraction_bits > -24) return std::nullopt;
+    plan.kind = BlockKind::fp16;
+  } else if (dot.output == BlockOutput::rz_e8m13) {
+    if (wide) return std::nullopt;
+    plan.kind = BlockKind::e8m13;
+  } else {
+    plan.kind = wide ? BlockKind::fp32_wide : BlockKind::fp32;
+  }
+  return plan;
+}
+
+/// One chain: elements [begin, end) of k, at `packed` in the filled-up order.
+struct Segment {
+  int64_t begin, end, packed, packed_end;
+  bool ends_slice;
+};
+
+/// Follows tensor_core_dot.
+std::vector<Segment> segments_of(const Accumulation& how, int64_t k, int64_t step) {
+  std::vector<Segment> segments;
+  const int64_t steps = ceil_div(k, step);
+  const int64_t slices = std::clamp<int64_t>(how.split_k, 1, std::max<int64_t>(k, 1));
+  const int64_t slice = std::max<int64_t>(ceil_div(steps, slices), 1) * step;
+  int64_t packed = 0;
+  for (int64_t begin = 0; begin < k; begin += slice) {
+    const int64_t end = std::min(begin + slice, k);
+    const int64_t length = how.promote > 0 ? how.promote : end - begin;
+    for (int64_t first = begin; first < end; first += length) {
+      const int64_t last = std::min(first + length, end);
+      const int64_t blocks = ceil_div(last - first, step);
+      segments.push_back({first, last, packed, packed + blocks * step, last == end});
+      packed += blocks * step;
+    }
+  }
+  return segments;
+}
+
+/// A part of a segment: K elements from `begin` on, `given` of them real, as whole blocks.
+struct Piece {
+  int64_t begin, given, packed, length;  ///< packed: relative to the group of pieces
+  bool starts, ends, ends_slice;         ///< of its chain
+};
+
+/// Pieces that are packed together.
+struct Group {
+  std::vector<Piece> pieces{};
+  int64_t length = 0;
+};
+
+std::vector<Group> groups_of(const std::vector<Segment>& segments) {
+  std::vector<Group> groups(1);
+  for (const Segment& s : segments) {
+    for (int64_t at = s.packed; at < s.packed_end;) {
+      if (groups.back().length >= kPiece) groups.emplace_back();
+      Group& group = groups.back();
+      const int64_t length = std::min(s.packed_end - at, kPiece - group.length);
+      const int64_t begin = s.begin + at - s.packed;
+      group.pieces.push_back({.begin = begin,
+                              .given = std::clamp<int64_t>(s.end - begin, 0, length),
+                              .packed = group.length,
+                              .length = length,
+                              .starts = at == s.packed,
+                              .ends = at + length == s.packed_end,
+                              .ends_slice = s.ends_slice});
+      group.length += length;
+      at += length;
+    }
+  }
+  return groups;
+}
+
+/// Notes about lines, for whole vectors.
+struct LineNotes {
+  std::vector<int32_t> bad, lowest, highest;
+  explicit LineNotes(int64_t lines)
+      : bad(static_cast<size_t>(lines)),
+        lowest(static_cast<size_t>(lines), 1 << 20),
+        highest(static_cast<size_t>(lines)) {}
+  BlockLines at(int64_t line) { return {&bad[line], &lowest[line], &highest[line]}; }
+};
+
+/// Packs pieces of lines as [k][width], width in whole vectors, filled up with zeros, and calls
+/// encode(piece, packed lines).
+template <class F>
+void pack_pieces(const Group& group, int64_t lines, const float* from, int64_t line_stride,
+                 int64_t k_stride, int64_t width, const F& encode) {
+  const Kernels<float>& kernels = active_kernels().fp32;
+  float* const packed = scratch<float, Purpose::image>(kPiece * width);
+  for (const Piece& piece : group.pieces) {
+    if (piece.given > 0) {
+      pack_lines(kernels, lines, piece.given, from + piece.begin * k_stride, line_stride, k_stride,
+                 packed, width);
+    }
+    std::fill(packed + piece.given * width, packed + piece.length * width, 0.0f);
+    encode(piece, packed);
+  }
+}
+
+/// One product, cut into squares of c.
+class BlockProduct {
+ public:
+  BlockProduct(const BlockPlan& plan, const BlockKernels& kernels, int64_t k, MatrixView a,
+               MatrixView b, const ResultView& c, const SumSpec& spec)
+      : plan_(plan),
+        kernels_(kernels),
+        k_(k),
+        a_(a),
+        b_(b),
+        c_(c),
+        spec_(spec),
+        segments_(segments_of(spec.accumulation, k, plan.profile.dot.products)),
+        groups_(groups_of(segments_)),
+        single_(segments_.size() == 1 && spec.accumulation.promote == 0),
+        panel_(kVectorsPerPanel * kernels.lanes),
+        code_lines_(plan.wide() ? 2 * kernels.lanes : kernels.lanes) {
+    for (const Group& group : groups_) longest_ = std::max(longest_, group.length);
+  }
+
+  int64_t run(int64_t m, int64_t n) {
+    int64_t redone = 0;
+    for (int64_t i = 0; i < m; i += kSquare) {
+      for (int64_t j = 0; j < n; j += kSquare) {
+        redone += square(i, std::min(kSquare, m - i), j, std::min(kSquare, n - j));
+      }
+    }
+    return redone;
+  }
+
+ private:
+  /// State of all tiles of a square: [tile][row][column of the panel].
+  struct State {
+    float *chain, *promoted, *total;
+    int32_t* bad;
+  };
+
+  int64_t square(int64_t i0, int64_t m, int64_t j0, int64_t n) {
+    const int threads = threads_for(m * n * k_);
+    const int64_t row_tiles = std::max(ceil_div(m, kTileRows), std::min<int64_t>(threads, m));
+    const int64_t panels = ceil_div(n, panel_), items = row_tiles * panels;
+    const int64_t tile_size = ceil_div(m, row_tiles) * panel_, size = items * tile_size;
+    float* const floats = scratch<float, Purpose::chains>(size * (single_ ? 1 : 3));
+    const State state{floats, floats + size, floats + 2 * size,
+                      scratch<int32_t, Purpose::chains>(size)};
+    float* const packed_b = scratch<float, Purpose::panels>(panels * panel_ * longest_);
+    uint32_t* const b_codes = scratch<uint32_t, Purpose::panels>(panels * code_lines_ * longest_);
+    LineNotes rows(row_tiles * row_pitch()), columns(panels * panel_);
+    int64_t redone = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : redone)
+    {
+      float* const packed_a = scratch<float, Purpose::rows>(row_pitch() * longest_);
+      uint32_t* const a_codes = scratch<uint32_t, Purpose::rows>(row_pitch() * longest_);
+      // Every thread keeps its tiles; those who share a row tile keep notes of their own.
+      LineNotes own_rows(row_tiles * row_pitch());
+      const Part mine(items, omp_get_num_threads(), omp_get_thread_num());
+      std::fill(state.chain + mine.begin * tile_size, state.chain + mine.end * tile_size, 0.0f);
+      std::fill(state.bad + mine.begin * tile_size, state.bad + mine.end * tile_size, 0);
+      if (!single_) {
+        std::fill(state.promoted + mine.begin * tile_size, state.promoted + mine.end * tile_size,
+                  0.0f);
+        std::fill(state.total + mine.begin * tile_size, state.total + mine.end * tile_size, 0.0f);
+      }
+      for (const Group& group : groups_) {
+#pragma omp for schedule(static)
+        for (int64_t q = 0; q < panels; ++q) {
+          pack_panel(group, j0 + q * panel_, std::min<int64_t>(panel_, n - q * panel_),
+                     packed_b + q * panel_ * longest_, b_codes + q * code_lines_ * longest_,
+                     columns.at(q * panel_));
+        }
+        for (int64_t item = mine.begin; item < mine.end; ++item) {
+          const int64_t row_tile = item / panels, q = item % panels;
+          const Part part(m, row_tiles, row_tile);
+          if (item == mine.begin || q == 0) {
+            pack_rows(group, i0 + part.begin, part.size(), packed_a, a_codes,
+                      own_rows.at(row_tile * row_pitch()));
+          }
+          BlockTile tile{};
+          tile.rows = static_cast<int>(part.size());
+          tile.a_pitch = row_pitch();
+          tile.fraction_bits = plan_.profile.dot.fraction_bits;
+          tile.zero_exponent = plan_.profile.dot.zero_exponent + 127;
+          const bool narrow = n - q * panel_ <= kernels_.lanes;
+          for (const Piece& piece : group.pieces) {
+            tile.a = packed_a + piece.packed * row_pitch();
+            tile.a_codes = a_codes + piece.packed * row_pitch();
+            tile.b = packed_b + q * panel_ * longest_ + piece.packed * panel_;
+            tile.b_codes = b_codes + q * code_lines_ * longest_ + piece.packed * code_lines_;
+            run_piece(piece, tile, narrow, state, item * tile_size);
+          }
+        }
+#pragma omp barrier
+      }
+      for (int64_t item = mine.begin; item < mine.end; ++item) {
+        const int64_t row_tile = item / panels, q = item % panels;
+        const Part part(m, row_tiles, row_tile);
+        redone += deliver_tile(i0 + part.begin, part.size(), j0 + q * panel_,
+                               std::min<int64_t>(panel_, n - q * panel_), state, item * tile_size,
+                               own_rows.at(row_tile * row_pitch()), columns.at(q * panel_));
+      }
+    }
+    return redone;
+  }
+
+  /// Whole vectors, and whole blocks of the transpose.
+  int64_t row_pitch() const { return kTileRows; }
+
+  void pack_panel(const Group& group, int64_t j, int64_t lines, float* to, uint32_t* codes,
+                  const BlockLines& notes) const {
+    pack_pieces(group, lines, b_.data + j * b_.column_stride, b_.column_stride, b_.row_stride,
+                panel_, [&](const Piece& piece, const float* packed) {
+                  kernels_.encode_panel(plan_.coding, plan_.wide(), piece.length, packed,
+                                        to + piece.packed * panel_,
+                                        codes + piece.packed * code_lines_, notes);
+                });
+  }
+
+  void pack_rows(const Group& group, int64_t i, int64_t lines, float* to, uint32_t* codes,
+                 const BlockLines& notes) const {
+    pack_pieces(group, lines, a_.data + i * a_.row_stride, a_.row_stride, a_.column_stride,
+                row_pitch(), [&](const Piece& piece, const float* packed) {
+                  kernels_.encode_rows(plan_.coding, plan_.wide(), piece.length, row_pitch(),
+                                       packed, to + piece.packed * row_pitch(),
+                                       codes + piece.packed * row_pitch(), notes);
+                });
+  }
+
+  void run_piece(const Piece& piece, BlockTile& tile, bool narrow, const State& state,
+                 int64_t offset) const {
+    const int64_t size = tile.rows * panel_;
+    tile.c = state.chain + offset;
+    tile.bad = state.bad + offset;
+    tile.blocks = piece.length / plan_.profile.dot.products;
+    if (!single_ && piece.starts) std::fill(tile.c, tile.c + size, 0.0f);
+    kernels_.run[static_cast<int>(plan_.kind)][plan_.size_index][narrow ? 0 : 1](tile);
+    if (single_ || !piece.ends) return;
+    const Accumulation& how = spec_.accumulation;
+    float* const promoted = how.promote > 0 ? state.promoted + offset : tile.c;
+    if (how.promote > 0) kernels_.add(size, tile.c, promoted);
+    if (!piece.ends_slice) return;
+    kernels_.add(size, promoted, state.total + offset);
+    if (how.promote > 0) std::fill(promoted, promoted + size, 0.0f);
+  }
+
+  /// Whether exponents in the lines keep every step in the range of the tiles.
+  bool in_range(const BlockLines& rows, int64_t i, const BlockLines& columns, int64_t j) const {
+    if (rows.bad[i] != 0 || columns.bad[j] != 0) return false;
+    if (!plan_.wide()) return true;
+    const int lowest = rows.lowest[i] + columns.lowest[j] - 127;
+    const int highest = rows.highest[i] + columns.highest[j] - 127;
+    const int growth = 3 + std::bit_width(static_cast<uint64_t>(k_));
+    return lowest >= plan_.profile.dot.fraction_bits + 1 && highest + growth <= 127 + 126;
+  }
+
+  int64_t deliver_tile(int64_t i0, int64_t rows, int64_t j0, int64_t columns, const State& state,
+                       int64_t offset, const BlockLines& row_notes,
+                       const BlockLines& column_notes) const {
+    int64_t redone = 0;
+    const float* const sums = single_ ? state.chain + offset : state.total + offset;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        float* const to = c_.data + (i0 + i) * c_.row_stride + (j0 + j) * c_.column_stride;
+        if (state.bad[offset + i * panel_ + j] < 0 || !in_range(row_notes, i, column_notes, j)) {
+          *to = by_reference(i0 + i, j0 + j);
+          ++redone;
+          continue;
+        }
+        float sum = sums[i * panel_ + j];
+        if (!single_ && spec_.accumulation.half_accumulator) {
+          sum = round_to_format(sum, kFp16).value;
+        }
+        const float* const bias = bias_of(i0 + i, j0 + j);
+        if (bias != nullptr) sum += *bias;
+        *to = sum == sum ? sum : std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+    return redone;
+  }
+
+  const float* bias_of(int64_t i, int64_t j) const {
+    if (c_.row_bias != nullptr) return c_.row_bias + i;
+    return c_.column_bias != nullptr ? c_.column_bias + j : nullptr;
+  }
+
+  float by_reference(int64_t i, int64_t j) const {
+    float* const lines = scratch<float, Purpose::delivered>(2 * k_);
+    for (int64_t k = 0; k < k_; ++k) {
+      lines[k] = a_.data[i * a_.row_stride + k * a_.column_stride];
+      lines[k_ + k] = b_.data[k * b_.row_stride + j * b_.column_stride];
+    }
+    const size_t k = static_cast<size_t>(k_);
+    return sum_of_products(spec_, std::span<const float>(lines, k),
+                           std::span<const float>(lines + k_, k), bias_of(i, j));
+  }
+
+  const BlockPlan& plan_;
+  const BlockKernels& kernels_;
+  const int64_t k_;
+  const MatrixView a_, b_;
+  const ResultView c_;
+  const SumSpec& spec_;
+  const std::vector<Segment> segments_;
+  const std::vector<Group> groups_;
+  const bool single_;
+  const int64_t panel_, code_lines_;
+  int64_t longest_ = 0;
+};
+
+}  // namespace
+
+bool has_block_tiles(const SumSpec& spec) {
+  return active_block_kernels() != nullptr && plan_of(spec).has_value();
+}
+
+int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                      const ResultView& c, const SumSpec& spec) {
+  const BlockPlan plan = plan_of(spec).value();
+  const BlockKernels& kernels = *active_block_kernels();
+  // A narrow c would leave most lanes idle: compute its transpose, which is the same sums.
+  const auto covered = [&](int64_t columns) {
+    const int64_t width = columns <= kernels.lanes ? kernels.lanes : 4 * kernels.lanes;
+    return static_cast<double>(ceil_div(columns, width) * width) / static_cast<double>(columns);
+  };
+  if (covered(n) > 1.2 * covered(m)) {
+    const ResultView transposed{c.data, c.column_stride, c.row_stride, c.column_bias, c.row_bias};
+    return BlockProduct(plan, kernels, k, {b.data, b.column_stride, b.row_stride},
+                        {a.data, a.column_stride, a.row_stride}, transposed, spec)
+        .run(n, m);
+  }
+  return BlockProduct(plan, kernels, k, a, b, c, spec).run(m, n);
+}
+
+}  // namespace halfscope::gemm_detail

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// Matrix products of tensor-core models on the tiles of block.h.
+#pragma once
+
+#include "emulation/gemm/gemm.h"
+
+namespace halfscope::gemm_detail {
+
+/// Where the element (i, j) of a result goes: data[i * row_stride + j * column_stride]; and the
+/// bias of its row or of its column, or none.
+struct ResultView {
+  float* data;
+  int64_t row_stride, column_stride;
+  const float* row_bias;
+  const float* column_bias;
+};
+
+/// Whether there are tiles for it.
+bool has_block_tiles(const SumSpec& spec);
+
+/// c(i, j) = sum of a(i, k) * b(k, j), as core/numeric/accumulate.h has it. Needs block tiles.
+/// Returns how many elements the tiles left to the reference.
+int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                      const ResultView& c, const SumSpec& spec);
+
+}  // namespace halfscope::gemm_detail
