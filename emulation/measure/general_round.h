@@ -41,6 +41,7 @@ struct RoundGeneral {
   using I = typename V::I;
   using M = typename V::M;
   static constexpr bool kCountsLanes = true;
+  static constexpr bool kCountsBeyond = true;
   static constexpr bool kFixed = kRange == RoundRange::fixed;
   static constexpr bool kAny = kRange == RoundRange::any;
   static constexpr bool kStochastic = kWay == RoundWay::stochastic;
@@ -194,38 +195,38 @@ struct RoundGeneral {
   }
 };
 
-/// Calls `work` with a null pointer to the RoundGeneral that the specification asks for.
-template <class V, RoundRange kRange, class Work>
-void with_general_way(const RoundSpec& spec, const Work& work) {
-  const auto way = [&work]<RoundWay kWay>() {
-    work(static_cast<const RoundGeneral<V, kWay, kRange>*>(nullptr));
-  };
-  switch (spec.way) {
+template <class Work>
+void with_way(RoundWay way, const Work& work) {
+  switch (way) {
     case RoundWay::nearest_even:
-      return way.template operator()<RoundWay::nearest_even>();
+      return work.template operator()<RoundWay::nearest_even>();
     case RoundWay::nearest_away:
-      return way.template operator()<RoundWay::nearest_away>();
+      return work.template operator()<RoundWay::nearest_away>();
     case RoundWay::truncate:
-      return way.template operator()<RoundWay::truncate>();
+      return work.template operator()<RoundWay::truncate>();
     case RoundWay::directed:
-      return way.template operator()<RoundWay::directed>();
+      return work.template operator()<RoundWay::directed>();
     case RoundWay::odd:
-      return way.template operator()<RoundWay::odd>();
+      return work.template operator()<RoundWay::odd>();
     case RoundWay::stochastic:
-      return way.template operator()<RoundWay::stochastic>();
+      return work.template operator()<RoundWay::stochastic>();
   }
 }
 
+/// Calls `work` with a null pointer to the RoundGeneral that the specification asks for.
 template <class V, class Work>
 void with_general(const RoundSpec& spec, const Work& work) {
-  switch (spec.range) {
-    case RoundRange::fixed:
-      return with_general_way<V, RoundRange::fixed>(spec, work);
-    case RoundRange::normal:
-      return with_general_way<V, RoundRange::normal>(spec, work);
-    case RoundRange::any:
-      return with_general_way<V, RoundRange::any>(spec, work);
-  }
+  const auto way = [&spec, &work]<RoundWay kWay>() {
+    switch (spec.range) {
+      case RoundRange::fixed:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::fixed>*>(nullptr));
+      case RoundRange::normal:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::normal>*>(nullptr));
+      case RoundRange::any:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::any>*>(nullptr));
+    }
+  };
+  with_way(spec.way, way);
 }
 
 }  // namespace

@@ -68,6 +68,25 @@ struct Avx2 {
     const I sum = add32(a, b);
     return xor_(_mm256_cmpeq_epi32(max32(sum, a), sum), set8(0xff));
   }
+  // What magic_round.h needs besides. Comparisons with NaN are false but for the last.
+  static I count_down(I counter, M m) { return add32(counter, m); }
+  static I or_if(I a, M m, I bits) { return or_masked(a, m, bits); }
+  static M equal(I a, I b) { return _mm256_cmpeq_epi32(a, b); }
+  static M equal_float(F a, F b) { return as_int(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
+  static M differ_float(F a, F b) { return as_int(_mm256_cmp_ps(a, b, _CMP_NEQ_OQ)); }
+  static M less_float(F a, F b) { return as_int(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+  static M not_up_to(I a, F b) { return as_int(_mm256_cmp_ps(as_float(a), b, _CMP_NLE_UQ)); }
+  static F multiply(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F subtract(F a, F b) { return _mm256_sub_ps(a, b); }
+  /// The larger of x and zero, of NaN zero.
+  static F or_zero(F x) { return _mm256_max_ps(x, _mm256_setzero_ps()); }
+  /// Of a number below 2^32, rounded down. The conversion is signed: without the upper half first.
+  static I to_unsigned(F x) {
+    const F half = set_float(0x1p31f);
+    const F upper = _mm256_cmp_ps(x, half, _CMP_GE_OQ);
+    const I rest = _mm256_cvttps_epi32(_mm256_sub_ps(x, _mm256_and_ps(upper, half)));
+    return xor_(rest, _mm256_slli_epi32(as_int(upper), 31));
+  }
   static int64_t sum_lanes(I x) {
     alignas(32) uint32_t lane[8];
     store(lane, x);

@@ -71,6 +71,22 @@ struct Avx512 {
   }
   /// Where a + b does not fit into 32 bits.
   static M carries(I a, I b) { return _mm512_cmplt_epu32_mask(add32(a, b), a); }
+  // What magic_round.h needs besides. Comparisons with NaN are false but for the last.
+  static I count_down(I counter, M m) {
+    return _mm512_mask_sub_epi32(counter, m, counter, _mm512_set1_epi32(1));
+  }
+  static I or_if(I a, M m, I bits) { return _mm512_mask_or_epi32(a, m, a, bits); }
+  static M equal(I a, I b) { return _mm512_cmpeq_epi32_mask(a, b); }
+  static M equal_float(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  static M differ_float(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_OQ); }
+  static M less_float(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static M not_up_to(I a, F b) { return _mm512_cmp_ps_mask(as_float(a), b, _CMP_NLE_UQ); }
+  static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F subtract(F a, F b) { return _mm512_sub_ps(a, b); }
+  /// The larger of x and zero, of NaN zero.
+  static F or_zero(F x) { return _mm512_max_ps(x, _mm512_setzero_ps()); }
+  /// Of a number below 2^32, rounded down.
+  static I to_unsigned(F x) { return _mm512_cvttps_epu32(x); }
   static int64_t sum_lanes(I x) { return _mm512_reduce_add_epi32(x); }
 
   // 64-bit lanes, for random numbers.
