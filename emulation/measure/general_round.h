@@ -10,30 +10,36 @@
 
 #include <cstdint>
 
+#include "core/numeric/rng.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {
 namespace {
 
-/// The draws of consecutive elements, starting anywhere (core/numeric/rng.h).
+/// Inverted draws of consecutive elements, starting anywhere (core/numeric/rng.h): an element with
+/// the dropped fraction f * 2^32 is rounded away from zero if that is above its limit.
 template <class V>
-struct Draws {
+struct DrawLimits {
   using I = typename V::I;
-  I index, key, one = V::set64(1);
+  I state, mask;
   bool odd;
-  Draws(uint64_t seed, uint64_t first)
-      : index(V::words_from(first / 2)), key(V::set64(seed)), odd(first % 2 != 0) {}
-  I word(I at) const { return V::splitmix(V::xor_(at, key)); }
+  DrawLimits(const RoundSpec& spec, uint64_t first)
+      : state(V::draw_states(spec.key, first / 2)),
+        mask(V::set32(spec.random_mask)),
+        odd(first % 2 != 0) {}
   /// Elements 2 k and 2 k + 1 are the halves of word k: as they lie in memory.
   I next() {
-    I result = word(index);
+    I result = V::draw_limits(state, mask);
+    state = V::add64(state, V::set64(V::kBytes / 8 * kDrawStep));
     if (odd) {
-      const I after = word(V::add64(index, one));
+      const I after = V::draw_limits(V::add64(V::set64(kDrawStep), state_before()), mask);
       result = V::or_(V::template right64<32>(result), V::template left64<32>(after));
     }
-    index = V::add64(index, V::set64(V::kBytes / 8));
     return result;
   }
+
+ private:
+  I state_before() const { return V::add64(state, V::set64(0 - V::kBytes / 8 * kDrawStep)); }
 };
 
 template <class V, RoundWay kWay, RoundRange kRange>
@@ -42,7 +48,7 @@ struct RoundGeneral {
   using M = typename V::M;
   static constexpr bool kCountsLanes = true;
   static constexpr bool kCountsBeyond = true;
-  static constexpr bool kFixed = kRange == RoundRange::fixed;
+  static constexpr bool kFixed = kRange == RoundRange::fixed || kRange == RoundRange::flushed;
   static constexpr bool kAny = kRange == RoundRange::any;
   static constexpr bool kStochastic = kWay == RoundWay::stochastic;
   static constexpr bool kNearest =
@@ -56,8 +62,7 @@ struct RoundGeneral {
   I unit, unit_below, threshold, flush_limit, normal_above;
   I max_finite, over, over_negative, infinity, nan_kept, nan_set, away_flip;
   bool deep, unsigned_zero;
-  int random_shift;
-  Draws<V> draws;
+  DrawLimits<V> limits;
   I non_zero = V::zero(), normal = V::zero(), beyond = V::zero();
 
   RoundGeneral(const RoundSpec& spec, uint64_t first)
@@ -86,8 +91,7 @@ struct RoundGeneral {
         away_flip(V::set32(spec.away_flip)),
         deep(spec.deep),
         unsigned_zero(spec.unsigned_zero),
-        random_shift(spec.random_shift),
-        draws(spec.key, first) {}
+        limits(spec, first) {}
 
   static uint32_t away_threshold(uint32_t half) { return half == 0 ? 0 : half - 1; }
 
@@ -141,8 +145,7 @@ struct RoundGeneral {
       const I sum = V::add32(V::and_not(a, cut), V::xor_(cut, ones));
       r = V::or_(V::and_(a, cut), V::and_(V::and_(sum, cut), fraction_bits));
     } else if constexpr (kStochastic) {
-      const I random = V::left(draws.next(), V::set32(static_cast<uint32_t>(random_shift)));
-      up = V::carries(fraction(a), random);
+      up = V::above(fraction(a), limits.next());
       r = V::subtract_if(V::and_(a, cut), up, cut);  // - cut is the last bit kept
     } else if constexpr (kWay == RoundWay::nearest_away) {
       if constexpr (kFixed) {
@@ -173,6 +176,8 @@ struct RoundGeneral {
         there = V::less(threshold, a);
       }
       r = V::keep_if(V::both(there, V::less(flush_limit, r)), r);
+    } else if constexpr (kRange == RoundRange::flushed) {
+      r = V::keep_if(V::less(flush_limit, r), r);
     }
     if constexpr (kCount) {
       non_zero = V::count(non_zero, V::less(V::zero(), r));
@@ -220,6 +225,8 @@ void with_general(const RoundSpec& spec, const Work& work) {
     switch (spec.range) {
       case RoundRange::fixed:
         return work(static_cast<const RoundGeneral<V, kWay, RoundRange::fixed>*>(nullptr));
+      case RoundRange::flushed:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::flushed>*>(nullptr));
       case RoundRange::normal:
         return work(static_cast<const RoundGeneral<V, kWay, RoundRange::normal>*>(nullptr));
       case RoundRange::any:

@@ -370,6 +370,22 @@ double add_partials(const typename V::D* parts) {
   return partial[0];
 }
 
+/// The smallest byte that is not zero; there is one.
+template <class V>
+int smallest_byte(const uint8_t* bytes, int64_t size) {
+  using I = typename V::I;
+  I below = V::set8(0xff);
+  const I one = V::set8(1);
+  for (int64_t i = 0; i < size; i += V::kBytes) {
+    below = V::min8(below, V::sub8(V::load(bytes + i), one));
+  }
+  alignas(64) uint8_t lane[V::kBytes];
+  V::store(lane, below);
+  int result = 0xff;
+  for (uint8_t each : lane) result = each < result ? each : result;
+  return result + 1;
+}
+
 template <class V>
 bool survey(const float* in, int64_t n, int64_t* exponents, Survey& result) {
   constexpr int64_t kBlock = V::kBytes;
@@ -396,7 +412,7 @@ bool survey(const float* in, int64_t n, int64_t* exponents, Survey& result) {
     for (; i % (16 * kBlock) != 0; i += kBlock) V::store(bytes + i, V::zero());
     // min_below + 1 may be an fp32 subnormal; those are not in the histogram.
     const int smallest = static_cast<int>((result.min_below + 1) >> 23);
-    histogram<V>(bytes, i, smallest > 0 ? smallest : 1, top, exponents);
+    histogram<V>(bytes, i, smallest > 0 ? smallest : smallest_byte<V>(bytes, i), top, exponents);
   }
   return true;
 }

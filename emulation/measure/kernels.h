@@ -27,9 +27,17 @@ enum class RoundWay : int { nearest_even, nearest_away, truncate, directed, odd,
 
 /// Which exponents `general` has to handle: what is constant for all values makes it faster.
 enum class RoundRange : int {
-  fixed,   ///< fp32's, at least one mantissa bit: the place of the last bit is constant
-  normal,  ///< smallest normal value is one in fp32
-  any,     ///< smallest normal value may be subnormal in fp32; fnuz
+  fixed,    ///< fp32's, at least one mantissa bit: the place of the last bit is constant
+  flushed,  ///< the same, and subnormal results become zero
+  normal,   ///< smallest normal value is one in fp32
+  any,      ///< smallest normal value may be subnormal in fp32; fnuz
+};
+
+/// What `magic_way` has to look after.
+enum class RoundOptions : int {
+  none,
+  fnuz,  ///< and nothing else: no flushing, no saturation
+  all,   ///< flushing, fnuz, or NaN becomes another number
 };
 
 /// Constants of one format and rounding; "bits" are those of an fp32 number.
@@ -60,11 +68,11 @@ struct RoundSpec {
   uint32_t nan_kept, nan_set;  ///< a NaN x becomes (x & nan_kept) | nan_set
   bool unsigned_zero;          ///< fnuz: zero and NaN have no sign
   uint32_t away_flip;          ///< directed: away from zero where x ^ away_flip is negative
-  bool options;                ///< flushing, fnuz, or NaN becomes another number
-  float half_step;             ///< half of the last place is half_step * 2^exponent
-  float fraction_scale;        ///< 2^(32 + mantissa_bits)
-  uint64_t key;                ///< stochastic: random_draw(key, index), cut to its low bits by
-  int32_t random_shift;        ///< a shift to the left by 32 - random_bits
+  RoundOptions options;
+  float half_step;       ///< half of the last place is half_step * 2^exponent
+  uint32_t inverse;      ///< less the bits of 2^e: those of 2^32 over the last place
+  uint64_t key;          ///< stochastic: random_draw(key, index), of which count the
+  uint32_t random_mask;  ///< upper bits
 };
 
 /// What survey() finds in a chunk of finite values.

@@ -18,6 +18,7 @@ struct Avx512 {
   using M = __mmask16;
   static constexpr int kBytes = 64;
   static constexpr int kDoubles = 8;
+  static constexpr bool kRoundsAnyWay = true;
 
   static I load(const void* p) { return _mm512_loadu_si512(p); }
   static void store(void* p, I x) { _mm512_storeu_si512(p, x); }
@@ -69,9 +70,17 @@ struct Avx512 {
   static I count(I counter, M m) {
     return _mm512_mask_add_epi32(counter, m, counter, _mm512_set1_epi32(1));
   }
-  /// Where a + b does not fit into 32 bits.
-  static M carries(I a, I b) { return _mm512_cmplt_epu32_mask(add32(a, b), a); }
-  // What magic_round.h needs besides. Comparisons with NaN are false but for the last.
+  /// Where a > b as unsigned numbers.
+  static M above(I a, I b) { return _mm512_cmpgt_epu32_mask(a, b); }
+
+  // What magic_round.h needs besides.
+  static F fma_up(F a, F b, F c) {
+    return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+  }
+  static F fma_truncate(F a, F b, F c) {
+    return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  }
+  // Comparisons with NaN are false but for the last.
   static I count_down(I counter, M m) {
     return _mm512_mask_sub_epi32(counter, m, counter, _mm512_set1_epi32(1));
   }
@@ -91,8 +100,10 @@ struct Avx512 {
 
   // 64-bit lanes, for random numbers.
   static I set64(uint64_t x) { return _mm512_set1_epi64(static_cast<int64_t>(x)); }
-  static I words_from(uint64_t x) {
-    return add64(set64(x), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  static I draw_states(uint64_t key, uint64_t word) {
+    const uint64_t start = draw_start(key) + (word + 1) * kDrawStep;
+    const auto at = [start](uint64_t i) { return static_cast<int64_t>(start + i * kDrawStep); };
+    return _mm512_setr_epi64(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
   }
   static I add64(I a, I b) { return _mm512_add_epi64(a, b); }
   template <int kShift>
@@ -103,12 +114,12 @@ struct Avx512 {
   static I right64(I x) {
     return _mm512_srli_epi64(x, kShift);
   }
-  /// splitmix64 of core/numeric/rng.h.
-  static I splitmix(I counter) {
-    I z = add64(counter, set64(0x9E3779B97F4A7C15u));
+  /// splitmix64 of core/numeric/rng.h after its first addition, inverted where the mask has ones,
+  /// and ones elsewhere.
+  static I draw_limits(I z, I mask) {
     z = _mm512_mullo_epi64(xor_(z, right64<30>(z)), set64(0xBF58476D1CE4E5B9u));
     z = _mm512_mullo_epi64(xor_(z, right64<27>(z)), set64(0x94D049BB133111EBu));
-    return xor_(z, right64<31>(z));
+    return _mm512_ternarylogic_epi64(z, right64<31>(z), mask, 0xd7);  // ~((a ^ b) & c)
   }
 
   static __mmask16 nan_mask(I x) {
@@ -144,6 +155,7 @@ struct Avx512 {
     return select(_mm512_set1_epi16(0x00ff), right16<7>(ab), left16<1>(cd));
   }
 
+  static I min8(I a, I b) { return _mm512_min_epu8(a, b); }
   static I sub8(I a, I b) { return _mm512_sub_epi8(a, b); }
   static I add8_saturating(I a, I b) { return _mm512_adds_epu8(a, b); }
   static I shuffle(I table, I index) { return _mm512_shuffle_epi8(table, index); }

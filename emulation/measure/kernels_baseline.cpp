@@ -71,7 +71,7 @@ struct One {
   using I = uint32_t;
   using F = float;
   using M = bool;
-  static constexpr int kBytes = 4;
+  static constexpr bool kRoundsAnyWay = false;
 
   static int32_t as_signed(I x) { return static_cast<int32_t>(x); }
   static I zero() { return 0; }
@@ -109,7 +109,7 @@ struct One {
   }
   static I subtract_if(I a, M m, I b) { return a - (m ? b : 0); }
   static I count(I counter, M m) { return counter + (m ? 1 : 0); }
-  static M carries(I a, I b) { return a + b < a; }
+  static M above(I a, I b) { return a > b; }
 
   static F as_float(I x) { return std::bit_cast<float>(x); }
   static I as_int(F x) { return std::bit_cast<uint32_t>(x); }
@@ -119,6 +119,8 @@ struct One {
   // The products are powers of two times a few bits: exact.
   static F fma(F a, F b, F c) { return a * b + c; }
   static F fnma(F a, F b, F c) { return c - a * b; }
+  static F fma_up(F a, F b, F c) { return fma(a, b, c); }
+  static F fma_truncate(F a, F b, F c) { return fma(a, b, c); }
   static F multiply(F a, F b) { return a * b; }
   static F subtract(F a, F b) { return a - b; }
   static F or_zero(F x) { return x > 0 ? x : 0; }
@@ -136,10 +138,12 @@ struct One {
 
 /// One draw at a time.
 template <>
-struct Draws<One> {
+struct DrawLimits<One> {
   uint64_t key, index;
-  Draws(uint64_t seed, uint64_t first) : key(seed), index(first) {}
-  uint32_t next() { return random_draw(key, index++); }
+  uint32_t mask;
+  DrawLimits(const RoundSpec& spec, uint64_t first)
+      : key(spec.key), index(first), mask(spec.random_mask) {}
+  uint32_t next() { return ~(random_draw(key, index++) & mask); }
 };
 
 template <class Round>

@@ -13,11 +13,11 @@
 namespace halfscope::measure_detail {
 namespace {
 
-/// kOptions: flushing, unsigned zeros, NaNs that lose their payload.
-template <class V, RoundWay kWay, bool kOptions>
+template <class V, RoundWay kWay, RoundOptions kOptions>
 struct RoundMagicWay {
   using I = typename V::I;
   using F = typename V::F;
+  using M = typename V::M;
   static constexpr bool kCountsLanes = false;
   static constexpr bool kCountsBeyond = true;
   static constexpr bool kStochastic = kWay == RoundWay::stochastic;
@@ -25,13 +25,12 @@ struct RoundMagicWay {
       kWay == RoundWay::nearest_even || kWay == RoundWay::nearest_away || kStochastic;
 
   I exponent_bits = V::set32(0x7f800000u), sign_bit = V::set32(0x80000000u);
-  I magnitude = V::set32(0x7fffffffu), one = V::set32(1), ones = V::set32(~0u);
-  I inverse = V::set32(254u << 23);  // 2^-e has the bits 254 << 23 less those of 2^e
-  I low, high, kept, over, over_negative, infinity, flip, flush_limit, nan_kept, nan_set;
-  F magic, max_finite, half_step, fraction_scale;
+  I magnitude = V::set32(0x7fffffffu), largest_bits = V::set32(0x7f7fffffu), one = V::set32(1),
+    ones = V::set32(~0u);
+  I low, high, kept, over, over_negative, infinity, flip, flush_limit, inverse, nan_kept, nan_set;
+  F magic, max_finite, half_step;
   bool unsigned_zero;
-  int random_shift;
-  Draws<V> draws;
+  DrawLimits<V> limits;
   I beyond = V::zero();
 
   RoundMagicWay(const RoundSpec& spec, uint64_t first)
@@ -43,15 +42,14 @@ struct RoundMagicWay {
         infinity(V::set32(spec.infinity)),
         flip(V::set32(~spec.away_flip & 0x80000000u)),
         flush_limit(V::set32(spec.flush_limit)),
+        inverse(V::set32(spec.inverse)),
         nan_kept(V::set32(spec.nan_kept)),
         nan_set(V::set32(spec.nan_set)),
         magic(V::set_float(spec.magic)),
         max_finite(V::set_float(spec.max_finite)),
         half_step(V::set_float(spec.half_step)),
-        fraction_scale(V::set_float(spec.fraction_scale)),
         unsigned_zero(spec.unsigned_zero),
-        random_shift(spec.random_shift),
-        draws(spec.key, first) {}
+        limits(spec, first) {}
 
   /// The magnitude rounded; infinities stay, and so do NaNs but for their payload.
   I rounded(I x) {
@@ -59,31 +57,33 @@ struct RoundMagicWay {
     // Rounding down is rounding up the negative value.
     const F value =
         V::as_float(kWay == RoundWay::directed ? V::xor_(x, flip) : V::and_(x, magnitude));
-    const F shifted = V::fma(power, magic, value);
-    const F nearest = V::fnma(power, magic, shifted);
+    // Some instruction sets have the sum as the mode wants it at once.
+    constexpr bool kAtOnce =
+        V::kRoundsAnyWay && kWay != RoundWay::nearest_even && kWay != RoundWay::nearest_away;
+    const F shifted = !kAtOnce                     ? V::fma(power, magic, value)
+                      : kWay == RoundWay::directed ? V::fma_up(power, magic, value)
+                                                   : V::fma_truncate(power, magic, value);
+    const F sum = V::fnma(power, magic, shifted);
+    if constexpr (kWay == RoundWay::nearest_even || (kAtOnce && !kStochastic && !kOdd)) {
+      return V::and_(V::as_int(sum), kept);
+    }
     I units = V::as_int(shifted);
-    if constexpr (kWay == RoundWay::nearest_even) {
-      return V::and_(V::as_int(nearest), kept);
-    } else if constexpr (kWay == RoundWay::nearest_away) {
+    if constexpr (kWay == RoundWay::nearest_away) {
       const F half = V::multiply(power, half_step);
-      units = V::count(units, V::equal_float(V::subtract(value, nearest), half));
+      units = V::count(units, V::equal_float(V::subtract(value, sum), half));
     } else if constexpr (kWay == RoundWay::directed) {
-      units = V::count(units, V::less_float(nearest, value));
-    } else {
-      units = V::count_down(units, V::less_float(value, nearest));
+      units = V::count(units, V::less_float(sum, value));
+    } else if constexpr (!kAtOnce) {
+      units = V::count_down(units, V::less_float(value, sum));
     }
-    if constexpr (kWay == RoundWay::odd) {
-      units = V::or_if(units, V::differ_float(nearest, value), one);
-    }
+    if constexpr (kOdd) units = V::or_if(units, V::differ_float(sum, value), one);
     if constexpr (kStochastic) {
-      const F cut = V::fnma(power, magic, V::as_float(units));
+      const F cut = kAtOnce ? sum : V::fnma(power, magic, V::as_float(units));
       // Infinity less infinity counts as no fraction.
       const F rest = V::or_zero(V::subtract(value, cut));
-      const F unit_inverse = V::as_float(V::sub32(inverse, V::as_int(power)));
-      const I fraction =
-          V::to_unsigned(V::multiply(V::multiply(rest, unit_inverse), fraction_scale));
-      const I random = V::left(draws.next(), V::set32(static_cast<uint32_t>(random_shift)));
-      units = V::count(units, V::carries(fraction, random));
+      const F scale = V::as_float(V::sub32(inverse, V::as_int(power)));
+      const I fraction = V::to_unsigned(V::multiply(rest, scale));
+      units = V::count(units, V::above(fraction, limits.next()));
     }
     return V::and_(V::as_int(V::fnma(power, magic, V::as_float(units))), kept);
   }
@@ -92,14 +92,13 @@ struct RoundMagicWay {
   I apply(I x) {
     I r = rounded(x);
     if constexpr (kCount) beyond = V::count(beyond, V::not_up_to(r, max_finite));
-    if constexpr (kWay == RoundWay::directed) {
-      r = V::replace_if_above(r, max_finite, V::choose_by_sign(x, over_negative, over));
-    } else {
-      r = V::replace_if_above(r, max_finite, over);
-    }
+    I larger = over;
+    if constexpr (kWay == RoundWay::directed) larger = V::choose_by_sign(x, over_negative, over);
+    if constexpr (kOptions == RoundOptions::fnuz) return finish_fnuz(r, larger, x);
+    r = V::replace_if_above(r, max_finite, larger);
     const I given = V::and_(x, magnitude);
     if constexpr (!kNearest) r = V::choose(V::equal(given, exponent_bits), infinity, r);
-    if constexpr (!kOptions) return V::or_masked(r, x, sign_bit);
+    if constexpr (kOptions == RoundOptions::none) return V::or_masked(r, x, sign_bit);
     r = V::keep_if(V::less(flush_limit, r), r);
     I sign = V::and_(x, sign_bit);
     if (unsigned_zero) {
@@ -109,13 +108,36 @@ struct RoundMagicWay {
     r = V::or_(r, sign);
     return V::choose(V::less(exponent_bits, given), V::or_(V::and_(x, nan_kept), nan_set), r);
   }
+
+ private:
+  static constexpr bool kOdd = kWay == RoundWay::odd;
+
+  /// NaN and zero are without sign.
+  I finish_fnuz(I r, I larger, I x) const {
+    const M beyond_max = V::not_up_to(r, max_finite);  // NaN too
+    const I with_sign = V::or_masked(r, x, sign_bit);
+    I result = V::keep_if(V::less(V::zero(), r), with_sign);
+    if constexpr (kNearest) return V::choose(beyond_max, nan_set, result);
+    // Of each sign the larger ones become NaN or keep the sign, which one comparison tells.
+    const I signed_larger =
+        V::choose(V::equal(larger, nan_set), larger, V::or_masked(larger, x, sign_bit));
+    result = V::choose(beyond_max, signed_larger, result);
+    const I given = V::and_(x, magnitude);
+    return V::choose(V::less(largest_bits, given), nan_set, result);
+  }
 };
 
 template <class V, class Work>
 void with_magic_way(const RoundSpec& spec, const Work& work) {
   const auto way = [&spec, &work]<RoundWay kWay>() {
-    if (spec.options) return work(static_cast<const RoundMagicWay<V, kWay, true>*>(nullptr));
-    return work(static_cast<const RoundMagicWay<V, kWay, false>*>(nullptr));
+    switch (spec.options) {
+      case RoundOptions::none:
+        return work(static_cast<const RoundMagicWay<V, kWay, RoundOptions::none>*>(nullptr));
+      case RoundOptions::fnuz:
+        return work(static_cast<const RoundMagicWay<V, kWay, RoundOptions::fnuz>*>(nullptr));
+      case RoundOptions::all:
+        return work(static_cast<const RoundMagicWay<V, kWay, RoundOptions::all>*>(nullptr));
+    }
   };
   with_way(spec.way, way);
 }

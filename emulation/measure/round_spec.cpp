@@ -30,7 +30,9 @@ RoundKind choose_kind(const FloatFormat& format, RoundingMode mode) noexcept {
   // Adding M = 1.5 * 2^(e + 23 - m) leaves a multiple of 2^(e - m) as long as |x| < 2^(e + 1) is
   // at most a third of M, hence m <= 21. All results and half of the last place are normal fp32
   // numbers, and M is finite.
-  const bool fits = m <= 21 && low - m > -126 && high + 1 + 24 - m <= 127 && high > low;
+  bool fits = m <= 21 && low - m > -126 && high + 1 + 24 - m <= 127 && high > low;
+  // The inverse of the last place times 2^32 is finite, too.
+  if (mode == RoundingMode::stochastic) fits = fits && 32 + m - low <= 127;
   return !fits ? RoundKind::general : plain ? RoundKind::magic : RoundKind::magic_way;
 }
 
@@ -57,8 +59,8 @@ RoundRange choose_range(const FloatFormat& format) noexcept {
   const int low = format.min_exponent();
   if (low < -126 || format.encoding == Encoding::fnuz) return RoundRange::any;
   const int m = format.mantissa_bits;
-  const bool constant_place = low == -126 && 0 < m && m < 23 && !format.flush_out;
-  return constant_place ? RoundRange::fixed : RoundRange::normal;
+  if (low != -126 || m == 0 || m == 23) return RoundRange::normal;
+  return format.flush_out ? RoundRange::flushed : RoundRange::fixed;
 }
 
 uint32_t bits(float x) noexcept { return std::bit_cast<uint32_t>(x); }
@@ -70,9 +72,11 @@ void add_general(const FloatFormat& format, const TensorRounding& rounding, Roun
   spec.deep = low < -126;
   spec.drop_min = spec.deep ? low + 149 - m : 23 - m;
   spec.drop_sum = 23 - m + low + 127;
-  spec.drop_max =
-      spec.deep || spec.range == RoundRange::fixed ? 23 - m : std::min(23, spec.drop_sum - 1);
+  spec.drop_max = spec.deep || spec.range == RoundRange::fixed || spec.range == RoundRange::flushed
+                      ? 23 - m
+                      : std::min(23, spec.drop_sum - 1);
   spec.drop_bias = 127 + m;
+  spec.inverse = static_cast<uint32_t>(254 + 32 + m) << 23;
   spec.unit = bits(static_cast<float>(format.min_subnormal()));
   spec.half_unit = bits(static_cast<float>(format.min_subnormal() / 2));
   spec.flush_limit = format.flush_out ? spec.exponent_low - 1 : 0;
@@ -105,9 +109,11 @@ void add_general(const FloatFormat& format, const TensorRounding& rounding, Roun
   spec.nan_set = keeps_payload ? 0x7fc00000u : bits(round_to_format(std::nanf(""), format).value);
   spec.unsigned_zero = !format.has_negative_zero();
   // Without mantissa bits the cut would make NaN infinite.
-  spec.options = format.flush_out || spec.unsigned_zero || !keeps_payload || m == 0;
+  const bool plain = keeps_payload && !format.flush_out && m > 0;
+  const bool only_fnuz = spec.unsigned_zero && !format.flush_out && !format.saturate;
+  spec.options = plain ? RoundOptions::none : only_fnuz ? RoundOptions::fnuz : RoundOptions::all;
   spec.key = rounding.key;
-  spec.random_shift = 32 - std::clamp(rounding.random_bits, 1, 32);
+  spec.random_mask = ~0u << (32 - std::clamp(rounding.random_bits, 1, 32));
 }
 
 }  // namespace
@@ -128,7 +134,6 @@ RoundSpec make_round_spec(const FloatFormat& format, const TensorRounding& round
     spec.exponent_high = power_bits(format.max_exponent() + 1);
     spec.magic = static_cast<float>(1.5 * FloatFormat::power_of_two(23 - m));
     spec.half_step = static_cast<float>(FloatFormat::power_of_two(-1 - m));
-    spec.fraction_scale = static_cast<float>(FloatFormat::power_of_two(32 + m));
   }
   // Half a step above the largest finite value; its even mantissa, if it has one, wins a tie.
   const uint32_t max_bits = bits(spec.max_finite);
