@@ -155,16 +155,20 @@ void round_pass(const Make& make, const float* in, float* out, int64_t n, const 
                 uint64_t first, bool stream, RoundCounts* counts) {
   using Round = decltype(make(first));
   if constexpr (kStore) {
-    if (stream) {  // such stores need alignment: a few elements in front go the ordinary way
+    // Streaming stores need alignment and others like it: a few elements go first.
+    if (stream || (!kCount && n >= kChunk)) {
       constexpr int64_t kStep = V::kBytes / 4;
       const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) / 4) % kStep;
       const int64_t front = past == 0 ? 0 : kStep - past < n ? kStep - past : n;
       if (front > 0) {
         round_loop<V, Round, true, kCount, false>(make(first), in, out, front, spec, counts);
       }
-      return round_loop<V, Round, true, kCount, true>(make(first + static_cast<uint64_t>(front)),
-                                                      in + front, out + front, n - front, spec,
-                                                      counts);
+      in += front;
+      out += front;
+      n -= front;
+      first += static_cast<uint64_t>(front);
+      if (stream)
+        return round_loop<V, Round, true, kCount, true>(make(first), in, out, n, spec, counts);
     }
   }
   round_loop<V, Round, kStore, kCount, false>(make(first), in, out, n, spec, counts);
