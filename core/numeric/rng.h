@@ -28,10 +28,16 @@ HS_HD constexpr uint64_t random_word(uint64_t key, uint64_t index) noexcept {
   return splitmix64(key ^ index);
 }
 
+/// The words of random_draw: splitmix64 as it was published, a state that advances by a constant,
+/// from a start that is hashed so that related keys give unrelated sequences.
+inline constexpr uint64_t kDrawStep = 0x9E3779B97F4A7C15u;
+HS_HD constexpr uint64_t draw_start(uint64_t key) noexcept { return splitmix64(key); }
+
 /// 32 random bits for element `index`: half of a word, as two neighbours share one. A word costs
 /// more than a rounding does, and both its halves are equally good.
 HS_HD constexpr uint32_t random_draw(uint64_t key, uint64_t index) noexcept {
-  return static_cast<uint32_t>(random_word(key, index / 2) >> (index % 2 * 32));
+  const uint64_t word = splitmix64(draw_start(key) + index / 2 * kDrawStep);
+  return static_cast<uint32_t>(word >> (index % 2 * 32));
 }
 
 /// 64 random bits for one element, dependent on these four numbers alone: a draw of stochastic

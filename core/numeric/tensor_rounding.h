@@ -21,12 +21,12 @@ struct TensorRounding {
   constexpr TensorRounding from(int64_t by) const noexcept {
     return {mode, key, random_bits, first + static_cast<uint64_t>(by)};
   }
-  /// Of element `index` of this part.
+  /// Of element `index` of this part: the upper bits of its draw.
   constexpr Rounding element(int64_t index) const noexcept {
-    const bool draws = mode == RoundingMode::stochastic;
-    return {.mode = mode,
-            .random = draws ? random_draw(key, first + static_cast<uint64_t>(index)) : 0,
-            .random_bits = random_bits};
+    if (mode != RoundingMode::stochastic) return {.mode = mode};
+    const int bits = random_bits < 1 ? 1 : random_bits > 32 ? 32 : random_bits;
+    const uint32_t draw = random_draw(key, first + static_cast<uint64_t>(index));
+    return {.mode = mode, .random = draw >> (32 - bits), .random_bits = bits};
   }
 };
 

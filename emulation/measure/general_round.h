@@ -10,30 +10,36 @@
 
 #include <cstdint>
 
+#include "core/numeric/rng.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {
 namespace {
 
-/// The draws of consecutive elements, starting anywhere (core/numeric/rng.h).
+/// Inverted draws of consecutive elements, starting anywhere (core/numeric/rng.h): an element with
+/// the dropped fraction f * 2^32 is rounded away from zero if that is above its limit.
 template <class V>
-struct Draws {
+struct DrawLimits {
   using I = typename V::I;
-  I index, key, one = V::set64(1);
+  I state, mask;
   bool odd;
-  Draws(uint64_t seed, uint64_t first)
-      : index(V::words_from(first / 2)), key(V::set64(seed)), odd(first % 2 != 0) {}
-  I word(I at) const { return V::splitmix(V::xor_(at, key)); }
+  DrawLimits(const RoundSpec& spec, uint64_t first)
+      : state(V::draw_states(spec.key, first / 2)),
+        mask(V::set32(spec.random_mask)),
+        odd(first % 2 != 0) {}
   /// Elements 2 k and 2 k + 1 are the halves of word k: as they lie in memory.
   I next() {
-    I result = word(index);
+    I result = V::draw_limits(state, mask);
+    state = V::add64(state, V::set64(V::kBytes / 8 * kDrawStep));
     if (odd) {
-      const I after = word(V::add64(index, one));
+      const I after = V::draw_limits(V::add64(V::set64(kDrawStep), state_before()), mask);
       result = V::or_(V::template right64<32>(result), V::template left64<32>(after));
     }
-    index = V::add64(index, V::set64(V::kBytes / 8));
     return result;
   }
+
+ private:
+  I state_before() const { return V::add64(state, V::set64(0 - V::kBytes / 8 * kDrawStep)); }
 };
 
 template <class V, RoundWay kWay, RoundRange kRange>
@@ -41,7 +47,8 @@ struct RoundGeneral {
   using I = typename V::I;
   using M = typename V::M;
   static constexpr bool kCountsLanes = true;
-  static constexpr bool kFixed = kRange == RoundRange::fixed;
+  static constexpr bool kCountsBeyond = true;
+  static constexpr bool kFixed = kRange == RoundRange::fixed || kRange == RoundRange::flushed;
   static constexpr bool kAny = kRange == RoundRange::any;
   static constexpr bool kStochastic = kWay == RoundWay::stochastic;
   static constexpr bool kNearest =
@@ -55,8 +62,7 @@ struct RoundGeneral {
   I unit, unit_below, threshold, flush_limit, normal_above;
   I max_finite, over, over_negative, infinity, nan_kept, nan_set, away_flip;
   bool deep, unsigned_zero;
-  int random_shift;
-  Draws<V> draws;
+  DrawLimits<V> limits;
   I non_zero = V::zero(), normal = V::zero(), beyond = V::zero();
 
   RoundGeneral(const RoundSpec& spec, uint64_t first)
@@ -85,8 +91,7 @@ struct RoundGeneral {
         away_flip(V::set32(spec.away_flip)),
         deep(spec.deep),
         unsigned_zero(spec.unsigned_zero),
-        random_shift(spec.random_shift),
-        draws(spec.key, first) {}
+        limits(spec, first) {}
 
   static uint32_t away_threshold(uint32_t half) { return half == 0 ? 0 : half - 1; }
 
@@ -140,8 +145,7 @@ struct RoundGeneral {
       const I sum = V::add32(V::and_not(a, cut), V::xor_(cut, ones));
       r = V::or_(V::and_(a, cut), V::and_(V::and_(sum, cut), fraction_bits));
     } else if constexpr (kStochastic) {
-      const I random = V::left(draws.next(), V::set32(static_cast<uint32_t>(random_shift)));
-      up = V::carries(fraction(a), random);
+      up = V::above(fraction(a), limits.next());
       r = V::subtract_if(V::and_(a, cut), up, cut);  // - cut is the last bit kept
     } else if constexpr (kWay == RoundWay::nearest_away) {
       if constexpr (kFixed) {
@@ -172,6 +176,8 @@ struct RoundGeneral {
         there = V::less(threshold, a);
       }
       r = V::keep_if(V::both(there, V::less(flush_limit, r)), r);
+    } else if constexpr (kRange == RoundRange::flushed) {
+      r = V::keep_if(V::less(flush_limit, r), r);
     }
     if constexpr (kCount) {
       non_zero = V::count(non_zero, V::less(V::zero(), r));
@@ -194,38 +200,40 @@ struct RoundGeneral {
   }
 };
 
-/// Calls `work` with a null pointer to the RoundGeneral that the specification asks for.
-template <class V, RoundRange kRange, class Work>
-void with_general_way(const RoundSpec& spec, const Work& work) {
-  const auto way = [&work]<RoundWay kWay>() {
-    work(static_cast<const RoundGeneral<V, kWay, kRange>*>(nullptr));
-  };
-  switch (spec.way) {
+template <class Work>
+void with_way(RoundWay way, const Work& work) {
+  switch (way) {
     case RoundWay::nearest_even:
-      return way.template operator()<RoundWay::nearest_even>();
+      return work.template operator()<RoundWay::nearest_even>();
     case RoundWay::nearest_away:
-      return way.template operator()<RoundWay::nearest_away>();
+      return work.template operator()<RoundWay::nearest_away>();
     case RoundWay::truncate:
-      return way.template operator()<RoundWay::truncate>();
+      return work.template operator()<RoundWay::truncate>();
     case RoundWay::directed:
-      return way.template operator()<RoundWay::directed>();
+      return work.template operator()<RoundWay::directed>();
     case RoundWay::odd:
-      return way.template operator()<RoundWay::odd>();
+      return work.template operator()<RoundWay::odd>();
     case RoundWay::stochastic:
-      return way.template operator()<RoundWay::stochastic>();
+      return work.template operator()<RoundWay::stochastic>();
   }
 }
 
+/// Calls `work` with a null pointer to the RoundGeneral that the specification asks for.
 template <class V, class Work>
 void with_general(const RoundSpec& spec, const Work& work) {
-  switch (spec.range) {
-    case RoundRange::fixed:
-      return with_general_way<V, RoundRange::fixed>(spec, work);
-    case RoundRange::normal:
-      return with_general_way<V, RoundRange::normal>(spec, work);
-    case RoundRange::any:
-      return with_general_way<V, RoundRange::any>(spec, work);
-  }
+  const auto way = [&spec, &work]<RoundWay kWay>() {
+    switch (spec.range) {
+      case RoundRange::fixed:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::fixed>*>(nullptr));
+      case RoundRange::flushed:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::flushed>*>(nullptr));
+      case RoundRange::normal:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::normal>*>(nullptr));
+      case RoundRange::any:
+        return work(static_cast<const RoundGeneral<V, kWay, RoundRange::any>*>(nullptr));
+    }
+  };
+  with_way(spec.way, way);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "emulation/measure/general_round.h"
 #include "emulation/measure/kernels.h"
+#include "emulation/measure/magic_round.h"
 
 namespace halfscope::measure_detail {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 template <class V>
 struct RoundCopy {
   static constexpr bool kCountsLanes = false;
+  static constexpr bool kCountsBeyond = false;
   using I = typename V::I;
   I quiet_bit = V::set32(0x00400000u);
   RoundCopy(const RoundSpec&, uint64_t) {}
@@ -34,6 +36,7 @@ struct RoundCopy {
 template <class V>
 struct RoundHalf {
   static constexpr bool kCountsLanes = false;
+  static constexpr bool kCountsBeyond = false;
   RoundHalf(const RoundSpec&, uint64_t) {}
   template <bool kCount>
   typename V::I apply(typename V::I x) const {
@@ -44,6 +47,7 @@ struct RoundHalf {
 template <class V>
 struct RoundCarry {
   static constexpr bool kCountsLanes = false;
+  static constexpr bool kCountsBeyond = false;
   using I = typename V::I;
   I last_bit, below_half, kept, quiet_bit = V::set32(0x00400000u);
   RoundCarry(const RoundSpec& spec, uint64_t)
@@ -61,6 +65,7 @@ struct RoundCarry {
 template <class V>
 struct RoundMagic {
   static constexpr bool kCountsLanes = false;
+  static constexpr bool kCountsBeyond = false;
   using I = typename V::I;
   using F = typename V::F;
   I exponent_bits = V::set32(0x7f800000u), sign = V::set32(0x80000000u);
@@ -133,10 +138,13 @@ void round_loop(Round round, const float* in, float* out, int64_t n, const Round
   if constexpr (kCount && Round::kCountsLanes) {
     counts->zero += n - V::sum_lanes(round.non_zero);
     counts->below_normal += n - V::sum_lanes(round.normal);
-    counts->beyond += V::sum_lanes(round.beyond);
   } else if constexpr (kCount) {
     counts->zero += V::sum_bytes(classes.zero) - padding;
     counts->below_normal += n - V::sum_bytes(classes.normal);
+  }
+  if constexpr (kCount && Round::kCountsBeyond) {
+    counts->beyond += V::sum_lanes(round.beyond);
+  } else if constexpr (kCount) {
     counts->beyond += V::sum_bytes(classes.non_finite);
   }
 }
@@ -147,16 +155,20 @@ void round_pass(const Make& make, const float* in, float* out, int64_t n, const 
                 uint64_t first, bool stream, RoundCounts* counts) {
   using Round = decltype(make(first));
   if constexpr (kStore) {
-    if (stream) {  // such stores need alignment: a few elements in front go the ordinary way
+    // Streaming stores need alignment and others like it: a few elements go first.
+    if (stream || (!kCount && n >= kChunk)) {
       constexpr int64_t kStep = V::kBytes / 4;
       const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) / 4) % kStep;
       const int64_t front = past == 0 ? 0 : kStep - past < n ? kStep - past : n;
       if (front > 0) {
         round_loop<V, Round, true, kCount, false>(make(first), in, out, front, spec, counts);
       }
-      return round_loop<V, Round, true, kCount, true>(make(first + static_cast<uint64_t>(front)),
-                                                      in + front, out + front, n - front, spec,
-                                                      counts);
+      in += front;
+      out += front;
+      n -= front;
+      first += static_cast<uint64_t>(front);
+      if (stream)
+        return round_loop<V, Round, true, kCount, true>(make(first), in, out, n, spec, counts);
     }
   }
   round_loop<V, Round, kStore, kCount, false>(make(first), in, out, n, spec, counts);
@@ -176,10 +188,13 @@ void round_any(const float* in, float* out, int64_t n, const RoundSpec& spec, ui
     case RoundKind::half:
       return pass(static_cast<const RoundHalf<V>*>(nullptr));
     case RoundKind::carry:
-      if constexpr (!kCount) pass(static_cast<const RoundCarry<V>*>(nullptr));
-      return;
+      if constexpr (!kCount) return pass(static_cast<const RoundCarry<V>*>(nullptr));
+      return pass(
+          static_cast<const RoundGeneral<V, RoundWay::nearest_even, RoundRange::fixed>*>(nullptr));
     case RoundKind::magic:
       return pass(static_cast<const RoundMagic<V>*>(nullptr));
+    case RoundKind::magic_way:
+      return with_magic_way<V>(spec, pass);
     case RoundKind::general:
       return with_general<V>(spec, pass);
   }
@@ -359,6 +374,22 @@ double add_partials(const typename V::D* parts) {
   return partial[0];
 }
 
+/// The smallest byte that is not zero; there is one.
+template <class V>
+int smallest_byte(const uint8_t* bytes, int64_t size) {
+  using I = typename V::I;
+  I below = V::set8(0xff);
+  const I one = V::set8(1);
+  for (int64_t i = 0; i < size; i += V::kBytes) {
+    below = V::min8(below, V::sub8(V::load(bytes + i), one));
+  }
+  alignas(64) uint8_t lane[V::kBytes];
+  V::store(lane, below);
+  int result = 0xff;
+  for (uint8_t each : lane) result = each < result ? each : result;
+  return result + 1;
+}
+
 template <class V>
 bool survey(const float* in, int64_t n, int64_t* exponents, Survey& result) {
   constexpr int64_t kBlock = V::kBytes;
@@ -385,14 +416,45 @@ bool survey(const float* in, int64_t n, int64_t* exponents, Survey& result) {
     for (; i % (16 * kBlock) != 0; i += kBlock) V::store(bytes + i, V::zero());
     // min_below + 1 may be an fp32 subnormal; those are not in the histogram.
     const int smallest = static_cast<int>((result.min_below + 1) >> 23);
-    histogram<V>(bytes, i, smallest > 0 ? smallest : 1, top, exponents);
+    histogram<V>(bytes, i, smallest > 0 ? smallest : smallest_byte<V>(bytes, i), top, exponents);
   }
   return true;
 }
 
+/// fp32 subnormals as the floats that their bits count: those have exponents to make a histogram
+/// of.
+template <class V>
+void subnormals(const float* in, int64_t n, int64_t* powers) {
+  using I = typename V::I;
+  constexpr int64_t kBlock = V::kBytes;
+  alignas(64) uint8_t bytes[kChunk];
+  const I magnitude = V::set32(0x7fffffffu), normal = V::set32(0x00800000u);
+  const auto block = [&](const float* from, uint8_t* to) {
+    I y[4];
+    for (int j = 0; j < 4; ++j) {
+      const I a = V::and_(V::load(from + j * (kBlock / 4)), magnitude);
+      y[j] = V::from_integer(V::keep_if(V::less(a, normal), a));
+    }
+    V::store(to, V::exponent_bytes(y[0], y[1], y[2], y[3]));
+  };
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) block(in + i, bytes + i);
+  if (i < n) {
+    alignas(64) float tail[kBlock] = {};
+    std::memcpy(tail, in + i, static_cast<size_t>(n - i) * sizeof(float));
+    block(tail, bytes + i);
+    i += kBlock;
+  }
+  for (; i % (16 * kBlock) != 0; i += kBlock) V::store(bytes + i, V::zero());
+  histogram<V>(bytes, i, 127, 127 + 22, powers - 127);
+}
+
 template <class V>
 constexpr Kernels make_kernels() {
-  return {.round = round<V>, .round_count = round_count<V>, .survey = survey<V>};
+  return {.round = round<V>,
+          .round_count = round_count<V>,
+          .survey = survey<V>,
+          .subnormals = subnormals<V>};
 }
 
 }  // namespace

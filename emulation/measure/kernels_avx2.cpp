@@ -14,6 +14,7 @@ struct Avx2 {
   using M = __m256i;  ///< all ones in the lanes it is true for
   static constexpr int kBytes = 32;
   static constexpr int kDoubles = 4;
+  static constexpr bool kRoundsAnyWay = false;
 
   static I load(const void* p) { return _mm256_loadu_si256(static_cast<const I*>(p)); }
   static void store(void* p, I x) { _mm256_storeu_si256(static_cast<I*>(p), x); }
@@ -63,10 +64,30 @@ struct Avx2 {
   }
   static I subtract_if(I a, M m, I b) { return sub32(a, and_(m, b)); }
   static I count(I counter, M m) { return sub32(counter, m); }
-  /// Where a + b does not fit into 32 bits.
-  static M carries(I a, I b) {
-    const I sum = add32(a, b);
-    return xor_(_mm256_cmpeq_epi32(max32(sum, a), sum), set8(0xff));
+  /// Where a > b as unsigned numbers.
+  static M above(I a, I b) { return xor_(_mm256_cmpeq_epi32(max32(a, b), b), set8(0xff)); }
+
+  // What magic_round.h needs besides. There is one rounding direction only.
+  static F fma_up(F a, F b, F c) { return fma(a, b, c); }
+  static F fma_truncate(F a, F b, F c) { return fma(a, b, c); }
+  // Comparisons with NaN are false but for the last.
+  static I count_down(I counter, M m) { return add32(counter, m); }
+  static I or_if(I a, M m, I bits) { return or_masked(a, m, bits); }
+  static M equal(I a, I b) { return _mm256_cmpeq_epi32(a, b); }
+  static M equal_float(F a, F b) { return as_int(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
+  static M differ_float(F a, F b) { return as_int(_mm256_cmp_ps(a, b, _CMP_NEQ_OQ)); }
+  static M less_float(F a, F b) { return as_int(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+  static M not_up_to(I a, F b) { return as_int(_mm256_cmp_ps(as_float(a), b, _CMP_NLE_UQ)); }
+  static F multiply(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F subtract(F a, F b) { return _mm256_sub_ps(a, b); }
+  /// The larger of x and zero, of NaN zero.
+  static F or_zero(F x) { return _mm256_max_ps(x, _mm256_setzero_ps()); }
+  /// Of a number below 2^32, rounded down. The conversion is signed: without the upper half first.
+  static I to_unsigned(F x) {
+    const F half = set_float(0x1p31f);
+    const F upper = _mm256_cmp_ps(x, half, _CMP_GE_OQ);
+    const I rest = _mm256_cvttps_epi32(_mm256_sub_ps(x, _mm256_and_ps(upper, half)));
+    return xor_(rest, _mm256_slli_epi32(as_int(upper), 31));
   }
   static int64_t sum_lanes(I x) {
     alignas(32) uint32_t lane[8];
@@ -78,7 +99,11 @@ struct Avx2 {
 
   // 64-bit lanes, for random numbers.
   static I set64(uint64_t x) { return _mm256_set1_epi64x(static_cast<int64_t>(x)); }
-  static I words_from(uint64_t x) { return add64(set64(x), _mm256_setr_epi64x(0, 1, 2, 3)); }
+  static I draw_states(uint64_t key, uint64_t word) {
+    const uint64_t start = draw_start(key) + (word + 1) * kDrawStep;
+    const auto at = [start](uint64_t i) { return static_cast<int64_t>(start + i * kDrawStep); };
+    return _mm256_setr_epi64x(at(0), at(1), at(2), at(3));
+  }
   static I add64(I a, I b) { return _mm256_add_epi64(a, b); }
   template <int kShift>
   static I left64(I x) {
@@ -94,12 +119,12 @@ struct Avx2 {
     const I cross = _mm256_mullo_epi32(a, set64(b << 32 | b >> 32));
     return add64(low, left64<32>(add64(cross, right64<32>(cross))));
   }
-  /// splitmix64 of core/numeric/rng.h.
-  static I splitmix(I counter) {
-    I z = add64(counter, set64(0x9E3779B97F4A7C15u));
+  /// splitmix64 of core/numeric/rng.h after its first addition, inverted where the mask has ones,
+  /// and ones elsewhere.
+  static I draw_limits(I z, I mask) {
     z = multiply64(xor_(z, right64<30>(z)), 0xBF58476D1CE4E5B9u);
     z = multiply64(xor_(z, right64<27>(z)), 0x94D049BB133111EBu);
-    return xor_(z, right64<31>(z));
+    return xor_(and_(xor_(z, right64<31>(z)), mask), set8(0xff));
   }
 
   static I nan_mask(I x) { return as_int(_mm256_cmp_ps(as_float(x), as_float(x), _CMP_UNORD_Q)); }
@@ -132,6 +157,7 @@ struct Avx2 {
     return select(_mm256_set1_epi16(0x00ff), right16<7>(ab), left16<1>(cd));
   }
 
+  static I min8(I a, I b) { return _mm256_min_epu8(a, b); }
   static I sub8(I a, I b) { return _mm256_sub_epi8(a, b); }
   static I add8_saturating(I a, I b) { return _mm256_adds_epu8(a, b); }
   static I shuffle(I table, I index) { return _mm256_shuffle_epi8(table, index); }

@@ -18,6 +18,7 @@ struct Avx512 {
   using M = __mmask16;
   static constexpr int kBytes = 64;
   static constexpr int kDoubles = 8;
+  static constexpr bool kRoundsAnyWay = true;
 
   static I load(const void* p) { return _mm512_loadu_si512(p); }
   static void store(void* p, I x) { _mm512_storeu_si512(p, x); }
@@ -69,14 +70,40 @@ struct Avx512 {
   static I count(I counter, M m) {
     return _mm512_mask_add_epi32(counter, m, counter, _mm512_set1_epi32(1));
   }
-  /// Where a + b does not fit into 32 bits.
-  static M carries(I a, I b) { return _mm512_cmplt_epu32_mask(add32(a, b), a); }
+  /// Where a > b as unsigned numbers.
+  static M above(I a, I b) { return _mm512_cmpgt_epu32_mask(a, b); }
+
+  // What magic_round.h needs besides.
+  static F fma_up(F a, F b, F c) {
+    return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+  }
+  static F fma_truncate(F a, F b, F c) {
+    return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  }
+  // Comparisons with NaN are false but for the last.
+  static I count_down(I counter, M m) {
+    return _mm512_mask_sub_epi32(counter, m, counter, _mm512_set1_epi32(1));
+  }
+  static I or_if(I a, M m, I bits) { return _mm512_mask_or_epi32(a, m, a, bits); }
+  static M equal(I a, I b) { return _mm512_cmpeq_epi32_mask(a, b); }
+  static M equal_float(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  static M differ_float(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_OQ); }
+  static M less_float(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static M not_up_to(I a, F b) { return _mm512_cmp_ps_mask(as_float(a), b, _CMP_NLE_UQ); }
+  static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F subtract(F a, F b) { return _mm512_sub_ps(a, b); }
+  /// The larger of x and zero, of NaN zero.
+  static F or_zero(F x) { return _mm512_max_ps(x, _mm512_setzero_ps()); }
+  /// Of a number below 2^32, rounded down.
+  static I to_unsigned(F x) { return _mm512_cvttps_epu32(x); }
   static int64_t sum_lanes(I x) { return _mm512_reduce_add_epi32(x); }
 
   // 64-bit lanes, for random numbers.
   static I set64(uint64_t x) { return _mm512_set1_epi64(static_cast<int64_t>(x)); }
-  static I words_from(uint64_t x) {
-    return add64(set64(x), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  static I draw_states(uint64_t key, uint64_t word) {
+    const uint64_t start = draw_start(key) + (word + 1) * kDrawStep;
+    const auto at = [start](uint64_t i) { return static_cast<int64_t>(start + i * kDrawStep); };
+    return _mm512_setr_epi64(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
   }
   static I add64(I a, I b) { return _mm512_add_epi64(a, b); }
   template <int kShift>
@@ -87,12 +114,12 @@ struct Avx512 {
   static I right64(I x) {
     return _mm512_srli_epi64(x, kShift);
   }
-  /// splitmix64 of core/numeric/rng.h.
-  static I splitmix(I counter) {
-    I z = add64(counter, set64(0x9E3779B97F4A7C15u));
+  /// splitmix64 of core/numeric/rng.h after its first addition, inverted where the mask has ones,
+  /// and ones elsewhere.
+  static I draw_limits(I z, I mask) {
     z = _mm512_mullo_epi64(xor_(z, right64<30>(z)), set64(0xBF58476D1CE4E5B9u));
     z = _mm512_mullo_epi64(xor_(z, right64<27>(z)), set64(0x94D049BB133111EBu));
-    return xor_(z, right64<31>(z));
+    return _mm512_ternarylogic_epi64(z, right64<31>(z), mask, 0xd7);  // ~((a ^ b) & c)
   }
 
   static __mmask16 nan_mask(I x) {
@@ -128,6 +155,7 @@ struct Avx512 {
     return select(_mm512_set1_epi16(0x00ff), right16<7>(ab), left16<1>(cd));
   }
 
+  static I min8(I a, I b) { return _mm512_min_epu8(a, b); }
   static I sub8(I a, I b) { return _mm512_sub_epi8(a, b); }
   static I add8_saturating(I a, I b) { return _mm512_adds_epu8(a, b); }
   static I shuffle(I table, I index) { return _mm512_shuffle_epi8(table, index); }

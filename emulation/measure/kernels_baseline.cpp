@@ -10,6 +10,7 @@
 #include "core/numeric/tensor_stats.h"
 #include "emulation/measure/general_round.h"
 #include "emulation/measure/kernels.h"
+#include "emulation/measure/magic_round.h"
 
 namespace halfscope::measure_detail {
 namespace {
@@ -68,8 +69,9 @@ struct RoundMagic {
 /// A vector of one float, for general_round.h.
 struct One {
   using I = uint32_t;
+  using F = float;
   using M = bool;
-  static constexpr int kBytes = 4;
+  static constexpr bool kRoundsAnyWay = false;
 
   static int32_t as_signed(I x) { return static_cast<int32_t>(x); }
   static I zero() { return 0; }
@@ -107,15 +109,41 @@ struct One {
   }
   static I subtract_if(I a, M m, I b) { return a - (m ? b : 0); }
   static I count(I counter, M m) { return counter + (m ? 1 : 0); }
-  static M carries(I a, I b) { return a + b < a; }
+  static M above(I a, I b) { return a > b; }
+
+  static F as_float(I x) { return std::bit_cast<float>(x); }
+  static I as_int(F x) { return std::bit_cast<uint32_t>(x); }
+  static F set_float(float x) { return x; }
+  static I max32(I a, I b) { return std::max(a, b); }
+  static I min32(I a, I b) { return std::min(a, b); }
+  // The products are powers of two times a few bits: exact.
+  static F fma(F a, F b, F c) { return a * b + c; }
+  static F fnma(F a, F b, F c) { return c - a * b; }
+  static F fma_up(F a, F b, F c) { return fma(a, b, c); }
+  static F fma_truncate(F a, F b, F c) { return fma(a, b, c); }
+  static F multiply(F a, F b) { return a * b; }
+  static F subtract(F a, F b) { return a - b; }
+  static F or_zero(F x) { return x > 0 ? x : 0; }
+  static I to_unsigned(F x) { return x < 0x1p32f ? static_cast<uint32_t>(x) : 0; }
+  static M equal(I a, I b) { return a == b; }
+  static M equal_float(F a, F b) { return a == b; }
+  static M differ_float(F a, F b) { return (a < b) | (a > b); }
+  static M less_float(F a, F b) { return a < b; }
+  static M not_up_to(I a, F b) { return a > as_int(b); }
+  static I count_down(I counter, M m) { return counter - (m ? 1 : 0); }
+  static I or_if(I a, M m, I bits) { return m ? a | bits : a; }
+  static I or_masked(I a, I x, I mask) { return a | (x & mask); }
+  static I replace_if_above(I a, F limit, I b) { return as_float(a) > limit ? b : a; }
 };
 
 /// One draw at a time.
 template <>
-struct Draws<One> {
+struct DrawLimits<One> {
   uint64_t key, index;
-  Draws(uint64_t seed, uint64_t first) : key(seed), index(first) {}
-  uint32_t next() { return random_draw(key, index++); }
+  uint32_t mask;
+  DrawLimits(const RoundSpec& spec, uint64_t first)
+      : key(spec.key), index(first), mask(spec.random_mask) {}
+  uint32_t next() { return ~(random_draw(key, index++) & mask); }
 };
 
 template <class Round>
@@ -126,20 +154,34 @@ void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec) {
   }
 }
 
+/// The kinds that are written once for vectors and single numbers.
 template <bool kStore, bool kCount>
-void round_general(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
-                   RoundCounts* counts) {
-  with_general<One>(spec, [&]<class Round>(const Round*) {
+void round_shared(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
+                  RoundCounts* counts) {
+  const auto pass = [&]<class Round>(const Round*) {
     Round round(spec, first);
+    int64_t non_zero = 0, normal = 0;
     for (int64_t i = 0; i < n; ++i) {
       const uint32_t result = round.template apply<kCount>(std::bit_cast<uint32_t>(in[i]));
       if constexpr (kStore) out[i] = std::bit_cast<float>(result);
+      if constexpr (kCount) {
+        non_zero += (result & ~kSign) != 0;
+        normal += (result & ~kSign) >= spec.exponent_low;
+      }
     }
     if constexpr (kCount) {
-      *counts = {
-          .zero = n - round.non_zero, .below_normal = n - round.normal, .beyond = round.beyond};
+      *counts = {.zero = n - non_zero, .below_normal = n - normal, .beyond = round.beyond};
     }
-  });
+  };
+  switch (spec.kind) {
+    case RoundKind::magic_way:
+      return with_magic_way<One>(spec, pass);
+    case RoundKind::general:
+      return with_general<One>(spec, pass);
+    default:
+      return pass(static_cast<const RoundGeneral<One, RoundWay::nearest_even, RoundRange::fixed>*>(
+          nullptr));
+  }
 }
 
 void round(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
@@ -152,8 +194,9 @@ void round(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64
     case RoundKind::half:
     case RoundKind::magic:
       return round_loop<RoundMagic>(in, out, n, spec);
+    case RoundKind::magic_way:
     case RoundKind::general:
-      return round_general<true, false>(in, out, n, spec, first, nullptr);
+      return round_shared<true, false>(in, out, n, spec, first, nullptr);
   }
 }
 
@@ -179,9 +222,9 @@ void round_count_loop(const float* in, float* out, int64_t n, const RoundSpec& s
 
 void round_count(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
                  bool /*stream*/, RoundCounts& counts) {
-  if (spec.kind == RoundKind::general) {
-    return out == nullptr ? round_general<false, true>(in, out, n, spec, first, &counts)
-                          : round_general<true, true>(in, out, n, spec, first, &counts);
+  if (spec.kind != RoundKind::half && spec.kind != RoundKind::magic) {
+    return out == nullptr ? round_shared<false, true>(in, out, n, spec, first, &counts)
+                          : round_shared<true, true>(in, out, n, spec, first, &counts);
   }
   return out == nullptr ? round_count_loop<false>(in, out, n, spec, counts)
                         : round_count_loop<true>(in, out, n, spec, counts);
@@ -250,11 +293,18 @@ bool survey(const float* in, int64_t n, int64_t* exponents, Survey& result) {
   return true;
 }
 
+void subnormals(const float* in, int64_t n, int64_t* powers) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(in[i]) & ~kSign;
+    if (magnitude != 0 && magnitude < 0x00800000u) ++powers[std::bit_width(magnitude) - 1];
+  }
+}
+
 }  // namespace
 
 const Kernels& baseline_kernels() noexcept {
   static constexpr Kernels kKernels = {
-      .round = round, .round_count = round_count, .survey = survey};
+      .round = round, .round_count = round_count, .survey = survey, .subnormals = subnormals};
   return kKernels;
 }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <vector>
 
 #include "core/numeric/round.h"
@@ -98,20 +99,14 @@ int64_t set_aside_non_finite(const float* in, int64_t n, float* finite, TensorSt
   return stats.non_finite() - before;
 }
 
-/// fp32 subnormals: their histogram bins, and what becomes of them in a format with fp32's
-/// exponents (in the others the kernels count them like any value). Returns how many.
+/// Adds fp32 subnormals to their histogram bins and returns how many there are.
 int64_t count_fp32_subnormals(const Tap& tap, const float* finite, int64_t n, TensorStats& stats) {
-  const bool wide = tap.spec.kind == RoundKind::carry || tap.spec.kind == RoundKind::copy;
+  int64_t powers[23] = {};
+  tap.kernels.subnormals(finite, n, powers);
   int64_t count = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t magnitude = magnitude_bits(finite[i]);
-    if (magnitude == 0 || magnitude >= kSmallestNormal) continue;
-    ++count;
-    ++stats.exponents[static_cast<size_t>(std::bit_width(magnitude) - 1)];
-    if (!wide) continue;
-    const uint8_t flags = round_to_format(finite[i], tap.format).flags;
-    stats.underflow += (flags & kFlushed) != 0;
-    stats.subnormal += (flags & kSubnormal) != 0;
+  for (size_t p = 0; p < std::size(powers); ++p) {
+    stats.exponents[p] += powers[p];
+    count += powers[p];
   }
   return count;
 }
@@ -141,14 +136,18 @@ void measure_one_chunk(const Tap& tap, int64_t first, const float* in, float* ou
   stats.n += n;
   stats.max_abs = std::max(stats.max_abs, std::bit_cast<float>(survey.max_bits));
   int64_t zero = survey.exponent_zero - non_finite;
+  int64_t fp32_subnormal = 0;
   if (survey.max_bits != 0) {
     const uint32_t min_bits = survey.min_below + 1;
     stats.min_abs = std::min(stats.min_abs, std::bit_cast<float>(min_bits));
-    if (min_bits < kSmallestNormal) zero -= count_fp32_subnormals(tap, finite, n, stats);
+    if (min_bits < kSmallestNormal) fp32_subnormal = count_fp32_subnormals(tap, finite, n, stats);
   }
+  zero -= fp32_subnormal;
   stats.zero += zero;
 
-  if (tap.spec.kind != RoundKind::carry && tap.spec.kind != RoundKind::copy) {
+  // With fp32's exponents nothing but fp32 subnormals can become zero or subnormal.
+  const bool wide = tap.spec.kind == RoundKind::carry && fp32_subnormal == 0;
+  if (!wide && tap.spec.kind != RoundKind::copy) {
     RoundCounts counts;
     tap.kernels.round_count(in, out, n, tap.spec, index, tap.stream, counts);
     stats.overflow += counts.beyond - non_finite;
@@ -156,7 +155,7 @@ void measure_one_chunk(const Tap& tap, int64_t first, const float* in, float* ou
     stats.subnormal += counts.below_normal - counts.zero;
     return;
   }
-  // With fp32's exponents nothing but fp32 subnormals can become zero or subnormal.
+  if (tap.spec.kind == RoundKind::copy) stats.subnormal += fp32_subnormal;
   if (survey.max_bits >= tap.spec.overflow_from) {
     stats.overflow += count_at_least(finite, n, tap.spec.overflow_from);
   }
