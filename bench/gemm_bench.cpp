@@ -128,19 +128,18 @@ void measure(benchmark::State& state, const Case& c, const SumSpec& spec, int th
 
 Case product(const std::string& name, int64_t m, int64_t n, int64_t k, bool a_transposed,
              bool b_transposed, bool both_halves = false) {
-  return {
-      name,
-      m,
-      n,
-      k,
-      a_transposed,
-      b_transposed,
-      [=, a = values(m * k, both_halves), b = values(k * n, both_halves),
-       c = values(m * n)](const SumSpec& spec) mutable {
-        gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
-             b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
-             c.data(), spec);
-      }};
+  return {name,
+          m,
+          n,
+          k,
+          a_transposed,
+          b_transposed,
+          [=, a = values(m * k, both_halves), b = values(k * n, both_halves),
+           c = values(m * n)](const SumSpec& spec) mutable {
+            gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
+                 b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
+                 c.data(), spec);
+          }};
 }
 
 /// y = x W^T, dx = dy W, dW = dy^T x.
