@@ -32,12 +32,13 @@ struct BlockLines {
   int32_t* highest;
 };
 
+inline constexpr int kBlockRows = 32;  ///< of a packed tile of a, and at most in a tile
+
 struct BlockTile {
   int64_t blocks;
   int rows;
-  const float* a;           ///< a(i, k) = a[k * a_pitch + i]
+  const float* a;           ///< a(i, k) = a[k * kBlockRows + i]
   const uint32_t* a_codes;  ///< likewise; the code in every byte or in both words
-  int64_t a_pitch;
   const float* b;           ///< b(k, j) = b[k * panel + j], panel = 4 * lanes
   const uint32_t* b_codes;  ///< byte v of word l: column v * lanes + l; 16-bit: see block_body.h
   float* c;                 ///< accumulators, c(i, j) = c[i * panel + j]

@@ -56,6 +56,11 @@ struct BlockVector {
   static I max_codes(I x, I y) {
     return kWide ? _mm256_max_epi16(x, y) : _mm256_max_epu8(x, y);
   }
+  /// Makes the compiler forget where a pointer comes from.
+  template <class T>
+  static void hide(const T*& p) {
+    asm("" : "+r"(p));
+  }
   /// Keeps the compiler from adding in an order of its own, which needs more registers.
   static void pin(I& x) { asm("" : "+x"(x)); }
   /// The call goes through a pointer that the compiler cannot see through: nothing of the tile
