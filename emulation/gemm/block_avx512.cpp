@@ -16,6 +16,7 @@ struct BlockVector {
   using F = __m512;
   using I = __m512i;
   static constexpr int kLanes = 16;
+  static constexpr int kUnroll = 16;
   static F load(const float* p) { return _mm512_loadu_ps(p); }
   static I load(const int32_t* p) { return _mm512_loadu_si512(p); }
   static I load(const uint32_t* p) { return _mm512_loadu_si512(p); }

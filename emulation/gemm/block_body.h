@@ -94,6 +94,7 @@ void run_blocks(const BlockTile& t) {
   // 16 more they can.
   constexpr bool kChecked = kProducts >= 16;
   constexpr int kPart = kChecked ? 16 : kProducts;
+  constexpr int kUnroll = kPart < V::kUnroll ? kPart : V::kUnroll;
   constexpr int64_t kPitch = kBlockRows;
   for (int64_t block = 0; block < t.blocks; ++block) {
     const float* b = t.b + block * kProducts * kPanel;
@@ -142,14 +143,17 @@ void run_blocks(const BlockTile& t) {
       for (int part = 0; part < kProducts; part += kPart) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) sum[v] = kChecked ? V::set(0) : start[v];
+#pragma GCC unroll 1
+        for (int first = part; first < part + kPart; first += kUnroll) {
 #pragma GCC unroll 16
-        for (int k = part; k < part + kPart; ++k) {
-          const F ak = V::broadcast(a + k * kPitch);
+          for (int k = first; k < first + kUnroll; ++k) {
+            const F ak = V::broadcast(a + k * kPitch);
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
-            sum[v] = V::add(sum[v], V::truncate(V::mul(product, scale[v])));
-            V::pin(sum[v]);
+            for (int v = 0; v < kVectors; ++v) {
+              const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
+              sum[v] = V::add(sum[v], V::truncate(V::mul(product, scale[v])));
+              V::pin(sum[v]);
+            }
           }
         }
         if constexpr (kChecked) {
