@@ -128,19 +128,18 @@ void measure(benchmark::State& state, const Case& c, const SumSpec& spec, int th
 
 Case product(const std::string& name, int64_t m, int64_t n, int64_t k, bool a_transposed,
              bool b_transposed, bool both_halves = false) {
-  return {
-      name,
-      m,
-      n,
-      k,
-      a_transposed,
-      b_transposed,
-      [=, a = values(m * k, both_halves), b = values(k * n, both_halves),
-       c = values(m * n)](const SumSpec& spec) mutable {
-        gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
-             b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
-             c.data(), spec);
-      }};
+  return {name,
+          m,
+          n,
+          k,
+          a_transposed,
+          b_transposed,
+          [=, a = values(m * k, both_halves), b = values(k * n, both_halves),
+           c = values(m * n)](const SumSpec& spec) mutable {
+            gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
+                 b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
+                 c.data(), spec);
+          }};
 }
 
 /// y = x W^T, dx = dy W, dW = dy^T x.
@@ -153,8 +152,8 @@ void add_layer(std::vector<Case>& cases, const std::string& name, int64_t batch,
 
 void add_conv(std::vector<Case>& cases, const std::string& name, const ConvShape& s) {
   const int64_t pixels = s.out_height() * s.out_width(), taps = s.in * s.kernel_h * s.kernel_w;
-  const auto x = values(s.batch * s.in * s.height * s.width), w = values(s.out * taps);
-  const auto dy = values(s.batch * s.out * pixels), bias = values(s.out);
+  const auto x = values(s.batch * s.in * s.height * s.width, true), w = values(s.out * taps, true);
+  const auto dy = values(s.batch * s.out * pixels, true), bias = values(s.out);
   cases.push_back({name + "_y", s.batch * pixels, s.out, taps, false, true,
                    [=, y = dy](const SumSpec& spec) mutable {
                      conv_forward(s, x.data(), w.data(), bias.data(), y.data(), spec);
@@ -233,7 +232,15 @@ int main(int argc, char** argv) {
   for (const Case& c : cases) {
     for (const auto& [accumulation, spec] : specs) add(c, accumulation, spec);
   }
+  for (const Case& c : cases) {
+    if (c.name.starts_with("resnet_conv") || c.name.starts_with("lenet_conv2")) {
+      for (const char* kind : {"tensor-core:h100", "kahan"}) {
+        add(c, kind, {*parse_accumulation(kind), kFp16, kFp16});
+      }
+    }
+  }
   for (const Case& c : low_precision) {
+    add(c, "fp64-fp16", {Accumulation::fp64, kFp16, kFp16});
     for (const auto& [name, format] : {std::pair{"fp16", kFp16}, std::pair{"bf16", kBf16}}) {
       for (const char* kind : {"fp32", "format", "format-mul-add", "fma32-then-round"}) {
         add(c, std::string(kind) + "-" + name, {*parse_accumulation(kind), format, format});

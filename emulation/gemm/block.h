@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Tensor-core blocks (core/numeric/fused_dot.h) for whole tiles, one implementation per instruction
 // set. With the largest raw exponent Emax of a block's terms, found in byte (fp16, fp8) or 16-bit
-// lanes (bf16, tf32), the aligned terms are integers:
-//   sum = trunc(c * 2^(F - Emax)) + sum of trunc(a_k * b_k * 2^(F - Emax)),   c = rho(sum * 2^(Emax - F))
+// lanes (bf16, tf32),
+//   sum = trunc(c * 2^(F - Emax)) + sum of trunc(a_k * b_k * 2^(F - Emax)), integers,
+//   c = rho(sum * 2^(Emax - F)).
 // a_k * b_k is exact in fp32, so is the scaling, and truncation is the conversion to int32.
 // What the tiles cannot do exactly they mark, or the caller (block_product.cpp) knows beforehand
 // from the exponents of the lines; those elements go to the reference.
@@ -31,12 +32,13 @@ struct BlockLines {
   int32_t* highest;
 };
 
+inline constexpr int kBlockRows = 32;  ///< of a packed tile of a, and at most in a tile
+
 struct BlockTile {
   int64_t blocks;
   int rows;
-  const float* a;  ///< a(i, k) = a[k * a_pitch + i]
+  const float* a;           ///< a(i, k) = a[k * kBlockRows + i]
   const uint32_t* a_codes;  ///< likewise; the code in every byte or in both words
-  int64_t a_pitch;
   const float* b;           ///< b(k, j) = b[k * panel + j], panel = 4 * lanes
   const uint32_t* b_codes;  ///< byte v of word l: column v * lanes + l; 16-bit: see block_body.h
   float* c;                 ///< accumulators, c(i, j) = c[i * panel + j]

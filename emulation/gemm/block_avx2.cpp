@@ -12,6 +12,7 @@ struct BlockVector {
   using F = __m256;
   using I = __m256i;
   static constexpr int kLanes = 8;
+  static constexpr int kUnroll = 2;  ///< with more GCC spills the sums
   static F load(const float* p) { return _mm256_loadu_ps(p); }
   static I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
@@ -56,8 +57,13 @@ struct BlockVector {
   static I max_codes(I x, I y) {
     return kWide ? _mm256_max_epi16(x, y) : _mm256_max_epu8(x, y);
   }
-  /// Keeps the compiler from adding in an order of its own, which needs more registers.
-  static void pin(I& x) { asm("" : "+x"(x)); }
+  /// Makes the compiler forget where a pointer comes from.
+  template <class T>
+  static void hide(const T*& p) {
+    asm("" : "+r"(p));
+  }
+  /// See AVX-512; here it makes GCC spill the sums, and so few steps are in order without it.
+  static void pin(I&) {}
   /// The call goes through a pointer that the compiler cannot see through: nothing of the tile
   /// moves out of the part with the other rounding mode.
   template <void (*kRun)(const BlockTile&)>

@@ -16,6 +16,7 @@ struct BlockVector {
   using F = __m512;
   using I = __m512i;
   static constexpr int kLanes = 16;
+  static constexpr int kUnroll = 16;
   static F load(const float* p) { return _mm512_loadu_ps(p); }
   static I load(const int32_t* p) { return _mm512_loadu_si512(p); }
   static I load(const uint32_t* p) { return _mm512_loadu_si512(p); }
@@ -63,6 +64,11 @@ struct BlockVector {
   template <bool kWide>
   static I max_codes(I x, I y) {
     return kWide ? _mm512_max_epi16(x, y) : _mm512_max_epu8(x, y);
+  }
+  /// Makes the compiler forget where a pointer comes from.
+  template <class T>
+  static void hide(const T*& p) {
+    asm("" : "+r"(p));
   }
   /// Keeps the compiler from adding in an order of its own, which needs more registers.
   static void pin(I& x) { asm("" : "+v"(x)); }

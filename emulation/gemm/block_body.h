@@ -94,19 +94,23 @@ void run_blocks(const BlockTile& t) {
   // 16 more they can.
   constexpr bool kChecked = kProducts >= 16;
   constexpr int kPart = kChecked ? 16 : kProducts;
-  const int64_t pitch = t.a_pitch;
+  constexpr int kUnroll = kPart < V::kUnroll ? kPart : V::kUnroll;
+  constexpr int64_t kPitch = kBlockRows;
   for (int64_t block = 0; block < t.blocks; ++block) {
-    const float* const b = t.b + block * kProducts * kPanel;
-    const uint32_t* const b_codes = t.b_codes + block * kProducts * kCodes * kLanes;
-    const float* a = t.a + block * kProducts * pitch;
-    const uint32_t* a_codes = t.a_codes + block * kProducts * pitch;
+    const float* b = t.b + block * kProducts * kPanel;
+    const uint32_t* b_codes = t.b_codes + block * kProducts * kCodes * kLanes;
+    const float* a = t.a + block * kProducts * kPitch;
+    const uint32_t* a_codes = t.a_codes + block * kProducts * kPitch;
     float* c = t.c;
     int32_t* bad = t.bad;
     for (int i = 0; i < t.rows; ++i, ++a, ++a_codes, c += kPanel, bad += kPanel) {
+      // Not loop invariants: else the compiler keeps every address of the block on the stack.
+      V::hide(b);
+      V::hide(b_codes);
       I top[kCodes];
 #pragma GCC unroll 32
       for (int k = 0; k < kProducts; ++k) {
-        const I code = V::broadcast(a_codes + k * pitch);
+        const I code = V::broadcast(a_codes + k * kPitch);
 #pragma GCC unroll 2
         for (int w = 0; w < kCodes; ++w) {
           const uint32_t* const line = b_codes + (k * kCodes + w) * kLanes;
@@ -139,14 +143,17 @@ void run_blocks(const BlockTile& t) {
       for (int part = 0; part < kProducts; part += kPart) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) sum[v] = kChecked ? V::set(0) : start[v];
+#pragma GCC unroll 1
+        for (int first = part; first < part + kPart; first += kUnroll) {
 #pragma GCC unroll 16
-        for (int k = part; k < part + kPart; ++k) {
-          const F ak = V::broadcast(a + k * pitch);
+          for (int k = first; k < first + kUnroll; ++k) {
+            const F ak = V::broadcast(a + k * kPitch);
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
-            sum[v] = V::add(sum[v], V::truncate(V::mul(product, scale[v])));
-            V::pin(sum[v]);
+            for (int v = 0; v < kVectors; ++v) {
+              const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
+              sum[v] = V::add(sum[v], V::truncate(V::mul(product, scale[v])));
+              V::pin(sum[v]);
+            }
           }
         }
         if constexpr (kChecked) {

@@ -21,7 +21,6 @@ namespace halfscope::gemm_detail {
 namespace {
 
 constexpr int kVectorsPerPanel = 4;
-constexpr int64_t kTileRows = 32;
 constexpr int64_t kSquare = 1024;  // rows and columns of c at a time
 constexpr int64_t kPiece = 1024;   // elements of k at a time, filled up
 
@@ -239,7 +238,8 @@ class BlockProduct {
 
   int64_t square(int64_t i0, int64_t m, int64_t j0, int64_t n) {
     const int threads = threads_for(m * n * k_);
-    const int64_t row_tiles = std::max(ceil_div(m, kTileRows), std::min<int64_t>(threads, m));
+    const int64_t row_tiles =
+        std::max(ceil_div(m, static_cast<int64_t>(kBlockRows)), std::min<int64_t>(threads, m));
     const int64_t panels = ceil_div(n, panel_), items = row_tiles * panels;
     const int64_t tile_size = ceil_div(m, row_tiles) * panel_, size = items * tile_size;
     float* const floats = scratch<float, Purpose::chains>(size * (single_ ? 1 : 3));
@@ -247,14 +247,14 @@ class BlockProduct {
                       scratch<int32_t, Purpose::chains>(size)};
     float* const packed_b = scratch<float, Purpose::panels>(panels * panel_ * longest_);
     uint32_t* const b_codes = scratch<uint32_t, Purpose::panels>(panels * code_lines_ * longest_);
-    LineNotes rows(row_tiles * row_pitch()), columns(panels * panel_);
+    LineNotes rows(row_tiles * kBlockRows), columns(panels * panel_);
     int64_t redone = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : redone)
     {
-      float* const packed_a = scratch<float, Purpose::rows>(row_pitch() * longest_);
-      uint32_t* const a_codes = scratch<uint32_t, Purpose::rows>(row_pitch() * longest_);
+      float* const packed_a = scratch<float, Purpose::rows>(kBlockRows * longest_);
+      uint32_t* const a_codes = scratch<uint32_t, Purpose::rows>(kBlockRows * longest_);
       // Every thread keeps its tiles; those who share a row tile keep notes of their own.
-      LineNotes own_rows(row_tiles * row_pitch());
+      LineNotes own_rows(row_tiles * kBlockRows);
       const Part mine(items, omp_get_num_threads(), omp_get_thread_num());
       std::fill(state.chain + mine.begin * tile_size, state.chain + mine.end * tile_size, 0.0f);
       std::fill(state.bad + mine.begin * tile_size, state.bad + mine.end * tile_size, 0);
@@ -275,17 +275,16 @@ class BlockProduct {
           const Part part(m, row_tiles, row_tile);
           if (item == mine.begin || q == 0) {
             pack_rows(group, i0 + part.begin, part.size(), packed_a, a_codes,
-                      own_rows.at(row_tile * row_pitch()));
+                      own_rows.at(row_tile * kBlockRows));
           }
           BlockTile tile{};
           tile.rows = static_cast<int>(part.size());
-          tile.a_pitch = row_pitch();
           tile.fraction_bits = plan_.profile.dot.fraction_bits;
           tile.zero_exponent = plan_.profile.dot.zero_exponent + 127;
           const bool narrow = n - q * panel_ <= kernels_.lanes;
           for (const Piece& piece : group.pieces) {
-            tile.a = packed_a + piece.packed * row_pitch();
-            tile.a_codes = a_codes + piece.packed * row_pitch();
+            tile.a = packed_a + piece.packed * kBlockRows;
+            tile.a_codes = a_codes + piece.packed * kBlockRows;
             tile.b = packed_b + q * panel_ * longest_ + piece.packed * panel_;
             tile.b_codes = b_codes + q * code_lines_ * longest_ + piece.packed * code_lines_;
             run_piece(piece, tile, narrow, state, item * tile_size);
@@ -298,14 +297,11 @@ class BlockProduct {
         const Part part(m, row_tiles, row_tile);
         redone += deliver_tile(i0 + part.begin, part.size(), j0 + q * panel_,
                                std::min<int64_t>(panel_, n - q * panel_), state, item * tile_size,
-                               own_rows.at(row_tile * row_pitch()), columns.at(q * panel_));
+                               own_rows.at(row_tile * kBlockRows), columns.at(q * panel_));
       }
     }
     return redone;
   }
-
-  /// Whole vectors, and whole blocks of the transpose.
-  int64_t row_pitch() const { return kTileRows; }
 
   void pack_panel(const Group& group, int64_t j, int64_t lines, float* to, uint32_t* codes,
                   const BlockLines& notes) const {
@@ -320,10 +316,10 @@ class BlockProduct {
   void pack_rows(const Group& group, int64_t i, int64_t lines, float* to, uint32_t* codes,
                  const BlockLines& notes) const {
     pack_pieces(group, lines, a_.data + i * a_.row_stride, a_.row_stride, a_.column_stride,
-                row_pitch(), [&](const Piece& piece, const float* packed) {
-                  kernels_.encode_rows(plan_.coding, plan_.wide(), piece.length, row_pitch(),
-                                       packed, to + piece.packed * row_pitch(),
-                                       codes + piece.packed * row_pitch(), notes);
+                kBlockRows, [&](const Piece& piece, const float* packed) {
+                  kernels_.encode_rows(plan_.coding, plan_.wide(), piece.length, kBlockRows, packed,
+                                       to + piece.packed * kBlockRows,
+                                       codes + piece.packed * kBlockRows, notes);
                 });
   }
 

@@ -111,8 +111,9 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
     return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec);
   const bool exact =
       gemm_detail::wants_exact_products(spec) &&
-      gemm_detail::products_are_exact(gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
-                                      gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
+      gemm_detail::products_are_exact(
+          gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
+          gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
   gemm_detail::with_chains(
       spec, exact, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
 }

@@ -129,8 +129,9 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
     return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec);
   const bool exact =
       gemm_detail::wants_exact_products(spec) &&
-      gemm_detail::products_are_exact(gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy),
-                                      gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
+      gemm_detail::products_are_exact(
+          gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy),
+          gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
   gemm_detail::with_chains(
       spec, exact, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
 }

@@ -162,8 +162,9 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     return gemm_detail::model_conv_grad_weight(shape, x, dy, dw, spec);
   const bool exact =
       gemm_detail::wants_exact_products(spec) &&
-      gemm_detail::products_are_exact(gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
-                                      gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy));
+      gemm_detail::products_are_exact(
+          gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
+          gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy));
   gemm_detail::with_chains(
       spec, exact, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
 }

@@ -101,8 +101,9 @@ class TiledProduct {
         in_place_(std::is_same_v<T, float> && row_tiles_ == 1 && p.b.column_stride == 1) {
     for (const Chunk& chunk : chunks_) kb_ = std::max(kb_, chunk.length);
     row_bias_ = widen_bias(chains, single_ ? p.row_bias : nullptr, p.m);
-    column_bias_ =
-        p.row_bias != nullptr ? nullptr : widen_bias(chains, single_ ? p.column_bias : nullptr, p.n);
+    column_bias_ = p.row_bias != nullptr
+                       ? nullptr
+                       : widen_bias(chains, single_ ? p.column_bias : nullptr, p.n);
     if (single_) return;
     const bool both = how.promote > 0 && how.split_k > 1;
     sums_.chain = scratch<float, Purpose::chains>(p.m * p.n * (both ? 2 : 1));
@@ -325,8 +326,9 @@ void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* 
   if (gemm_detail::needs_model(plain)) {
     return gemm_detail::model_sum_except(outer, n, inner, x, out, plain);
   }
-  gemm_detail::with_chains(
-      plain, false, [&](const auto& chains) { gemm_detail::sum_chains(chains, outer, n, inner, x, out); });
+  gemm_detail::with_chains(plain, false, [&](const auto& chains) {
+    gemm_detail::sum_chains(chains, outer, n, inner, x, out);
+  });
 }
 
 }  // namespace halfscope

@@ -73,6 +73,19 @@ void for_pixels(const ConvShape& s, const F& f) {
   }
 }
 
+/// Calls f(image, its patches) for every image: several at a time, each by one thread (parallel
+/// regions within are not split again), or one at a time by all threads if there are few.
+template <class F>
+void for_images(int64_t batch, int64_t patch_size, const F& f) {
+  const int threads = batch < omp_get_max_threads() ? 1 : threads_for(batch * patch_size);
+#pragma omp parallel num_threads(threads)
+  {
+    std::vector<float> patches(static_cast<size_t>(patch_size));
+#pragma omp for schedule(static)
+    for (int64_t n = 0; n < batch; ++n) f(n, patches.data());
+  }
+}
+
 /// The element of one image's channel that tap (kh, kw) of output pixel (oh, ow) reads; 0 on the
 /// padding.
 float pixel_of(const ConvShape& s, const float* channel, int64_t oh, int64_t ow, int64_t kh,
@@ -93,7 +106,8 @@ int64_t reader_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation, int64_
 
 }  // namespace
 
-/// The tiles know nothing of flushing, of a format without -0 or NaN, of ties without mantissa bits.
+/// The tiles know nothing of flushing, of a format without -0 or NaN, of ties without mantissa
+/// bits.
 static bool tiles_round_to(const FloatFormat& format) noexcept {
   const bool usual = format.encoding == Encoding::ieee || format.encoding == Encoding::finite_nan;
   return usual && format.mantissa_bits > 0 && !format.flush_in && !format.flush_out;
@@ -138,9 +152,8 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
                         float* y, const SumSpec& spec) {
   const int64_t pixels = s.out_height() * s.out_width();
   const int64_t taps = s.in * s.kernel_h * s.kernel_w, plane = s.height * s.width;
-  std::vector<float> patches(static_cast<size_t>(pixels * taps));
-  for (int64_t n = 0; n < s.batch; ++n) {
-    float* to = patches.data();
+  for_images(s.batch, pixels * taps, [&](int64_t n, float* patches) {
+    float* to = patches;
     for_pixels(s, [&](int64_t oh, int64_t ow) {
       for (int64_t c = 0; c < s.in; ++c) {
         for (int64_t kh = 0; kh < s.kernel_h; ++kh) {
@@ -150,9 +163,9 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
         }
       }
     });
-    product_of_rows(s.out, pixels, {w, taps}, {patches.data(), taps},
+    product_of_rows(s.out, pixels, {w, taps}, {patches, taps},
                     {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec);
-  }
+  });
 }
 
 void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, float* dx,
@@ -168,9 +181,8 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
       }
     }
   }
-  std::vector<float> patches(static_cast<size_t>(plane * k));
-  for (int64_t n = 0; n < s.batch; ++n) {
-    float* to = patches.data();
+  for_images(s.batch, plane * k, [&](int64_t n, float* patches) {
+    float* to = patches;
     for (int64_t at = 0; at < plane; ++at) {
       for (int64_t tap = 0; tap < taps; ++tap) {
         const int64_t oh = reader_of(at / s.width, tap / s.kernel_w, s.pad_top, s.dilation_h,
@@ -183,9 +195,9 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
         }
       }
     }
-    product_of_rows(s.in, plane, {weights.data(), k}, {patches.data(), k},
+    product_of_rows(s.in, plane, {weights.data(), k}, {patches, k},
                     {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec);
-  }
+  });
 }
 
 void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy, float* dw,
@@ -200,10 +212,17 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
                   gradients.data() + (o * s.batch + n) * pixels);
     }
   }
-  std::vector<float> patches(static_cast<size_t>(taps * k));  // of one input channel
-  for (int64_t c = 0; c < s.in; ++c) {
-    float* to = patches.data();
-    for (int64_t tap = 0; tap < taps; ++tap) {
+  // Patches of as many input channels as make a good product, within some memory.
+  constexpr int64_t kLines = 256, kElements = 1 << 24;
+  const int64_t lines = std::clamp<int64_t>(kElements / std::max<int64_t>(k, 1), 1, kLines);
+  const int64_t group = std::clamp<int64_t>(lines / taps, 1, s.in);
+  std::vector<float> patches(static_cast<size_t>(group * taps * k));
+  for (int64_t first = 0; first < s.in; first += group) {
+    const int64_t channels = std::min(group, s.in - first);
+#pragma omp parallel for schedule(static) num_threads(threads_for(channels* taps* k))
+    for (int64_t line = 0; line < channels * taps; ++line) {
+      const int64_t c = first + line / taps, tap = line % taps;
+      float* to = patches.data() + line * k;
       for (int64_t n = 0; n < s.batch; ++n) {
         for_pixels(s, [&](int64_t oh, int64_t ow) {
           *to++ =
@@ -211,8 +230,8 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
         });
       }
     }
-    product_of_rows(s.out, taps, {gradients.data(), k}, {patches.data(), k},
-                    {dw + c * taps, s.in * taps, 1, nullptr, nullptr}, spec);
+    product_of_rows(s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
+                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr}, spec);
   }
 }
 

@@ -180,11 +180,11 @@ struct DoubleVector {
 
 const KernelSet& avx2_kernels() noexcept {
   static const KernelSet set{
-      make_kernels<FmaStep<FloatVector>, 6>(), make_kernels<FmaStep<DoubleVector>, 6>(),
-      make_kernels<FormatStep<DoubleVector>, 4>(), make_kernels<MulAddStep<DoubleVector>, 4>(),
-      make_kernels<ShortcutStep<DoubleVector>, 4>(),
-      make_kernels<KahanStep<FloatVector>, 3>(), make_pairwise_kernels<FloatVector, 6>(),
-      make_narrow_kernels<FloatVector, ToFp16, 5>(), make_narrow_kernels<FloatVector, ToBf16, 5>()};
+      make_kernels<FmaStep<FloatVector>, 6>(),       make_kernels<FmaStep<DoubleVector>, 6>(),
+      make_kernels<FormatStep<DoubleVector>, 4>(),   make_kernels<MulAddStep<DoubleVector>, 4>(),
+      make_kernels<ShortcutStep<DoubleVector>, 4>(), make_kernels<KahanStep<FloatVector>, 3>(),
+      make_pairwise_kernels<FloatVector, 6>(),       make_narrow_kernels<FloatVector, ToFp16, 5>(),
+      make_narrow_kernels<FloatVector, ToBf16, 5>()};
   return set;
 }
 

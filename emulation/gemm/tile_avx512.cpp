@@ -140,11 +140,11 @@ struct DoubleVector {
 
 const KernelSet& avx512_kernels() noexcept {
   static const KernelSet set{
-      make_kernels<FmaStep<FloatVector>, 14>(), make_kernels<FmaStep<DoubleVector>, 14>(),
-      make_kernels<FormatStep<DoubleVector>, 6>(), make_kernels<MulAddStep<DoubleVector>, 6>(),
-      make_kernels<ShortcutStep<DoubleVector>, 6>(),
-      make_kernels<KahanStep<FloatVector>, 6>(), make_pairwise_kernels<FloatVector, 14>(),
-      make_narrow_kernels<FloatVector, ToFp16, 8>(), make_narrow_kernels<FloatVector, ToBf16, 8>()};
+      make_kernels<FmaStep<FloatVector>, 14>(),      make_kernels<FmaStep<DoubleVector>, 14>(),
+      make_kernels<FormatStep<DoubleVector>, 6>(),   make_kernels<MulAddStep<DoubleVector>, 6>(),
+      make_kernels<ShortcutStep<DoubleVector>, 6>(), make_kernels<KahanStep<FloatVector>, 6>(),
+      make_pairwise_kernels<FloatVector, 14>(),      make_narrow_kernels<FloatVector, ToFp16, 8>(),
+      make_narrow_kernels<FloatVector, ToBf16, 8>()};
   return set;
 }
 

@@ -130,8 +130,8 @@ void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_st
 
 const KernelSet& baseline_kernels() noexcept {
   static const KernelSet set{
-      make_kernels<FmaStep<FloatVector>, 4>(), make_kernels<FmaStep<DoubleVector>, 4>(),
-      make_kernels<FormatStep<DoubleVector>, 4>(), make_kernels<MulAddStep<DoubleVector>, 4>(),
+      make_kernels<FmaStep<FloatVector>, 4>(),       make_kernels<FmaStep<DoubleVector>, 4>(),
+      make_kernels<FormatStep<DoubleVector>, 4>(),   make_kernels<MulAddStep<DoubleVector>, 4>(),
       make_kernels<ShortcutStep<DoubleVector>, 4>(), make_kernels<KahanStep<FloatVector>, 4>(),
       make_pairwise_kernels<FloatVector, 4>()};
   return set;

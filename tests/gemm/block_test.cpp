@@ -113,10 +113,9 @@ std::vector<Profile> profiles() {
     all.push_back({name, kBf16});
     all.push_back({name, kTf32});
   }
-  for (const char* name :
-       {"tensor-core:ada", "tensor-core:ada,acc=fp16", "tensor-core:h100-wgmma",
-        "tensor-core:h100-wgmma,acc=fp16", "tensor-core:b200-tcgen05", "tensor-core:h100",
-        "tensor-core:rtx-blackwell,acc=fp16"}) {
+  for (const char* name : {"tensor-core:ada", "tensor-core:ada,acc=fp16", "tensor-core:h100-wgmma",
+                           "tensor-core:h100-wgmma,acc=fp16", "tensor-core:b200-tcgen05",
+                           "tensor-core:h100", "tensor-core:rtx-blackwell,acc=fp16"}) {
     all.push_back({name, kE4m3fn});
     all.push_back({name, kE5m2});
   }
@@ -156,8 +155,7 @@ TEST(Blocks, PromotedAndSplit) {
     for (const char* options :
          {"promote=1", "promote=24", "promote=32", "promote=50", "split-k=2", "split-k=7",
           "promote=16,split-k=3", "promote=5,split-k=2", "split-k=200"}) {
-      const SumSpec spec =
-          spec_of(std::string(profile.accumulation) + "," + options, profile.read);
+      const SumSpec spec = spec_of(std::string(profile.accumulation) + "," + options, profile.read);
       check(some_product(++seed, 3, 18, 131, profile.read, -3, 4, 5), spec, "parts");
     }
   }

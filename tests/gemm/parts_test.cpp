@@ -39,8 +39,8 @@ TEST(Parts, PromotedAndSplitChains) {
   uint32_t seed = 0;
   for (const char* options : {"promote=1", "promote=7", "promote=64", "split-k=2", "split-k=5",
                               "promote=600", "promote=9,split-k=3", "split-k=300"}) {
-    for (const char* kind : {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round",
-                             "pairwise", "kahan"}) {
+    for (const char* kind :
+         {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round", "pairwise", "kahan"}) {
       for (const FloatFormat& write : {kFp32, kFp16, kBf16, kE5m2}) {
         const SumSpec spec{*parse_accumulation(std::string(kind) + ":" + options), write};
         for (const Size& s : {Size{5, 35, 70}, Size{30, 3, 20}, Size{2, 4, 1300}, Size{3, 4, 0}}) {
@@ -69,8 +69,8 @@ Floats short_values(std::mt19937& engine, int64_t count, int bits, int lowest, i
                     bool specials) {
   Floats out(static_cast<size_t>(count));
   for (float& x : out) {
-    const uint32_t exponent = static_cast<uint32_t>(lowest) +
-                              static_cast<uint32_t>(engine() % (highest - lowest + 1));
+    const uint32_t exponent =
+        static_cast<uint32_t>(lowest) + static_cast<uint32_t>(engine() % (highest - lowest + 1));
     uint32_t word = (engine() & 0x807fffffu) | exponent << 23;
     if (engine() % 9 == 0) word &= 0x80000000u;
     if (engine() % 5 == 0) word &= 0xfff80000u;  // ties are more frequent among short ones
@@ -96,8 +96,7 @@ TEST(Parts, NarrowChainsOfShortOperands) {
             const Floats a = short_values(engine, 7 * 40, bits, range.lowest, range.highest, false);
             const Floats b =
                 short_values(engine, 40 * 37, bits, range.lowest, range.highest, specials);
-            const Floats bias =
-                short_values(engine, 37, 0, range.lowest, range.highest, specials);
+            const Floats bias = short_values(engine, 37, 0, range.lowest, range.highest, specials);
             check(7, 37, 40, a, b, bias, spec, "exponents from " + std::to_string(range.lowest));
           }
         }
