@@ -127,7 +127,8 @@ struct RoundGeneral {
   template <bool kCount>
   I apply(I x) {
     const I given = V::and_(x, magnitude);
-    const I a = V::min_signed(given, infinity_bits);  // NaN for now as infinity
+    // NaN for now as infinity, or if nobody counts as something even larger.
+    const I a = kCount ? V::min_signed(given, infinity_bits) : given;
     I cut = keep, d = drop_max;
     if constexpr (!kFixed) {
       d = drop<true>(a);
@@ -190,13 +191,15 @@ struct RoundGeneral {
       r = V::choose(beyond_max, over, r);
     }
     if constexpr (!kNearest) r = V::choose(V::less(largest_bits, a), infinity, r);
-    I sign = V::and_(x, sign_bit);
     if (kAny && unsigned_zero) {
+      I sign = V::and_(x, sign_bit);
       const I below = V::add32(r, ones);  // negative for zero
       sign = V::keep_if(V::less(below, infinity_bits), V::and_not(sign, below));
+      r = V::or_(r, sign);
+    } else {
+      r = V::or_masked(r, x, sign_bit);
     }
-    r = V::or_(r, sign);
-    return V::choose(V::less(infinity_bits, given), V::or_(V::and_(x, nan_kept), nan_set), r);
+    return V::choose(V::less(infinity_bits, given), V::or_masked(nan_set, x, nan_kept), r);
   }
 };
 
