@@ -24,22 +24,18 @@ struct DrawLimits {
   I state, mask;
   bool odd;
   DrawLimits(const RoundSpec& spec, uint64_t first)
-      : state(V::draw_states(spec.key, first / 2)),
+      : state(V::draw_states(spec.draw_start + (first / 2 + 1) * kDrawStep)),
         mask(V::set32(spec.random_mask)),
         odd(first % 2 != 0) {}
   /// Elements 2 k and 2 k + 1 are the halves of word k: as they lie in memory.
   I next() {
-    I result = V::draw_limits(state, mask);
-    state = V::add64(state, V::set64(V::kBytes / 8 * kDrawStep));
-    if (odd) {
-      const I after = V::draw_limits(V::add64(V::set64(kDrawStep), state_before()), mask);
-      result = V::or_(V::template right64<32>(result), V::template left64<32>(after));
-    }
-    return result;
+    const I now = state;
+    state = V::add64(now, V::set64(V::kBytes / 8 * kDrawStep));
+    const I result = V::draw_limits(now, mask);
+    if (!odd) return result;
+    const I after = V::draw_limits(V::add64(now, V::set64(kDrawStep)), mask);
+    return V::or_(V::template right64<32>(result), V::template left64<32>(after));
   }
-
- private:
-  I state_before() const { return V::add64(state, V::set64(0 - V::kBytes / 8 * kDrawStep)); }
 };
 
 template <class V, RoundWay kWay, RoundRange kRange>
