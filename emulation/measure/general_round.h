@@ -24,22 +24,18 @@ struct DrawLimits {
   I state, mask;
   bool odd;
   DrawLimits(const RoundSpec& spec, uint64_t first)
-      : state(V::draw_states(spec.key, first / 2)),
+      : state(V::draw_states(spec.draw_start + (first / 2 + 1) * kDrawStep)),
         mask(V::set32(spec.random_mask)),
         odd(first % 2 != 0) {}
   /// Elements 2 k and 2 k + 1 are the halves of word k: as they lie in memory.
   I next() {
-    I result = V::draw_limits(state, mask);
-    state = V::add64(state, V::set64(V::kBytes / 8 * kDrawStep));
-    if (odd) {
-      const I after = V::draw_limits(V::add64(V::set64(kDrawStep), state_before()), mask);
-      result = V::or_(V::template right64<32>(result), V::template left64<32>(after));
-    }
-    return result;
+    const I now = state;
+    state = V::add64(now, V::set64(V::kBytes / 8 * kDrawStep));
+    const I result = V::draw_limits(now, mask);
+    if (!odd) return result;
+    const I after = V::draw_limits(V::add64(now, V::set64(kDrawStep)), mask);
+    return V::or_(V::template right64<32>(result), V::template left64<32>(after));
   }
-
- private:
-  I state_before() const { return V::add64(state, V::set64(0 - V::kBytes / 8 * kDrawStep)); }
 };
 
 template <class V, RoundWay kWay, RoundRange kRange>
@@ -127,7 +123,8 @@ struct RoundGeneral {
   template <bool kCount>
   I apply(I x) {
     const I given = V::and_(x, magnitude);
-    const I a = V::min_signed(given, infinity_bits);  // NaN for now as infinity
+    // NaN for now as infinity, or if nobody counts as something even larger.
+    const I a = kCount ? V::min_signed(given, infinity_bits) : given;
     I cut = keep, d = drop_max;
     if constexpr (!kFixed) {
       d = drop<true>(a);
@@ -190,13 +187,15 @@ struct RoundGeneral {
       r = V::choose(beyond_max, over, r);
     }
     if constexpr (!kNearest) r = V::choose(V::less(largest_bits, a), infinity, r);
-    I sign = V::and_(x, sign_bit);
     if (kAny && unsigned_zero) {
+      I sign = V::and_(x, sign_bit);
       const I below = V::add32(r, ones);  // negative for zero
       sign = V::keep_if(V::less(below, infinity_bits), V::and_not(sign, below));
+      r = V::or_(r, sign);
+    } else {
+      r = V::or_masked(r, x, sign_bit);
     }
-    r = V::or_(r, sign);
-    return V::choose(V::less(infinity_bits, given), V::or_(V::and_(x, nan_kept), nan_set), r);
+    return V::choose(V::less(infinity_bits, given), V::or_masked(nan_set, x, nan_kept), r);
   }
 };
 

@@ -446,7 +446,9 @@ void subnormals(const float* in, int64_t n, int64_t* powers) {
     i += kBlock;
   }
   for (; i % (16 * kBlock) != 0; i += kBlock) V::store(bytes + i, V::zero());
-  histogram<V>(bytes, i, 127, 127 + 22, powers - 127);
+  int64_t exponents[256] = {};  // sixteen bins at a time, also those around the wanted ones
+  histogram<V>(bytes, i, 127, 127 + 22, exponents);
+  for (int p = 0; p <= 22; ++p) powers[p] += exponents[127 + p];
 }
 
 template <class V>

@@ -71,7 +71,7 @@ struct RoundSpec {
   RoundOptions options;
   float half_step;       ///< half of the last place is half_step * 2^exponent
   uint32_t inverse;      ///< less the bits of 2^e: those of 2^32 over the last place
-  uint64_t key;          ///< stochastic: random_draw(key, index), of which count the
+  uint64_t draw_start;   ///< stochastic: draw_start() of the key; of a random_draw() count the
   uint32_t random_mask;  ///< upper bits
 };
 
@@ -92,7 +92,7 @@ struct RoundCounts {
 
 struct Kernels {
   /// Rounds n values. `first` is the index of the first one: element i of a tensor draws
-  /// random_draw(key, i). With `stream`, stores bypass the caches where the instruction set can;
+  /// random_draw() number i. With `stream`, stores bypass the caches where the instruction set can;
   /// the caller has to order them (end_streaming() in measure.cpp) before another thread reads.
   void (*round)(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
                 bool stream);

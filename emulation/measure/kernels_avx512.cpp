@@ -100,8 +100,7 @@ struct Avx512 {
 
   // 64-bit lanes, for random numbers.
   static I set64(uint64_t x) { return _mm512_set1_epi64(static_cast<int64_t>(x)); }
-  static I draw_states(uint64_t key, uint64_t word) {
-    const uint64_t start = draw_start(key) + (word + 1) * kDrawStep;
+  static I draw_states(uint64_t start) {
     const auto at = [start](uint64_t i) { return static_cast<int64_t>(start + i * kDrawStep); };
     return _mm512_setr_epi64(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
   }

@@ -139,11 +139,16 @@ struct One {
 /// One draw at a time.
 template <>
 struct DrawLimits<One> {
-  uint64_t key, index;
+  uint64_t start, index;
   uint32_t mask;
   DrawLimits(const RoundSpec& spec, uint64_t first)
-      : key(spec.key), index(first), mask(spec.random_mask) {}
-  uint32_t next() { return ~(random_draw(key, index++) & mask); }
+      : start(spec.draw_start), index(first), mask(spec.random_mask) {}
+  uint32_t next() {
+    const uint64_t word = splitmix64(start + index / 2 * kDrawStep);
+    const uint32_t draw = static_cast<uint32_t>(word >> (index % 2 * 32));
+    ++index;
+    return ~(draw & mask);
+  }
 };
 
 template <class Round>

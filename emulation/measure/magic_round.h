@@ -106,7 +106,7 @@ struct RoundMagicWay {
       sign = V::keep_if(V::less(below, exponent_bits), V::and_not(sign, below));
     }
     r = V::or_(r, sign);
-    return V::choose(V::less(exponent_bits, given), V::or_(V::and_(x, nan_kept), nan_set), r);
+    return V::choose(V::less(exponent_bits, given), V::or_masked(nan_set, x, nan_kept), r);
   }
 
  private:

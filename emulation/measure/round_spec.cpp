@@ -112,7 +112,7 @@ void add_general(const FloatFormat& format, const TensorRounding& rounding, Roun
   const bool plain = keeps_payload && !format.flush_out && m > 0;
   const bool only_fnuz = spec.unsigned_zero && !format.flush_out && !format.saturate;
   spec.options = plain ? RoundOptions::none : only_fnuz ? RoundOptions::fnuz : RoundOptions::all;
-  spec.key = rounding.key;
+  spec.draw_start = draw_start(rounding.key);
   spec.random_mask = ~0u << (32 - std::clamp(rounding.random_bits, 1, 32));
 }
 
