@@ -163,7 +163,8 @@ class Float {
   template <std::integral T>
   HS_HD static constexpr Rounded<float> rounded_integer(T x, const Rounding& rounding) noexcept {
     if (x == 0) return {0.0f, kExact};
-    const bool negative = x < T{0};
+    bool negative = false;
+    if constexpr (std::signed_integral<T>) negative = x < 0;
     const uint64_t bits = static_cast<uint64_t>(x);  // two's complement
     return detail::round_unpacked({.negative = negative,
                                    .significand = negative ? ~bits + 1 : bits,

@@ -26,10 +26,9 @@ Matrix<T> random_matrix(int rows, int cols, uint32_t seed) {
 
 template <class T>
 class FloatEigenTest : public ::testing::Test {};
-using AllFloats =
-    ::testing::Types<half, bfloat16, tfloat32, float8_e4m3, float8_e5m2, float8_e4m3fnuz,
-                     float8_e5m2fnuz, float6_e3m2, float6_e2m3, float4_e2m1>;
-TYPED_TEST_SUITE(FloatEigenTest, AllFloats);
+// One of each encoding: every product is a minute of compiling under the sanitizers.
+using SomeFloats = ::testing::Types<half, bfloat16, float8_e4m3, float8_e4m3fnuz, float4_e2m1>;
+TYPED_TEST_SUITE(FloatEigenTest, SomeFloats);
 
 TYPED_TEST(FloatEigenTest, ProductsOfSmallIntegersAreExact) {
   using T = TypeParam;
