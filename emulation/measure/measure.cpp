@@ -6,7 +6,7 @@
 
 #include <omp.h>
 #if defined(__x86_64__)
-#include <xmmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include <algorithm>

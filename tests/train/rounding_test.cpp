@@ -8,6 +8,7 @@
 
 #include "core/numeric/rng.h"
 #include "core/numeric/round.h"
+#include "core/numeric/tensor_rounding.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {
@@ -51,10 +52,10 @@ TEST(PlannedRounding, EveryModeIsTheReference) {
     doubling.program->set_random(5, 3);
     const std::vector<float> out = doubling.run(in);
     for (size_t i = 0; i < in.size(); ++i) {
-      const Rounding rounding{
-          .mode = mode,
-          .random = random_draw(random_key(5, 3, static_cast<uint64_t>(doubling.y)), i),
-          .random_bits = 16};
+      const TensorRounding tensor{.mode = mode,
+                                  .key = random_key(5, 3, static_cast<uint64_t>(doubling.y)),
+                                  .random_bits = 16};
+      const Rounding rounding = tensor.element(static_cast<int64_t>(i));
       ASSERT_EQ(out[i], round_to_format(in[i] + in[i], kBf16, rounding).value)
           << rounding_mode_name(mode) << ", element " << i;
     }
