@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "analysis/report/cost.h"
 #include "analysis/report/report_parts.h"
+#include "analysis/rules/lane_facts.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope::report {
@@ -175,13 +175,6 @@ std::string what_would_speak_against(const Report& report, const ActionReport& a
   return "the next run shows the same";
 }
 
-std::string storage_of(const std::string& plan_json) {
-  using Json = nlohmann::json;
-  const Json plan = Json::parse(plan_json, nullptr, false);
-  if (!plan.is_object() || !plan.contains("variables")) return "";
-  return plan["variables"].is_object() ? plan["variables"].value("storage", "") : "";
-}
-
 void finish(Report& report, ActionReport action) {
   const std::string seen = tried(report, action);
   if (!seen.empty()) action.effect += (action.effect.empty() ? "" : " ") + seen;
@@ -208,8 +201,8 @@ std::string python_string(const std::string& text) {
 
 /// The advised plan keeps variables in fp32 and the lane's own does not.
 bool widens_storage(const std::string& lane_plan, const std::string& advised_plan) {
-  const std::string before = storage_of(lane_plan);
-  return storage_of(advised_plan) == "fp32" && before != "fp32" && !before.empty();
+  const std::string place = "/variables/storage", before = plan_text(lane_plan, place);
+  return plan_text(advised_plan, place) == "fp32" && before != "fp32" && !before.empty();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/rules/format_limits.h"
 
@@ -175,6 +176,12 @@ std::vector<std::string> LaneFacts::in_order(std::vector<std::string> paths) con
   });
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
+}
+
+std::string plan_text(const std::string& plan_json, const std::string& pointer) {
+  const auto plan = nlohmann::json::parse(plan_json, nullptr, false);
+  const nlohmann::json::json_pointer place(pointer);
+  return plan.contains(place) && plan[place].is_string() ? plan[place].get<std::string>() : "";
 }
 
 bool full_precision_lane(const LaneInfo& lane) {

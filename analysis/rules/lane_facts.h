@@ -82,6 +82,10 @@ class LaneFacts {
   std::vector<int> node_of_site_;
 };
 
+/// A text inside a plan as the run stored it, by JSON pointer: "/variables/storage". "" if there is
+/// none; a damaged plan has none.
+std::string plan_text(const std::string& plan_json, const std::string& pointer);
+
 /// True if every layer of the lane computes in full precision (or the whole lane in double).
 bool full_precision_lane(const LaneInfo& lane);
 /// The first full-precision lane, which the others are compared with; -1 if there is none.

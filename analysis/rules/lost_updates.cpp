@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/rules/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "core/numeric/rounding.h"
 
 namespace halfscope {
 namespace {
@@ -17,13 +17,14 @@ constexpr double kLostShare = 0.5;
 
 /// What the plan keeps variables in; the update's own format if the plan does not say.
 FloatFormat storage_of(const LaneFacts& lane, const SiteInfo& site) {
-  const auto plan = nlohmann::json::parse(lane.info().plan_json, nullptr, false);
-  if (!plan.is_object()) return site.format;
-  const auto variables = plan.find("variables");
-  if (variables == plan.end() || !variables->is_object()) return site.format;
-  const auto storage = variables->find("storage");
-  if (storage == variables->end() || !storage->is_string()) return site.format;
-  return parse_format(storage->get<std::string>()).value_or(site.format);
+  const std::string storage = plan_text(lane.info().plan_json, "/variables/storage");
+  return parse_format(storage).value_or(site.format);
+}
+
+/// New weights are rounded up or down at random, so that a small update moves one in many.
+bool is_made_up_for(const LaneFacts& lane) {
+  const auto rounding = parse_rounding(plan_text(lane.info().plan_json, "/variables/rounding"));
+  return rounding && rounding->mode == RoundingMode::stochastic;
 }
 
 struct Lost {
@@ -99,6 +100,15 @@ void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
                     .text =
                         "Keep the variables in fp32 (master weights): "
                         "\"variables\": {\"storage\": \"fp32\"} in the plan."};
+  if (is_made_up_for(lane)) {
+    finding.severity = Severity::info;
+    finding.mechanism += ", which stochastic rounding makes up for";
+    finding.text = fmt::format(
+        "{} of the updates of {} leave their {} weights unchanged, each by chance: rounded "
+        "stochastically, they count in full on average.",
+        percent(all.share()), name_list(layers), format);
+    finding.action = {.kind = Action::Kind::none, .layers = {}, .text = ""};
+  }
   findings.push_back(std::move(finding));
 }
 

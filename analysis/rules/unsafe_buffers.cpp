@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -18,9 +17,7 @@ constexpr const char* kCure =
     "Let them move with the update: \"variables\": {\"buffers\": \"on_step\"} in the plan.";
 
 bool commits_always(const LaneInfo& lane) {
-  const auto plan = nlohmann::json::parse(lane.plan_json, nullptr, false);
-  const nlohmann::json::json_pointer place("/variables/buffers");
-  return plan.is_object() && plan.contains(place) && plan[place] == "always";
+  return plan_text(lane.plan_json, "/variables/buffers") == "always";
 }
 
 /// Skipped steps whose tensors were not recorded, as with --every N.

@@ -217,6 +217,23 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   EXPECT_TRUE(advice->layers.empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 
+  // Rounded at random, small updates count on average.
+  RunInfo stochastic = run.info();
+  auto plan = nlohmann::ordered_json::parse(stochastic.lanes[1].plan_json);
+  plan["variables"]["rounding"] = "stochastic:16";
+  stochastic.lanes[1].plan_json = plan.dump();
+  RunView random(stochastic, RunStatus::complete);
+  for (const SiteInfo& site : stochastic.lanes[1].sites) {
+    for (const PackedWindow& window : run.windows(1, site.order)) {
+      random.add_window(1, site.order, {.step = window.step, .stats = window.stats()});
+    }
+  }
+  const auto made_up_for = of_rule(run_rules(random), "lost_updates");
+  ASSERT_EQ(made_up_for.size(), 1u);
+  EXPECT_EQ(made_up_for[0].severity, Severity::info);
+  EXPECT_EQ(made_up_for[0].action.kind, Action::Kind::none);
+  EXPECT_THAT(made_up_for[0].text, HasSubstr("they count in full on average"));
+
   spec.lanes[1].storage = kFp32;  // master weights take the same updates
   EXPECT_TRUE(of_rule(run_rules(make_run(spec)), "lost_updates").empty());
 }
