@@ -47,7 +47,7 @@ int fprev(const Options& options) {
     write_output_file(options.svg, draw_svg(found.tree, title), options.force);
   }
   if (options.json) {
-    const TensorCorePlan& plan = options.choice.plan;
+    const TensorCorePlan& plan = model.plan;
     write_json(Json{{"schema", "halfscope.fprev/1"},
                     {"version", kVersion},
                     {"model", name},

@@ -49,10 +49,16 @@ FprevModel product_model(const Accumulation& accumulation) {
   constexpr int kFloats = 1 << 24, kHalves = 1 << 11;  // counts that are exact
   const bool narrow = accumulation.sums_in_format();
   const FprevValues fp16{.big_a = 0x1p15f, .big_b = 1.0f, .small_a = 0x1p-24f, .small_b = 1.0f};
-  const FprevValues wide;  // 2^60 and 1
+  FprevValues wide;  // 2^60 and 1
+  // A double holds 53 bits, so that many more lie between the marker and the summands.
+  if (accumulation.kind == Accumulation::fp64) wide.big_a = 0x1p120f;
   const char* sums = narrow ? "fp16" : accumulation.kind == Accumulation::fp64 ? "fp64" : "fp32";
   return {one_product({.accumulation = accumulation, .write = narrow ? kFp16 : kFp32}),
-          narrow ? fp16 : wide, narrow ? "fp16" : "fp32", sums, narrow ? kHalves : kFloats};
+          narrow ? fp16 : wide,
+          narrow ? "fp16" : "fp32",
+          sums,
+          narrow ? kHalves : kFloats,
+          {.slices = accumulation.split_k, .promote_every = accumulation.promote}};
 }
 
 /// M and u of operands and accumulator; nothing where the range is too narrow.
@@ -97,8 +103,11 @@ FprevModel tensor_core_model(const TensorCoreArch& arch, const FprevChoice& choi
   return {row_by_row([profile, plan](Rows a, Rows b) {
             return tensor_core_dot(profile, a, b, 0.0f, plan);
           }),
-          *values, format_name(input), format_name(output),
-          tensor_core_most(profile, *values, adds)};
+          *values,
+          format_name(input),
+          format_name(output),
+          tensor_core_most(profile, *values, adds),
+          plan};
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct FprevModel {
   FprevValues values;
   std::string input, accumulator;  ///< formats
   int most = 0;                    ///< summands that the values can tell apart
+  TensorCorePlan plan{};           ///< as asked for, by flags or in the name
 };
 
 /// Throws Error (usage) for an unknown model, and for formats or a plan that it does not have.

@@ -13,6 +13,7 @@
 #include "cli/mma_formats.h"
 #include "core/data/mma_vectors.h"
 #include "core/error.h"
+#include "core/numeric/round.h"
 
 namespace halfscope {
 namespace {
@@ -66,12 +67,12 @@ std::string first_of(const std::string& option, const std::string& header, const
       fmt::format("use {}, or name the file GPU_INPUT_OUTPUT.txt", flag));
 }
 
-/// True if the number is on the format's grid.
+/// True if the format has the number. Of tf32 the hardware cuts the lower bits itself.
 bool is_value(float x, const FloatFormat& format) {
-  if (!std::isfinite(x) || x == 0.0f || format == kTf32) return true;  // tf32 is cut by hardware
-  const int exponent = std::max(std::ilogb(x), format.min_exponent());
-  const double units = std::ldexp(static_cast<double>(x), format.mantissa_bits - exponent);
-  return units == std::trunc(units);
+  if (format == kTf32) return true;
+  if (std::isnan(x)) return format.has_nan();
+  if (std::isinf(x)) return format.has_infinity();
+  return round_to_format(x, format).value == x;
 }
 
 void check_values(const std::string& file, const MmaVector& vector, const FloatFormat& format) {

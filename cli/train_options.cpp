@@ -57,7 +57,7 @@ std::optional<Accumulation> accumulation_of(const TrainOptions& options) {
   const std::optional<Accumulation> accumulation = parse_accumulation(options.accumulate);
   if (!accumulation) {
     throw usage_error("unknown accumulation " + options.accumulate,
-                      did_you_mean(options.accumulate, accumulation_names(), accumulation_hint()));
+                      accumulation_hint(options.accumulate));
   }
   return accumulation;
 }

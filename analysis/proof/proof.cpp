@@ -208,7 +208,7 @@ class Prover {
 
   [[noreturn]] static void throw_changed(const std::string& lane, const StepRow& now,
                                          const StepRow& recorded) {
-    throw usage_error(
+    throw Error(
         fmt::format("the training does not repeat itself: at step {} the loss of {} is {}, the run "
                     "recorded {}",
                     now.step, lane, now.loss, recorded.loss),
@@ -280,9 +280,8 @@ class Prover {
         fmt::format("{} is allowed, {} is how far two fp32 runs one ulp apart drift",
                     percent(proof.tolerance), percent(proof.twin_spread));
     if (original.passes && members_.empty()) {
-      return "The advice changes what evaluations see, not the training itself: there is no loss "
-             "to "
-             "prove it by.";
+      return "The advice changes what evaluations see, not the training itself: no loss can prove "
+             "it.";
     }
     if (original.passes) {
       return fmt::format("{} trains as fp32 does as it is: its loss is {} from fp32's {} ({}).",
@@ -297,9 +296,8 @@ class Prover {
           advised.skipped == advised.calibration_skips &&
           proof.steps < kFewForSkips * advised.skipped) {
         text += fmt::format(
-            " All of them were spent on finding the loss scale, which puts it behind fp32: train "
-            "for "
-            "at least {} steps, or start nearer with --loss-scale dynamic:{}.",
+            " All were spent on finding the loss scale, which puts it behind fp32: train for at "
+            "least {} steps, or start nearer with --loss-scale dynamic:{}.",
             kFewForSkips * advised.skipped, short_number(last_scale_));
       }
       return text;

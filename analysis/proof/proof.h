@@ -61,8 +61,8 @@ struct ProofRequest {
 /// Tells what is being trained, and how far that is. `lane` counts from 1 and may go on growing.
 using ProofProgress = std::function<void(const std::string& name, int lane, const StepRow& row)>;
 
-/// Trains all that is needed; nothing if `stop` became true on the way. Throws Error (usage) if the
-/// training does not repeat what was recorded.
+/// Trains all that is needed; nothing if `stop` became true on the way. Throws Error if the training
+/// does not repeat what was recorded.
 std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
                            const ProofProgress& progress, const std::atomic<bool>& stop);
 

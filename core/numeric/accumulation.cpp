@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/numeric/accumulation.h"
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -113,14 +114,6 @@ std::span<const std::string> accumulation_names() {
     return all;
   }();
   return names;
-}
-
-std::string accumulation_hint() {
-  std::string text = "use one of ";
-  for (const std::string& name : accumulation_names()) {
-    text += (&name == accumulation_names().data() ? "" : ", ") + name;
-  }
-  return text + "; options are promote=N, split-k=N and, of tensor cores, acc=fp16";
 }
 
 }  // namespace halfscope

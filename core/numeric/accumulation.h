@@ -36,14 +36,15 @@ struct Accumulation {
   static constexpr Kind tensor_core = Kind::tensor_core;
 
   Kind kind = Kind::fp32;
-  /// tensor_core: a name of tensor_core_archs(). Only products of operands that are read in fp16,
-  /// bf16, tf32 or fp8 go there; everything else is summed as fp32.
+  /// tensor_core: a name of tensor_core_archs(), which says what formats of operands it takes.
+  /// Products of operands in fp32, and plain sums, are fp32 chains instead.
   std::string arch = "";
   /// tensor_core: fp16 accumulators instead of fp32.
   bool half_accumulator = false;
   /// Terms after which a chain is added to an fp32 total and begins anew; 0: never.
   int64_t promote = 0;
-  /// Contiguous parts of k, of equal length but for the last one, whose sums are added in fp32.
+  /// Contiguous parts of k, of ceil(k / split_k) terms but for the last one (so there may be fewer
+  /// parts), whose sums are added in fp32.
   int64_t split_k = 1;
 
   Accumulation() = default;
@@ -66,8 +67,6 @@ std::optional<Accumulation> parse_accumulation(std::string_view text);
 /// What parse_accumulation reads, for messages and completion: kinds without options, and one
 /// entry for every tensor core.
 std::span<const std::string> accumulation_names();
-/// One sentence about the options, for hints.
-std::string accumulation_hint();
 
 /// How to sum, and the formats around it.
 struct SumSpec {

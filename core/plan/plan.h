@@ -56,8 +56,9 @@ Plan plan_from_json(std::string_view text);
 /// Stable: the same plan gives the same text, two-space indented.
 std::string plan_to_json(const Plan& plan);
 
-/// What to write instead of a text that is no format.
+/// What to write instead of a text that is no format, or no accumulation.
 std::string format_hint(const std::string& text);
+std::string accumulation_hint(const std::string& text);
 
 /// Adds a rule that keeps the nodes matching `glob` in fp32. Throws Error (usage) if it is empty.
 void keep_fp32(Plan& plan, const std::string& glob);

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/numeric/tensor_core.h"
 #include "core/ops/ops.h"
 #include "core/plan/plan.h"
 
@@ -56,7 +57,7 @@ Accumulation accumulation_of(const Json& object, const std::string& where) {
   const std::optional<Accumulation> accumulation = parse_accumulation(text);
   if (!accumulation) {
     throw usage_error("plan: " + where + ".accumulate: unknown value \"" + text + "\"",
-                      did_you_mean(text, accumulation_names(), accumulation_hint()));
+                      accumulation_hint(text));
   }
   return *accumulation;
 }
@@ -184,6 +185,26 @@ Error not_json(std::string_view text, size_t byte) {
 
 }  // namespace
 
+std::string accumulation_hint(const std::string& text) {
+  const std::string kind = text.substr(0, text.find(':'));
+  const std::optional<Accumulation> known = parse_accumulation(kind);
+  if (known && kind != text) {
+    return "options of " + kind + ": promote=N, N 1 or more, and split-k=N, N 2 or more, each once";
+  }
+  if (kind == "tensor-core") {
+    std::vector<std::string> names;
+    for (const TensorCoreArch& arch : tensor_core_archs()) names.emplace_back(arch.name);
+    return "write tensor-core:ARCH with one of " + comma_list(names) +
+           ", then options: acc=fp16, promote=N, split-k=N";
+  }
+  std::vector<std::string> kinds;
+  for (const std::string& name : accumulation_names()) {
+    if (name.find(':') == std::string::npos) kinds.push_back(name);
+  }
+  kinds.emplace_back("tensor-core:ARCH");
+  return did_you_mean(kind, kinds, "use one of " + comma_list(kinds));
+}
+
 std::string format_hint(const std::string& text) {
   static const std::vector<std::string> kNames{"fp32",   "tf32", "bf16",     "fp16",
                                                "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz",
@@ -224,8 +245,14 @@ Plan plan_from_json(std::string_view text) {
   }
   Plan plan;
   plan.name = text_of(json, "name", "the plan");
-  if (plan.name.empty() || plan.name.find(',') != std::string::npos) {
-    throw usage_error("plan: the name must not be empty or contain a comma");
+  constexpr size_t kLongestName = 200;
+  const bool printable = std::all_of(plan.name.begin(), plan.name.end(), [](unsigned char c) {
+    return c >= ' ' && c != 0x7f && c != ',';
+  });
+  if (plan.name.empty() || !printable || plan.name.size() > kLongestName) {
+    throw usage_error(
+        "plan: the name must not be empty, longer than 200 bytes or contain a comma or control "
+        "characters");
   }
   if (json.contains("precision")) {
     if (text_of(json, "precision", "the plan") != "double")

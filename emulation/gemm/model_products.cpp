@@ -2,6 +2,7 @@
 #include "emulation/gemm/model_products.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 

@@ -139,6 +139,7 @@ TEST(CliMmaCheck, WhatIsWrongWithAFile) {
       {header + std::string(200000, '0'), 3, "line 2: the line is longer than"},
       {header + std::string(200000, ' ') + "\n", 3, "line 2: the line is longer than"},
       {header + "3f800001 " + right.substr(9), 3, "line 2: a[0] = 3f800001 is no value of fp16"},
+      {header + "49800000 " + right.substr(9), 3, "line 2: a[0] = 49800000 is no value of fp16"},
       {"# gpu=V100 input=fp16 output=bf16 k=4\n" + right, 2, "v100 has no tensor-core instruction"},
       {"# gpu=V100 input=bf16 output=fp32 k=4\n" + right, 2, "bf16 operands and fp32 results"},
       {"# gpu=X100 input=fp16 output=fp32 k=4\n" + right, 2, "no tensor core is named X100"},
@@ -172,6 +173,9 @@ TEST(CliFprev, NamesStructures) {
   const std::pair<Words, const char*> cases[] = {
       {{"fprev"}, "structure  one ascending chain\n"},
       {{"fprev", "--model", "fp64"}, "structure  one ascending chain\n"},
+      {{"fprev", "--model", "fp64", "--n", "4096"}, "structure  one ascending chain\n"},
+      {{"fprev", "--model", "fp64:split-k=2", "--n", "1000"},
+       "structure  2 parts of 500, each one ascending chain, summed in order\n"},
       {{"fprev", "--model", "format"}, "structure  one ascending chain\n"},
       {{"fprev", "--model", "fma32-then-round", "--n", "333"}, "structure  one ascending chain\n"},
       {{"fprev", "--model", "pairwise"}, "structure  pairwise\n"},
@@ -208,6 +212,10 @@ TEST(CliFprev, JsonAndPicture) {
   EXPECT_EQ(result.at("n"), 8);
   EXPECT_EQ(result.at("svg"), "tree.svg");
   EXPECT_EQ(result.at("plan").at("split_k"), 1);
+  const json split = json::parse(
+      bench.run({"fprev", "--model", "tensor-core:h100,split-k=2,promote=16", "--json"}).out);
+  EXPECT_EQ(split.at("plan").at("split_k"), 2);
+  EXPECT_EQ(split.at("plan").at("promote"), 16);
   EXPECT_THAT(test::text_of(bench / "tree.svg"), StartsWith("<svg "));
   EXPECT_EQ(bench.run({"fprev", "--svg", "tree.svg"}).code, 2) << "it exists";
   EXPECT_EQ(bench.run({"fprev", "--svg", "tree.svg", "--force"}).code, 0);

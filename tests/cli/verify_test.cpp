@@ -190,7 +190,7 @@ TEST(CliVerify, OtherInitialWeightsAreNoticed) {
   EXPECT_EQ(bench.run(verify).code, 0);
   weights("6", "w.npz");
   const Outcome outcome = bench.run(verify);
-  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("the training does not repeat itself: at step 0 the loss of "
                                      "float32 is "));
   EXPECT_THAT(outcome.err, HasSubstr("hint: the data or the initial weights have changed since"));
