@@ -105,14 +105,14 @@ int64_t reader_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation, int64_
   return moved / stride;
 }
 
-}  // namespace
-
 /// The tiles know nothing of flushing, of a format without -0 or NaN, of ties without mantissa
 /// bits.
-static bool tiles_round_to(const FloatFormat& format) noexcept {
+bool tiles_round_to(const FloatFormat& format) noexcept {
   const bool usual = format.encoding == Encoding::ieee || format.encoding == Encoding::finite_nan;
   return usual && format.mantissa_bits > 0 && !format.flush_in && !format.flush_out;
 }
+
+}  // namespace
 
 bool has_tiles(const SumSpec& spec) noexcept {
   switch (spec.accumulation.kind) {
