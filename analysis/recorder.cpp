@@ -139,7 +139,7 @@ void write_lane(Database& database, int64_t index, const LaneInfo& lane) {
     insert_layer.run();
   }
 
-  Statement insert_site(database, "INSERT INTO sites VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
+  Statement insert_site(database, "INSERT INTO sites VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)");
   for (const SiteInfo& site : lane.sites) {
     insert_site.bind(1, index);
     insert_site.bind(2, static_cast<int64_t>(site.order));
@@ -150,6 +150,7 @@ void write_lane(Database& database, int64_t index, const LaneInfo& lane) {
     insert_site.bind(7, site.op);
     insert_site.bind(8, format_name(site.format));
     insert_site.bind(9, to_text(site.shape));
+    insert_site.bind(10, site.scale);
     insert_site.run();
   }
 }

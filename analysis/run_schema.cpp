@@ -28,7 +28,8 @@ CREATE TABLE layers(lane INTEGER NOT NULL, layer INTEGER NOT NULL, path TEXT NOT
   follows INTEGER NOT NULL, parameters INTEGER NOT NULL, PRIMARY KEY(lane, layer)) WITHOUT ROWID;
 CREATE TABLE sites(lane INTEGER NOT NULL, site INTEGER NOT NULL, path TEXT NOT NULL,
   tensor TEXT NOT NULL, role TEXT NOT NULL, phase TEXT NOT NULL, op TEXT NOT NULL,
-  format TEXT NOT NULL, shape TEXT NOT NULL, PRIMARY KEY(lane, site)) WITHOUT ROWID;
+  format TEXT NOT NULL, shape TEXT NOT NULL, scale TEXT NOT NULL,
+  PRIMARY KEY(lane, site)) WITHOUT ROWID;
 CREATE TABLE steps(step INTEGER NOT NULL, lane INTEGER NOT NULL, loss REAL, loss_scale REAL,
   skipped INTEGER NOT NULL, grad_norm REAL, accuracy REAL, ms REAL, first_bad INTEGER,
   learning_rate REAL, PRIMARY KEY(step, lane)) WITHOUT ROWID;

@@ -159,9 +159,11 @@ class Reader {
   }
 
   void read_sites(int64_t lane_index, LaneInfo& lane) {
-    Statement rows(database_,
-                   "SELECT site, path, tensor, role, phase, op, format, shape FROM sites "
-                   "WHERE lane = ?1 ORDER BY site");
+    Statement rows(database_, version_ < 3
+                                  ? "SELECT site, path, tensor, role, phase, op, format, shape "
+                                    "FROM sites WHERE lane = ?1 ORDER BY site"
+                                  : "SELECT site, path, tensor, role, phase, op, format, shape, "
+                                    "scale FROM sites WHERE lane = ?1 ORDER BY site");
     rows.bind(1, lane_index);
     while (rows.step()) {
       SiteInfo site;
@@ -174,6 +176,7 @@ class Reader {
       site.op = rows.text(5);
       site.format = to_format(rows.text(6));
       site.shape = json_array<int64_t>(rows.text(7), "sites");
+      if (version_ >= 3) site.scale = rows.text(8);
       lane.sites.push_back(std::move(site));
     }
   }

@@ -139,6 +139,7 @@ Json site_json(const SiteReport& site) {
   json["site"] = site.name;
   json["role"] = role_name(site.role);
   json["format"] = format_name(site.format);
+  json["scale"] = site.scale.empty() ? Json(nullptr) : Json(site.scale);
   json["n"] = site.n;
   json["zero"] = site.zero;
   json["overflow"] = site.overflow;

@@ -40,6 +40,7 @@ SiteReport report_site(const RunView& run, int lane, const SiteInfo& site) {
   report.order = site.order;
   report.role = site.role;
   report.format = site.format;
+  report.scale = site.scale;
   report.n = total.n;
   report.zero = total.zero;
   report.overflow = total.overflow;

@@ -53,6 +53,7 @@ struct SiteReport {
   int order = 0;  ///< SiteInfo::order
   Role role = Role::activation;
   FloatFormat format;
+  std::string scale;  ///< of codes of a scaled operand, else ""
   int64_t n = 0, zero = 0, overflow = 0, underflow = 0, subnormal = 0, non_finite = 0, lost = 0;
   std::optional<double> max_abs, min_abs, rms;
   std::optional<double> headroom_bits;  ///< log2(max_finite / max_abs)

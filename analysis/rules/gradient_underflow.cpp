@@ -9,6 +9,7 @@
 
 #include "analysis/rules/format_limits.h"
 #include "analysis/rules/loss_scale_window.h"
+#include "analysis/rules/lost_energy.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -28,23 +29,6 @@ struct Flushed {
   double energy_share() const { return energy > 0.0 ? std::min(lost_energy / energy, 1.0) : 0.0; }
 };
 
-/// Upper bound of the sum of squares of what was flushed: whole bins below the threshold, each
-/// value as large as its bin allows, and the threshold itself for ties.
-double lost_energy_bound(const TensorStats& stats, const FloatFormat& format) {
-  const double threshold = flush_threshold(format);  // a power of two, so no bin straddles it
-  double energy = 0.0;
-  int64_t below = 0;
-  for (int i = 0; i < kExponentBins; ++i) {
-    const double high = std::ldexp(1.0, i + kMinExponentBin + 1);
-    if (high > threshold) break;
-    const int64_t count = stats.exponents[static_cast<size_t>(i)];
-    energy += static_cast<double>(count) * high * high;
-    below += count;
-  }
-  const int64_t ties = std::max<int64_t>(stats.underflow - below, 0);
-  return energy + static_cast<double>(ties) * threshold * threshold;
-}
-
 Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
   Flushed result{.site = site.order};
   for (const RecordedStep& step : lane.recorded()) {
@@ -55,7 +39,7 @@ Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
     result.flushed += stats->underflow;
     // Steps count alike, whatever their loss scale: energies are compared unscaled.
     const double scale = step.loss_scale > 0.0 ? step.loss_scale : 1.0;
-    const double lost = lost_energy_bound(*stats, site.format) / (scale * scale);
+    const double lost = flushed_energy_bound(*stats, site.format) / (scale * scale);
     result.lost_energy += lost;
     result.energy += std::max(stats->sum_sq / (scale * scale), lost);
     if (stats->underflow > 0) {
@@ -89,7 +73,7 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, i
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
   std::map<int, Flushed> worst;  // by node: one finding a layer, about its worst tensor
   for (const SiteInfo& site : lane.info().sites) {
-    if (site.phase != Phase::backward) continue;
+    if (site.phase != Phase::backward || !site.scale.empty()) continue;
     const Flushed flushed = measure_site(lane, site);
     if (!(flushed.share() > kFlushedShare && flushed.energy_share() > kFlushedEnergy)) continue;
     const auto [place, fresh] = worst.try_emplace(lane.node_of(site.order), flushed);

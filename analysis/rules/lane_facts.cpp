@@ -11,8 +11,9 @@
 namespace halfscope {
 namespace {
 
-bool left_the_finite(const TensorCounts& counts) {
-  return counts.overflow > 0 || counts.non_finite() > 0;
+/// Codes of scaled operands saturate where others overflow.
+bool left_the_finite(const SiteInfo& site, const TensorCounts& counts) {
+  return (site.scale.empty() && counts.overflow > 0) || counts.non_finite() > 0;
 }
 
 /// Rows of the steps a window covers.
@@ -42,7 +43,7 @@ void LaneFacts::gather_windows() {
       RecordedStep& record = by_step[window.step];
       record.step = window.step;
       record.step_count = std::max(record.step_count, window.step_count);
-      if (!left_the_finite(window.counts())) continue;
+      if (!left_the_finite(site, window.counts())) continue;
       record.bad.push_back(site.order);  // ascending, since sites stand in execution order
       // What training does not read back says nothing of its forward pass.
       if (site.phase == Phase::forward && site.role != Role::state) record.forward_bad = true;

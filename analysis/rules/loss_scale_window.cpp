@@ -145,7 +145,8 @@ Action advise_within(const ScaleWindow& window, double used) {
 std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
   ScaleWindow window;
   for (const SiteInfo& site : lane.info().sites) {
-    if (site.phase != Phase::backward || !narrow_exponent(site.format)) continue;
+    const bool scaled = !site.scale.empty();  // no loss scale reaches its codes
+    if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
     const Magnitudes values = gather(lane, site.order);
     if (values.count == 0) continue;
     const SiteScales scales = scales_of(site.order, site.format, values);

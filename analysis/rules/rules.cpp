@@ -7,13 +7,14 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array<Rule, 8> kRules{{
+constexpr std::array<Rule, 9> kRules{{
     {"forward_overflow", "Where does the forward pass leave the format's range first?",
      find_forward_overflow},
     {"loss_scale_window", "Is there one loss scale that suits every layer's gradients?",
      find_loss_scale_window},
     {"gradient_underflow", "Are gradients flushed to zero at the scale in use?",
      find_gradient_underflow},
+    {"scaled_operands", "Do the scales of scaled operands fit their values?", find_scaled_operands},
     {"lost_updates", "Do weights stand still because updates are too small to be added?",
      find_lost_updates},
     {"optimizer_state", "Can the optimizer's state be held in its format?", find_optimizer_state},

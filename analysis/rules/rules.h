@@ -27,6 +27,7 @@ std::vector<Finding> run_rules(const RunView& run);
 void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings);

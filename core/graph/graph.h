@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "core/numeric/accumulation.h"
 #include "core/numeric/float_format.h"
 #include "core/numeric/rounding.h"
+#include "core/numeric/tensor_scale.h"
 #include "core/tensor.h"
 #include "core/train/recording.h"
 
@@ -47,6 +49,12 @@ struct NodePlan {
   FloatFormat write = kFp32;
   Accumulation accumulation = Accumulation::fp32;
   RoundingChoice rounding{};  ///< of results, and of operands that are narrowed for the node
+  /// Of products: how operands that are narrowed for them are scaled.
+  TensorScale scale{};
+  /// Of products in the backward pass: the format and the rounding of the gradient among their
+  /// operands, where that is another than of all operands.
+  std::optional<FloatFormat> grad_read = std::nullopt;
+  std::optional<RoundingChoice> grad_rounding = std::nullopt;
   bool stagewise = false;
   bool follows = false;  ///< read and write are the widest format among the inputs
 };

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/graph/autodiff.h"
+#include "core/graph/narrow.h"
 #include "core/graph/sites.h"
 #include "core/near_miss.h"
 #include "core/numeric/tensor_core.h"
@@ -184,17 +185,34 @@ bool is_constant(const Graph& graph, ValueId value) {
 /// stay outside.
 void check_tensor_cores(const Node& node) {
   const Accumulation& how = node.plan.accumulation;
-  if (how.kind != Accumulation::tensor_core || !find_op(node.op).sums_products) return;
+  if (how.kind != Accumulation::tensor_core || !find_op(node.op).sums_products()) return;
   const FloatFormat accumulator = how.half_accumulator ? kFp16 : kFp32;
   const FloatFormat& read = node.plan.read;
-  if (read == kFp32 || tensor_core_profile(how.arch, read, accumulator)) return;
-  std::vector<std::string> formats;
-  for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2}) {
-    if (tensor_core_profile(how.arch, format, accumulator)) formats.push_back(format_name(format));
+  const FloatFormat gradient = node.plan.grad_read.value_or(read);
+  if (node.plan.scale.by_block() && read != kFp32) {
+    throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of scaled " +
+                          "blocks; scale: " + scale_name(node.plan.scale),
+                      "scale whole tensors (static, current, delayed), or sum in fp32");
   }
-  throw usage_error(
-      node.path + ": " + accumulation_name(how) + " does no products of " + format_name(read),
-      "it reads " + comma_list(formats));
+  for (const auto& [a, b] : {std::pair(read, read), std::pair(gradient, read)}) {
+    if (a == kFp32 || b == kFp32 || tensor_core_profile(how.arch, a, b, accumulator)) continue;
+    std::vector<std::string> formats;
+    for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2}) {
+      if (tensor_core_profile(how.arch, format, accumulator)) {
+        formats.push_back(format_name(format));
+      }
+    }
+    const std::string what = a == b ? format_name(a) : format_name(a) + " with " + format_name(b);
+    throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of " + what,
+                      "it reads " + comma_list(formats));
+  }
+}
+
+void check_scale(const Node& node) {
+  if (node.plan.scale.kind != TensorScale::Kind::nvfp4 || !scales_operands(node)) return;
+  if (node.plan.read == kE2m1 || node.plan.read == kFp32) return;
+  throw usage_error(node.path + ": nvfp4 scales are for e2m1, not " + format_name(node.plan.read),
+                    "read e2m1, or scale by mx or block:N");
 }
 
 /// Formats of variables and of all forward values.
@@ -216,6 +234,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
       node.plan.read = node.plan.write = widest;
     }
     check_tensor_cores(node);
+    check_scale(node);
     for (ValueId input : node.inputs) {
       // A layer kept in a wider format than the variables' storage keeps its variables in it.
       if (graph.variable_of(input) != nullptr &&
@@ -267,12 +286,18 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
       node.plan.read = node.plan.write =
           wider(graph.value(node.inputs[0]).format, graph.value(node.inputs[1]).format);
     } else {
+      const bool scaled = scales_operands(graph.node(node.forward));
       node.plan = graph.node(node.forward).plan;
-      node.plan.write = node.plan.read;
+      if (!scaled) {
+        node.plan.write = node.plan.read;
+      } else if (!find_op(node.op).sums_products()) {
+        node.plan.read = node.plan.write;  // scaled codes are for the products
+        node.plan.scale = {};
+      }
       const auto found = forward_of.find(node.outputs[0]);
       if (found != forward_of.end()) {
         const FloatFormat& format = graph.value(found->second).format;
-        if (node.plan.read.contains(format)) node.plan.write = format;
+        if (node.plan.write.contains(format)) node.plan.write = format;
       }
     }
     for (ValueId output : node.outputs) {
@@ -286,48 +311,6 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
       }
     }
   }
-}
-
-/// Operators that take operands in whatever format they come.
-bool reads_as_is(const Node& node) {
-  return node.phase == Phase::update || node.op == "GradientNorm" || node.op == "Accuracy";
-}
-
-/// Inserts the Casts and returns all nodes in execution order. Only narrowing needs one: a value
-/// of a narrower format is a value of the wider one already.
-std::vector<NodeId> insert_casts(Graph& graph) {
-  std::vector<NodeId> order;
-  std::map<std::pair<ValueId, std::string>, ValueId> casts;
-  const NodeId count = static_cast<NodeId>(graph.nodes().size());
-  for (NodeId id = 0; id < count; ++id) {
-    if (!reads_as_is(graph.node(id))) {
-      const size_t count_read =
-          std::min(graph.node(id).inputs.size(), find_op(graph.node(id).op).stored_inputs_from);
-      for (size_t i = 0; i < count_read; ++i) {
-        const ValueId input = graph.node(id).inputs[i];
-        const FloatFormat read = graph.node(id).plan.read;
-        if (input == kNone || graph.value(input).type != ElementType::real) continue;
-        if (read.contains(graph.value(input).format)) continue;
-        const RoundingChoice rounding = graph.node(id).plan.rounding;
-        const std::string how = format_name(read) + " " + rounding_name(rounding);
-        ValueId& cast = casts.try_emplace({input, how}, kNone).first->second;
-        if (cast == kNone) {
-          cast = graph.add1("Cast", graph.node(id).path, {input});
-          graph.value(cast).format = read;
-          graph.value(cast).rounding = rounding;
-          Node& node = graph.node(graph.value(cast).producer);
-          node.phase = graph.node(id).phase;
-          node.forward = graph.node(id).forward;
-          node.plan.read = graph.value(input).format;
-          node.plan.write = read;
-          order.push_back(graph.value(cast).producer);
-        }
-        graph.node(id).inputs[i] = cast;
-      }
-    }
-    order.push_back(id);
-  }
-  return order;
 }
 
 /// The nodes of `order` that `targets` depend on, not looking past values in `given`.
@@ -438,7 +421,9 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
       graph.value(variable.next).rounding = plan.storage_rounding;
     }
   }
-  const std::vector<NodeId> order = insert_casts(graph);
+  const Narrowed narrowed = narrow_operands(graph);
+  const std::vector<NodeId>& order = narrowed.order;
+  grad_targets.insert(grad_targets.end(), narrowed.updates.begin(), narrowed.updates.end());
   std::set<NodeId> given;
   const auto set_entry = [&](Entry entry, const std::vector<ValueId>& targets) {
     std::vector<NodeId> nodes = nodes_for(graph, order, targets, given);

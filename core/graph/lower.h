@@ -4,7 +4,7 @@
 //   source graph --expand stagewise composites--> primitives
 //     --once more with batch normalizations as in inference, where there are any: for eval-->
 //     --settle the forward formats--> --differentiate--> --sums of micro-batches, norm, updates-->
-//     --one Cast per (value, format) where an operand is read narrower than it is stored-->
+//     --a Cast or scaled codes where an operand is read narrower than it is stored (narrow.h)-->
 //     entry points, taps, layer table
 //
 // A buffer (running mean) that commits with the step has a working copy: `begin` sets it to the
@@ -13,7 +13,8 @@
 //
 // Formats of gradients: the gradient that a node makes for its input v is written in v's format
 // where the node reads v in a format that holds all of v's values (so it is rounded once), else
-// in the node's read format, as frameworks deliver it.
+// in the node's read format, as frameworks deliver it. Products of scaled operands deliver
+// gradients in their write format in place of the read one, which is that of the codes.
 #pragma once
 
 #include <array>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/graph/narrow.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {
@@ -26,7 +27,7 @@ class SiteFinder {
       forward_of_[each->second].push_back(each->first);
     }
     for (const Node& node : graph_.nodes()) {
-      if (node.phase == Phase::forward && node.op != "Cast")
+      if (node.phase == Phase::forward && !narrows(node))
         op_of_path_.try_emplace(node.path, node.op);
     }
   }
@@ -44,8 +45,8 @@ class SiteFinder {
     if (node.phase == Phase::forward) {
       for (ValueId input : node.inputs) visit_source(node, input);
     }
-    if (node.op == "Cast") {
-      visit_cast(node);
+    if (narrows(node)) {
+      visit_narrowed(node);
       return;
     }
     for (ValueId output : node.outputs) {
@@ -64,9 +65,15 @@ class SiteFinder {
     }
   }
 
-  /// A variable or the data read without a Cast.
+  /// Of its making are sites of operands, if any.
+  static bool narrows(const Node& node) {
+    return node.op == "Cast" || node.op == "Quantize" || node.op == "Dequantize" ||
+           node.op == "ScaleUpdate";
+  }
+
+  /// A variable or the data read as it is stored.
   void visit_source(const Node& reader, ValueId input) {
-    if (input == kNone || graph_.value(input).producer != kNone || reader.op == "Cast") return;
+    if (input == kNone || graph_.value(input).producer != kNone || narrows(reader)) return;
     if (input == executable_.input) {
       add(input, "input", "input", Role::input, Phase::forward, reader);
     } else if (const Variable* variable = graph_.variable_of(input);
@@ -76,7 +83,9 @@ class SiteFinder {
     }
   }
 
-  void visit_cast(const Node& cast) {
+  /// The operand as it is read; of a scaled one its codes.
+  void visit_narrowed(const Node& cast) {
+    if (cast.op == "Dequantize" || cast.op == "ScaleUpdate") return;
     const ValueId source = cast.inputs[0], output = cast.outputs[0];
     if (source == executable_.input) {
       add(output, "input", "input", Role::input, Phase::forward, cast);
@@ -126,6 +135,7 @@ class SiteFinder {
     site.format = graph_.value(value).format;
     site.shape = graph_.value(value).shape;
     site.order = static_cast<int>(taps_.size());
+    if (node.op == "Quantize") site.scale = scale_name(node.plan.scale);
     taps_.push_back({value, std::move(site)});
   }
 
@@ -158,10 +168,10 @@ std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
     layer.follows = node.plan.follows;
     for (ValueId input : node.inputs) {
       if (input == kNone || graph.value(input).type != ElementType::real) continue;
-      ValueId source = input;
-      for (NodeId p = graph.value(source).producer; p != kNone && graph.node(p).op == "Cast";
-           p = graph.value(source).producer) {
-        source = graph.node(p).inputs[0];
+      const ValueId source = before_narrowing(graph, input);
+      if (const NodeId p = graph.value(source).producer;
+          p != kNone && graph.node(p).op == "Quantize") {
+        continue;  // the factor of a scaled operand
       }
       if (const Variable* variable = graph.variable_of(source)) {
         if (!variable->buffer)

@@ -129,20 +129,23 @@ double sum_of_terms(const SumSpec& spec, const Terms& terms) {
   return in_parts(n, std::max<int64_t>(1, (n + how.split_k - 1) / how.split_k), promoted);
 }
 
-std::optional<TensorCoreProfile> profile_of(const SumSpec& spec) {
-  if (spec.accumulation.kind != Kind::tensor_core || spec.read == kFp32) return std::nullopt;
-  return tensor_core_profile(spec.accumulation.arch, spec.read,
-                             spec.accumulation.half_accumulator ? kFp16 : kFp32);
-}
-
 float quiet(float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x; }
 
 }  // namespace
 
+std::optional<TensorCoreProfile> tensor_core_of(const SumSpec& spec) noexcept {
+  const Accumulation& how = spec.accumulation;
+  if (how.kind != Kind::tensor_core || spec.read == kFp32 || spec.b_format() == kFp32) {
+    return std::nullopt;
+  }
+  return tensor_core_profile(how.arch, spec.read, spec.b_format(),
+                             how.half_accumulator ? kFp16 : kFp32);
+}
+
 float sum_of_products(const SumSpec& spec, std::span<const float> a, std::span<const float> b,
                       const float* bias) {
   const Accumulation& how = spec.accumulation;
-  if (const std::optional<TensorCoreProfile> profile = profile_of(spec)) {
+  if (const std::optional<TensorCoreProfile> profile = tensor_core_of(spec)) {
     const float sum = tensor_core_dot(*profile, a, b, 0.0f,
                                       {.slices = how.split_k, .promote_every = how.promote});
     return quiet(bias != nullptr ? sum + *bias : sum);

@@ -3,9 +3,11 @@
 // Fast kernels must agree with it bit for bit, and kernels that do not exist fall back to it.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "core/numeric/accumulation.h"
+#include "core/numeric/tensor_core.h"
 
 namespace halfscope {
 
@@ -20,5 +22,8 @@ float sum_of_products(const SumSpec& spec, std::span<const float> a, std::span<c
 /// The same for plain values, as if each were multiplied by one; tensor cores do no plain sums:
 /// they are fp32 chains there. Not delivered yet: the double of fp64 is returned as it is.
 double sum_of_values(const SumSpec& spec, std::span<const float> x);
+
+/// The tensor core that takes these products; nothing if they are summed in fp32 or otherwise.
+std::optional<TensorCoreProfile> tensor_core_of(const SumSpec& spec) noexcept;
 
 }  // namespace halfscope

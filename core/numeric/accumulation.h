@@ -73,6 +73,17 @@ struct SumSpec {
   Accumulation accumulation;
   FloatFormat write = kFp32;  ///< what the caller will round the result to
   FloatFormat read = kFp32;   ///< of both operands of a product
+  /// Of the second operand, if it is another one.
+  std::optional<FloatFormat> read_b = std::nullopt;
+
+  FloatFormat b_format() const noexcept { return read_b.value_or(read); }
+  /// The same sums with the operands exchanged.
+  SumSpec swapped() const {
+    SumSpec result = *this;
+    result.read = b_format();
+    if (read_b) result.read_b = read;
+    return result;
+  }
 };
 
 }  // namespace halfscope

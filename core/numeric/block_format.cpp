@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/error.h"
 
@@ -27,27 +28,62 @@ constexpr std::array<NamedFormat, 6> kNames{{{"mxfp8_e4m3", kMxfp8E4m3},
 constexpr double kLargestFloat = static_cast<double>(std::numeric_limits<float>::max());
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// One block: `count` elements from `first` on at distance `stride`.
+/// One block: `rows` times `count` elements, from `first` on at distances `row_stride`, `stride`.
 struct Block {
   int64_t first, count, stride;
+  int64_t rows = 1, row_stride = 0;
 };
 
-/// Of the finite elements; `finite` tells whether all are.
-struct Largest {
-  float amax = 0;
-  bool finite = true;
-};
-Largest largest_of(std::span<const float> in, const Block& block) {
-  Largest result;
-  for (int64_t i = 0; i < block.count; ++i) {
-    const float x = std::fabs(in[static_cast<size_t>(block.first + i * block.stride)]);
-    if (std::isfinite(x)) {
-      result.amax = std::max(result.amax, x);
-    } else {
-      result.finite = false;
+template <class Visit>
+void each_element(const Block& block, Visit visit) {
+  for (int64_t row = 0; row < block.rows; ++row) {
+    for (int64_t i = 0; i < block.count; ++i) {
+      visit(static_cast<size_t>(block.first + row * block.row_stride + i * block.stride));
     }
   }
-  return result;
+}
+
+constexpr uint32_t kMagnitudeBits = 0x7fffffff, kInfinityBits = 0x7f800000;
+
+/// The largest magnitude of the finite elements.
+float largest_finite(std::span<const float> in) {
+  uint32_t largest = 0;
+  for (const float x : in) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x) & kMagnitudeBits;
+    largest = std::max(largest, bits < kInfinityBits ? bits : 0);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+/// The largest magnitude of every block, in the order of the scales, as bits: these are ordered
+/// like the magnitudes, infinity and NaN last.
+std::vector<uint32_t> largest_of_blocks(std::span<const float> in, const BlockShape& shape,
+                                        const BlockFormat& format) {
+  std::vector<uint32_t> largest(static_cast<size_t>(block_count(shape, format)), 0);
+  const int64_t blocks = blocks_along(shape, format);
+  const float* x = in.data();
+  for (int64_t outer = 0; outer < shape.outer; ++outer) {
+    uint32_t* const row = largest.data() + outer / shape.outer_block * blocks * shape.inner;
+    for (int64_t at = 0; at < shape.length; at += format.block_size) {
+      const int64_t count = std::min<int64_t>(format.block_size, shape.length - at);
+      uint32_t* const to = row + at / format.block_size * shape.inner;
+      if (shape.inner == 1) {
+        uint32_t most = *to;
+        for (int64_t i = 0; i < count; ++i) {
+          most = std::max(most, std::bit_cast<uint32_t>(x[i]) & kMagnitudeBits);
+        }
+        *to = most;
+        x += count;
+        continue;
+      }
+      for (int64_t i = 0; i < count; ++i, x += shape.inner) {
+        for (int64_t j = 0; j < shape.inner; ++j) {
+          to[j] = std::max(to[j], std::bit_cast<uint32_t>(x[j]) & kMagnitudeBits);
+        }
+      }
+    }
+  }
+  return largest;
 }
 
 Rounded<float> round_element(double x, const FloatFormat& element, RoundingMode mode) {
@@ -74,39 +110,43 @@ float quantize_value(float x, double scale, const FloatFormat& element, BlockSta
   return static_cast<float>(std::clamp(value, -kLargestFloat, kLargestFloat));
 }
 
-/// The block's scale as it is stored.
-float block_scale(const Largest& largest, const BlockFormat& format, double tensor_scale) {
-  if (!largest.finite) return static_cast<float>(kNan);
+/// The scale of a block with that largest magnitude, as it is stored.
+float block_scale(uint32_t largest, const BlockFormat& format, double tensor_scale) {
+  if (largest >= kInfinityBits) return static_cast<float>(kNan);
+  const float amax = std::bit_cast<float>(largest);
   if (format.scale == ScaleKind::ue8m0) {
-    return decode_ue8m0(mx_scale_code(largest.amax, format.element, format.rule));
+    return decode_ue8m0(mx_scale_code(amax, format.element, format.rule));
   }
   FloatFormat stored = kE4m3fn;
   stored.saturate = true;
-  const double wanted =
-      static_cast<double>(largest.amax) / (format.element.max_finite() * tensor_scale);
+  const double wanted = static_cast<double>(amax) / (format.element.max_finite() * tensor_scale);
   return round_element(wanted, stored, RoundingMode::nearest_even).value;
 }
 
 template <class Visit>
 void each_block(const BlockShape& shape, const BlockFormat& format, Visit visit) {
   int64_t index = 0;
-  for (int64_t outer = 0; outer < shape.outer; ++outer) {
+  for (int64_t outer = 0; outer < shape.outer; outer += shape.outer_block) {
     for (int64_t start = 0; start < shape.length; start += format.block_size) {
       for (int64_t inner = 0; inner < shape.inner; ++inner) {
         visit(index++, Block{.first = (outer * shape.length + start) * shape.inner + inner,
                              .count = std::min<int64_t>(format.block_size, shape.length - start),
-                             .stride = shape.inner});
+                             .stride = shape.inner,
+                             .rows = std::min(shape.outer_block, shape.outer - outer),
+                             .row_stride = shape.length * shape.inner});
       }
     }
   }
 }
 
 void check_sizes(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
-                 std::span<float> out, std::span<float> scales) {
-  if (format.block_size < 1 || !is_valid(format.element)) throw Error("no valid block format");
+                 std::span<float> scales) {
+  if (format.block_size < 1 || shape.outer_block < 1 || !is_valid(format.element)) {
+    throw Error("no valid block format");
+  }
   const bool negative = shape.outer < 0 || shape.length < 0 || shape.inner < 0;
   const int64_t size = shape.outer * shape.length * shape.inner;
-  if (negative || static_cast<int64_t>(in.size()) != size || out.size() != in.size() ||
+  if (negative || static_cast<int64_t>(in.size()) != size ||
       static_cast<int64_t>(scales.size()) != block_count(shape, format)) {
     throw Error("quantize: the spans do not have the sizes of the shape");
   }
@@ -144,27 +184,34 @@ float nvfp4_tensor_scale(float amax) noexcept {
   return std::max(scale, std::numeric_limits<float>::denorm_min());
 }
 
+float block_scales(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
+                   std::span<float> scales) {
+  check_sizes(in, shape, format, scales);
+  const float tensor_scale =
+      format.scale == ScaleKind::e4m3fn_and_fp32 ? nvfp4_tensor_scale(largest_finite(in)) : 1.0f;
+  const std::vector<uint32_t> largest = largest_of_blocks(in, shape, format);
+  for (size_t i = 0; i < largest.size(); ++i) {
+    scales[i] = block_scale(largest[i], format, static_cast<double>(tensor_scale));
+  }
+  return tensor_scale;
+}
+
 void quantize(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
               std::span<float> out, std::span<float> scales, BlockStats* stats) {
-  check_sizes(in, shape, format, out, scales);
+  if (out.size() != in.size()) throw Error("quantize: in and out differ in size");
   FloatFormat element = format.element;
   element.saturate = true;
-  BlockStats counts{.values = static_cast<int64_t>(in.size())};
-  if (format.scale == ScaleKind::e4m3fn_and_fp32) {
-    const Block all{.first = 0, .count = static_cast<int64_t>(in.size()), .stride = 1};
-    counts.tensor_scale = nvfp4_tensor_scale(largest_of(in, all).amax);
-  }
-  const double tensor_scale = static_cast<double>(counts.tensor_scale);
+  BlockStats counts{.values = static_cast<int64_t>(in.size()),
+                    .tensor_scale = block_scales(in, shape, format, scales)};
   each_block(shape, format, [&](int64_t index, const Block& block) {
-    const Largest largest = largest_of(in, block);
-    const float stored = block_scale(largest, format, tensor_scale);
-    scales[static_cast<size_t>(index)] = stored;
-    const double scale = static_cast<double>(stored) * tensor_scale;  // 28 bits
-    counts.nan_blocks += largest.finite ? 0 : 1;
-    for (int64_t i = 0; i < block.count; ++i) {
-      const size_t at = static_cast<size_t>(block.first + i * block.stride);
-      out[at] = largest.finite ? quantize_value(in[at], scale, element, counts) : stored;
-    }
+    const float stored = scales[static_cast<size_t>(index)];
+    const bool finite = !std::isnan(stored);
+    const double scale =
+        static_cast<double>(stored) * static_cast<double>(counts.tensor_scale);  // 28 bits
+    counts.nan_blocks += finite ? 0 : 1;
+    each_element(block, [&](size_t at) {
+      out[at] = finite ? quantize_value(in[at], scale, element, counts) : stored;
+    });
   });
   if (stats != nullptr) *stats = counts;
 }

@@ -61,16 +61,19 @@ std::string block_format_name(const BlockFormat& format);
 
 /// A tensor as [outer][length][inner], row-major; blocks run along `length`, at stride `inner`, and
 /// the last one may be shorter. Rows of a matrix: {rows, cols, 1}; its columns: {1, rows, cols}.
+/// A block may span `outer_block` neighbours of the outer dimension, too: squares of a matrix.
 struct BlockShape {
   int64_t outer = 1, length = 0, inner = 1;
+  int64_t outer_block = 1;
 };
 
 constexpr int64_t blocks_along(const BlockShape& shape, const BlockFormat& format) noexcept {
   return (shape.length + format.block_size - 1) / format.block_size;
 }
-/// How many scales quantize() writes, as [outer][blocks_along][inner].
+/// How many scales quantize() writes, as [outer / outer_block, up][blocks_along][inner].
 constexpr int64_t block_count(const BlockShape& shape, const BlockFormat& format) noexcept {
-  return shape.outer * blocks_along(shape, format) * shape.inner;
+  const int64_t outer_blocks = (shape.outer + shape.outer_block - 1) / shape.outer_block;
+  return outer_blocks * blocks_along(shape, format) * shape.inner;
 }
 
 struct BlockStats {
@@ -101,6 +104,10 @@ HS_HD constexpr uint8_t mx_scale_code(float amax, const FloatFormat& element,
 /// fp32's nearest to amax / (6 * 448), so that the largest block scale is 448 if the largest
 /// element is 6; 1 for a tensor of zeros.
 float nvfp4_tensor_scale(float amax) noexcept;
+
+/// The scales alone, as quantize() writes them. Returns the tensor's scale, 1 but for nvfp4.
+float block_scales(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
+                   std::span<float> scales);
 
 /// Replaces every element by the value that stands for it: element * scale, in fp32, and writes the
 /// scales of the blocks (of nvfp4 those in e4m3fn, without the tensor's). A block with a NaN or an

@@ -26,7 +26,8 @@ std::optional<RoundingChoice> parse_rounding(std::string_view text) {
   const std::string_view bits = text.substr(colon + 1);
   const auto [end, error] =
       std::from_chars(bits.data(), bits.data() + bits.size(), rounding.random_bits);
-  const bool fits = error == std::errc() && end == bits.data() + bits.size() &&
+  const bool plain = !bits.starts_with('0');  // one spelling only
+  const bool fits = plain && error == std::errc() && end == bits.data() + bits.size() &&
                     rounding.random_bits >= 1 && rounding.random_bits <= kMostRandomBits;
   if (*mode != RoundingMode::stochastic || !fits) return std::nullopt;
   return rounding;

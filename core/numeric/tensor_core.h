@@ -68,6 +68,11 @@ std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch,
                                                      const FloatFormat& accumulator = kFp32,
                                                      BlockScale scale = BlockScale::none) noexcept;
 
+/// The same for operands of two formats: equal ones, or any two of at most 8 bits.
+std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch, const FloatFormat& a,
+                                                     const FloatFormat& b,
+                                                     const FloatFormat& accumulator) noexcept;
+
 /// In which order a matrix product walks through K. Partial sums of the chains are added in fp32,
 /// nearest even, in the order given here, starting from +0; c, which starts the chain if there is
 /// only one, is then added last, as an epilogue does. With fp16 accumulators the total is rounded

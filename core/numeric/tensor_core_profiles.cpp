@@ -190,4 +190,16 @@ std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch,
   return std::nullopt;
 }
 
+std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch, const FloatFormat& a,
+                                                     const FloatFormat& b,
+                                                     const FloatFormat& accumulator) noexcept {
+  std::optional<TensorCoreProfile> profile = tensor_core_profile(arch, a, accumulator);
+  if (!profile || a == b) return profile;
+  // Of the narrow formats one instruction takes any pair.
+  const bool narrow = a.bits() <= 8 && b.bits() <= 8;
+  if (!narrow || !tensor_core_profile(arch, b, accumulator)) return std::nullopt;
+  profile->b_format = b;
+  return profile;
+}
+
 }  // namespace halfscope

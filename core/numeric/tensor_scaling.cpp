@@ -3,7 +3,9 @@
 #include "core/numeric/tensor_scaling.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "core/error.h"
@@ -13,12 +15,10 @@
 namespace halfscope {
 
 float largest_magnitude(std::span<const float> in) noexcept {
-  float result = 0;
-  for (const float x : in) {
-    if (std::isnan(x)) return x;
-    result = std::max(result, std::fabs(x));
-  }
-  return result;
+  // As integers magnitudes are ordered likewise, infinity and then NaN last.
+  uint32_t largest = 0;
+  for (const float x : in) largest = std::max(largest, std::bit_cast<uint32_t>(x) & 0x7fffffffu);
+  return std::bit_cast<float>(largest);
 }
 
 float current_scale(float amax, const FloatFormat& format, ScaleGrid grid,
@@ -49,6 +49,19 @@ void quantize_scaled(std::span<const float> in, float scale, const FloatFormat& 
   if (stats != nullptr) *stats = counts;
 }
 
+float delayed_scale(std::span<const float> history, float latest, float scale,
+                    const FloatFormat& format, AmaxChoice choice, int margin) noexcept {
+  float chosen = latest;
+  if (choice == AmaxChoice::max) {
+    chosen = 0;
+    for (const float each : history) chosen = std::fmax(chosen, each);
+  }
+  if (!(chosen > 0) || !std::isfinite(chosen)) return scale;
+  const double room = format.max_finite() * std::ldexp(1.0, -margin);
+  const float next = static_cast<float>(room) / chosen;
+  return std::isinf(next) ? std::numeric_limits<float>::max() : next;
+}
+
 DelayedScale::DelayedScale(const Options& options) : options_(options) {
   if (options.history_length < 1) throw Error("an amax history holds one step or more");
   ring_.resize(static_cast<size_t>(options.history_length), 0.0f);
@@ -66,15 +79,7 @@ std::vector<float> DelayedScale::history() const {
 void DelayedScale::update(float amax) {
   ring_[static_cast<size_t>(steps_ % options_.history_length)] = amax;
   ++steps_;
-  float chosen = amax;
-  if (options_.choice == AmaxChoice::max) {
-    chosen = 0;
-    for (const float each : ring_) chosen = std::fmax(chosen, each);
-  }
-  if (!(chosen > 0) || !std::isfinite(chosen)) return;
-  const double room = options_.format.max_finite() * std::ldexp(1.0, -options_.margin);
-  const float scale = static_cast<float>(room) / chosen;
-  scale_ = std::isinf(scale) ? std::numeric_limits<float>::max() : scale;
+  scale_ = delayed_scale(ring_, amax, scale_, options_.format, options_.choice, options_.margin);
 }
 
 }  // namespace halfscope

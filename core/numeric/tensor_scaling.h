@@ -38,6 +38,11 @@ enum class AmaxChoice : uint8_t {
   most_recent,  ///< of the last step
 };
 
+/// The scale after a step of delayed scaling, given the amax of as many steps as it looks back, in
+/// any order; see DelayedScale.
+float delayed_scale(std::span<const float> history, float latest, float scale,
+                    const FloatFormat& format, AmaxChoice choice, int margin) noexcept;
+
 /// Delayed scaling: the scale of a step comes from the amax of the steps before.
 ///   DelayedScale scale({.format = kE4m3fn});
 ///   each step: quantize_scaled(x, scale.scale(), ...); scale.update(largest_magnitude(x));

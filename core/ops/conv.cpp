@@ -83,15 +83,15 @@ const std::vector<OpDef>& conv() {
        .domain = "",
        .infer = infer_conv,
        .gradient = gradient,
-       .sums_products = true},
+       .summed_axis = [](const Node&, size_t) -> int64_t { return 1; }},
       {.name = "ConvGradInput",
        .domain = "halfscope",
        .infer = infer_gradient,
-       .sums_products = true},
+       .summed_axis = [](const Node&, size_t operand) -> int64_t { return operand == 0 ? 1 : 0; }},
       {.name = "ConvGradWeight",
        .domain = "halfscope",
        .infer = infer_gradient,
-       .sums_products = true},
+       .summed_axis = [](const Node&, size_t) -> int64_t { return 0; }},
   };
   return defs;
 }

@@ -16,6 +16,7 @@ const std::vector<OpDef>& gemm();
 const std::vector<OpDef>& loss();
 const std::vector<OpDef>& normalization();
 const std::vector<OpDef>& pooling();
+const std::vector<OpDef>& quantize();
 const std::vector<OpDef>& reductions();
 const std::vector<OpDef>& relu();
 const std::vector<OpDef>& shape_ops();

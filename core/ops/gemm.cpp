@@ -29,6 +29,11 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   return {{Shape{m, n}}};
 }
 
+int64_t summed_axis(const Node& node, size_t operand) {
+  const bool transposed = int_attribute(node, operand == 0 ? "transA" : "transB", 0) != 0;
+  return (operand == 0) == transposed ? 0 : 1;
+}
+
 Attributes transposes(bool a, bool b) { return {{"transA", int64_t{a}}, {"transB", int64_t{b}}}; }
 
 std::vector<ValueId> gradient(GradientContext& c) {
@@ -57,8 +62,11 @@ std::vector<ValueId> gradient(GradientContext& c) {
 }  // namespace
 
 const std::vector<OpDef>& gemm() {
-  static const std::vector<OpDef> defs{
-      {.name = "Gemm", .domain = "", .infer = infer, .gradient = gradient, .sums_products = true}};
+  static const std::vector<OpDef> defs{{.name = "Gemm",
+                                        .domain = "",
+                                        .infer = infer,
+                                        .gradient = gradient,
+                                        .summed_axis = summed_axis}};
   return defs;
 }
 

@@ -71,8 +71,9 @@ struct OpDef {
   bool selects = false;
   /// Its kernels round the outputs themselves.
   bool rounds_itself = false;
-  /// It sums products of its first two inputs, which tensor cores can do.
-  bool sums_products = false;
+  /// Of operators that sum products of their first two inputs, which tensor cores can do: the axis
+  /// of operand 0 or 1 along which blocks with one scale lie, which is summed over.
+  int64_t (*summed_axis)(const Node&, size_t operand) = nullptr;
   /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
   /// not count where a node follows its inputs.
   size_t stored_inputs_from = kAllInputs;
@@ -81,6 +82,8 @@ struct OpDef {
   size_t statistics_from = kAllInputs;
 
   static constexpr size_t kAllInputs = SIZE_MAX;
+
+  bool sums_products() const noexcept { return summed_axis != nullptr; }
 };
 
 /// All operators, by name in ascending order.
@@ -101,6 +104,13 @@ std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
 struct SliceAxis {
   int64_t start, step, count;
 };
+
+/// Quantize and Dequantize: how a tensor of this shape is cut into blocks.
+BlockShape block_shape(const Node& node, const Shape& shape);
+
+/// ScaleUpdate: the state holds the scale (0: none yet, which means 1), where in the history the
+/// next entry goes, and the history.
+inline constexpr int64_t kScaleStateHead = 2;
 
 /// Of every dimension of the input's shape; throws Error if the attributes do not fit.
 std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape);

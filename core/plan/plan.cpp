@@ -3,6 +3,8 @@
 // PyTorch's autocast has on no list for CUDA and TensorFlow's grappler calls "infer" or "clear".
 #include "core/plan/plan.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace halfscope {
@@ -47,10 +49,49 @@ Plan pure(std::string name, const FloatFormat& format) {
   return plan;
 }
 
+/// bf16 throughout but for the products, whose operands are scaled to fewer bits.
+Plan recipe(std::string name, const NodePlan& products) {
+  Plan plan = mixed(std::move(name), kBf16);
+  for (const char* op : {"Conv", "Gemm"}) {
+    PlanRule rule{.path = "", .op = op, .read = products.read, .scale = products.scale};
+    rule.grad_read = products.grad_read;
+    rule.grad_rounding = products.grad_rounding;
+    if (products.accumulation != Accumulation::fp32) rule.accumulation = products.accumulation;
+    plan.rules.push_back(rule);
+  }
+  return plan;
+}
+
+/// As the recipes of NVIDIA's Transformer Engine (common/recipe/__init__.py): DelayedScaling and
+/// Float8CurrentScaling (both HYBRID), Float8BlockScaling (that of DeepSeek-V3, arXiv:2412.19437,
+/// with scales that are powers of two), MXFP8BlockScaling (scales as in arXiv:2506.08027) and
+/// NVFP4BlockScaling without its random Hadamard transform (arXiv:2509.25149).
+std::optional<Plan> recipe_plan(std::string_view name) {
+  NodePlan products;
+  products.read = kE4m3fn;
+  if (name == "fp8_delayed" || name == "fp8_current") {
+    products.grad_read = kE5m2;
+    products.scale = parse_scale(name == "fp8_delayed" ? "delayed" : "current").value();
+  } else if (name == "fp8_block") {
+    products.scale = parse_scale("block:128,weights=square").value();
+    products.accumulation.promote = 128;
+  } else if (name == "mxfp8") {
+    products.scale = parse_scale("mx:up").value();
+  } else if (name == "nvfp4") {
+    products.read = kE2m1;
+    products.scale = parse_scale("nvfp4:weights=square").value();
+    products.grad_rounding = RoundingChoice{.mode = RoundingMode::stochastic};
+  } else {
+    return std::nullopt;
+  }
+  return recipe(std::string(name), products);
+}
+
 }  // namespace
 
 std::vector<std::string> preset_names() {
-  return {"float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16"};
+  return {"float32",     "float64",     "mixed_float16", "mixed_bfloat16", "float16", "bfloat16",
+          "fp8_delayed", "fp8_current", "fp8_block",     "mxfp8",          "nvfp4"};
 }
 
 std::optional<Plan> preset_plan(std::string_view name) {
@@ -65,7 +106,7 @@ std::optional<Plan> preset_plan(std::string_view name) {
   if (name == "mixed_bfloat16") return mixed("mixed_bfloat16", kBf16);
   if (name == "float16") return pure("float16", kFp16);
   if (name == "bfloat16") return pure("bfloat16", kBf16);
-  return std::nullopt;
+  return recipe_plan(name);
 }
 
 void keep_fp32(Plan& plan, const std::string& glob) {
@@ -82,10 +123,11 @@ bool is_full_precision(const Plan& plan) {
   const auto full = [](const std::optional<FloatFormat>& format) {
     return !format || *format == kFp32;
   };
-  bool all = full(plan.defaults.read) && full(plan.defaults.write) && full(plan.storage) &&
+  bool all = full(plan.defaults.read) && full(plan.defaults.grad_read) &&
+             full(plan.defaults.write) && full(plan.storage) &&
              !plan.defaults.accumulation.sums_in_format();
   for (const PlanRule& rule : plan.rules) {
-    all = all && full(rule.read) && full(rule.write) &&
+    all = all && full(rule.read) && full(rule.grad_read) && full(rule.write) &&
           !(rule.accumulation && rule.accumulation->sums_in_format());
   }
   return plan.double_precision || all;
@@ -98,10 +140,19 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
     if (!rule.path.empty() && !glob_match(rule.path, path)) continue;
     if (rule.follow) result.follows = true;
     if (rule.read || rule.write) result.follows = false;
-    if (rule.read) result.read = *rule.read;
+    if (rule.read) {
+      result.read = *rule.read;
+      result.grad_read.reset();
+    }
+    if (rule.grad_read) result.grad_read = rule.grad_read;
     if (rule.write) result.write = *rule.write;
     if (rule.accumulation) result.accumulation = *rule.accumulation;
-    if (rule.rounding) result.rounding = *rule.rounding;
+    if (rule.rounding) {
+      result.rounding = *rule.rounding;
+      result.grad_rounding.reset();
+    }
+    if (rule.grad_rounding) result.grad_rounding = rule.grad_rounding;
+    if (rule.scale) result.scale = *rule.scale;
     if (rule.stagewise) result.stagewise = *rule.stagewise;
   }
   return result;
@@ -109,12 +160,18 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
 
 bool needs_loss_scaling(const Plan& plan) {
   if (plan.double_precision) return false;
-  const auto narrow = [](const FloatFormat& format) { return format.exponent_bits < 8; };
-  bool any = narrow(plan.defaults.read) || narrow(plan.defaults.write) || narrow(plan.storage);
-  for (const PlanRule& rule : plan.rules) {
-    any = any || (rule.read && narrow(*rule.read)) || (rule.write && narrow(*rule.write));
-  }
-  return any;
+  const auto narrow = [](const std::optional<FloatFormat>& format) {
+    return format && format->exponent_bits < 8;
+  };
+  const auto any = [&](const auto& formats, bool scaled) {
+    return narrow(formats.write) ||
+           (!scaled && (narrow(formats.read) || narrow(formats.grad_read)));
+  };
+  const bool scaled = plan.defaults.scale.any();
+  return narrow(plan.storage) || any(plan.defaults, scaled) ||
+         std::any_of(plan.rules.begin(), plan.rules.end(), [&](const PlanRule& rule) {
+           return any(rule, rule.scale ? rule.scale->any() : scaled);
+         });
 }
 
 bool glob_match(std::string_view glob, std::string_view text) noexcept {

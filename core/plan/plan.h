@@ -22,6 +22,11 @@ struct PlanRule {
   bool follow = false;  ///< read and write are the widest format among the inputs
   std::optional<Accumulation> accumulation = std::nullopt;
   std::optional<RoundingChoice> rounding = std::nullopt;
+  std::optional<TensorScale> scale = std::nullopt;
+  /// A rule that sets `read` without `grad_read` sets both.
+  std::optional<FloatFormat> grad_read = std::nullopt;
+  /// A rule that sets `rounding` without `grad_rounding` sets both.
+  std::optional<RoundingChoice> grad_rounding = std::nullopt;
   std::optional<bool> stagewise = std::nullopt;
 
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
@@ -44,7 +49,8 @@ struct Plan {
   bool double_precision = false;
 };
 
-/// "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16".
+/// "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", and recipes of
+/// fp8 and fp4 training (docs/contracts.md, "Presets").
 std::vector<std::string> preset_names();
 std::optional<Plan> preset_plan(std::string_view name);
 
@@ -56,8 +62,9 @@ Plan plan_from_json(std::string_view text);
 /// Stable: the same plan gives the same text, two-space indented.
 std::string plan_to_json(const Plan& plan);
 
-/// What to write instead of a text that is no format, or no accumulation.
+/// What to write instead of a text that is no format, no scale, or no accumulation.
 std::string format_hint(const std::string& text);
+std::string scale_hint(const std::string& text);
 std::string accumulation_hint(const std::string& text);
 
 /// Adds a rule that keeps the nodes matching `glob` in fp32. Throws Error (usage) if it is empty.
@@ -73,7 +80,7 @@ bool is_full_precision(const Plan& plan);
 NodePlan resolve(const Plan& plan, const std::string& path, const std::string& op);
 
 /// True if any format in the plan has fewer than 8 exponent bits, so that gradients can
-/// underflow and loss scaling makes sense.
+/// underflow and loss scaling makes sense. Operands with scales of their own do not count.
 bool needs_loss_scaling(const Plan& plan);
 
 /// `*` matches any text, `?` one character; a backslash takes the next character as it is.

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "core/error.h"
@@ -62,14 +63,24 @@ Accumulation accumulation_of(const Json& object, const std::string& where) {
   return *accumulation;
 }
 
-RoundingChoice rounding_of(const Json& object, const std::string& where) {
-  const std::string text = text_of(object, "rounding", where);
+TensorScale scale_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "scale", where);
+  const std::optional<TensorScale> scale = parse_scale(text);
+  if (!scale) {
+    throw usage_error("plan: " + where + ".scale: unknown value \"" + text + "\"",
+                      scale_hint(text));
+  }
+  return *scale;
+}
+
+RoundingChoice rounding_of(const Json& object, const char* key, const std::string& where) {
+  const std::string text = text_of(object, key, where);
   const std::optional<RoundingChoice> rounding = parse_rounding(text);
   if (!rounding) {
     std::vector<std::string> names;
     for (const RoundingMode mode : kAllRoundingModes) names.emplace_back(rounding_mode_name(mode));
     throw usage_error(
-        "plan: " + where + ".rounding: unknown value \"" + text + "\"",
+        "plan: " + where + "." + key + ": unknown value \"" + text + "\"",
         did_you_mean(text, names,
                      "use " + comma_list(names) + "; stochastic:N draws N bits, 1 to 32"));
   }
@@ -106,7 +117,8 @@ std::vector<std::string> operators_of_models() {
 
 PlanRule rule_from(const Json& object, const std::string& where) {
   check_keys(object, where,
-             {"path", "op", "format", "read", "write", "accumulate", "rounding", "mode"});
+             {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
+              "rounding", "grad_rounding", "mode"});
   PlanRule rule;
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
@@ -135,7 +147,12 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   if (object.contains("read")) rule.read = format_of(object, "read", where);
   if (object.contains("write")) rule.write = format_of(object, "write", where);
   if (object.contains("accumulate")) rule.accumulation = accumulation_of(object, where);
-  if (object.contains("rounding")) rule.rounding = rounding_of(object, where);
+  if (object.contains("grad_read")) rule.grad_read = format_of(object, "grad_read", where);
+  if (object.contains("scale")) rule.scale = scale_of(object, where);
+  if (object.contains("rounding")) rule.rounding = rounding_of(object, "rounding", where);
+  if (object.contains("grad_rounding")) {
+    rule.grad_rounding = rounding_of(object, "grad_rounding", where);
+  }
   if (object.contains("mode")) rule.stagewise = stagewise_of(object, where);
   return rule;
 }
@@ -153,7 +170,10 @@ Json rule_to(const PlanRule& rule) {
     if (rule.write) json["write"] = format_name(*rule.write);
   }
   if (rule.accumulation) json["accumulate"] = accumulation_name(*rule.accumulation);
+  if (rule.grad_read) json["grad_read"] = format_name(*rule.grad_read);
+  if (rule.scale) json["scale"] = scale_name(*rule.scale);
   if (rule.rounding) json["rounding"] = rounding_name(*rule.rounding);
+  if (rule.grad_rounding) json["grad_rounding"] = rounding_name(*rule.grad_rounding);
   if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
   return json;
 }
@@ -205,6 +225,23 @@ std::string accumulation_hint(const std::string& text) {
   return did_you_mean(kind, kinds, "use one of " + comma_list(kinds));
 }
 
+std::string scale_hint(const std::string& text) {
+  const std::string kind = text.substr(0, text.find(':'));
+  static const std::map<std::string, std::string> kOptions{
+      {"none", "none has no options"},
+      {"static", "write static:X with a positive number X"},
+      {"current", "current has one option: power-of-two"},
+      {"delayed",
+       "options of delayed: history=N (1 to 65536), margin=N (0 to 64), amax=max or amax=recent"},
+      {"mx", "options of mx: up, weights=square"},
+      {"block", "write block:N with N of 1 or more; it has one option: weights=square"},
+      {"nvfp4", "nvfp4 has one option: weights=square"}};
+  if (const auto known = kOptions.find(kind); known != kOptions.end()) return known->second;
+  std::vector<std::string> kinds;
+  for (const auto& [name, unused] : kOptions) kinds.push_back(name);
+  return did_you_mean(kind, kinds, "use one of " + comma_list(kinds));
+}
+
 std::string format_hint(const std::string& text) {
   static const std::vector<std::string> kNames{"fp32",   "tf32", "bf16",     "fp16",
                                                "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz",
@@ -226,12 +263,26 @@ std::string format_hint(const std::string& text) {
 
 Plan plan_from_json(std::string_view text) {
   Json json;
+  std::string twice;  // a key that an object has more than once; the parser would keep the last
+  std::vector<std::set<std::string>> open;
+  const auto watch = [&](int, Json::parse_event_t event, const Json& part) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(part.get<std::string>()).second) {
+      twice = part.get<std::string>();
+    }
+    return true;
+  };
   try {
-    json = Json::parse(text);
+    json = Json::parse(text, watch);
   } catch (const Json::parse_error& e) {
     throw not_json(text, e.byte);
   } catch (const Json::exception&) {  // a number beyond a double's range
     throw usage_error("plan: not JSON: a number is too large");
+  }
+  if (!twice.empty()) {
+    throw usage_error("plan: key \"" + twice + "\" is given twice in one object",
+                      "only one of the two could count: remove the other");
   }
   check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
   for (const char* key : {"schema", "name"}) {
@@ -265,14 +316,23 @@ Plan plan_from_json(std::string_view text) {
   }
   if (json.contains("default")) {
     const Json& defaults = json["default"];
-    check_keys(defaults, "default", {"format", "read", "write", "accumulate", "rounding", "mode"});
+    check_keys(defaults, "default",
+               {"format", "read", "grad_read", "write", "scale", "accumulate", "rounding",
+                "grad_rounding", "mode"});
     NodePlan& node = plan.defaults;
     if (defaults.contains("format"))
       node.read = node.write = format_of(defaults, "format", "default");
     if (defaults.contains("read")) node.read = format_of(defaults, "read", "default");
     if (defaults.contains("write")) node.write = format_of(defaults, "write", "default");
     if (defaults.contains("accumulate")) node.accumulation = accumulation_of(defaults, "default");
-    if (defaults.contains("rounding")) node.rounding = rounding_of(defaults, "default");
+    if (defaults.contains("grad_read")) {
+      node.grad_read = format_of(defaults, "grad_read", "default");
+    }
+    if (defaults.contains("scale")) node.scale = scale_of(defaults, "default");
+    if (defaults.contains("rounding")) node.rounding = rounding_of(defaults, "rounding", "default");
+    if (defaults.contains("grad_rounding")) {
+      node.grad_rounding = rounding_of(defaults, "grad_rounding", "default");
+    }
     if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "default");
   }
   if (json.contains("variables")) {
@@ -280,7 +340,7 @@ Plan plan_from_json(std::string_view text) {
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("rounding"))
-      plan.storage_rounding = rounding_of(json["variables"], "variables");
+      plan.storage_rounding = rounding_of(json["variables"], "rounding", "variables");
     if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
   }
   if (json.contains("rules")) {
@@ -306,6 +366,13 @@ std::string plan_to_json(const Plan& plan) {
                      {"mode", plan.defaults.stagewise ? "stagewise" : "fused"}};
   if (plan.defaults.rounding != RoundingChoice{}) {
     json["default"]["rounding"] = rounding_name(plan.defaults.rounding);
+  }
+  if (plan.defaults.grad_read) {
+    json["default"]["grad_read"] = format_name(*plan.defaults.grad_read);
+  }
+  if (plan.defaults.scale.any()) json["default"]["scale"] = scale_name(plan.defaults.scale);
+  if (plan.defaults.grad_rounding) {
+    json["default"]["grad_rounding"] = rounding_name(*plan.defaults.grad_rounding);
   }
   json["variables"] = {{"storage", format_name(plan.storage)}};
   if (plan.storage_rounding != RoundingChoice{}) {

@@ -90,6 +90,13 @@ bool reads_moved_buffer(const Graph& graph, NodeId id) {
   });
 }
 
+/// The node that made codes of this value, or nullptr.
+const Node* quantizer_of(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  return producer != kNone && graph.node(producer).op == "Quantize" ? &graph.node(producer)
+                                                                    : nullptr;
+}
+
 }  // namespace
 
 SiteError compare_values(std::span<const float> x, std::span<const float> other, double factor,
@@ -131,6 +138,15 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     if (other.taps[found->second].site.shape != tap.site.shape) continue;
     Pair pair{i, found->second, lane.graph.value(tap.value).producer, 0,
               tap.site.phase == Phase::backward};
+    // Codes count in units of their scale; where blocks have scales of their own, no number fits.
+    const Node* const quantizer = quantizer_of(lane.graph, tap.value);
+    const Node* const other_quantizer = quantizer_of(other.graph, other.taps[found->second].value);
+    const auto by_block = [](const Node* node) {
+      return node != nullptr && node->plan.scale.by_block();
+    };
+    if (by_block(quantizer) || by_block(other_quantizer)) continue;
+    if (quantizer != nullptr) pair.scale = quantizer->outputs[1];
+    if (other_quantizer != nullptr) pair.other_scale = other_quantizer->outputs[1];
     // A buffer has moved on in place by now: what made its new value cannot be run again.
     if (pair.node != kNone &&
         (tap.site.role == Role::state || reads_moved_buffer(lane.graph, pair.node))) {
@@ -157,7 +173,9 @@ std::vector<SiteError> Comparator::compare(int64_t step, const ComparedLane& lan
     const Tap& other_tap = other.executable.taps[pair.other_tap];
     const Tensor x = lane.program.read(tap.value);
     const Tensor theirs = other.program.read(other_tap.value);
-    const double factor = pair.gradient ? lane.loss_scale / other.loss_scale : 1.0;
+    double factor = pair.gradient ? lane.loss_scale / other.loss_scale : 1.0;
+    if (pair.scale != kNone) factor /= lane.program.read_scalar(pair.scale);
+    if (pair.other_scale != kNone) factor *= other.program.read_scalar(pair.other_scale);
     SiteError error = compare_values(x.data, theirs.data, factor, tap.site.format);
     error.step = step;
     error.site = tap.site.order;

@@ -39,6 +39,7 @@ class Comparator {
     NodeId node;    ///< that makes the value; kNone for inputs and variables
     size_t output;  ///< which of its outputs
     bool gradient;  ///< carries the loss scale
+    ValueId scale = kNone, other_scale = kNone;  ///< what codes are multiplied with, if they are
   };
   int other_lane_;
   std::vector<Pair> pairs_;

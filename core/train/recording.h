@@ -45,6 +45,9 @@ struct SiteInfo {
   FloatFormat format;  ///< the format the tensor is written in, which the counters refer to
   Shape shape;
   int order = 0;  ///< position in execution order, unique within the lane
+  /// Of codes of a scaled operand how they are scaled, as plans say it; else empty. Their values
+  /// count in units of the scale, and the largest of them may saturate.
+  std::string scale{};
 
   std::string name() const { return path + "." + tensor; }
 };

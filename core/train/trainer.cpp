@@ -331,7 +331,9 @@ StepRow Trainer::end_step(Lane& lane, int64_t step) {
   for (size_t i = 0; i < lane.stats.size() && row.first_bad < 0; ++i) {
     // States keep what they took over from earlier steps.
     if (exe.taps[i].site.role == Role::state) continue;
-    if (lane.stats[i].overflow + lane.stats[i].non_finite() > 0)
+    const TensorStats& stats = lane.stats[i];
+    const bool saturates = !exe.taps[i].site.scale.empty();
+    if ((saturates ? 0 : stats.overflow) + stats.non_finite() > 0)
       row.first_bad = static_cast<int>(i);
   }
   lane.spent += Clock::now() - start;

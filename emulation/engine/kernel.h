@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/narrow.h"
+#include "core/ops/ops.h"
 #include "emulation/engine/tensor_rounding.h"
 #include "emulation/gemm/gemm.h"
 
@@ -42,9 +44,23 @@ struct KernelCall {
     return rounding_now(graph->value(node->outputs[i]).rounding, node->outputs[i], random);
   }
   SumSpec sum_spec() const {
-    return {.accumulation = node->plan.accumulation,
-            .write = out_format(0),
-            .read = unrounded ? kFp32 : node->plan.read};
+    SumSpec spec{.accumulation = node->plan.accumulation,
+                 .write = out_format(0),
+                 .read = unrounded ? kFp32 : node->plan.read};
+    if (!unrounded && find_op(node->op).sums_products()) {
+      spec.read = read_format(*graph, *node, 0);
+      spec.read_b = read_format(*graph, *node, 1);
+    }
+    return spec;
+  }
+  /// What a product of scaled operands multiplies its sums by; nothing if there is nothing to do.
+  std::optional<T> sum_factor() const {
+    if (in.size() <= kFirstScaleInput || unrounded) return std::nullopt;
+    T factor = 1;
+    for (size_t i = kFirstScaleInput; i < in.size(); ++i) {
+      if (in[i] != nullptr) factor *= *in[i];
+    }
+    return factor;
   }
 };
 
@@ -79,6 +95,8 @@ template <class T>
 std::span<const KernelEntry<T>> loss_kernels();
 template <class T>
 std::span<const KernelEntry<T>> update_kernels();
+template <class T>
+std::span<const KernelEntry<T>> quantize_kernels();
 
 /// Throws Error if the operator has no kernel.
 template <class T>

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "core/graph/narrow.h"
 #include "core/ops/ops.h"
 #include "emulation/backends.h"
 #include "emulation/engine/kernel.h"
@@ -254,16 +255,6 @@ class EngineProgram final : public Program {
     return call;
   }
 
-  /// The value that was narrowed to this operand, or the operand itself.
-  ValueId before_casts(ValueId value) const {
-    const Graph& graph = executable_.graph;
-    for (NodeId id = graph.value(value).producer; id != kNone && graph.node(id).op == "Cast";
-         id = graph.value(value).producer) {
-      value = graph.node(id).inputs[0];
-    }
-    return value;
-  }
-
   /// rerun() with kernels of type U, on copies.
   template <class U>
   std::vector<std::vector<double>> rerun_as(NodeId id, Accumulation accumulation) const {
@@ -280,7 +271,7 @@ class EngineProgram final : public Program {
       call.index_in.push_back(value == kNone || real ? nullptr : index_[at(value)]);
       std::vector<U>& operand = operands.emplace_back();  // its memory stays when the list grows
       if (real) {
-        const T* source = real_[at(before_casts(value))];
+        const T* source = real_[at(before_narrowing(graph, value))];
         operand.assign(source, source + element_count(graph.value(value).shape));
       }
       call.in.push_back(real ? operand.data() : nullptr);
@@ -296,6 +287,12 @@ class EngineProgram final : public Program {
     }
     if (node.op == "Cast") {
       results[0] = operands[0];
+    } else if (node.op == "Quantize" && !node.plan.scale.by_block()) {
+      // With the scale of that run, which delayed scaling has replaced by now.
+      const double factor = 1.0 / static_cast<double>(*real_[at(node.outputs[1])]);
+      for (size_t i = 0; i < operands[0].size(); ++i) {
+        results[0][i] = static_cast<U>(static_cast<double>(operands[0][i]) * factor);
+      }
     } else {
       find_kernel<U>(node.op)(call);
     }
@@ -368,7 +365,7 @@ template <class T>
 Kernel<T> find_kernel(const std::string& op) {
   for (const std::span<const KernelEntry<T>> list :
        {elementwise_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(),
-        pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>()}) {
+        pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>(), quantize_kernels<T>()}) {
     for (const KernelEntry<T>& entry : list) {
       if (op == entry.op) return entry.run;
     }

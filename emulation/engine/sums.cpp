@@ -16,14 +16,42 @@
 namespace halfscope {
 namespace {
 
+/// A product: run(bias, spec) of its operands as they are; of scaled ones without the bias, which
+/// is then added to sum * factor, in fp32. `per_bias` neighbours of the result share a bias.
+template <class T, class Run>
+void with_factor(KernelCall<T>& c, int64_t per_bias, const Run& run) {
+  const T* const bias = c.in.size() > 2 ? c.in[2] : nullptr;
+  const std::optional<T> factor = c.sum_factor();
+  SumSpec spec = c.sum_spec();
+  if (!factor) {
+    run(bias, spec);
+    return;
+  }
+  // The sum is not the result yet: it must not be made ready for the result's rounding.
+  if (spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
+  run(nullptr, spec);
+  T* const y = c.out[0];
+  const int64_t biases = bias != nullptr ? c.in_count(2) : 1;
+  parallel_ranges(c.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T scaled = y[i] * *factor;
+      y[i] = bias != nullptr ? scaled + bias[i / per_bias % biases] : scaled;
+    }
+  });
+}
+
 void product(KernelCall<float>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
   const MatrixView a{c.in[0], ta ? 1 : k, ta ? m : 1};
   const MatrixView b{c.in[1], tb ? 1 : n, tb ? k : 1};
-  gemm(m, n, k, a, b, c.in.size() > 2 ? c.in[2] : nullptr, c.out[0], c.sum_spec());
+  with_factor(c, 1, [&](const float* bias, const SumSpec& spec) {
+    gemm(m, n, k, a, b, bias, c.out[0], spec);
+  });
 }
 
 void product(KernelCall<double>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-  gemm_double(m, n, k, c.in[0], ta, c.in[1], tb, c.in.size() > 2 ? c.in[2] : nullptr, c.out[0]);
+  with_factor(c, 1, [&](const double* bias, const SumSpec&) {
+    gemm_double(m, n, k, c.in[0], ta, c.in[1], tb, bias, c.out[0]);
+  });
 }
 
 template <class T>
@@ -59,32 +87,38 @@ ConvShape conv_shape(const Node& node, const Shape& x, const Shape& w) {
 template <class T>
 void conv_kernel(KernelCall<T>& c) {
   const ConvShape shape = conv_shape(*c.node, c.in_shape(0), c.in_shape(1));
-  const T* bias = c.in.size() > 2 ? c.in[2] : nullptr;
-  if constexpr (std::is_same_v<T, float>) {
-    conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], c.sum_spec());
-  } else {
-    conv_forward_double(shape, c.in[0], c.in[1], bias, c.out[0]);
-  }
+  const int64_t pixels = shape.out_height() * shape.out_width();
+  with_factor(c, pixels, [&](const T* bias, const SumSpec& spec) {
+    if constexpr (std::is_same_v<T, float>) {
+      conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], spec);
+    } else {
+      conv_forward_double(shape, c.in[0], c.in[1], bias, c.out[0]);
+    }
+  });
 }
 
 template <class T>
 void conv_grad_input_kernel(KernelCall<T>& c) {  // (dy, w) -> dx
   const ConvShape shape = conv_shape(*c.node, c.out_shape(0), c.in_shape(1));
-  if constexpr (std::is_same_v<T, float>) {
-    conv_grad_input(shape, c.in[0], c.in[1], c.out[0], c.sum_spec());
-  } else {
-    conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
-  }
+  with_factor(c, 1, [&](const T*, const SumSpec& spec) {
+    if constexpr (std::is_same_v<T, float>) {
+      conv_grad_input(shape, c.in[0], c.in[1], c.out[0], spec);
+    } else {
+      conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
+    }
+  });
 }
 
 template <class T>
 void conv_grad_weight_kernel(KernelCall<T>& c) {  // (dy, x) -> dw
   const ConvShape shape = conv_shape(*c.node, c.in_shape(1), c.out_shape(0));
-  if constexpr (std::is_same_v<T, float>) {
-    conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], c.sum_spec());
-  } else {
-    conv_grad_weight_double(shape, c.in[1], c.in[0], c.out[0]);
-  }
+  with_factor(c, 1, [&](const T*, const SumSpec& spec) {
+    if constexpr (std::is_same_v<T, float>) {
+      conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], spec.swapped());
+    } else {
+      conv_grad_weight_double(shape, c.in[1], c.in[0], c.out[0]);
+    }
+  });
 }
 
 /// Positions of a reduction: output element o sums x[base[o] + inner[i]] over ascending i.

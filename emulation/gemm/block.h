@@ -13,15 +13,16 @@
 
 namespace halfscope::gemm_detail {
 
-/// How the values of one format are encoded. Codes of a and b are added modulo 256 or 65536 and
+/// How the values of one operand are encoded. Codes of a and b are added modulo 256 or 65536 and
 /// give the biased exponent of the product; any zero among them gives less than any product.
 struct BlockCoding {
-  uint32_t keep;              ///< bits of the operand that are read
-  uint32_t stray;             ///< mantissa bits that no value of the format has
-  float min_normal;           ///< 2^min_exponent of the format
-  int min_exponent;           ///< biased as in fp32
-  int max_exponent;           ///< biased as in fp32
-  int base[2], zero_code[2];  ///< of a and of b: code = biased exponent + base, or that of zero
+  uint32_t keep;     ///< bits of the operand that are read
+  uint32_t stray;    ///< mantissa bits that no value of the format has
+  float min_normal;  ///< 2^min_exponent of the format
+  int min_exponent;  ///< biased as in fp32
+  int max_exponent;  ///< biased as in fp32
+  int base;          ///< code = biased exponent + base
+  int zero_code;     ///< or that of zero
 };
 
 /// Of each line (row of a, column of b): nonzero if it holds anything but values of the format;

@@ -172,7 +172,7 @@ void run_blocks(const BlockTile& t) {
 }
 
 /// Codes and checks one vector of operands after the other.
-template <class V, int kSide>
+template <class V>
 class Encoder {
  public:
   using F = typename V::F;
@@ -199,8 +199,7 @@ class Encoder {
     const I counted = V::choose(zero, V::set(1 << 20), raw);
     V::store(lines.lowest + lane, V::min(V::load(lines.lowest + lane), counted));
     V::store(lines.highest + lane, V::max(V::load(lines.highest + lane), raw));
-    return V::choose(zero, V::set(coding_.zero_code[kSide]),
-                     V::add(raw, V::set(coding_.base[kSide])));
+    return V::choose(zero, V::set(coding_.zero_code), V::add(raw, V::set(coding_.base)));
   }
 
  private:
@@ -211,7 +210,7 @@ template <class V>
 void encode_rows(const BlockCoding& coding, bool wide, int64_t k, int64_t width, const float* from,
                  float* to, uint32_t* codes, const BlockLines& lines) {
   using I = typename V::I;
-  const Encoder<V, 0> encoder(coding);
+  const Encoder<V> encoder(coding);
   for (int64_t l = 0; l < k; ++l) {
     for (int64_t i = 0; i < width; i += V::kLanes, from += V::kLanes, to += V::kLanes) {
       typename V::F x = V::load(from);
@@ -232,7 +231,7 @@ template <class V>
 void encode_panel(const BlockCoding& coding, bool wide, int64_t k, const float* from, float* to,
                   uint32_t* codes, const BlockLines& lines) {
   using I = typename V::I;
-  const Encoder<V, 1> encoder(coding);
+  const Encoder<V> encoder(coding);
   for (int64_t l = 0; l < k; ++l) {
     I code[kPanelVectors];
 #pragma GCC unroll 4

@@ -40,8 +40,8 @@ const BlockKernels* active_block_kernels() {
 /// What the tiles need to know about one profile.
 struct BlockPlan {
   BlockKind kind;
-  int size_index;  ///< log2(products) - 2
-  BlockCoding coding;
+  int size_index;         ///< log2(products) - 2
+  BlockCoding coding[2];  ///< of a and of b
   TensorCoreProfile profile;
   bool wide() const { return kind == BlockKind::fp32_wide; }
 };
@@ -61,43 +61,50 @@ int size_index(int products) {
   }
 }
 
+BlockCoding coding_of(const FloatFormat& format) {
+  return {.keep = format == kTf32 ? ~0x1fffu : ~0u,
+          .stray = (1u << (23 - format.mantissa_bits)) - 1,
+          .min_normal = static_cast<float>(format.min_normal()),
+          .min_exponent = format.min_exponent() + 127,
+          .max_exponent = format.max_exponent() + 127,
+          .base = 0,
+          .zero_code = 0};
+}
+
 std::optional<BlockPlan> plan_of(const SumSpec& spec) {
-  const Accumulation& how = spec.accumulation;
-  if (how.kind != Accumulation::tensor_core || spec.read == kFp32) return std::nullopt;
-  const std::optional<TensorCoreProfile> profile =
-      tensor_core_profile(how.arch, spec.read, how.half_accumulator ? kFp16 : kFp32);
+  const std::optional<TensorCoreProfile> profile = tensor_core_of(spec);
   if (!profile) return std::nullopt;
   const FusedDot& dot = profile->dot;
-  const FloatFormat& format = profile->a_format;
-  const bool usual = profile->path == TensorCorePath::native &&
-                     profile->scale == BlockScale::none && profile->b_format == format &&
-                     dot.zero_rule == ZeroRule::zero_terms && dot.fraction_bits >= 13 &&
-                     dot.fraction_bits <= 25 && format.mantissa_bits <= 11 &&
-                     size_index(dot.products) >= 0;
+  const FloatFormat &a = profile->a_format, &b = profile->b_format;
+  const bool usual =
+      profile->path == TensorCorePath::native && profile->scale == BlockScale::none &&
+      dot.zero_rule == ZeroRule::zero_terms && dot.fraction_bits >= 13 && dot.fraction_bits <= 25 &&
+      std::max(a.mantissa_bits, b.mantissa_bits) <= 11 && size_index(dot.products) >= 0;
   if (!usual) return std::nullopt;
 
   // Codes of bytes: values up to 127 in b, zeros below the smallest sum of two values (block.h).
+  // Of two formats both are coded for exponents of either.
   constexpr int kByteRange = 30;
-  const int lowest = format.min_exponent(), range = format.max_exponent() - lowest;
+  const int lowest = std::min(a.min_exponent(), b.min_exponent());
+  const int range = std::max(a.max_exponent(), b.max_exponent()) - lowest;
   const bool wide = range > kByteRange;
   BlockPlan plan{.kind = BlockKind::fp32,
                  .size_index = size_index(dot.products),
-                 .coding = {.keep = format == kTf32 ? ~0x1fffu : ~0u,
-                            .stray = (1u << (23 - format.mantissa_bits)) - 1,
-                            .min_normal = static_cast<float>(format.min_normal()),
-                            .min_exponent = lowest + 127,
-                            .max_exponent = format.max_exponent() + 127,
-                            .base = {-127, 0},
-                            .zero_code = {-300 - 127, -300}},
+                 .coding = {coding_of(a), coding_of(b)},
                  .profile = *profile};
-  if (!wide) {
+  BlockCoding &of_a = plan.coding[0], &of_b = plan.coding[1];
+  if (wide) {
+    of_a.base = -127;
+    of_a.zero_code = -300 - 127;
+    of_b.zero_code = -300;
+  } else {
     const int smallest = 127 - range, zero = 2 * smallest - 128;  // as codes of b
     const int smallest_sum = 2 * lowest + 127;
-    plan.coding.base[1] = smallest - (lowest + 127);
-    plan.coding.zero_code[1] = zero;
     const int shift = smallest_sum - 2 * smallest;  // from the codes of b to those of a
-    plan.coding.base[0] = plan.coding.base[1] + shift;
-    plan.coding.zero_code[0] = zero + shift;
+    of_b.base = smallest - (lowest + 127);
+    of_b.zero_code = zero;
+    of_a.base = of_b.base + shift;
+    of_a.zero_code = zero + shift;
   }
   if (dot.output == BlockOutput::rne_fp16) {
     // Blocks of zeros are aligned at less than the smallest product: c must survive that.
@@ -307,7 +314,7 @@ class BlockProduct {
                   const BlockLines& notes) const {
     pack_pieces(group, lines, b_.data + j * b_.column_stride, b_.column_stride, b_.row_stride,
                 panel_, [&](const Piece& piece, const float* packed) {
-                  kernels_.encode_panel(plan_.coding, plan_.wide(), piece.length, packed,
+                  kernels_.encode_panel(plan_.coding[1], plan_.wide(), piece.length, packed,
                                         to + piece.packed * panel_,
                                         codes + piece.packed * code_lines_, notes);
                 });
@@ -317,8 +324,8 @@ class BlockProduct {
                  const BlockLines& notes) const {
     pack_pieces(group, lines, a_.data + i * a_.row_stride, a_.row_stride, a_.column_stride,
                 kBlockRows, [&](const Piece& piece, const float* packed) {
-                  kernels_.encode_rows(plan_.coding, plan_.wide(), piece.length, kBlockRows, packed,
-                                       to + piece.packed * kBlockRows,
+                  kernels_.encode_rows(plan_.coding[0], plan_.wide(), piece.length, kBlockRows,
+                                       packed, to + piece.packed * kBlockRows,
                                        codes + piece.packed * kBlockRows, notes);
                 });
   }
@@ -421,8 +428,10 @@ int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView 
   };
   if (covered(n) > 1.2 * covered(m)) {
     const ResultView transposed{c.data, c.column_stride, c.row_stride, c.column_bias, c.row_bias};
-    return BlockProduct(plan, kernels, k, {b.data, b.column_stride, b.row_stride},
-                        {a.data, a.column_stride, a.row_stride}, transposed, spec)
+    const SumSpec swapped = spec.swapped();
+    const BlockPlan swapped_plan = plan_of(swapped).value();
+    return BlockProduct(swapped_plan, kernels, k, {b.data, b.column_stride, b.row_stride},
+                        {a.data, a.column_stride, a.row_stride}, transposed, swapped)
         .run(n, m);
   }
   return BlockProduct(plan, kernels, k, a, b, c, spec).run(m, n);

@@ -165,7 +165,7 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
       }
     });
     product_of_rows(s.out, pixels, {w, taps}, {patches, taps},
-                    {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec);
+                    {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec.swapped());
   });
 }
 
@@ -197,7 +197,7 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
       }
     }
     product_of_rows(s.in, plane, {weights.data(), k}, {patches, k},
-                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec);
+                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec.swapped());
   });
 }
 
@@ -232,7 +232,7 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
       }
     }
     product_of_rows(s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
-                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr}, spec);
+                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr}, spec.swapped());
   }
 }
 

@@ -231,12 +231,41 @@ TEST(RunFileVersion, OneIsCheckedToo) {
   }
 }
 
-TEST(RunFileVersion, TwoSaysWhatOneCannot) {
+/// A file of today as version 2 had it.
+void write_version_2(const fs::path& file) {
+  {
+    Recorder recorder(file);
+    send_run(recorder, sample_info(), 3);
+  }
+  Database(file, sqlite::Access::read_write)
+      .execute("ALTER TABLE sites DROP COLUMN scale; PRAGMA user_version=2");
+}
+
+TEST(RunFileVersion, TwoIsReadAndTakesProofs) {
   const TemporaryFolder folder;
-  Recorder recorder(folder / "new.hscope");
-  send_run(recorder, sample_info(), 1);
-  Database database(folder / "new.hscope", sqlite::Access::read_only);
-  EXPECT_EQ(check_schema(database), 2);
+  const fs::path file = folder / "old.hscope";
+  write_version_2(file);
+  const RunView run = RunView::open(file);
+  EXPECT_EQ(run.lane(0).sites.size(), sample_info().lanes[0].sites.size());
+  EXPECT_EQ(run.lane(0).sites[0].scale, "");
+  EXPECT_EQ(run.steps(1).size(), 3u);
+  store_proof(file, 0, "{}");
+  EXPECT_EQ(RunView::open(file).proof(0), "{}");
+}
+
+TEST(RunFileVersion, ThreeSaysHowOperandsAreScaled) {
+  const TemporaryFolder folder;
+  RunInfo info = sample_info();
+  info.lanes[1].sites[0].scale = "delayed:history=16";
+  {
+    Recorder recorder(folder / "new.hscope");
+    send_run(recorder, info, 1);
+    Database database(folder / "new.hscope", sqlite::Access::read_only);
+    EXPECT_EQ(check_schema(database), 3);
+  }
+  const RunView run = RunView::open(folder / "new.hscope");
+  EXPECT_EQ(run.lane(1).sites[0].scale, "delayed:history=16");
+  EXPECT_EQ(run.lane(0).sites[0].scale, "");
 }
 
 }  // namespace

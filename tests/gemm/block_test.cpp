@@ -138,6 +138,31 @@ TEST(Blocks, EveryProfile) {
   }
 }
 
+TEST(Blocks, OperandsOfTwoFormats) {
+  uint32_t seed = 500;
+  for (const char* name : {"tensor-core:ada", "tensor-core:ada,acc=fp16", "tensor-core:h100-wgmma",
+                           "tensor-core:h100-wgmma,acc=fp16", "tensor-core:b200-tcgen05"}) {
+    for (const bool first : {true, false}) {
+      SumSpec spec = spec_of(name, first ? kE4m3fn : kE5m2);
+      spec.read_b = first ? kE5m2 : kE4m3fn;
+      for (const int64_t n : {70, 3}) {
+        for (const int center : {-1, -7, 6}) {
+          // Subnormals of one format are normal numbers of the other.
+          Product p = some_product(++seed, 37, n, 100, spec.read, center, 6, 3);
+          std::mt19937 engine(seed);
+          p.b = some_values(engine, p.k * p.n, *spec.read_b, center, 9, 3);
+          if (center > 0) p.bias.clear();
+          check(p, spec, "two formats");
+        }
+      }
+      Product p = some_product(++seed, 40, 70, 300, spec.read, -3, 3, 4);
+      std::mt19937 engine(seed);
+      p.b = some_values(engine, p.k * p.n, *spec.read_b, -3, 3, 4);
+      expect_redone(p, spec, 0, name);
+    }
+  }
+}
+
 TEST(Blocks, OrdinaryOperandsNeedNoReference) {
   for (const Profile& profile : profiles()) {
     const SumSpec spec = spec_of(profile.accumulation, profile.read);

@@ -22,6 +22,9 @@ void expect_equal(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.defaults.stagewise, b.defaults.stagewise);
   EXPECT_EQ(a.defaults.follows, b.defaults.follows);
   EXPECT_EQ(a.defaults.rounding, b.defaults.rounding);
+  EXPECT_EQ(a.defaults.scale, b.defaults.scale);
+  EXPECT_EQ(a.defaults.grad_read, b.defaults.grad_read);
+  EXPECT_EQ(a.defaults.grad_rounding, b.defaults.grad_rounding);
   EXPECT_EQ(a.storage, b.storage);
   EXPECT_EQ(a.storage_rounding, b.storage_rounding);
   EXPECT_EQ(a.rules, b.rules);
@@ -34,7 +37,7 @@ std::string file_text(const std::string& name) {
 }
 
 TEST(Plan, PresetsSurviveJson) {
-  ASSERT_EQ(preset_names().size(), 6u);
+  ASSERT_EQ(preset_names().size(), 11u);
   for (const std::string& name : preset_names()) {
     const Plan plan = preset_plan(name).value();
     EXPECT_EQ(plan.name, name);
@@ -59,7 +62,14 @@ TEST(Plan, EveryPartSurvivesJson) {
                 {.path = "d", .op = "", .read = kFp32, .write = kFp32, .stagewise = false},
                 {.path = "e/?", .op = "", .follow = true, .stagewise = true},
                 {.path = "f", .op = "", .rounding = RoundingChoice{RoundingMode::stochastic, 8}},
-                {.path = "g", .op = "", .rounding = RoundingChoice{RoundingMode::up}}};
+                {.path = "g", .op = "", .rounding = RoundingChoice{RoundingMode::up}},
+                {.path = "h", .op = "", .scale = parse_scale("delayed:margin=2").value()},
+                {.path = "i", .op = "", .scale = TensorScale{}}};
+  plan.rules[1].grad_read = kE5m2;
+  plan.rules[6].grad_rounding = RoundingChoice{RoundingMode::odd};
+  plan.defaults.scale = parse_scale("mx:up,weights=square").value();
+  plan.defaults.grad_read = kE4m3fn;
+  plan.defaults.grad_rounding = RoundingChoice{RoundingMode::stochastic};
   plan.defaults.rounding = {RoundingMode::toward_zero};
   plan.storage_rounding = {RoundingMode::stochastic};
   expect_equal(plan_from_json(plan_to_json(plan)), plan);
@@ -131,6 +141,17 @@ TEST(Plan, ErrorsNameWhatIsWrong) {
        "schema \"halfscope.plan/2\" is not halfscope.plan/1"},
       {R"({"schema": "halfscope.plan/1"})", "key \"name\" is missing"},
       {R"({"name": "x"})", "key \"schema\" is missing"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"scale": "currant"}})",
+       "default.scale: unknown value \"currant\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"op": "Gemm", "scale": "mx:3"}]})",
+       "rules[0].scale: unknown value \"mx:3\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"grad_rounding": "even"}})",
+       "default.grad_rounding: unknown value \"even\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"grad_read": "e9"}})",
+       "default.grad_read: unknown format \"e9\""},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"op": "Gemm"}, {"op": "Conv",
+           "read": "fp16", "read": "fp32"}]})",
+       "key \"read\" is given twice in one object"},
       {R"([])", "the plan must be an object"},
       {R"({"schema": )", "not JSON"},
   };
@@ -155,9 +176,31 @@ TEST(Plan, LoadingNamesTheFileAndThePresets) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_EQ(std::string(error.what()), "no plan named /nonexistent/plan.json and no such file");
     EXPECT_EQ(error.hint(),
-              "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16");
+              "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16, "
+              "fp8_delayed, fp8_current, fp8_block, mxfp8, nvfp4");
   }
   expect_equal(load_plan("bfloat16"), preset_plan("bfloat16").value());
+}
+
+TEST(Plan, ARuleThatReadsAnewReadsGradientsLikewise) {
+  Plan plan = preset_plan("fp8_current").value();
+  EXPECT_EQ(resolve(plan, "fc1", "Gemm").grad_read, kE5m2);
+  plan.rules.push_back({.path = "fc1", .op = "", .read = kE4m3fn});
+  EXPECT_EQ(resolve(plan, "fc1", "Gemm").grad_read, std::nullopt);
+  EXPECT_EQ(resolve(plan, "fc2", "Gemm").grad_read, kE5m2);
+  Plan rounded = preset_plan("nvfp4").value();
+  EXPECT_EQ(resolve(rounded, "fc1", "Gemm").grad_rounding->mode, RoundingMode::stochastic);
+  rounded.rules.push_back({.path = "fc1", .op = "", .rounding = RoundingChoice{}});
+  EXPECT_EQ(resolve(rounded, "fc1", "Gemm").grad_rounding, std::nullopt);
+}
+
+TEST(Plan, ScaledOperandsNeedNoLossScaling) {
+  for (const char* name : {"fp8_delayed", "fp8_current", "fp8_block", "mxfp8", "nvfp4"}) {
+    Plan plan = preset_plan(name).value();
+    EXPECT_FALSE(needs_loss_scaling(plan)) << name;
+    for (PlanRule& rule : plan.rules) rule.scale.reset();
+    EXPECT_TRUE(needs_loss_scaling(plan)) << name;
+  }
 }
 
 TEST(Plan, GlobsMatchWholePaths) {

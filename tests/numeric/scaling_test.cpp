@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/numeric/linear_quantization.h"
+#include "core/numeric/tensor_scale.h"
 #include "core/numeric/tensor_scaling.h"
 
 namespace halfscope {
@@ -112,6 +113,64 @@ TEST(LinearQuantizationTest, DegenerateTensors) {
   EXPECT_THROW(calibrate(in, {.inner = 4}, Symmetry::symmetric, kInt8), Error);
   const std::vector<LinearQuantization> by{{}};
   EXPECT_THROW(quantize_linear(in, shape, by, kInt8, out), Error);
+}
+
+TEST(TensorScaleTest, TextsReadBack) {
+  for (const char* text :
+       {"none", "static:0.5", "static:1e-05", "current", "current:power-of-two", "delayed",
+        "delayed:history=16", "delayed:history=4,margin=2,amax=recent", "mx", "mx:up",
+        "mx:weights=square", "mx:up,weights=square", "block:128", "block:128,weights=square",
+        "nvfp4", "nvfp4:weights=square"}) {
+    const std::optional<TensorScale> scale = parse_scale(text);
+    ASSERT_TRUE(scale) << text;
+    EXPECT_EQ(scale_name(*scale), text);
+  }
+  EXPECT_EQ(parse_scale("delayed:margin=0,amax=max,history=1024"), parse_scale("delayed"));
+  EXPECT_EQ(parse_scale("block:32"), parse_scale("mx:up"));
+  EXPECT_EQ(parse_scale("block:128")->rule, ScaleRule::up) << "nothing is clipped";
+}
+
+TEST(TensorScaleTest, AnythingElseIsRefused) {
+  for (const char* text : {"",
+                           "nonesuch",
+                           "none:",
+                           "none:up",
+                           "static",
+                           "static:",
+                           "static:0",
+                           "static:-1",
+                           "static:inf",
+                           "static:nan",
+                           "static:1,up",
+                           "static:1e99",
+                           "current:up",
+                           "current:",
+                           "current:power-of-two=1",
+                           "current:power-of-two,power-of-two",
+                           "delayed:history",
+                           "delayed:history=0",
+                           "delayed:history=65537",
+                           "delayed:history=1,history=1",
+                           "delayed:margin=-1",
+                           "delayed:margin=65",
+                           "delayed:amax=mean",
+                           "delayed:up",
+                           "mx:up,",
+                           "mx:,up",
+                           "mx:up=1",
+                           "mx:weights=round",
+                           "mx:margin=1",
+                           "block",
+                           "block:",
+                           "block:0",
+                           "block:-4",
+                           "block:1048577",
+                           "block:weights=square",
+                           "nvfp4:up",
+                           "Current",
+                           " current"}) {
+    EXPECT_FALSE(parse_scale(text)) << text;
+  }
 }
 
 TEST(TensorScalingTest, CurrentScale) {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// scaled_operands: codes of scaled operands that saturate (the scale is too large for the values
+// it met) or are flushed to zero (one scale cannot serve values so far apart) so often that more
+// than 0.1 % of the operand's energy is lost. No loss scale changes either.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/rules/format_limits.h"
+#include "analysis/rules/loss_scale_window.h"
+#include "analysis/rules/lost_energy.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+struct Lost {
+  int64_t finite = 0, clipped = 0, non_zero = 0, flushed = 0;
+  double energy = 0.0, clipped_energy = 0.0, flushed_energy = 0.0;
+  double max_abs = 0.0;
+  int64_t first_clipped = -1, first_flushed = -1;
+
+  double share_of(double lost) const { return energy > 0.0 ? std::min(lost / energy, 1.0) : 0.0; }
+  double flushed_share() const {
+    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
+  }
+};
+
+Lost measure(const LaneFacts& lane, const SiteInfo& site) {
+  Lost lost;
+  for (const RecordedStep& step : lane.recorded()) {
+    if (!step.finite()) continue;
+    const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
+    if (!stats || stats->n == 0) continue;
+    lost.finite += stats->n - stats->non_finite();
+    lost.non_zero += stats->non_zero();
+    lost.clipped += stats->overflow;
+    lost.flushed += stats->underflow;
+    lost.energy += stats->sum_sq;
+    lost.clipped_energy += clipped_energy_bound(*stats, site.format);
+    lost.flushed_energy += flushed_energy_bound(*stats, site.format);
+    lost.max_abs = std::max(lost.max_abs, static_cast<double>(stats->max_abs));
+    if (stats->overflow > 0 && lost.first_clipped < 0) lost.first_clipped = step.step;
+    if (stats->underflow > 0 && lost.first_flushed < 0) lost.first_flushed = step.step;
+  }
+  return lost;
+}
+
+/// Layers that read the operand: a plan has no rule for the data itself.
+std::vector<std::string> readers(const LaneFacts& lane, const SiteInfo& site) {
+  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site.order))];
+  if (node.layer >= 0) return {node.path};
+  std::vector<std::string> paths;
+  for (const int reader : node.readers) {
+    paths.push_back(lane.nodes()[static_cast<size_t>(reader)].path);
+  }
+  return paths;
+}
+
+Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const Lost& lost, bool clips) {
+  const std::string format = format_name(site.format);
+  const double share = clips ? static_cast<double>(lost.clipped) /
+                                   static_cast<double>(std::max<int64_t>(lost.finite, 1))
+                             : lost.flushed_share();
+  const double energy = lost.share_of(clips ? lost.clipped_energy : lost.flushed_energy);
+  Finding finding{.rule = "scaled_operands", .lane = lane.lane()};
+  finding.severity = Severity::warning;
+  finding.site = site.name();
+  finding.layer = site.path;
+  finding.step = clips ? lost.first_clipped : lost.first_flushed;
+  finding.mechanism =
+      clips ? fmt::format("{} of the values of {}, scaled by {}, exceed {}, the largest {} value",
+                          percent(share), site.name(), site.scale,
+                          short_number(site.format.max_finite()), format)
+            : fmt::format("{} of the non-zero values of {}, scaled by {}, become zero in {}",
+                          percent(share), site.name(), site.scale, format);
+  finding.evidence = {{"scale", site.scale},
+                      {"format", format},
+                      {clips ? "clipped_share" : "flushed_share", share},
+                      {"lost_energy_share_at_most", energy},
+                      {"largest_code", lost.max_abs},
+                      {"max_finite", site.format.max_finite()}};
+  finding.text =
+      clips ? fmt::format(
+                  "{} outgrows its scale: {} of its values saturate, {} times beyond {} at "
+                  "the most; up to {} of its energy is lost.",
+                  site.name(), percent(share),
+                  short_number(lost.max_abs / site.format.max_finite()), format, percent(energy))
+            : fmt::format(
+                  "{} spans more than {} can: with the largest value in range, {} of the "
+                  "others become zero, and with them up to {} of its energy.",
+                  site.name(), format, percent(share), percent(energy));
+  finding.text += clips ? " A scale from the tensor itself (current) cannot be outgrown, a margin "
+                          "leaves room."
+                        : " Scales by block or a format with more exponent bits reach further.";
+  finding.action = {.kind = Action::Kind::keep_fp32, .layers = lane.in_order(readers(lane, site))};
+  finding.action.text = "Keep " + name_list(finding.action.layers) + " in fp32.";
+  if (finding.action.layers.empty()) finding.action = {};
+  return finding;
+}
+
+}  // namespace
+
+void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings) {
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.scale.empty()) continue;
+    const Lost lost = measure(lane, site);
+    if (lost.share_of(lost.clipped_energy) > kFlushedEnergy) {
+      findings.push_back(finding_about(lane, site, lost, true));
+    }
+    if (lost.flushed_share() > kFlushedShare &&
+        lost.share_of(lost.flushed_energy) > kFlushedEnergy) {
+      findings.push_back(finding_about(lane, site, lost, false));
+    }
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Operands with scales; lower() inserts these nodes where a product reads scaled operands.
+//   Quantize(x[, state]) -> (codes, scale, tensor_scale): codes are x over its scale, rounded to
+//     the output's format. With attribute block = 0 there is one scale, and `scale` is the number
+//     that codes are multiplied with. With block = N every N elements along `axis` have one, and
+//     along axis 0 too if `square` is 1 (then axis is 1).
+//   Dequantize(codes, scale, tensor_scale) -> values, of scales by block, with the same attributes.
+//   ScaleUpdate(x, state) -> state: what delayed scaling remembers: the factor of the next step,
+//     the place of the next entry, and the largest magnitudes of the last steps.
+#include "core/ops/definitions.h"
+
+namespace halfscope {
+
+BlockShape block_shape(const Node& node, const Shape& shape) {
+  const int64_t axis = int_attribute(node, "axis", 0);
+  const bool square = int_attribute(node, "square", 0) != 0;
+  check_node(node, axis >= 0 && axis < static_cast<int64_t>(shape.size()), "axis out of range");
+  check_node(node, !square || axis == 1, "square blocks lie along the first two axes");
+  BlockShape result;
+  result.length = shape[static_cast<size_t>(axis)];
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (static_cast<int64_t>(i) < axis) result.outer *= shape[i];
+    if (static_cast<int64_t>(i) > axis) result.inner *= shape[i];
+  }
+  if (square) result.outer_block = int_attribute(node, "block", 0);
+  return result;
+}
+
+namespace ops {
+namespace {
+
+Shape scale_shape(const Node& node, const Shape& shape) {
+  const int64_t block = int_attribute(node, "block", 0);
+  if (block == 0) return {};
+  BlockFormat format;
+  format.block_size = static_cast<int>(block);
+  return {block_count(block_shape(node, shape), format)};
+}
+
+std::vector<OutputType> infer_quantize(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1 || node.inputs.size() == 2, "needs one or two inputs");
+  check_node(node, int_attribute(node, "block", 0) >= 0, "block must not be negative");
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  return {{x}, {scale_shape(node, x)}, {Shape{}}};
+}
+
+std::vector<OutputType> infer_dequantize(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 3, "needs three inputs");
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  check_node(node, graph.value(node.inputs[1]).shape == scale_shape(node, x),
+             "the scales do not fit the codes");
+  return {{x}};
+}
+
+std::vector<OutputType> infer_update(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  const Shape& state = graph.value(node.inputs[1]).shape;
+  check_node(node, state.size() == 1 && state[0] > kScaleStateHead,
+             "the state holds a scale, a position and the history");
+  return {{state}};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& quantize() {
+  static const std::vector<OpDef> defs{
+      {.name = "Quantize", .domain = "halfscope", .infer = infer_quantize, .statistics_from = 1},
+      {.name = "Dequantize", .domain = "halfscope", .infer = infer_dequantize},
+      {.name = "ScaleUpdate", .domain = "halfscope", .infer = infer_update},
+  };
+  return defs;
+}
+
+}  // namespace ops
+}  // namespace halfscope
