@@ -330,6 +330,71 @@ TEST(ScaledOperands, SquaresOfWeightsHaveOneScale) {
   }
 }
 
+/// Gradients and results of a convolution with a bias, as its plan says; one step.
+std::map<std::string, std::vector<float>> conv_step(const Plan& plan) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {2, 3, 6, 5});
+  model.labels = graph.add_input("labels", {2}, ElementType::index);
+  const ValueId w = graph.add_variable("conv.weight", {4, 3, 3, 3}, {});
+  const ValueId b = graph.add_variable("conv.bias", {4}, {});
+  const ValueId w2 = graph.add_variable("last.weight", {10, 4, 3, 3}, {});
+  const ValueId hidden = graph.add1("Conv", "conv", {model.input, w, b});
+  const ValueId last = graph.add1(
+      "Conv", "last", {hidden, w2},
+      {{"pads", std::vector<int64_t>{0, 0, 0, 0}}, {"strides", std::vector<int64_t>{2, 1}}});
+  model.logits = graph.add1("Flatten", "flatten", {last});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  const Executable exe = lower(model, plan, {});
+  const auto program = emulation_backend().compile(exe);
+  uint64_t seed = 10;
+  const auto some = [&](ValueId value, float size) {
+    std::vector<float> values = Step::noise(exe.graph.value(value).shape, ++seed);
+    for (float& x : values) x = size * std::copysign(1.0f + std::fabs(x), x);
+    return values;
+  };
+  program->write(exe.input, some(exe.input, 16.0f));
+  for (const Variable& variable : exe.graph.variables()) {
+    program->write(variable.value, some(variable.value, 0.0625f));
+    if (variable.path == "conv.bias") {  // read in another format under scales: the same in all
+      program->write(variable.value, std::vector<float>{1.0f, -0.5f, 4.0f, 0.25f});
+    }
+  }
+  program->write(exe.labels, std::vector<int32_t>{3, 7});
+  program->write_scalar(exe.loss_scale, 16.0);
+  program->run(Entry::grad, {});
+  std::map<std::string, std::vector<float>> sites;
+  for (const Tap& tap : exe.taps) {
+    if (tap.site.phase != Phase::update && tap.site.scale.empty()) {
+      sites[tap.site.name()] = program->read(tap.value).data;
+    }
+  }
+  return sites;
+}
+
+TEST(ScaledOperands, PowersOfTwoChangeNothingInsideTheRange) {
+  const auto step = [](const std::string& scale) {
+    Plan plan = plan_with(scale, "fp32");
+    for (PlanRule& rule : plan.rules) {  // with room for all exponents
+      if (rule.scale) rule.read = parse_format("e8m3").value();
+      if (rule.scale) rule.grad_read = parse_format("e8m2").value();
+    }
+    return conv_step(plan);
+  };
+  const auto plain = step("none");
+  ASSERT_TRUE(plain.contains("conv.activation"));
+  for (const char* scale : {"static:1", "static:4", "static:0.5"}) {
+    const auto scaled = step(scale);
+    for (const char* name : {"conv.activation", "last.activation", "loss.activation"}) {
+      EXPECT_EQ(scaled.at(name), plain.at(name)) << name << ", " << scale;
+    }
+    for (const auto& [name, values] : scaled) {
+      EXPECT_EQ(values, step("static:1").at(name)) << name << ", " << scale;
+    }
+  }
+  EXPECT_NE(step("static:3").at("conv.activation"), plain.at("conv.activation"));
+}
+
 TEST(ScaledOperands, DelayedScalesComeFromEarlierSteps) {
   Step step(plan_with("delayed:history=2"));
   const auto amax = [](float size) {
