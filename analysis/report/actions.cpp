@@ -25,10 +25,8 @@ const ProofReport* proof_of(const Report& report, const ActionReport& action) {
   return its ? &*report.proof : nullptr;
 }
 
-/// The lane of this run that has the advice in it already.
 const LaneReport* cure_of(const Report& report, const ActionReport& action) {
-  if (!report.cure || report.sick != action.lane) return nullptr;
-  return &report.lanes[static_cast<size_t>(*report.cure)];
+  return cure_with(report, action.lane, action.layers);
 }
 
 const ProofTrial* trial_of(const ProofReport* proof, ProofTrial::Kind kind) {

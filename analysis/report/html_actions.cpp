@@ -135,7 +135,8 @@ std::string actions_section(const Report& report) {
   }
   if (report.recommendation) {
     const std::string& lane = report.lanes[static_cast<size_t>(report.recommendation->lane)].name;
-    const bool done = report.cure && report.sick == report.recommendation->lane;
+    const bool done = report::cure_with(report, report.recommendation->lane,
+                                        report.recommendation->layers) != nullptr;
     const bool refuted =
         report.proof && !report.proof->holds && report.proof_lane == report.recommendation->lane;
     const char* before = done ? "Was done for" : refuted ? "Was tried for" : "For";

@@ -166,9 +166,14 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
       "<div class=\"tensor\"><div><b>{}</b> <span class=\"soft\">{}, {}</span>"
       "<div class=\"nums\">",
       escape(site.tensor), escape(format_name(site.format)), role_name(site.role));
+  if (!site.scale.empty()) {
+    html += fmt::format("<span class=\"soft\">codes, scaled by {}</span><br>", escape(site.scale));
+  }
   if (site.n == 0) return html + "never measured</div></div></div>\n";
-  html += rate_text("overflow", rates.overflow, 0.0) + ", " +
-          rate_text("not finite", rates.non_finite, 1.0) + "<br>" +
+  // Codes of scaled operands saturate; that the largest do is no alarm by itself.
+  const double alarming = site.scale.empty() ? 0.0 : 0.01;
+  html += rate_text(site.scale.empty() ? "overflow" : "saturated", rates.overflow, alarming) +
+          ", " + rate_text("not finite", rates.non_finite, 1.0) + "<br>" +
           rate_text("flushed", rates.underflow, 0.01) + ", " +
           rate_text("subnormal", report::share(site.subnormal, non_zero(site)), 1.0) + ", " +
           rate_text("zero", report::share(site.zero, site.n), 1.0);

@@ -239,8 +239,8 @@ Json recommendation_json(const Report& report) {
   json["plan"] = object_of(advice.plan_json);
   json["loss_scale"] = number(advice.loss_scale);
   json["text"] = advice.text;
-  const bool cured = report.cure && report.sick == advice.lane;
-  json["cured_by"] = cured ? Json(lane_name(report, *report.cure)) : Json(nullptr);
+  const LaneReport* cure = report::cure_with(report, advice.lane, advice.layers);
+  json["cured_by"] = cure != nullptr ? Json(cure->name) : Json(nullptr);
   json["pytorch"] = report::pytorch_of(report, advice);
   return json;
 }

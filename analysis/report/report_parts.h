@@ -50,6 +50,9 @@ const Finding* worst_of(const Report& report, int lane, Severity at_least);
 // What make_report adds to a report that has lanes, layers, findings and recommendation.
 void add_lane_states(Report& report);
 void find_cure(const RunView& run, Report& report);
+/// The lane of this run that has the advice for `lane` in it already, if it is the cure: it keeps
+/// `layers` in fp32.
+const LaneReport* cure_with(const Report& report, int lane, std::span<const std::string> layers);
 Verdict judge(const Report& report);
 void add_errors(const RunView& run, Report& report);
 void add_proofs(const RunView& run, Report& report);

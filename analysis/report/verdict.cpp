@@ -273,6 +273,16 @@ void find_cure(const RunView& run, Report& report) {
   }
 }
 
+const LaneReport* cure_with(const Report& report, int lane, std::span<const std::string> layers) {
+  if (!report.cure || report.sick != lane) return nullptr;
+  for (const LayerReport& layer : report.layers) {
+    const bool named = std::find(layers.begin(), layers.end(), layer.path) != layers.end();
+    if (layer.lane != *report.cure || !named) continue;
+    if (layer.read != kFp32 || layer.write != kFp32) return nullptr;
+  }
+  return &report.lanes[static_cast<size_t>(*report.cure)];
+}
+
 Verdict judge(const Report& report) {
   Verdict verdict = judge_lanes(report);
   if (report.steps > 0) append(verdict.more, coverage(report));

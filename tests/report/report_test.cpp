@@ -69,6 +69,20 @@ TEST(ReportVerdict, AnotherFormatIsNoCure) {
   EXPECT_THAT(report.verdict.text, HasSubstr("bfloat16 is healthy"));
 }
 
+TEST(ReportVerdict, AWiderLaneHasNotTriedTheAdvice) {
+  RunSpec spec = hot_spec();  // tf32 holds all of fp16, but keeps no layer in fp32
+  spec.lanes.push_back({.name = "wide", .format = kTf32, .loss_scale = 1.0, .dynamic = false});
+  const Report report = make_report(make_run(spec));
+  EXPECT_EQ(report.verdict.state, Verdict::State::cured);
+  ASSERT_TRUE(report.recommendation);
+  ASSERT_FALSE(report.actions.empty());
+  for (const ActionReport& action : report.actions) {
+    EXPECT_THAT(action.effect, testing::Not(HasSubstr("Tried"))) << action.text;
+    EXPECT_THAT(action.basis, HasSubstr("not tried yet")) << action.text;
+  }
+  EXPECT_THAT(report_json(report), HasSubstr("\"cured_by\": null"));
+}
+
 TEST(ReportVerdict, NormalSkipsAreCalledNormal) {
   RunSpec spec = healthy_spec();
   layer_of(spec, "fc2").gradient = -2.0;
