@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/numeric/arithmetic.h"
 #include "core/numeric/round.h"
 #include "core/numeric/round_odd.h"
 #include "core/numeric/tensor_core.h"
@@ -74,8 +75,20 @@ double format_step(Kind kind, const FloatFormat& format, float a, float b, doubl
   return round_to_format(add_to_odd(rounded, acc), format).value;
 }
 
-/// One chain from +0.
-double chain(const Accumulation& how, const FloatFormat& write, const Terms& terms) {
+/// The same in another rounding than to nearest even, with the draws of term k.
+double rounded_step(Kind kind, FloatFormat format, const TensorRounding& rounding, int64_t k,
+                    float a, float b, double acc) {
+  format.flush_in = false;  // as above: what is read was flushed when it was written
+  const float sum = static_cast<float>(acc);
+  if (kind == Kind::format) return fma(a, b, sum, format, rounding.element(k)).value;
+  const float product = mul(a, b, format, rounding.element(2 * k)).value;
+  return add(product, sum, format, rounding.element(2 * k + 1)).value;
+}
+
+/// One chain from +0, over the terms from number `first` on.
+double chain(const SumSpec& spec, const TensorRounding& rounding, const Terms& terms,
+             int64_t first) {
+  const Accumulation& how = spec.accumulation;
   switch (how.kind) {
     case Kind::tensor_core:  // plain values, and operands in fp32
     case Kind::fp32: {
@@ -101,7 +114,10 @@ double chain(const Accumulation& how, const FloatFormat& write, const Terms& ter
   }
   double sum = 0.0;
   for (int64_t k = 0; k < terms.size(); ++k) {
-    sum = format_step(how.kind, write, terms.left(k), terms.right(k), sum);
+    const float a = terms.left(k), b = terms.right(k);
+    sum = how.rounds_otherwise()
+              ? rounded_step(how.kind, spec.write, rounding, first + k, a, b, sum)
+              : format_step(how.kind, spec.write, a, b, sum);
   }
   return sum;
 }
@@ -116,13 +132,14 @@ double in_parts(int64_t n, int64_t length, const F& sum_of) {
   return static_cast<double>(total);
 }
 
-double sum_of_terms(const SumSpec& spec, const Terms& terms) {
+double sum_of_terms(const SumSpec& spec, const Terms& terms, int64_t element) {
   const Accumulation& how = spec.accumulation;
   const int64_t n = terms.size();
+  const TensorRounding rounding = SumDraws::of(spec, n, element);
   const auto promoted = [&](int64_t begin, int64_t end) {
-    if (how.promote == 0) return chain(how, spec.write, terms.part(begin, end));
+    if (how.promote == 0) return chain(spec, rounding, terms.part(begin, end), begin);
     return in_parts(end - begin, how.promote, [&](int64_t first, int64_t last) {
-      return chain(how, spec.write, terms.part(begin + first, begin + last));
+      return chain(spec, rounding, terms.part(begin + first, begin + last), begin + first);
     });
   };
   if (how.split_k == 1) return promoted(0, n);
@@ -140,28 +157,33 @@ float quiet(float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_
 }  // namespace
 
 float sum_of_products(const SumSpec& spec, std::span<const float> a, std::span<const float> b,
-                      const float* bias) {
+                      const float* bias, int64_t element) {
   const Accumulation& how = spec.accumulation;
   if (const std::optional<TensorCoreProfile> profile = profile_of(spec)) {
     const float sum = tensor_core_dot(*profile, a, b, 0.0f,
                                       {.slices = how.split_k, .promote_every = how.promote});
     return quiet(bias != nullptr ? sum + *bias : sum);
   }
-  const double sum = sum_of_terms(spec, {a, b});
+  const double sum = sum_of_terms(spec, {a, b}, element);
   const bool wide = how.kind == Kind::fp64 && how.is_single_chain();
   const bool narrow = how.sums_in_format() && how.is_single_chain();
   if (bias == nullptr) {
     return quiet(wide ? deliver(sum, spec.write) : static_cast<float>(sum));
   }
   if (wide) return quiet(deliver(sum + static_cast<double>(*bias), spec.write));
+  if (narrow && how.rounds_otherwise()) {
+    const int64_t terms = static_cast<int64_t>(a.size());
+    return quiet(static_cast<float>(rounded_step(
+        how.kind, spec.write, SumDraws::of(spec, terms, element), terms, *bias, 1.0f, sum)));
+  }
   if (narrow) {
     return quiet(static_cast<float>(format_step(how.kind, spec.write, *bias, 1.0f, sum)));
   }
   return quiet(static_cast<float>(sum) + *bias);
 }
 
-double sum_of_values(const SumSpec& spec, std::span<const float> x) {
-  return sum_of_terms(spec, {x, {}});
+double sum_of_values(const SumSpec& spec, std::span<const float> x, int64_t element) {
+  return sum_of_terms(spec, {x, {}}, element);
 }
 
 }  // namespace halfscope

@@ -44,7 +44,8 @@ struct KernelCall {
   SumSpec sum_spec() const {
     return {.accumulation = node->plan.accumulation,
             .write = out_format(0),
-            .read = unrounded ? kFp32 : node->plan.read};
+            .read = unrounded ? kFp32 : node->plan.read,
+            .key = sum_key(node->plan.accumulation.rounding, node->outputs[0], random)};
   }
 };
 
@@ -55,6 +56,12 @@ inline bool names_inner_sums(const SumSpec& spec) noexcept {
   const bool plain =
       kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::tensor_core;
   return !plain || !spec.accumulation.is_single_chain();
+}
+
+/// For further sums of the same node, with other random words.
+inline SumSpec second_sums(SumSpec spec) noexcept {
+  spec.key = splitmix64(spec.key);
+  return spec;
 }
 
 template <class T>

@@ -21,6 +21,7 @@ struct Product {
   const float* row_bias;
   const float* column_bias;
   float* c;
+  Elements elements;
 };
 
 /// Copies a bias to the type of the chains, with room to read a whole panel at its end.
@@ -170,9 +171,17 @@ class TiledProduct {
     tile.row_bias = row_bias_ == nullptr ? nullptr : row_bias_ + rows.begin;
     tile.column_bias = column_bias_ == nullptr ? nullptr : column_bias_ + j;
     const int64_t at = rows.begin * p_.n + j;
+    const Elements& e = p_.elements;
+    const auto draws = [&](int64_t elements) {
+      return static_cast<uint64_t>(elements) * chains_.sums.element_draws;
+    };
+    tile.draws = chains_.sums.first_draw + draws(e.first + rows.begin * e.row + j * e.column);
+    tile.row_draws = draws(e.row);
+    tile.column_draws = draws(e.column);
     for (const Piece& piece : chunk.pieces) {
       const int64_t skipped = piece.begin - chunk.begin;
       tile.k = piece.length;
+      tile.first_term = piece.begin;
       tile.a = a + skipped * tile.a_stride;
       tile.b = b + skipped * tile.b_stride;
       tile.accumulate = !piece.starts;
@@ -234,7 +243,8 @@ void product_either_way(const Chains<T>& chains, Product p, const Accumulation& 
                       .b = {p.a.data, p.a.column_stride, p.a.row_stride},
                       .row_bias = p.column_bias,
                       .column_bias = p.row_bias,
-                      .c = transposed};
+                      .c = transposed,
+                      .elements = {p.elements.first, p.elements.column, p.elements.row}};
   TiledProduct<T>(chains, other, how).run();
   active_kernels().fp32.transpose(p.n, p.m, transposed, p.m, c, p.n, false);
 }
@@ -295,15 +305,16 @@ void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner
 
 void gemm_detail::tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
                              const float* row_bias, const float* column_bias, float* c,
-                             const SumSpec& spec) {
+                             const SumSpec& spec, const Elements& elements) {
   const bool exact = wants_exact_products(spec) && k > 0 &&
                      products_are_exact(range_of(m, k, a), range_of(k, n, b));
-  with_chains(spec, exact, [&](auto chains) {
+  const auto run = [&](auto chains) {
     // Chains that are summed in fp32 are rounded to it, whatever becomes of the sum.
     if (!spec.accumulation.is_single_chain()) chains.odd = false;
-    const Product p{m, n, k, a, b, row_bias, column_bias, c};
+    const Product p{m, n, k, a, b, row_bias, column_bias, c, elements};
     product_either_way(chains, p, spec.accumulation);
-  });
+  };
+  with_chains(spec, exact, run, k);
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
@@ -311,7 +322,7 @@ void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const flo
   if (m <= 0 || n <= 0) return;
   k = std::max<int64_t>(k, 0);
   if (gemm_detail::has_tiles(spec)) {
-    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec);
+    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec, {0, n, 1});
   }
   gemm_detail::model_gemm(m, n, k, a, b, bias, c, spec);
 }

@@ -45,8 +45,9 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
                   float* y, const SumSpec& spec);
 
 /// dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order; only taps that exist
-/// take part; under pairwise and kahan sums, tensor cores, promotion and split k the others do,
-/// too, as products with zero, as in an implicit matrix product.
+/// take part; under pairwise and kahan sums, tensor cores, promotion, split k and roundings other
+/// than to nearest even the others do, too, as products with zero, as in an implicit matrix
+/// product.
 void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
                      const SumSpec& spec);
 

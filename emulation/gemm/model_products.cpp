@@ -38,7 +38,8 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
       memory.resize(static_cast<size_t>(m * n));
       to = memory.data();
     }
-    tiled_gemm(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c.row_bias, c.column_bias, to, spec);
+    tiled_gemm(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c.row_bias, c.column_bias, to, spec,
+               {c.first, c.row_stride, c.column_stride});
     for (int64_t i = 0; to != c.data && i < m; ++i) {
       std::copy_n(to + i * n, n, c.data + i * c.row_stride);
     }
@@ -50,7 +51,8 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
     const float* bias = c.row_bias != nullptr      ? c.row_bias + i
                         : c.column_bias != nullptr ? c.column_bias + j
                                                    : nullptr;
-    c.data[i * c.row_stride + j * c.column_stride] = sum_of_products(spec, a[i], b[j], bias);
+    const int64_t at = i * c.row_stride + j * c.column_stride;
+    c.data[at] = sum_of_products(spec, a[i], b[j], bias, c.first + at);
   }
 }
 
@@ -124,7 +126,7 @@ bool has_tiles(const SumSpec& spec) noexcept {
     case Accumulation::Kind::format:
     case Accumulation::Kind::format_mul_add:
     case Accumulation::Kind::fma32_then_round:
-      return tiles_round_to(spec.write);
+      return tiles_round_to(spec.write) && has_rounded_tiles(spec);
     case Accumulation::Kind::tensor_core:
       return spec.read == kFp32;  // fp32 chains
   }
@@ -134,7 +136,7 @@ bool has_tiles(const SumSpec& spec) noexcept {
 bool needs_model(const SumSpec& spec) noexcept {
   const Accumulation& how = spec.accumulation;
   return !has_tiles(spec) || !how.is_single_chain() || how.kind == Accumulation::pairwise ||
-         how.kind == Accumulation::kahan;
+         how.kind == Accumulation::kahan || how.rounds_otherwise();
 }
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
@@ -165,7 +167,7 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
       }
     });
     product_of_rows(s.out, pixels, {w, taps}, {patches, taps},
-                    {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec);
+                    {y + n * s.out * pixels, pixels, 1, bias, nullptr, n * s.out * pixels}, spec);
   });
 }
 
@@ -197,7 +199,7 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
       }
     }
     product_of_rows(s.in, plane, {weights.data(), k}, {patches, k},
-                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec);
+                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr, n * s.in * plane}, spec);
   });
 }
 
@@ -232,12 +234,28 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
       }
     }
     product_of_rows(s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
-                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr}, spec);
+                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr, first * taps}, spec);
   }
 }
 
 void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                       const SumSpec& spec) {
+  if (spec.accumulation.rounds_otherwise() && has_tiles(spec)) {
+    // A product with ones, of the values as lines of (outer, inner).
+    std::vector<float> memory;
+    const float one = 1.0f;
+    MatrixView values{x, n, 1};
+    if (inner != 1) {
+      memory.resize(static_cast<size_t>(outer * n * inner));
+      for (int64_t line = 0; line < outer * n; ++line) {
+        const int64_t o = line / n, j = line % n;
+        std::copy_n(x + line * inner, inner, memory.data() + (j * outer + o) * inner);
+      }
+      values = {memory.data(), 1, outer * inner};
+    }
+    tiled_gemm(1, n, outer * inner, {&one, 0, 0}, values, nullptr, nullptr, out, spec, {0, n, 1});
+    return;
+  }
   const bool is_wide =
       spec.accumulation.kind == Accumulation::fp64 && spec.accumulation.is_single_chain();
 #pragma omp parallel num_threads(threads_for(outer* n* inner))
@@ -248,7 +266,7 @@ void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, f
       for (int64_t o = 0; o < outer; ++o) {
         std::copy_n(x + (o * n + j) * inner, inner, values.data() + o * inner);
       }
-      const double sum = sum_of_values(spec, values);
+      const double sum = sum_of_values(spec, values, j);
       out[j] = is_wide ? deliver(sum, spec.write) : static_cast<float>(sum);
       if (out[j] != out[j]) out[j] = std::numeric_limits<float>::quiet_NaN();
     }

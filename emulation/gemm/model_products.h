@@ -13,9 +13,15 @@ bool needs_model(const SumSpec& spec) noexcept;
 /// Whether tiled_gemm does it.
 bool has_tiles(const SumSpec& spec) noexcept;
 
+/// Which elements of a tensor of sums the elements of a product are: c(i, j) is element
+/// first + i * row + j * column.
+struct Elements {
+  int64_t first, row, column;
+};
+
 /// gemm() on register tiles (gemm.cpp): single chains, promotion and split k.
 void tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* row_bias,
-                const float* column_bias, float* c, const SumSpec& spec);
+                const float* column_bias, float* c, const SumSpec& spec, const Elements& elements);
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
                 float* c, const SumSpec& spec);
