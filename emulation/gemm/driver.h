@@ -32,7 +32,7 @@ struct Chains {
   int row_pitch() const { return (kernels.rows + 7) / 8 * 8; }
 };
 
-const KernelSet& active_kernels();
+const KernelSet& active_kernels(bool noting = false);
 FormatRounding format_rounding(const FloatFormat& format) noexcept;
 
 /// What the elements of an operand have in common.
@@ -52,8 +52,8 @@ inline bool wants_exact_products(const SumSpec& spec) noexcept {
 }
 
 /// The kernels for chains of floats in a narrow format, if there are any.
-inline const Kernels<float>* narrow_kernels(const SumSpec& spec, bool exact_products) {
-  const KernelSet& set = active_kernels();
+inline const Kernels<float>* narrow_kernels(const KernelSet& set, const SumSpec& spec,
+                                            bool exact_products) {
   if (spec.write != kFp16 && spec.write != kBf16) return nullptr;
   const NarrowKernels& narrow = spec.write == kFp16 ? set.fp16 : set.bf16;
   const Kernels<float>* kernels = nullptr;
@@ -66,14 +66,15 @@ inline const Kernels<float>* narrow_kernels(const SumSpec& spec, bool exact_prod
 }
 
 /// Calls f(const Chains<float>&) or f(const Chains<double>&). `terms` of a sum are of interest if
-/// it rounds otherwise than to nearest even.
+/// it rounds otherwise than to nearest even. Only chains with diagnostics can be `noting`.
 template <class F>
-void with_chains(const SumSpec& spec, bool exact_products, F f, int64_t terms = 0) {
-  const KernelSet& set = active_kernels();
+void with_chains(const SumSpec& spec, bool exact_products, F f, int64_t terms = 0,
+                 bool noting = false) {
+  const KernelSet& set = active_kernels(noting);
   const bool to_fp32 = spec.write == kFp32;
   if (spec.accumulation.rounds_otherwise()) {
     f(Chains<double>{rounded_kernels(spec), {}, false, true, sum_rounding(spec, terms)});
-  } else if (const Kernels<float>* narrow = narrow_kernels(spec, exact_products)) {
+  } else if (const Kernels<float>* narrow = narrow_kernels(set, spec, exact_products)) {
     f(Chains<float>{*narrow, {}, false});
   } else if (spec.accumulation.kind == Accumulation::fp64) {
     f(Chains<double>{set.fp64, {}, spec.write.mantissa_bits <= 21});  // round_odd.h

@@ -42,6 +42,13 @@ struct SumRounding {
   uint64_t element_draws = 0;  ///< from one element to the next
 };
 
+/// What tiles that take notes find in the steps of their chains, added up over calls.
+struct TileNotes {
+  int64_t unchanged = 0;  ///< steps that left their chain as it was
+  double largest = 0;     ///< magnitude of a chain after a step
+  bool finite = true;     ///< all chains are; if not, the other numbers are of no use
+};
+
 /// The work of one tile. T is the type of the chains (and of the operands, already converted).
 template <class T>
 struct Tile {
@@ -60,6 +67,7 @@ struct Tile {
   const T* row_bias;     ///< bias[i] or null; read only if finish
   const T* column_bias;  ///< bias[j] or null, readable to a whole vector; read only if finish
   const FormatRounding* rounding;  ///< used by the chains that round after every term
+  TileNotes* notes;                ///< of tiles that take notes
   // Tiles of rounded.h only.
   const SumRounding* sums;
   int64_t first_term;  ///< number of the first of the k terms in its sum
@@ -109,10 +117,15 @@ struct KernelSet {
   NarrowKernels fp16{}, bf16{};
 };
 
+/// Sets with `noting` take notes: they have strided tiles only, and no kahan and pairwise.
+
 const KernelSet& baseline_kernels() noexcept;
+const KernelSet& baseline_noting_kernels() noexcept;
 #if defined(__x86_64__)
 const KernelSet& avx2_kernels() noexcept;
+const KernelSet& avx2_noting_kernels() noexcept;
 const KernelSet& avx512_kernels() noexcept;
+const KernelSet& avx512_noting_kernels() noexcept;
 #endif
 
 }  // namespace halfscope::gemm_detail
