@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Speed of the products: GFLOP/s, and the time relative to OpenBLAS sgemm of the same run where a
 // cblas was found ("to_sgemm", below 1 is faster; a convolution is held against the sgemm of its
-// size on ready-made patches). Name: case / accumulation / threads.
+// size on ready-made patches); of low-precision products also the time with diagnostics of the
+// accumulators relative to that without. Name: case / accumulation / threads.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 #include <time.h>
@@ -40,7 +41,8 @@ struct Case {
   std::string name;
   int64_t m, n, k;  ///< the equivalent matrix product
   bool a_transposed, b_transposed;
-  std::function<void(const SumSpec&)> run;
+  std::function<void(const SumSpec&, Diagnostics*)> run;
+  bool diagnoses = false;  ///< also timed with diagnostics
 };
 
 /// Lets the spinning threads of the other library go to sleep: they would share our cores.
@@ -108,18 +110,22 @@ class Sgemm {
 void measure(benchmark::State& state, const Case& c, const SumSpec& spec, int threads) {
   omp_set_num_threads(threads);
   Sgemm sgemm(c, threads);
-  Stopwatch watch(threads), other(threads), warm(threads);
-  c.run(spec);
+  Stopwatch watch(threads), other(threads), warm(threads), noting(threads);
+  const bool diagnoses = c.diagnoses && has_diagnostics(spec.accumulation);
+  c.run(spec, nullptr);
   sgemm.time(warm);
   for (auto _ : state) {
     const double before = watch.total();
     sgemm.time(other);
-    watch.time([&] { c.run(spec); });
+    watch.time([&] { c.run(spec, nullptr); });
+    Diagnostics seen;
+    if (diagnoses) noting.time([&] { c.run(spec, &seen); });
     benchmark::ClobberMemory();
     state.SetIterationTime(watch.total() - before);
   }
   const double flops = 2.0 * static_cast<double>(c.m * c.n) * static_cast<double>(c.k);
   state.counters["GFLOP/s"] = flops / watch.best() * 1e-9;
+  if (diagnoses) state.counters["with diagnostics"] = noting.best() / watch.best();
   if (Sgemm::kExists) {
     state.counters["sgemm"] = flops / other.best() * 1e-9;
     state.counters["to_sgemm"] = watch.best() / other.best();
@@ -134,11 +140,11 @@ Case product(const std::string& name, int64_t m, int64_t n, int64_t k, bool a_tr
           k,
           a_transposed,
           b_transposed,
-          [=, a = values(m * k, both_halves), b = values(k * n, both_halves),
-           c = values(m * n)](const SumSpec& spec) mutable {
+          [=, a = values(m * k, both_halves), b = values(k * n, both_halves), c = values(m * n)](
+              const SumSpec& spec, Diagnostics* seen) mutable {
             gemm(m, n, k, a_transposed ? MatrixView{a.data(), 1, m} : MatrixView{a.data(), k, 1},
                  b_transposed ? MatrixView{b.data(), 1, k} : MatrixView{b.data(), n, 1}, nullptr,
-                 c.data(), spec);
+                 c.data(), spec, seen);
           }};
 }
 
@@ -155,19 +161,19 @@ void add_conv(std::vector<Case>& cases, const std::string& name, const ConvShape
   const auto x = values(s.batch * s.in * s.height * s.width, true), w = values(s.out * taps, true);
   const auto dy = values(s.batch * s.out * pixels, true), bias = values(s.out);
   cases.push_back({name + "_y", s.batch * pixels, s.out, taps, false, true,
-                   [=, y = dy](const SumSpec& spec) mutable {
-                     conv_forward(s, x.data(), w.data(), bias.data(), y.data(), spec);
+                   [=, y = dy](const SumSpec& spec, Diagnostics* seen) mutable {
+                     conv_forward(s, x.data(), w.data(), bias.data(), y.data(), spec, seen);
                    }});
   cases.push_back({name + "_dx", s.batch * pixels, taps, s.out, false, false,
-                   [=, dx = x](const SumSpec& spec) mutable {
-                     conv_grad_input(s, dy.data(), w.data(), dx.data(), spec);
+                   [=, dx = x](const SumSpec& spec, Diagnostics* seen) mutable {
+                     conv_grad_input(s, dy.data(), w.data(), dx.data(), spec, seen);
                    }});
   cases.push_back({name + "_dw", s.out, taps, s.batch * pixels, true, false,
-                   [=, dw = w](const SumSpec& spec) mutable {
-                     conv_grad_weight(s, x.data(), dy.data(), dw.data(), spec);
+                   [=, dw = w](const SumSpec& spec, Diagnostics* seen) mutable {
+                     conv_grad_weight(s, x.data(), dy.data(), dw.data(), spec, seen);
                    }});
   cases.push_back({name + "_db", s.out, 1, s.batch * pixels, false, false,
-                   [=, db = bias](const SumSpec& spec) mutable {
+                   [=, db = bias](const SumSpec& spec, Diagnostics*) mutable {
                      sum_except(s.batch, s.out, pixels, dy.data(), db.data(), spec);
                    }});
 }
@@ -180,6 +186,7 @@ int main(int argc, char** argv) {
   cases.push_back(product("square1024", 1024, 1024, 1024, false, false));
   std::vector<Case> low_precision{product("low512", 512, 512, 512, false, false, true),
                                   product("low1024", 1024, 1024, 1024, false, false, true)};
+  for (Case& c : low_precision) c.diagnoses = true;
   add_layer(cases, "mlp784x512", 128, 784, 512);
   add_layer(cases, "mlp512x512", 128, 512, 512);
   add_layer(cases, "mlp512x10", 128, 512, 10);
@@ -249,7 +256,9 @@ int main(int argc, char** argv) {
     for (const char* kind :
          {"tensor-core:v100", "tensor-core:a100", "tensor-core:h100", "tensor-core:h100,acc=fp16",
           "tensor-core:h100,promote=128", "fp32:promote=128", "fp32:split-k=4",
-          "format:promote=128", "pairwise", "kahan"}) {
+          "format:promote=128", "pairwise", "kahan", "format:rounding=toward-zero",
+          "format:rounding=up", "format:rounding=odd", "format:rounding=stochastic",
+          "format-mul-add:rounding=toward-zero", "format-mul-add:rounding=stochastic"}) {
       add(c, kind, {*parse_accumulation(kind), kFp16, kFp16});
     }
     add(c, "tensor-core:a100-bf16", {*parse_accumulation("tensor-core:a100"), kBf16, kBf16});

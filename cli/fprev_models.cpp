@@ -127,6 +127,10 @@ FprevModel make_fprev_model(const FprevChoice& choice) {
         "accumulators and plans have flags for tensor cores only, not for " + choice.model,
         "use --model h100, or options such as fp32:promote=16");
   }
+  if (accumulation->rounds_otherwise()) {
+    throw usage_error("a rounding does not change in which order " + choice.model + " sums",
+                      "drop the option; the order is found with rounding to nearest even");
+  }
   if (accumulation->kind != Accumulation::tensor_core) {
     if (choice.input.empty()) return product_model(*accumulation);
     throw usage_error("--input is of tensor cores, not of " + choice.model,

@@ -231,7 +231,8 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
   offer(sub.add_option("--accumulate", options.accumulate,
                        "How lanes sum: fp32, fp64, pairwise, kahan, format, format-mul-add, "
                        "fma32-then-round or tensor-core:ARCH, each with options such as "
-                       "promote=128; default: as the plan says")
+                       "promote=128 or, of the formats, rounding=stochastic; default: as the "
+                       "plan says")
             ->type_name("A")
             ->group(kGroup),
         {.words = {accumulation_names().begin(), accumulation_names().end()}});

@@ -7,8 +7,10 @@
 #include <cmath>
 #include <limits>
 
+#include "core/numeric/arithmetic.h"
 #include "core/numeric/round.h"
 #include "core/numeric/round_odd.h"
+#include "core/numeric/sum_diagnostics.h"
 #include "core/numeric/tensor_core.h"
 
 namespace halfscope {
@@ -62,20 +64,34 @@ float kahan_sum(const Terms& terms) {
   return sum;
 }
 
-/// One step of the sums in a narrow format; acc and the result are values of `format`.
-double format_step(Kind kind, const FloatFormat& format, float a, float b, double acc) {
+/// One step of the sums in a narrow format; acc and the result are values of `format`. The flags
+/// are those of the last rounding.
+Rounded<double> format_step(Kind kind, const FloatFormat& format, float a, float b, double acc) {
   const double product = static_cast<double>(a) * static_cast<double>(b);
-  if (kind == Kind::format) return round_to_format(add_to_odd(product, acc), format).value;
+  if (kind == Kind::format) return round_to_format(add_to_odd(product, acc), format);
   if (kind == Kind::fma32_then_round) {
     const float near = std::fma(a, b, static_cast<float>(acc));
-    return static_cast<double>(round_to_format(near, format).value);
+    const Rounded<float> result = round_to_format(near, format);
+    return {static_cast<double>(result.value), result.flags};
   }
   const double rounded = round_to_format(product, format).value;
-  return round_to_format(add_to_odd(rounded, acc), format).value;
+  return round_to_format(add_to_odd(rounded, acc), format);
 }
 
-/// One chain from +0.
-double chain(const Accumulation& how, const FloatFormat& write, const Terms& terms) {
+/// The same in another rounding than to nearest even, with the draws of term k.
+double rounded_step(Kind kind, FloatFormat format, const TensorRounding& rounding, int64_t k,
+                    float a, float b, double acc) {
+  format.flush_in = false;  // as above: what is read was flushed when it was written
+  const float sum = static_cast<float>(acc);
+  if (kind == Kind::format) return fma(a, b, sum, format, rounding.element(k)).value;
+  const float product = mul(a, b, format, rounding.element(2 * k)).value;
+  return add(product, sum, format, rounding.element(2 * k + 1)).value;
+}
+
+/// One chain from +0, over the terms from number `first` on.
+double chain(const SumSpec& spec, const TensorRounding& rounding, const Terms& terms,
+             int64_t first) {
+  const Accumulation& how = spec.accumulation;
   switch (how.kind) {
     case Kind::tensor_core:  // plain values, and operands in fp32
     case Kind::fp32: {
@@ -101,7 +117,10 @@ double chain(const Accumulation& how, const FloatFormat& write, const Terms& ter
   }
   double sum = 0.0;
   for (int64_t k = 0; k < terms.size(); ++k) {
-    sum = format_step(how.kind, write, terms.left(k), terms.right(k), sum);
+    const float a = terms.left(k), b = terms.right(k);
+    sum = how.rounds_otherwise()
+              ? rounded_step(how.kind, spec.write, rounding, first + k, a, b, sum)
+              : format_step(how.kind, spec.write, a, b, sum).value;
   }
   return sum;
 }
@@ -116,20 +135,64 @@ double in_parts(int64_t n, int64_t length, const F& sum_of) {
   return static_cast<double>(total);
 }
 
-double sum_of_terms(const SumSpec& spec, const Terms& terms) {
-  const Accumulation& how = spec.accumulation;
-  const int64_t n = terms.size();
+/// The sum of n terms of which chain(begin, end) sums a part.
+template <class F>
+double sum_of_chains(const Accumulation& how, int64_t n, const F& chain) {
   const auto promoted = [&](int64_t begin, int64_t end) {
-    if (how.promote == 0) return chain(how, spec.write, terms.part(begin, end));
+    if (how.promote == 0) return chain(begin, end);
     return in_parts(end - begin, how.promote, [&](int64_t first, int64_t last) {
-      return chain(how, spec.write, terms.part(begin + first, begin + last));
+      return chain(begin + first, begin + last);
     });
   };
   if (how.split_k == 1) return promoted(0, n);
   return in_parts(n, std::max<int64_t>(1, (n + how.split_k - 1) / how.split_k), promoted);
 }
 
+double sum_of_terms(const SumSpec& spec, const Terms& terms, int64_t element) {
+  const int64_t n = terms.size();
+  const TensorRounding rounding = SumDraws::of(spec, n, element);
+  return sum_of_chains(spec.accumulation, n, [&](int64_t begin, int64_t end) {
+    return chain(spec, rounding, terms.part(begin, end), begin);
+  });
+}
+
+/// A chain from +0 that is watched; `terms` are those from number `first` on.
+double watched_chain(const SumSpec& spec, const Terms& terms, int64_t first, SumDiagnostics& seen) {
+  const Kind kind = spec.accumulation.kind;
+  double sum = 0.0;
+  for (int64_t k = 0; k < terms.size() && std::isfinite(sum); ++k) {
+    const float a = terms.left(k), b = terms.right(k);
+    const double before = sum;
+    bool overflow = false;
+    if (kind == Kind::fp64) {
+      sum += terms.product(k);
+    } else if (spec.accumulation.sums_in_format()) {
+      const Rounded<double> step = format_step(kind, spec.write, a, b, before);
+      sum = step.value;
+      overflow = (step.flags & kOverflow) != 0;
+    } else {
+      sum = static_cast<double>(std::fma(a, b, static_cast<float>(before)));
+    }
+    const bool finite = std::isfinite(sum);
+    if (a != 0.0f && b != 0.0f) {
+      ++seen.products;
+      seen.swamped += sum == before ? 1 : 0;
+    }
+    if (finite) seen.largest = std::max(seen.largest, std::fabs(sum));
+    if ((overflow || !finite) && std::isfinite(a) && std::isfinite(b)) {
+      seen.overflowed = 1;
+      const int64_t at = first + k;
+      seen.first_overflow = seen.first_overflow < 0 ? at : std::min(seen.first_overflow, at);
+    }
+  }
+  return sum;
+}
+
 float quiet(float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x; }
+
+TensorCorePlan plan_of(const Accumulation& how) {
+  return {.slices = how.split_k, .promote_every = how.promote};
+}
 
 }  // namespace
 
@@ -142,29 +205,53 @@ std::optional<TensorCoreProfile> tensor_core_of(const SumSpec& spec) noexcept {
                              how.half_accumulator ? kFp16 : kFp32);
 }
 
+bool has_diagnostics(const Accumulation& accumulation) noexcept {
+  return accumulation.kind != Kind::pairwise && accumulation.kind != Kind::kahan &&
+         !accumulation.rounds_otherwise();
+}
+
+std::optional<SumDiagnostics> diagnose_sum(const SumSpec& spec, std::span<const float> a,
+                                           std::span<const float> b) {
+  if (!has_diagnostics(spec.accumulation)) return std::nullopt;
+  SumDiagnostics seen{.sums = 1};
+  if (const std::optional<TensorCoreProfile> profile = tensor_core_of(spec)) {
+    tensor_core_dot(*profile, a, b, 0.0f, plan_of(spec.accumulation), {}, {}, &seen);
+    return seen;
+  }
+  const Terms terms{a, b};
+  sum_of_chains(spec.accumulation, terms.size(), [&](int64_t begin, int64_t end) {
+    return watched_chain(spec, terms.part(begin, end), begin, seen);
+  });
+  return seen;
+}
+
 float sum_of_products(const SumSpec& spec, std::span<const float> a, std::span<const float> b,
-                      const float* bias) {
+                      const float* bias, int64_t element) {
   const Accumulation& how = spec.accumulation;
   if (const std::optional<TensorCoreProfile> profile = tensor_core_of(spec)) {
-    const float sum = tensor_core_dot(*profile, a, b, 0.0f,
-                                      {.slices = how.split_k, .promote_every = how.promote});
+    const float sum = tensor_core_dot(*profile, a, b, 0.0f, plan_of(how));
     return quiet(bias != nullptr ? sum + *bias : sum);
   }
-  const double sum = sum_of_terms(spec, {a, b});
+  const double sum = sum_of_terms(spec, {a, b}, element);
   const bool wide = how.kind == Kind::fp64 && how.is_single_chain();
   const bool narrow = how.sums_in_format() && how.is_single_chain();
   if (bias == nullptr) {
     return quiet(wide ? deliver(sum, spec.write) : static_cast<float>(sum));
   }
   if (wide) return quiet(deliver(sum + static_cast<double>(*bias), spec.write));
+  if (narrow && how.rounds_otherwise()) {
+    const int64_t terms = static_cast<int64_t>(a.size());
+    return quiet(static_cast<float>(rounded_step(
+        how.kind, spec.write, SumDraws::of(spec, terms, element), terms, *bias, 1.0f, sum)));
+  }
   if (narrow) {
-    return quiet(static_cast<float>(format_step(how.kind, spec.write, *bias, 1.0f, sum)));
+    return quiet(static_cast<float>(format_step(how.kind, spec.write, *bias, 1.0f, sum).value));
   }
   return quiet(static_cast<float>(sum) + *bias);
 }
 
-double sum_of_values(const SumSpec& spec, std::span<const float> x) {
-  return sum_of_terms(spec, {x, {}});
+double sum_of_values(const SumSpec& spec, std::span<const float> x, int64_t element) {
+  return sum_of_terms(spec, {x, {}}, element);
 }
 
 }  // namespace halfscope

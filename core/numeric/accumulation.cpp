@@ -60,6 +60,13 @@ bool set_option(Accumulation& accumulation, std::string_view option) {
     accumulation.split_k = parts.value_or(1);
     return parts.has_value();
   }
+  if (key == "rounding" && !accumulation.rounds_otherwise()) {
+    const bool knows =
+        accumulation.kind == Kind::format || accumulation.kind == Kind::format_mul_add;
+    const std::optional<RoundingChoice> rounding = parse_rounding(value);
+    accumulation.rounding = rounding.value_or(RoundingChoice{});
+    return knows && rounding.has_value();
+  }
   if (key == "acc" && core && !accumulation.half_accumulator) {
     accumulation.half_accumulator = value == "fp16";
     return value == "fp16";
@@ -81,6 +88,7 @@ std::string accumulation_name(const Accumulation& accumulation) {
   };
   if (accumulation.kind == Kind::tensor_core) option(accumulation.arch);
   if (accumulation.half_accumulator) option("acc=fp16");
+  if (accumulation.rounds_otherwise()) option("rounding=" + rounding_name(accumulation.rounding));
   if (accumulation.promote > 0) option("promote=" + std::to_string(accumulation.promote));
   if (accumulation.split_k > 1) option("split-k=" + std::to_string(accumulation.split_k));
   return name;

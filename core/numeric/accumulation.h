@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Accumulation: the named orders and precisions in which operators sum (ARCHITECTURE: Plan), and
-// their text form KIND[:OPTION,...]: "fp32", "format:promote=128", "tensor-core:h100,split-k=4".
+// their text form KIND[:OPTION,...]: "fp32", "format:rounding=stochastic", "tensor-core:h100".
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/numeric/float_format.h"
+#include "core/numeric/rounding.h"
 
 namespace halfscope {
 
@@ -46,6 +47,9 @@ struct Accumulation {
   /// Contiguous parts of k, of ceil(k / split_k) terms but for the last one (so there may be fewer
   /// parts), whose sums are added in fp32.
   int64_t split_k = 1;
+  /// format and format_mul_add: how products and sums are brought to the write format. Stochastic
+  /// draws are those of SumDraws (accumulate.h).
+  RoundingChoice rounding{};
 
   Accumulation() = default;
   Accumulation(Kind k) : kind(k) {}  // NOLINT: a kind is the accumulation without options
@@ -58,9 +62,11 @@ struct Accumulation {
   bool sums_in_format() const noexcept {
     return kind == Kind::format || kind == Kind::format_mul_add || kind == Kind::fma32_then_round;
   }
+  /// Other than to nearest even, which all kernels know.
+  bool rounds_otherwise() const noexcept { return rounding.mode != RoundingMode::nearest_even; }
 };
 
-/// "fp32", "format-mul-add", "tensor-core:h100,promote=128".
+/// "fp32", "format-mul-add:rounding=toward-zero", "tensor-core:h100,promote=128".
 std::string accumulation_name(const Accumulation& accumulation);
 /// The way back; nothing for anything else. Tensor cores may be given by any of their aliases.
 std::optional<Accumulation> parse_accumulation(std::string_view text);
@@ -73,7 +79,8 @@ struct SumSpec {
   Accumulation accumulation;
   FloatFormat write = kFp32;  ///< what the caller will round the result to
   FloatFormat read = kFp32;   ///< of both operands of a product
-  /// Of the second operand, if it is another one.
+  uint64_t key = 0;           ///< of stochastic sums: random_key() of their place and step
+  /// Format of the second operand, if it is another one.
   std::optional<FloatFormat> read_b = std::nullopt;
 
   FloatFormat b_format() const noexcept { return read_b.value_or(read); }

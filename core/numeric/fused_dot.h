@@ -205,6 +205,45 @@ HS_HD constexpr float fused_dot(const FusedDot& unit, const FloatFormat& a_forma
                              all_negative && unit.negative_zero);
 }
 
+/// Of the products of a block: how many are not zero, and of how many of these nothing is left once
+/// they are aligned and cut off.
+struct SwampedProducts {
+  int products = 0, swamped = 0;
+  bool specials = false;  ///< an operand is infinite or NaN: then no product is swamped
+};
+
+HS_HD constexpr SwampedProducts swamped_products(const FusedDot& unit, const FloatFormat& a_format,
+                                                 const FloatFormat& b_format, const float* a,
+                                                 const float* b, int count, float c) noexcept {
+  const int c_min = unit.output == BlockOutput::rne_fp16 ? -14 : -126;
+  const detail::RawFloat c_raw = detail::raw_float(std::bit_cast<uint32_t>(c), c_min);
+  SwampedProducts result;
+  int largest = c_raw.significand != 0 ? c_raw.exponent : detail::kNoExponent;
+  detail::Specials specials;
+  for (int k = 0; k < count; ++k) {
+    const uint32_t a_bits = std::bit_cast<uint32_t>(a[k]), b_bits = std::bit_cast<uint32_t>(b[k]);
+    specials.add_product(a_bits, b_bits);
+    const detail::RawFloat x = detail::raw_float(a_bits, a_format.min_exponent());
+    const detail::RawFloat y = detail::raw_float(b_bits, b_format.min_exponent());
+    if (x.significand == 0 || y.significand == 0) continue;
+    ++result.products;
+    if (x.exponent + y.exponent > largest) largest = x.exponent + y.exponent;
+  }
+  result.specials = specials.any();
+  const bool any_zero = c_raw.significand == 0 || result.products < count;
+  const int top = detail::alignment_exponent(unit, largest, any_zero);
+  for (int k = 0; k < count && !result.specials; ++k) {
+    const detail::RawFloat x =
+        detail::raw_float(std::bit_cast<uint32_t>(a[k]), a_format.min_exponent());
+    const detail::RawFloat y =
+        detail::raw_float(std::bit_cast<uint32_t>(b[k]), b_format.min_exponent());
+    const uint64_t magnitude = uint64_t{x.significand} * y.significand;
+    const int shift = 46 - unit.fraction_bits + top - x.exponent - y.exponent;
+    result.swamped += magnitude != 0 && detail::aligned(magnitude, shift, false) == 0 ? 1 : 0;
+  }
+  return result;
+}
+
 /// Element scales of mxf4 and nvf4: a power of two (ue8m0), or an unsigned e4m3.
 enum class ScaleFormat : uint8_t { ue8m0, ue4m3 };
 

@@ -49,8 +49,10 @@ struct Operands {
 /// One accumulator: takes products in the order of its K and works a step at a time.
 class Chain {
  public:
-  Chain(const TensorCoreProfile& profile, const Operands& operands, bool fill) noexcept
+  Chain(const TensorCoreProfile& profile, const Operands& operands, bool fill,
+        SumDiagnostics* seen) noexcept
       : profile_(profile),
+        seen_(seen),
         operands_(operands),
         step_(std::clamp(profile.step(), 1, kMaxBlockProducts)),
         fill_(fill) {}
@@ -95,9 +97,31 @@ class Chain {
         }
         exponent = scale_exponent(u) + scale_exponent(v);
       }
-      sum_ = fused_dot(profile_.dot, profile_.a_format, profile_.b_format, a_, b_, count, sum_,
-                       exponent);
+      sum_ = block(profile_.a_format, profile_.b_format, a_, b_, count, sum_, exponent);
     }
+  }
+
+  /// fused_dot, watched.
+  float block(const FloatFormat& a_format, const FloatFormat& b_format, const float* a,
+              const float* b, int count, float c, int exponent) noexcept {
+    const float sum = fused_dot(profile_.dot, a_format, b_format, a, b, count, c, exponent);
+    if (seen_ == nullptr || !std::isfinite(c)) return sum;
+    const SwampedProducts found =
+        swamped_products(profile_.dot, a_format, b_format, a, b, count, c);
+    seen_->products += found.products;
+    seen_->swamped += found.swamped;
+    if (std::isfinite(sum)) {
+      seen_->largest = std::max(seen_->largest, static_cast<double>(std::fabs(sum)));
+    } else if (!found.specials) {
+      note_overflow();
+    }
+    return sum;
+  }
+
+  void note_overflow() noexcept {
+    seen_->overflowed = 1;
+    const bool first = seen_->first_overflow < 0 || first_ < seen_->first_overflow;
+    if (first) seen_->first_overflow = first_;
   }
 
   void work_split(int count) noexcept {
@@ -111,10 +135,14 @@ class Chain {
         b[n++] = b_[k];
       }
       // fp8 values are normal numbers of fp16 or its subnormals: raw exponents are fp16's.
-      partial = fused_dot(profile_.dot, kFp16, kFp16, a, b, n, partial);
+      partial = block(kFp16, kFp16, a, b, n, partial, 0);
     }
     // Sums of two fp16 numbers are rounded to fp32 first without harm: 24 >= 2 * 11 + 2 bits.
-    sum_ = to_accumulator(profile_, add(partial, sum_));
+    const float before = sum_;
+    sum_ = to_accumulator(profile_, add(partial, before));
+    if (seen_ == nullptr || !std::isfinite(partial) || !std::isfinite(before)) return;
+    if (!std::isfinite(sum_)) return note_overflow();
+    seen_->largest = std::max(seen_->largest, static_cast<double>(std::fabs(sum_)));
   }
 
   void work_groups(int count) noexcept {
@@ -131,6 +159,7 @@ class Chain {
   }
 
   const TensorCoreProfile& profile_;
+  SumDiagnostics* const seen_;
   const Operands& operands_;
   int step_;
   bool fill_;
@@ -145,9 +174,10 @@ class Chain {
 struct Part {
   int64_t begin, end, warp, warps, tile, promote_every;
   bool fill;
+  SumDiagnostics* seen;
 
   float sum(const TensorCoreProfile& profile, const Operands& operands, float c) const noexcept {
-    Chain chain(profile, operands, fill);
+    Chain chain(profile, operands, fill, seen);
     chain.start(c);
     float total = 0.0f;
     int64_t taken = 0;
@@ -172,7 +202,8 @@ struct Part {
 
 float tensor_core_dot(const TensorCoreProfile& profile, std::span<const float> a,
                       std::span<const float> b, float c, const TensorCorePlan& plan,
-                      std::span<const float> a_scales, std::span<const float> b_scales) noexcept {
+                      std::span<const float> a_scales, std::span<const float> b_scales,
+                      SumDiagnostics* seen) noexcept {
   const Operands operands{a, b, a_scales, b_scales};
   const int64_t n = static_cast<int64_t>(std::min(a.size(), b.size()));
   const int64_t most = std::max<int64_t>(n, 1);
@@ -185,7 +216,7 @@ float tensor_core_dot(const TensorCoreProfile& profile, std::span<const float> a
   const int64_t promote_every = std::max<int64_t>(plan.promote_every, 0);
 
   if (slices == 1 && warps == 1 && promote_every == 0) {
-    const Part all{0, n, 0, 1, tile, 0, plan.fill};
+    const Part all{0, n, 0, 1, tile, 0, plan.fill, seen};
     return all.sum(profile, operands, c);
   }
   const int64_t tiles = (n + tile - 1) / tile;
@@ -195,7 +226,7 @@ float tensor_core_dot(const TensorCoreProfile& profile, std::span<const float> a
     const int64_t end = std::min(begin + slice, n);
     float partial = 0.0f;
     for (int64_t warp = 0; warp < warps; ++warp) {
-      const Part part{begin, end, warp, warps, tile, promote_every, plan.fill};
+      const Part part{begin, end, warp, warps, tile, promote_every, plan.fill, seen};
       const float sum = part.sum(profile, operands, 0.0f);
       partial = warp == 0 ? sum : add(partial, sum);
     }

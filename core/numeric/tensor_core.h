@@ -13,6 +13,7 @@
 
 #include "core/numeric/float_format.h"
 #include "core/numeric/fused_dot.h"
+#include "core/numeric/sum_diagnostics.h"
 
 namespace halfscope {
 
@@ -93,10 +94,11 @@ struct TensorCorePlan {
 /// from 0 over those with k mod 4 in {0, 1}, then over the others, added to c by an ordinary
 /// addition of the accumulator's format.
 /// `a_scales` and `b_scales` have a value per scale_block() elements, the first one for the first.
-/// Total: plan fields out of range mean 1 or 0, missing scales 1.
+/// Total: plan fields out of range mean 1 or 0, missing scales 1. `seen`, if given, is told what
+/// happens; of operands without block scales only.
 float tensor_core_dot(const TensorCoreProfile& profile, std::span<const float> a,
                       std::span<const float> b, float c, const TensorCorePlan& plan = {},
-                      std::span<const float> a_scales = {},
-                      std::span<const float> b_scales = {}) noexcept;
+                      std::span<const float> a_scales = {}, std::span<const float> b_scales = {},
+                      SumDiagnostics* seen = nullptr) noexcept;
 
 }  // namespace halfscope

@@ -209,7 +209,15 @@ std::string accumulation_hint(const std::string& text) {
   const std::string kind = text.substr(0, text.find(':'));
   const std::optional<Accumulation> known = parse_accumulation(kind);
   if (known && kind != text) {
-    return "options of " + kind + ": promote=N, N 1 or more, and split-k=N, N 2 or more, each once";
+    const bool rounds =
+        known->kind == Accumulation::format || known->kind == Accumulation::format_mul_add;
+    if (!rounds && text.find("rounding=") != std::string::npos) {
+      return "only format and format-mul-add have a rounding; " + kind + " rounds to nearest even";
+    }
+    return "options of " + kind + ": promote=N, N 1 or more, " +
+           (rounds ? "split-k=N, N 2 or more, and rounding=MODE, MODE as in a plan's rounding"
+                   : "and split-k=N, N 2 or more") +
+           ", each once";
   }
   if (kind == "tensor-core") {
     std::vector<std::string> names;

@@ -47,6 +47,7 @@ struct KernelCall {
     SumSpec spec{.accumulation = node->plan.accumulation,
                  .write = out_format(0),
                  .read = unrounded ? kFp32 : node->plan.read};
+    spec.key = sum_key(node->plan.accumulation.rounding, node->outputs[0], random);
     if (!unrounded && find_op(node->op).sums_products()) {
       spec.read = read_format(*graph, *node, 0);
       spec.read_b = read_format(*graph, *node, 1);
@@ -71,6 +72,12 @@ inline bool names_inner_sums(const SumSpec& spec) noexcept {
   const bool plain =
       kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::tensor_core;
   return !plain || !spec.accumulation.is_single_chain();
+}
+
+/// For further sums of the same node, with other random words.
+inline SumSpec second_sums(SumSpec spec) noexcept {
+  spec.key = splitmix64(spec.key);
+  return spec;
 }
 
 template <class T>

@@ -26,7 +26,7 @@ struct Softmax {
 };
 
 template <class T>
-Softmax softmax_of(const T* row, int64_t classes, const SumSpec& spec) {
+Softmax softmax_of(const T* row, int64_t classes, const SumSpec& spec, int64_t element) {
   Softmax result;
   result.largest = -INFINITY;
   for (int64_t j = 0; j < classes; ++j) {
@@ -39,7 +39,7 @@ Softmax softmax_of(const T* row, int64_t classes, const SumSpec& spec) {
   if (std::is_same_v<T, float> && names_inner_sums(spec)) {
     std::vector<float> terms;
     for (int64_t j = 0; j < classes; ++j) terms.push_back(static_cast<float>(term(j)));
-    result.sum = sum_of_values(spec, terms);
+    result.sum = sum_of_values(spec, terms, element);
     return result;
   }
   for (int64_t j = 0; j < classes; ++j) result.sum += term(j);
@@ -82,13 +82,15 @@ void cross_entropy(KernelCall<T>& c) {
   for (int64_t i = 0; i < rows; ++i) {
     if (!valid.counts(i)) continue;
     const T* row = c.in[0] + i * classes;
-    const Softmax softmax = softmax_of(row, classes, spec);
+    const Softmax softmax = softmax_of(row, classes, spec, i);
     const double loss =
         std::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
     total += loss;
     losses.push_back(static_cast<float>(loss));
   }
-  if (std::is_same_v<T, float> && names_inner_sums(spec)) total = sum_of_values(spec, losses);
+  if (std::is_same_v<T, float> && names_inner_sums(spec)) {
+    total = sum_of_values(second_sums(spec), losses);
+  }
   c.out[0][0] = delivered<T>(total / static_cast<double>(valid.count()), c.out_format(0));
 }
 
@@ -105,7 +107,7 @@ void cross_entropy_grad(KernelCall<T>& c) {
       std::fill_n(out, classes, T{0});
       continue;
     }
-    const Softmax softmax = softmax_of(row, classes, c.sum_spec());
+    const Softmax softmax = softmax_of(row, classes, c.sum_spec(), i);
     for (int64_t j = 0; j < classes; ++j) {
       const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
       out[j] = delivered<T>((p - (j == labels[i] ? 1.0 : 0.0)) * scale, c.out_format(0));

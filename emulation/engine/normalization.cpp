@@ -101,7 +101,7 @@ void batch_normalization(KernelCall<T>& c) {
                    total += static_cast<double>(in[i]);
                  }).first;
         }
-        if (named) sum = sum_of_values(spec, channel_values(planes, channel, x, 0.0));
+        if (named) sum = sum_of_values(spec, channel_values(planes, channel, x, 0.0), channel);
         const double batch_mean = sum / n;
         for (int64_t sample = 0; sample < planes.batch; ++sample) {
           const T* in = x + planes.offset(sample, channel);
@@ -112,7 +112,8 @@ void batch_normalization(KernelCall<T>& c) {
         }
         if (named) {
           const std::vector<float> centred = channel_values(planes, channel, x, batch_mean);
-          squares = static_cast<double>(sum_of_products(spec, centred, centred));
+          squares = static_cast<double>(
+              sum_of_products(second_sums(spec), centred, centred, nullptr, channel));
         }
         const double batch_var = squares / n;
         c.out[1][channel] = static_cast<T>(momentum * mean + (1.0 - momentum) * batch_mean);
@@ -159,8 +160,9 @@ void batch_normalization_grad(
       if (named) {
         const std::vector<float> gradient = channel_values(planes, channel, dy, 0.0);
         const std::vector<float> centred = channel_values(planes, channel, x, mean);
-        total.first = sum_of_values(spec, gradient);
-        total.second = static_cast<double>(sum_of_products(spec, gradient, centred));
+        total.first = sum_of_values(spec, gradient, channel);
+        total.second = static_cast<double>(
+            sum_of_products(second_sums(spec), gradient, centred, nullptr, channel));
       }
       const double dscale = total.second * inverse;
       c.out[1][channel] = static_cast<T>(dscale);

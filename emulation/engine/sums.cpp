@@ -142,9 +142,10 @@ struct Reduction {
   }
 };
 
-/// A sum under an accumulation: of fp32 and fp64 chains directly, of others by the reference.
+/// A sum under an accumulation: of fp32 and fp64 chains directly, of others by the reference, as
+/// element number `element` of the results.
 double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inner,
-                  const SumSpec& spec) {
+                  const SumSpec& spec, int64_t element) {
   if (spec.accumulation == Accumulation::fp32) {
     float sum = 0.0f;
     for (int64_t offset : inner) sum += x[base + offset];
@@ -158,11 +159,11 @@ double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inne
   thread_local std::vector<float> values;
   values.clear();
   for (int64_t offset : inner) values.push_back(x[base + offset]);
-  return sum_of_values(spec, values);
+  return sum_of_values(spec, values, element);
 }
 
-double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inner,
-                  const SumSpec&) {
+double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inner, const SumSpec&,
+                  int64_t) {
   double sum = 0.0;
   for (int64_t offset : inner) sum += x[base + offset];
   return sum;
@@ -194,8 +195,8 @@ void reduce_sum(KernelCall<T>& c) {
   const Reduction reduction(*c.node, c.in_shape(0));
   parallel_ranges(static_cast<int64_t>(reduction.base.size()), 64, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      c.out[0][i] = delivered<T>(
-          accumulate(c.in[0], reduction.base[static_cast<size_t>(i)], reduction.inner, spec), spec);
+      const int64_t base = reduction.base[static_cast<size_t>(i)];
+      c.out[0][i] = delivered<T>(accumulate(c.in[0], base, reduction.inner, spec, i), spec);
     }
   });
 }
@@ -206,7 +207,8 @@ void reduce_mean(KernelCall<T>& c) {
   const Reduction reduction(*c.node, c.in_shape(0));
   const double count = static_cast<double>(reduction.inner.size());
   for (size_t i = 0; i < reduction.base.size(); ++i) {
-    const double sum = accumulate(c.in[0], reduction.base[i], reduction.inner, spec);
+    const double sum =
+        accumulate(c.in[0], reduction.base[i], reduction.inner, spec, static_cast<int64_t>(i));
     // In double the quotient of two fp32 numbers rounds to fp32 as the fp32 quotient does.
     c.out[0][i] = delivered<T>(sum / count, spec);
   }
@@ -231,7 +233,7 @@ void global_average_pool(KernelCall<T>& c) {
   const double count = static_cast<double>(inner.size());
   for (int64_t i = 0; i < c.out_count(0); ++i) {
     c.out[0][i] = delivered<T>(
-        accumulate(c.in[0], i * static_cast<int64_t>(inner.size()), inner, spec) / count, spec);
+        accumulate(c.in[0], i * static_cast<int64_t>(inner.size()), inner, spec, i) / count, spec);
   }
 }
 

@@ -26,4 +26,12 @@ inline TensorRounding rounding_now(const RoundingChoice& choice, ValueId value,
           .random_bits = choice.random_bits};
 }
 
+/// Key of the stochastic sums behind this value: other words than those of its own rounding.
+inline uint64_t sum_key(const RoundingChoice& choice, ValueId value,
+                        const RandomSource& source) noexcept {
+  if (choice.mode != RoundingMode::stochastic) return 0;
+  constexpr uint64_t kSums = uint64_t{1} << 63;
+  return random_key(source.seed, source.step, kSums | static_cast<uint64_t>(value));
+}
+
 }  // namespace halfscope

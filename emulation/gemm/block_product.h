@@ -6,13 +6,14 @@
 
 namespace halfscope::gemm_detail {
 
-/// Where the element (i, j) of a result goes: data[i * row_stride + j * column_stride]; and the
-/// bias of its row or of its column, or none.
+/// Where the element (i, j) of a result goes: data[i * row_stride + j * column_stride]; the
+/// bias of its row or of its column, or none; and which element of the whole result data[0] is.
 struct ResultView {
   float* data;
   int64_t row_stride, column_stride;
   const float* row_bias;
   const float* column_bias;
+  int64_t first = 0;
 };
 
 /// Whether there are tiles for it.

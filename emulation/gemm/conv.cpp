@@ -5,6 +5,7 @@
 // into NCHW. The x panel of one tile (taps x 32 pixels) is gathered into the first-level cache just
 // before it is used; the matrix of all patches never exists.
 #include <algorithm>
+#include <vector>
 
 #include "emulation/gemm/conv_image.h"
 #include "emulation/gemm/driver.h"
@@ -105,10 +106,11 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
 }  // namespace gemm_detail
 
 void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
-                  float* y, const SumSpec& spec) {
+                  float* y, const SumSpec& spec, Diagnostics* diagnostics) {
+  SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
   if (gemm_detail::needs_model(spec))
-    return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec);
+    return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec, seen);
   const bool exact =
       gemm_detail::wants_exact_products(spec) &&
       gemm_detail::products_are_exact(
@@ -116,6 +118,11 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
           gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
   gemm_detail::with_chains(
       spec, exact, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
+  if (seen == nullptr) return;
+  // The tiles of this file take no notes: the same sums once more, as a matrix product.
+  std::vector<float> again(
+      static_cast<size_t>(shape.batch * shape.out * gemm_detail::output_pixels(shape)));
+  gemm_detail::model_conv_forward(shape, x, w, bias, again.data(), spec, seen);
 }
 
 }  // namespace halfscope

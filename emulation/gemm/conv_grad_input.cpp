@@ -6,6 +6,7 @@
 // off the image compute into a spare row: only taps that exist take part in a chain.
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "emulation/gemm/conv_image.h"
 #include "emulation/gemm/driver.h"
@@ -119,14 +120,15 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
 }  // namespace gemm_detail
 
 void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
-                     const SumSpec& spec) {
+                     const SumSpec& spec, Diagnostics* diagnostics) {
+  SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.in <= 0 || shape.height <= 0 || shape.width <= 0) return;
   if (gemm_detail::output_pixels(shape) == 0) {
     std::fill(dx, dx + shape.batch * shape.in * shape.height * shape.width, 0.0f);
     return;
   }
   if (gemm_detail::needs_model(spec))
-    return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec);
+    return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec, seen);
   const bool exact =
       gemm_detail::wants_exact_products(spec) &&
       gemm_detail::products_are_exact(
@@ -134,6 +136,11 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
           gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
   gemm_detail::with_chains(
       spec, exact, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
+  if (seen == nullptr) return;
+  // The tiles of this file take no notes: the same sums once more, as a matrix product.
+  std::vector<float> again(
+      static_cast<size_t>(shape.batch * shape.in * shape.height * shape.width));
+  gemm_detail::model_conv_grad_input(shape, dy, w, again.data(), spec, seen);
 }
 
 }  // namespace halfscope

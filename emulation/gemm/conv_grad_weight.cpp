@@ -6,6 +6,7 @@
 // scratch while the images pass by; threads own different taps or channels.
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "emulation/gemm/conv_image.h"
 #include "emulation/gemm/driver.h"
@@ -151,7 +152,8 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
 }  // namespace gemm_detail
 
 void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
-                      const SumSpec& spec) {
+                      const SumSpec& spec, Diagnostics* diagnostics) {
+  SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   const int64_t rows = shape.in * shape.kernel_h * shape.kernel_w;
   if (rows <= 0 || shape.out <= 0) return;
   if (shape.batch <= 0 || gemm_detail::output_pixels(shape) == 0) {
@@ -159,7 +161,7 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     return;
   }
   if (gemm_detail::needs_model(spec))
-    return gemm_detail::model_conv_grad_weight(shape, x, dy, dw, spec);
+    return gemm_detail::model_conv_grad_weight(shape, x, dy, dw, spec, seen);
   const bool exact =
       gemm_detail::wants_exact_products(spec) &&
       gemm_detail::products_are_exact(
@@ -167,6 +169,10 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
           gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy));
   gemm_detail::with_chains(
       spec, exact, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
+  if (seen == nullptr) return;
+  // The tiles of this file take no notes: the same sums once more, as a matrix product.
+  std::vector<float> again(static_cast<size_t>(shape.out * rows));
+  gemm_detail::model_conv_grad_weight(shape, x, dy, again.data(), spec, seen);
 }
 
 }  // namespace halfscope

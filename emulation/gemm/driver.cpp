@@ -7,16 +7,16 @@
 
 namespace halfscope::gemm_detail {
 
-const KernelSet& active_kernels() {
+const KernelSet& active_kernels(bool noting) {
   switch (active_isa()) {
 #if defined(__x86_64__)
     case Isa::avx2:
-      return avx2_kernels();
+      return noting ? avx2_noting_kernels() : avx2_kernels();
     case Isa::avx512:
-      return avx512_kernels();
+      return noting ? avx512_noting_kernels() : avx512_kernels();
 #endif
     default:
-      return baseline_kernels();
+      return noting ? baseline_noting_kernels() : baseline_kernels();
   }
 }
 

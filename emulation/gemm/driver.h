@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "emulation/gemm/gemm.h"
+#include "emulation/gemm/rounded.h"
 #include "emulation/gemm/tile.h"
 
 namespace halfscope::gemm_detail {
@@ -23,6 +24,7 @@ struct Chains {
   FormatRounding rounding;
   bool odd;            ///< deliver by round-to-odd
   bool uncut = false;  ///< tiles must see all of a chain at once
+  SumRounding sums{};  ///< of tiles of rounded.h
 
   int lanes() const { return kernels.lanes; }
   int panel() const { return 2 * kernels.lanes; }  ///< columns of a full panel of b
@@ -30,7 +32,7 @@ struct Chains {
   int row_pitch() const { return (kernels.rows + 7) / 8 * 8; }
 };
 
-const KernelSet& active_kernels();
+const KernelSet& active_kernels(bool noting = false);
 FormatRounding format_rounding(const FloatFormat& format) noexcept;
 
 /// What the elements of an operand have in common.
@@ -50,8 +52,8 @@ inline bool wants_exact_products(const SumSpec& spec) noexcept {
 }
 
 /// The kernels for chains of floats in a narrow format, if there are any.
-inline const Kernels<float>* narrow_kernels(const SumSpec& spec, bool exact_products) {
-  const KernelSet& set = active_kernels();
+inline const Kernels<float>* narrow_kernels(const KernelSet& set, const SumSpec& spec,
+                                            bool exact_products) {
   if (spec.write != kFp16 && spec.write != kBf16) return nullptr;
   const NarrowKernels& narrow = spec.write == kFp16 ? set.fp16 : set.bf16;
   const Kernels<float>* kernels = nullptr;
@@ -63,12 +65,16 @@ inline const Kernels<float>* narrow_kernels(const SumSpec& spec, bool exact_prod
   return kernels != nullptr && kernels->rows > 0 ? kernels : nullptr;
 }
 
-/// Calls f(const Chains<float>&) or f(const Chains<double>&).
+/// Calls f(const Chains<float>&) or f(const Chains<double>&). `terms` of a sum are of interest if
+/// it rounds otherwise than to nearest even. Only chains with diagnostics can be `noting`.
 template <class F>
-void with_chains(const SumSpec& spec, bool exact_products, F f) {
-  const KernelSet& set = active_kernels();
+void with_chains(const SumSpec& spec, bool exact_products, F f, int64_t terms = 0,
+                 bool noting = false) {
+  const KernelSet& set = active_kernels(noting);
   const bool to_fp32 = spec.write == kFp32;
-  if (const Kernels<float>* narrow = narrow_kernels(spec, exact_products)) {
+  if (spec.accumulation.rounds_otherwise()) {
+    f(Chains<double>{rounded_kernels(spec), {}, false, true, sum_rounding(spec, terms)});
+  } else if (const Kernels<float>* narrow = narrow_kernels(set, spec, exact_products)) {
     f(Chains<float>{*narrow, {}, false});
   } else if (spec.accumulation.kind == Accumulation::fp64) {
     f(Chains<double>{set.fp64, {}, spec.write.mantissa_bits <= 21});  // round_odd.h
@@ -179,6 +185,7 @@ void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, 
   const auto& functions = gather ? chains.kernels.gather : chains.kernels.strided;
   const auto function = functions[rows - 1][vectors - 1];
   tile.rounding = &chains.rounding;
+  tile.sums = &chains.sums;
   int64_t c_row[kMaxRows];
   tile.c_row = c_row;
   if constexpr (std::is_same_v<T, float>) {

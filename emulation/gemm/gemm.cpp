@@ -5,6 +5,7 @@
 #include "emulation/gemm/gemm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct Product {
   const float* row_bias;
   const float* column_bias;
   float* c;
+  Elements elements;
+  const SumSpec& spec;
+  SumDiagnostics* diagnostics;  ///< null: not wanted
 };
 
 /// Copies a bias to the type of the chains, with room to read a whole panel at its end.
@@ -87,10 +91,45 @@ void add_rows(int64_t rows, int64_t columns, float* from, float* to, int64_t str
   }
 }
 
+/// How many of the lines have something other than zero at each k.
+void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                    int64_t k_stride, int32_t* to) {
+  std::fill_n(to, k, 0);
+  if (k_stride == 1) {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t i = 0; i < k; ++i) to[i] += from[line * line_stride + i] != 0.0f ? 1 : 0;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    const float* const x = from + i * k_stride;
+    int32_t count = 0;
+    if (line_stride == 1) {  // the usual case, for the sake of vectors
+      for (int64_t line = 0; line < lines; ++line) count += x[line] != 0.0f ? 1 : 0;
+    } else {
+      for (int64_t line = 0; line < lines; ++line) count += x[line * line_stride] != 0.0f ? 1 : 0;
+    }
+    to[i] = count;
+  }
+}
+
+/// By the reference.
+SumDiagnostics diagnose_element(const Product& p, int64_t i, int64_t j) {
+  std::vector<float> row(static_cast<size_t>(p.k)), column(static_cast<size_t>(p.k));
+  for (int64_t k = 0; k < p.k; ++k) {
+    row[static_cast<size_t>(k)] = p.a.data[i * p.a.row_stride + k * p.a.column_stride];
+    column[static_cast<size_t>(k)] = p.b.data[k * p.b.row_stride + j * p.b.column_stride];
+  }
+  return diagnose_sum(p.spec, row, column).value_or(SumDiagnostics{});
+}
+
 /// One matrix product by all threads.
 template <class T>
 class TiledProduct {
  public:
+  TiledProduct(const Chains<T>& chains, const Product& p)
+      : TiledProduct(chains, p, p.spec.accumulation) {}
+
   TiledProduct(const Chains<T>& chains, const Product& p, const Accumulation& how)
       : chains_(chains),
         p_(p),
@@ -104,6 +143,9 @@ class TiledProduct {
     column_bias_ = p.row_bias != nullptr
                        ? nullptr
                        : widen_bias(chains, single_ ? p.column_bias : nullptr, p.n);
+    if (p.diagnostics != nullptr) {
+      notes_.resize(static_cast<size_t>(row_tiles_ * ceil_div(p.n, panel_)));
+    }
     if (single_) return;
     const bool both = how.promote > 0 && how.split_k > 1;
     sums_.chain = scratch<float, Purpose::chains>(p.m * p.n * (both ? 2 : 1));
@@ -148,7 +190,8 @@ class TiledProduct {
             }
             const Part group(panels, groups, item % groups);
             for (int64_t q = group.begin; q < group.end; ++q) {
-              run_tile(chunk, rows, j0 + q * panel_, packed_a, packed_b + q * panel_ * kb_);
+              run_tile(chunk, item / groups, j0 + q * panel_, packed_a,
+                       packed_b + q * panel_ * kb_);
             }
           }
 #pragma omp barrier
@@ -156,11 +199,16 @@ class TiledProduct {
       }
     }
     if (!single_) add_bias();
+    if (p_.diagnostics != nullptr) *p_.diagnostics = evaluate();
   }
 
  private:
-  void run_tile(const Chunk& chunk, const Part& rows, int64_t j, const T* a, const T* b) {
+  void run_tile(const Chunk& chunk, int64_t row_tile, int64_t j, const T* a, const T* b) {
+    const Part rows(p_.m, row_tiles_, row_tile);
     Tile<T> tile{};
+    if (!notes_.empty()) {
+      tile.notes = &notes_[static_cast<size_t>(row_tile * ceil_div(p_.n, panel_) + j / panel_)];
+    }
     tile.a_stride = chains_.row_pitch();
     tile.columns = static_cast<int>(std::min<int64_t>(panel_, p_.n - j));
     // With one row tile a packed panel would be read once: whole panels are read in place.
@@ -170,9 +218,17 @@ class TiledProduct {
     tile.row_bias = row_bias_ == nullptr ? nullptr : row_bias_ + rows.begin;
     tile.column_bias = column_bias_ == nullptr ? nullptr : column_bias_ + j;
     const int64_t at = rows.begin * p_.n + j;
+    const Elements& e = p_.elements;
+    const auto draws = [&](int64_t elements) {
+      return static_cast<uint64_t>(elements) * chains_.sums.element_draws;
+    };
+    tile.draws = chains_.sums.first_draw + draws(e.first + rows.begin * e.row + j * e.column);
+    tile.row_draws = draws(e.row);
+    tile.column_draws = draws(e.column);
     for (const Piece& piece : chunk.pieces) {
       const int64_t skipped = piece.begin - chunk.begin;
       tile.k = piece.length;
+      tile.first_term = piece.begin;
       tile.a = a + skipped * tile.a_stride;
       tile.b = b + skipped * tile.b_stride;
       tile.accumulate = !piece.starts;
@@ -185,6 +241,57 @@ class TiledProduct {
       if (sum == p_.c || !piece.ends_slice) continue;
       add_rows(rows.size(), tile.columns, sum + at, p_.c + at, p_.n, true);
     }
+  }
+
+  /// What the notes come to. Products with a zero leave their chain as it is, too. Tiles where an
+  /// accumulator overflowed are looked at term by term.
+  SumDiagnostics evaluate() const {
+    const int64_t panels = ceil_div(p_.n, panel_), tiles = row_tiles_ * panels;
+    // Where a sum can get stuck at the largest number, reaching it may be an overflow.
+    const bool saturates = p_.spec.accumulation.sums_in_format() && p_.spec.write.saturates();
+    const double limit = saturates ? p_.spec.write.max_finite() : INFINITY;
+    std::vector<SumDiagnostics> found(static_cast<size_t>(tiles));
+    std::vector<int32_t> left(static_cast<size_t>(row_tiles_ * p_.k)),
+        right(static_cast<size_t>(panels * p_.k));
+    const int threads = threads_for(p_.m * p_.n * p_.k);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < row_tiles_ + panels; ++i) {
+      if (i < row_tiles_) {
+        const Part rows(p_.m, row_tiles_, i);
+        count_nonzeros(rows.size(), p_.k, p_.a.data + rows.begin * p_.a.row_stride, p_.a.row_stride,
+                       p_.a.column_stride, left.data() + i * p_.k);
+      } else {
+        const int64_t j = (i - row_tiles_) * panel_;
+        count_nonzeros(std::min<int64_t>(panel_, p_.n - j), p_.k,
+                       p_.b.data + j * p_.b.column_stride, p_.b.column_stride, p_.b.row_stride,
+                       right.data() + (i - row_tiles_) * p_.k);
+      }
+    }
+#pragma omp parallel for schedule(dynamic, 16) num_threads(threads)
+    for (int64_t i = 0; i < tiles; ++i) {
+      const Part rows(p_.m, row_tiles_, i / panels);
+      const int64_t j = i % panels * panel_, j_end = std::min(j + panel_, p_.n);
+      const TileNotes& notes = notes_[static_cast<size_t>(i)];
+      SumDiagnostics& tile = found[static_cast<size_t>(i)];
+      if (notes.finite && notes.largest < limit) {
+        const int64_t sums = rows.size() * (j_end - j);
+        tile.sums = sums;
+        const int32_t* const left_of = left.data() + i / panels * p_.k;
+        const int32_t* const right_of = right.data() + i % panels * p_.k;
+        for (int64_t k = 0; k < p_.k; ++k) tile.products += left_of[k] * right_of[k];
+        tile.swamped = notes.unchanged - (sums * p_.k - tile.products);
+        tile.largest = notes.largest;
+      } else {
+        for (int64_t row = rows.begin; row < rows.end; ++row) {
+          for (int64_t column = j; column < j_end; ++column) {
+            tile.merge(diagnose_element(p_, row, column));
+          }
+        }
+      }
+    }
+    SumDiagnostics all;
+    for (const SumDiagnostics& each : found) all.merge(each);
+    return all;
   }
 
   void add_bias() {
@@ -208,6 +315,7 @@ class TiledProduct {
   const T* row_bias_ = nullptr;
   const T* column_bias_ = nullptr;
   PartialSums sums_;
+  std::vector<TileNotes> notes_;  ///< [row tile][panel], if diagnostics are wanted
 };
 
 /// Columns that the vectors cover beyond the n that exist, relative to n.
@@ -218,12 +326,12 @@ double waste(const Chains<T>& chains, int64_t n) {
 }
 
 template <class T>
-void product_either_way(const Chains<T>& chains, Product p, const Accumulation& how) {
+void product_either_way(const Chains<T>& chains, const Product& p) {
   // A narrow c (10 classes) would leave most lanes idle: compute its transpose. The chains are the
   // same, as a product does not care about the order of its factors.
   constexpr double kWorthIt = 1.2;
   if (waste(chains, p.n) < kWorthIt * waste(chains, p.m)) {
-    return TiledProduct<T>(chains, p, how).run();
+    return TiledProduct<T>(chains, p).run();
   }
   float* const c = p.c;
   float* const transposed = scratch<float, Purpose::delivered>(p.m * p.n);
@@ -234,8 +342,11 @@ void product_either_way(const Chains<T>& chains, Product p, const Accumulation& 
                       .b = {p.a.data, p.a.column_stride, p.a.row_stride},
                       .row_bias = p.column_bias,
                       .column_bias = p.row_bias,
-                      .c = transposed};
-  TiledProduct<T>(chains, other, how).run();
+                      .c = transposed,
+                      .elements = {p.elements.first, p.elements.column, p.elements.row},
+                      .spec = p.spec,
+                      .diagnostics = p.diagnostics};
+  TiledProduct<T>(chains, other).run();
   active_kernels().fp32.transpose(p.n, p.m, transposed, p.m, c, p.n, false);
 }
 
@@ -295,25 +406,28 @@ void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner
 
 void gemm_detail::tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
                              const float* row_bias, const float* column_bias, float* c,
-                             const SumSpec& spec) {
+                             const SumSpec& spec, const Elements& elements,
+                             SumDiagnostics* diagnostics) {
   const bool exact = wants_exact_products(spec) && k > 0 &&
                      products_are_exact(range_of(m, k, a), range_of(k, n, b));
-  with_chains(spec, exact, [&](auto chains) {
+  const auto run = [&](auto chains) {
     // Chains that are summed in fp32 are rounded to it, whatever becomes of the sum.
     if (!spec.accumulation.is_single_chain()) chains.odd = false;
-    const Product p{m, n, k, a, b, row_bias, column_bias, c};
-    product_either_way(chains, p, spec.accumulation);
-  });
+    const Product p{m, n, k, a, b, row_bias, column_bias, c, elements, spec, diagnostics};
+    product_either_way(chains, p);
+  };
+  with_chains(spec, exact, run, k, diagnostics != nullptr);
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
-          const SumSpec& spec) {
+          const SumSpec& spec, Diagnostics* diagnostics) {
+  SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (m <= 0 || n <= 0) return;
   k = std::max<int64_t>(k, 0);
   if (gemm_detail::has_tiles(spec)) {
-    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec);
+    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec, {0, n, 1}, seen);
   }
-  gemm_detail::model_gemm(m, n, k, a, b, bias, c, spec);
+  gemm_detail::model_gemm(m, n, k, a, b, bias, c, spec, seen);
 }
 
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/numeric/accumulation.h"
 #include "core/numeric/float_format.h"
+#include "core/numeric/sum_diagnostics.h"
 
 namespace halfscope {
 
@@ -18,10 +20,14 @@ struct MatrixView {
   int64_t row_stride, column_stride;
 };
 
+/// What happened in the sums of one product, or nothing if has_diagnostics() says so. A null
+/// pointer to one asks for nothing; a product is the same bits either way.
+using Diagnostics = std::optional<SumDiagnostics>;
+
 /// c[i * n + j] = sum over k of a(i, k) * b(k, j), plus bias[j] if bias is not null.
 /// a is m x k, b is k x n, c is m x n dense and overlaps neither.
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
-          const SumSpec& spec);
+          const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
 /// Sizes of a 2-D convolution (ONNX Conv with group 1). Layouts: x [batch, in, height, width],
 /// w [out, in, kernel_h, kernel_w], y [batch, out, out_height, out_width]. The dilated kernel must
@@ -42,17 +48,18 @@ struct ConvShape {
 /// y = conv(x, w) + bias. k runs over (in, kernel_h, kernel_w) in row-major order; taps on the
 /// zero padding take part as products with zero.
 void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
-                  float* y, const SumSpec& spec);
+                  float* y, const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
 /// dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order; only taps that exist
-/// take part; under pairwise and kahan sums, tensor cores, promotion and split k the others do,
-/// too, as products with zero, as in an implicit matrix product.
+/// take part; under pairwise and kahan sums, tensor cores, promotion, split k and roundings other
+/// than to nearest even the others do, too, as products with zero, as in an implicit matrix
+/// product.
 void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
-                     const SumSpec& spec);
+                     const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
 /// dw from x and dy. k runs over (batch, out_height, out_width) in row-major order.
 void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
-                      const SumSpec& spec);
+                      const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
 /// As a sum of plain values (accumulate.h): out[j] = sum of x over the axes outer and inner of x
 /// [outer, n, inner], ascending (outer, inner): bias gradients of Gemm (inner = 1) and Conv (inner

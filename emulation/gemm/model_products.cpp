@@ -23,11 +23,26 @@ struct Rows {
   }
 };
 
+/// The diagnostics of that product by the reference.
+SumDiagnostics diagnose_rows(int64_t m, int64_t n, const Rows& a, const Rows& b,
+                             const SumSpec& spec) {
+  std::vector<SumDiagnostics> rows(static_cast<size_t>(m));
+#pragma omp parallel for schedule(dynamic) num_threads(threads_for(m* n* a.k))
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      rows[static_cast<size_t>(i)].merge(diagnose_sum(spec, a[i], b[j]).value_or(SumDiagnostics{}));
+    }
+  }
+  SumDiagnostics all;
+  for (const SumDiagnostics& row : rows) all.merge(row);
+  return all;
+}
+
 /// c(i, j) = sum over k of a[i] * b[j].
 void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const ResultView& c,
-                     const SumSpec& spec) {
+                     const SumSpec& spec, SumDiagnostics* diagnostics) {
   if (m <= 0 || n <= 0) return;
-  if (a.k > 0 && has_block_tiles(spec)) {
+  if (a.k > 0 && has_block_tiles(spec) && diagnostics == nullptr) {
     block_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c, spec);
     return;
   }
@@ -38,7 +53,8 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
       memory.resize(static_cast<size_t>(m * n));
       to = memory.data();
     }
-    tiled_gemm(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c.row_bias, c.column_bias, to, spec);
+    tiled_gemm(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c.row_bias, c.column_bias, to, spec,
+               {c.first, c.row_stride, c.column_stride}, diagnostics);
     for (int64_t i = 0; to != c.data && i < m; ++i) {
       std::copy_n(to + i * n, n, c.data + i * c.row_stride);
     }
@@ -50,8 +66,10 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
     const float* bias = c.row_bias != nullptr      ? c.row_bias + i
                         : c.column_bias != nullptr ? c.column_bias + j
                                                    : nullptr;
-    c.data[i * c.row_stride + j * c.column_stride] = sum_of_products(spec, a[i], b[j], bias);
+    const int64_t at = i * c.row_stride + j * c.column_stride;
+    c.data[at] = sum_of_products(spec, a[i], b[j], bias, c.first + at);
   }
+  if (diagnostics != nullptr) *diagnostics = diagnose_rows(m, n, a, b, spec);
 }
 
 /// The lines of a matrix along k, contiguous: copied unless they are so already.
@@ -86,6 +104,23 @@ void for_images(int64_t batch, int64_t patch_size, const F& f) {
     for (int64_t n = 0; n < batch; ++n) f(n, patches.data());
   }
 }
+
+/// Diagnostics of images that are worked on side by side.
+class PerImage {
+ public:
+  PerImage(int64_t images, SumDiagnostics* total)
+      : total_(total), images_(static_cast<size_t>(total != nullptr ? images : 0)) {}
+  SumDiagnostics* of(int64_t image) {
+    return total_ != nullptr ? &images_[static_cast<size_t>(image)] : nullptr;
+  }
+  void merge() {
+    for (const SumDiagnostics& image : images_) total_->merge(image);
+  }
+
+ private:
+  SumDiagnostics* total_;
+  std::vector<SumDiagnostics> images_;
+};
 
 /// The element of one image's channel that tap (kh, kw) of output pixel (oh, ow) reads; 0 on the
 /// padding.
@@ -124,7 +159,7 @@ bool has_tiles(const SumSpec& spec) noexcept {
     case Accumulation::Kind::format:
     case Accumulation::Kind::format_mul_add:
     case Accumulation::Kind::fma32_then_round:
-      return tiles_round_to(spec.write);
+      return tiles_round_to(spec.write) && has_rounded_tiles(spec);
     case Accumulation::Kind::tensor_core:
       return spec.read == kFp32;  // fp32 chains
   }
@@ -134,23 +169,24 @@ bool has_tiles(const SumSpec& spec) noexcept {
 bool needs_model(const SumSpec& spec) noexcept {
   const Accumulation& how = spec.accumulation;
   return !has_tiles(spec) || !how.is_single_chain() || how.kind == Accumulation::pairwise ||
-         how.kind == Accumulation::kahan;
+         how.kind == Accumulation::kahan || how.rounds_otherwise();
 }
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
-                float* c, const SumSpec& spec) {
-  if (k > 0 && has_block_tiles(spec)) {
+                float* c, const SumSpec& spec, SumDiagnostics* diagnostics) {
+  if (k > 0 && has_block_tiles(spec) && diagnostics == nullptr) {
     block_product(m, n, k, a, b, {c, n, 1, nullptr, bias}, spec);
     return;
   }
   std::vector<float> a_memory, b_memory;
   const Rows rows = lines_of(m, k, a.data, a.row_stride, a.column_stride, a_memory);
   const Rows columns = lines_of(n, k, b.data, b.column_stride, b.row_stride, b_memory);
-  product_of_rows(m, n, rows, columns, {c, n, 1, nullptr, bias}, spec);
+  product_of_rows(m, n, rows, columns, {c, n, 1, nullptr, bias}, spec, diagnostics);
 }
 
 void model_conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias,
-                        float* y, const SumSpec& spec) {
+                        float* y, const SumSpec& spec, SumDiagnostics* diagnostics) {
+  PerImage seen(s.batch, diagnostics);
   const int64_t pixels = s.out_height() * s.out_width();
   const int64_t taps = s.in * s.kernel_h * s.kernel_w, plane = s.height * s.width;
   for_images(s.batch, pixels * taps, [&](int64_t n, float* patches) {
@@ -165,12 +201,15 @@ void model_conv_forward(const ConvShape& s, const float* x, const float* w, cons
       }
     });
     product_of_rows(s.out, pixels, {w, taps}, {patches, taps},
-                    {y + n * s.out * pixels, pixels, 1, bias, nullptr}, spec.swapped());
+                    {y + n * s.out * pixels, pixels, 1, bias, nullptr, n * s.out * pixels},
+                    spec.swapped(), seen.of(n));
   });
+  seen.merge();
 }
 
 void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, float* dx,
-                           const SumSpec& spec) {
+                           const SumSpec& spec, SumDiagnostics* diagnostics) {
+  PerImage seen(s.batch, diagnostics);
   const int64_t taps = s.kernel_h * s.kernel_w, k = taps * s.out;
   const int64_t plane = s.height * s.width, pixels = s.out_height() * s.out_width();
   // w[out, in, tap] as lines of (tap, out), one per input channel.
@@ -197,12 +236,14 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
       }
     }
     product_of_rows(s.in, plane, {weights.data(), k}, {patches, k},
-                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr}, spec.swapped());
+                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr, n * s.in * plane},
+                    spec.swapped(), seen.of(n));
   });
+  seen.merge();
 }
 
 void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy, float* dw,
-                            const SumSpec& spec) {
+                            const SumSpec& spec, SumDiagnostics* diagnostics) {
   const int64_t pixels = s.out_height() * s.out_width(), k = s.batch * pixels;
   const int64_t taps = s.kernel_h * s.kernel_w, plane = s.height * s.width;
   // dy[batch, out, pixel] as lines of (batch, pixel), one per output channel.
@@ -231,13 +272,33 @@ void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy,
         });
       }
     }
+    SumDiagnostics part;
     product_of_rows(s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
-                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr}, spec.swapped());
+                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr, first * taps},
+                    spec.swapped(), diagnostics != nullptr ? &part : nullptr);
+    if (diagnostics != nullptr) diagnostics->merge(part);
   }
 }
 
 void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                       const SumSpec& spec) {
+  if (spec.accumulation.rounds_otherwise() && has_tiles(spec)) {
+    // A product with ones, of the values as lines of (outer, inner).
+    std::vector<float> memory;
+    const float one = 1.0f;
+    MatrixView values{x, n, 1};
+    if (inner != 1) {
+      memory.resize(static_cast<size_t>(outer * n * inner));
+      for (int64_t line = 0; line < outer * n; ++line) {
+        const int64_t o = line / n, j = line % n;
+        std::copy_n(x + line * inner, inner, memory.data() + (j * outer + o) * inner);
+      }
+      values = {memory.data(), 1, outer * inner};
+    }
+    tiled_gemm(1, n, outer * inner, {&one, 0, 0}, values, nullptr, nullptr, out, spec, {0, n, 1},
+               nullptr);
+    return;
+  }
   const bool is_wide =
       spec.accumulation.kind == Accumulation::fp64 && spec.accumulation.is_single_chain();
 #pragma omp parallel num_threads(threads_for(outer* n* inner))
@@ -248,7 +309,7 @@ void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, f
       for (int64_t o = 0; o < outer; ++o) {
         std::copy_n(x + (o * n + j) * inner, inner, values.data() + o * inner);
       }
-      const double sum = sum_of_values(spec, values);
+      const double sum = sum_of_values(spec, values, j);
       out[j] = is_wide ? deliver(sum, spec.write) : static_cast<float>(sum);
       if (out[j] != out[j]) out[j] = std::numeric_limits<float>::quiet_NaN();
     }

@@ -13,18 +13,33 @@ bool needs_model(const SumSpec& spec) noexcept;
 /// Whether tiled_gemm does it.
 bool has_tiles(const SumSpec& spec) noexcept;
 
+/// Where diagnostics go: null if they are not wanted, or mean nothing.
+inline SumDiagnostics* prepare(const SumSpec& spec, Diagnostics* diagnostics) {
+  if (diagnostics == nullptr) return nullptr;
+  diagnostics->reset();
+  if (!has_diagnostics(spec.accumulation)) return nullptr;
+  return &diagnostics->emplace();
+}
+
+/// Which elements of a tensor of sums the elements of a product are: c(i, j) is element
+/// first + i * row + j * column.
+struct Elements {
+  int64_t first, row, column;
+};
+
 /// gemm() on register tiles (gemm.cpp): single chains, promotion and split k.
 void tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* row_bias,
-                const float* column_bias, float* c, const SumSpec& spec);
+                const float* column_bias, float* c, const SumSpec& spec, const Elements& elements,
+                SumDiagnostics* diagnostics);
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
-                float* c, const SumSpec& spec);
+                float* c, const SumSpec& spec, SumDiagnostics* diagnostics);
 void model_conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
-                        float* y, const SumSpec& spec);
+                        float* y, const SumSpec& spec, SumDiagnostics* diagnostics);
 void model_conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
-                           const SumSpec& spec);
+                           const SumSpec& spec, SumDiagnostics* diagnostics);
 void model_conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
-                            const SumSpec& spec);
+                            const SumSpec& spec, SumDiagnostics* diagnostics);
 void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                       const SumSpec& spec);
 

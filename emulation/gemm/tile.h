@@ -28,6 +28,27 @@ inline constexpr FormatRounding kFp32Rounding{.min_normal = 0x1p-126,
                                               .max_finite = 0x1.fffffep127,
                                               .overflow = __builtin_inf()};
 
+/// How the chains of rounded.h round after every term.
+struct SumRounding {
+  FormatRounding format;
+  int processor = 0;           ///< rounding of the processor while the tile runs, as in <cfenv>
+  double over[2] = {0, 0};     ///< what a finite sum beyond the largest becomes, by its sign
+  uint64_t keep = 0;           ///< bits of a double that the format has
+  uint64_t constant = 0;       ///< added to the others if there are no draws
+  bool draws = false;          ///< random bits are added
+  int draw_shift = 0;          ///< brings the top of a word to the top of the dropped bits
+  uint64_t draw_mask = 0;      ///< those of the dropped bits that are random
+  uint64_t first_draw = 0;     ///< state of the generator for the first word of element 0
+  uint64_t element_draws = 0;  ///< from one element to the next
+};
+
+/// What tiles that take notes find in the steps of their chains, added up over calls.
+struct TileNotes {
+  int64_t unchanged = 0;  ///< steps that left their chain as it was
+  double largest = 0;     ///< magnitude of a chain after a step
+  bool finite = true;     ///< all chains are; if not, the other numbers are of no use
+};
+
 /// The work of one tile. T is the type of the chains (and of the operands, already converted).
 template <class T>
 struct Tile {
@@ -46,6 +67,12 @@ struct Tile {
   const T* row_bias;     ///< bias[i] or null; read only if finish
   const T* column_bias;  ///< bias[j] or null, readable to a whole vector; read only if finish
   const FormatRounding* rounding;  ///< used by the chains that round after every term
+  TileNotes* notes;                ///< of tiles that take notes
+  // Tiles of rounded.h only.
+  const SumRounding* sums;
+  int64_t first_term;  ///< number of the first of the k terms in its sum
+  uint64_t draws;      ///< state of the generator of c(0, 0), and from row to row, column to column
+  uint64_t row_draws, column_draws;
 };
 
 inline constexpr int kMaxRows = 14;
@@ -90,10 +117,15 @@ struct KernelSet {
   NarrowKernels fp16{}, bf16{};
 };
 
+/// Sets with `noting` take notes: they have strided tiles only, and no kahan and pairwise.
+
 const KernelSet& baseline_kernels() noexcept;
+const KernelSet& baseline_noting_kernels() noexcept;
 #if defined(__x86_64__)
 const KernelSet& avx2_kernels() noexcept;
+const KernelSet& avx2_noting_kernels() noexcept;
 const KernelSet& avx512_kernels() noexcept;
+const KernelSet& avx512_noting_kernels() noexcept;
 #endif
 
 }  // namespace halfscope::gemm_detail

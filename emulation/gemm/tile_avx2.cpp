@@ -15,6 +15,14 @@ struct FloatVector {
   static __m256i mask(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
+  // For tiles that take notes.
+  /// The lanes where a == b.
+  static uint32_t same(Reg a, Reg b) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
+  }
+  static Reg larger(Reg size, Reg x) {
+    return _mm256_max_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), size);
+  }
   static Reg zero() { return _mm256_setzero_ps(); }
   static Reg broadcast(const float* p) { return _mm256_broadcast_ss(p); }
   static Reg load(const float* p) { return _mm256_loadu_ps(p); }
@@ -95,6 +103,14 @@ struct DoubleVector {
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
   }
   static Reg sign() { return _mm256_set1_pd(-0.0); }
+  // For tiles that take notes.
+  /// The lanes where a == b.
+  static uint32_t same(Reg a, Reg b) {
+    return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ)));
+  }
+  static Reg larger(Reg size, Reg x) {
+    return _mm256_max_pd(_mm256_andnot_pd(_mm256_set1_pd(-0.0), x), size);
+  }
   static Reg zero() { return _mm256_setzero_pd(); }
   static Reg broadcast(const double* p) { return _mm256_broadcast_sd(p); }
   static Reg load(const double* p) { return _mm256_loadu_pd(p); }
@@ -185,6 +201,19 @@ const KernelSet& avx2_kernels() noexcept {
       make_kernels<ShortcutStep<DoubleVector>, 4>(), make_kernels<KahanStep<FloatVector>, 3>(),
       make_pairwise_kernels<FloatVector, 6>(),       make_narrow_kernels<FloatVector, ToFp16, 5>(),
       make_narrow_kernels<FloatVector, ToBf16, 5>()};
+  return set;
+}
+
+const KernelSet& avx2_noting_kernels() noexcept {
+  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 5, true>(),
+                             make_kernels<FmaStep<DoubleVector>, 5, true>(),
+                             make_kernels<FormatStep<DoubleVector>, 4, true>(),
+                             make_kernels<MulAddStep<DoubleVector>, 4, true>(),
+                             make_kernels<ShortcutStep<DoubleVector>, 4, true>(),
+                             {},
+                             {},
+                             make_narrow_kernels<FloatVector, ToFp16, 5, true>(),
+                             make_narrow_kernels<FloatVector, ToBf16, 5, true>()};
   return set;
 }
 

@@ -18,6 +18,13 @@ struct FloatVector {
   using Reg = __m512;
   static constexpr int kLanes = 16;
   static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+  // For tiles that take notes.
+  /// The lanes where a == b.
+  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  static Reg larger(Reg size, Reg x) {
+    constexpr int kLargerMagnitude = 0x0b;
+    return _mm512_range_ps(size, x, kLargerMagnitude);
+  }
   static Reg zero() { return _mm512_setzero_ps(); }
   static Reg broadcast(const float* p) { return _mm512_set1_ps(*p); }
   static Reg load(const float* p) { return _mm512_loadu_ps(p); }
@@ -74,6 +81,13 @@ struct DoubleVector {
   static constexpr int kLanes = 8;
   static __mmask8 mask(int n) { return static_cast<__mmask8>((1u << n) - 1); }
   static Reg sign() { return _mm512_set1_pd(-0.0); }
+  // For tiles that take notes.
+  /// The lanes where a == b.
+  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
+  static Reg larger(Reg size, Reg x) {
+    constexpr int kLargerMagnitude = 0x0b;
+    return _mm512_range_pd(size, x, kLargerMagnitude);
+  }
   static Reg zero() { return _mm512_setzero_pd(); }
   static Reg broadcast(const double* p) { return _mm512_set1_pd(*p); }
   static Reg load(const double* p) { return _mm512_loadu_pd(p); }
@@ -145,6 +159,19 @@ const KernelSet& avx512_kernels() noexcept {
       make_kernels<ShortcutStep<DoubleVector>, 6>(), make_kernels<KahanStep<FloatVector>, 6>(),
       make_pairwise_kernels<FloatVector, 14>(),      make_narrow_kernels<FloatVector, ToFp16, 8>(),
       make_narrow_kernels<FloatVector, ToBf16, 8>()};
+  return set;
+}
+
+const KernelSet& avx512_noting_kernels() noexcept {
+  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 12, true>(),
+                             make_kernels<FmaStep<DoubleVector>, 12, true>(),
+                             make_kernels<FormatStep<DoubleVector>, 6, true>(),
+                             make_kernels<MulAddStep<DoubleVector>, 6, true>(),
+                             make_kernels<ShortcutStep<DoubleVector>, 6, true>(),
+                             {},
+                             {},
+                             make_narrow_kernels<FloatVector, ToFp16, 8, true>(),
+                             make_narrow_kernels<FloatVector, ToBf16, 8, true>()};
   return set;
 }
 

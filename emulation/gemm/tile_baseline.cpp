@@ -39,6 +39,19 @@ struct ArrayVector {
   static void store_some(T* p, int n, const Reg& x) {
     for (int i = 0; i < n; ++i) p[i] = x.lane[i];
   }
+  // For tiles that take notes.
+  /// The lanes where a == b.
+  static uint32_t same(const Reg& a, const Reg& b) {
+    uint32_t lanes = 0;
+    for (int i = 0; i < kLanes; ++i) lanes |= a.lane[i] == b.lane[i] ? 1u << i : 0u;
+    return lanes;
+  }
+  static Reg larger(const Reg& size, const Reg& x) {
+    return each([&](int i) {
+      const T other = std::fabs(x.lane[i]);
+      return other > size.lane[i] ? other : size.lane[i];
+    });
+  }
   static Reg fma(const Reg& a, const Reg& b, const Reg& c) {
     return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
   }
@@ -134,6 +147,17 @@ const KernelSet& baseline_kernels() noexcept {
       make_kernels<FormatStep<DoubleVector>, 4>(),   make_kernels<MulAddStep<DoubleVector>, 4>(),
       make_kernels<ShortcutStep<DoubleVector>, 4>(), make_kernels<KahanStep<FloatVector>, 4>(),
       make_pairwise_kernels<FloatVector, 4>()};
+  return set;
+}
+
+const KernelSet& baseline_noting_kernels() noexcept {
+  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 4, true>(),
+                             make_kernels<FmaStep<DoubleVector>, 4, true>(),
+                             make_kernels<FormatStep<DoubleVector>, 4, true>(),
+                             make_kernels<MulAddStep<DoubleVector>, 4, true>(),
+                             make_kernels<ShortcutStep<DoubleVector>, 4, true>(),
+                             {},
+                             {}};
   return set;
 }
 

@@ -155,7 +155,56 @@ struct KahanStep {
   Acc add(const Acc& acc, Reg bias) const { return {V::add(acc.sum, bias), acc.lost}; }
 };
 
-template <class Step, int kRows, int kVectors, bool kGather>
+/// The notes of one tile (TileNotes).
+template <class V, int kVectors>
+struct LaneNotes {
+  int64_t unchanged = 0;
+  uint32_t exists[kVectors];                          ///< the lanes that are columns of c
+  typename V::Reg largest[kVectors], rest[kVectors];  ///< rest: 0, or NaN once x - x is
+
+  explicit LaneNotes(int columns) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const int here = columns - v * V::kLanes;
+      exists[v] = (1u << (here < V::kLanes ? here : V::kLanes)) - 1;
+      largest[v] = rest[v] = V::zero();
+    }
+  }
+  void step(int v, typename V::Reg before, typename V::Reg after) {
+    unchanged += __builtin_popcount(V::same(before, after) & exists[v]);
+    largest[v] = V::larger(largest[v], after);
+  }
+  void end(int v, typename V::Reg x) { rest[v] = V::add(rest[v], V::sub(x, x)); }
+  void add_to(TileNotes& notes, int columns) const {
+    using T = typename V::Scalar;
+    notes.unchanged += unchanged;
+    for (int v = 0; v < kVectors; ++v) {
+      T largest_of[V::kLanes], rest_of[V::kLanes];
+      V::store(largest_of, largest[v]);
+      V::store(rest_of, rest[v]);
+      for (int lane = 0; lane < V::kLanes && v * V::kLanes + lane < columns; ++lane) {
+        notes.finite = notes.finite && rest_of[lane] == rest_of[lane];
+        const double size = static_cast<double>(largest_of[lane]);
+        notes.largest = notes.largest > size ? notes.largest : size;
+      }
+    }
+  }
+};
+struct NoNotes {
+  explicit NoNotes(int) {}
+};
+template <bool kFirst, class A, class B>
+struct ChooseType {
+  using Type = A;
+};
+template <class A, class B>
+struct ChooseType<false, A, B> {
+  using Type = B;
+};
+template <bool kFirst, class A, class B>
+using Choose = typename ChooseType<kFirst, A, B>::Type;
+
+template <class Step, int kRows, int kVectors, bool kGather, bool kNotes>
 void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   using V = typename Step::Vector;
   using T = typename V::Scalar;
@@ -164,6 +213,7 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   const Step step(t.rounding);
   const int last = t.columns - (kVectors - 1) * kLanes;  // columns of the last vector, 1..kLanes
   typename Step::Acc acc[kRows][kVectors];
+  [[maybe_unused]] Choose<kNotes, LaneNotes<V, kVectors>, NoNotes> notes(t.columns);
   if (t.accumulate) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
@@ -209,9 +259,21 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
       for (int i = 0; i < kRows; ++i) {
         const Reg ak = V::broadcast(a + i);
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) acc[i][v] = step.step(ak, bk[v], acc[i][v]);
+        for (int v = 0; v < kVectors; ++v) {
+          const typename Step::Acc next = step.step(ak, bk[v], acc[i][v]);
+          if constexpr (kNotes) notes.step(v, acc[i][v], next);
+          acc[i][v] = next;
+        }
       }
     }
+  }
+  if constexpr (kNotes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) notes.end(v, acc[i][v]);
+    }
+    notes.add_to(*t.notes, t.columns);
   }
   if (t.finish) {
     if (t.row_bias != nullptr) {
@@ -331,23 +393,25 @@ void pairwise_tile(const Tile<float>& t) {
 }
 
 /// The tile, in the rounding mode that its step needs.
-template <class Step, int kRows, int kVectors, bool kGather>
+template <class Step, int kRows, int kVectors, bool kGather, bool kNotes>
 constexpr auto tile_function() {
   if constexpr (requires { Step::kDirected; }) {
-    return Step::Vector::template directed<run_tile<Step, kRows, kVectors, kGather>>;
+    return Step::Vector::template directed<run_tile<Step, kRows, kVectors, kGather, kNotes>>;
   } else {
-    return run_tile<Step, kRows, kVectors, kGather>;
+    return run_tile<Step, kRows, kVectors, kGather, kNotes>;
   }
 }
 
 /// Rows kRows, kRows - 1, ... 1 of the two function tables.
-template <class Step, int kRows, class T>
+template <class Step, bool kNotes, int kRows, class T>
 void fill_tiles(Kernels<T>& kernels) {
-  kernels.strided[kRows - 1][0] = tile_function<Step, kRows, 1, false>();
-  kernels.strided[kRows - 1][1] = tile_function<Step, kRows, 2, false>();
-  kernels.gather[kRows - 1][0] = tile_function<Step, kRows, 1, true>();
-  kernels.gather[kRows - 1][1] = tile_function<Step, kRows, 2, true>();
-  if constexpr (kRows > 1) fill_tiles<Step, kRows - 1>(kernels);
+  kernels.strided[kRows - 1][0] = tile_function<Step, kRows, 1, false, kNotes>();
+  kernels.strided[kRows - 1][1] = tile_function<Step, kRows, 2, false, kNotes>();
+  if constexpr (!kNotes) {
+    kernels.gather[kRows - 1][0] = tile_function<Step, kRows, 1, true, false>();
+    kernels.gather[kRows - 1][1] = tile_function<Step, kRows, 2, true, false>();
+  }
+  if constexpr (kRows > 1) fill_tiles<Step, kNotes, kRows - 1>(kernels);
 }
 
 template <class V>
@@ -374,7 +438,7 @@ template <class T>
 void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_stride, T* to,
                int64_t to_stride, bool pad);
 
-template <class Step, int kRows>
+template <class Step, int kRows, bool kNotes = false>
 Kernels<typename Step::Vector::Scalar> make_kernels() {
   using V = typename Step::Vector;
   using T = typename V::Scalar;
@@ -382,7 +446,7 @@ Kernels<typename Step::Vector::Scalar> make_kernels() {
   Kernels<T> kernels{};
   kernels.rows = kRows;
   kernels.lanes = V::kLanes;
-  fill_tiles<Step, kRows>(kernels);
+  fill_tiles<Step, kNotes, kRows>(kernels);
   kernels.transpose = transpose<T>;
   kernels.copy_runs = copy_runs<V>;
   kernels.deliver = deliver<V>;
@@ -409,11 +473,11 @@ Kernels<float> make_pairwise_kernels() {
   return kernels;
 }
 
-template <class V, template <class> class To, int kRows>
+template <class V, template <class> class To, int kRows, bool kNotes = false>
 NarrowKernels make_narrow_kernels() {
-  return {make_kernels<NarrowFormatStep<V, To>, kRows>(),
-          make_kernels<NarrowMulAddStep<V, To>, kRows>(),
-          make_kernels<NarrowShortcutStep<V, To>, kRows>()};
+  return {make_kernels<NarrowFormatStep<V, To>, kRows, kNotes>(),
+          make_kernels<NarrowMulAddStep<V, To>, kRows, kNotes>(),
+          make_kernels<NarrowShortcutStep<V, To>, kRows, kNotes>()};
 }
 
 }  // namespace

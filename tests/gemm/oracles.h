@@ -67,6 +67,10 @@ class OracleChain {
       bias_ = b;
     }
   }
+  /// The accumulator, of kinds that have one.
+  double value() const {
+    return spec_.accumulation.kind == Accumulation::fp32 ? static_cast<double>(single_) : wide_;
+  }
   float result() const {
     const auto with_bias = [&](float sum) { return bias_ ? sum + *bias_ : sum; };
     if (spec_.accumulation.kind == Accumulation::pairwise) return with_bias(level_by_level());

@@ -91,6 +91,30 @@ TEST(AccumulationOfOperators, ManyOnes) {
     EXPECT_EQ(result_of(sum, "pairwise"), 4096.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "kahan"), 4096.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "tensor-core:a100,acc=fp16"), 4096.0f) << sum.name;
+    // From 2048 on each of 1024 ones counts as two, from 4096 on each of the others as four.
+    EXPECT_EQ(result_of(sum, "format:rounding=up"), 8192.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "format-mul-add:rounding=up"), 8192.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "format:rounding=toward-zero"), 2048.0f) << sum.name;
+  }
+}
+
+/// Every one counts as itself on average, and elements draw on their own.
+TEST(AccumulationOfOperators, ManyOnesStochastically) {
+  for (const Sum& sum : sums()) {
+    for (const char* how : {"format:rounding=stochastic", "format-mul-add:rounding=stochastic"}) {
+      OpProgram program = in_half(sum.op, sum.operands, sum.attributes, sum.output, how);
+      program.run();
+      const Tensor result = sum.gradient_of < 0
+                                ? program.output()
+                                : program.gradient(static_cast<size_t>(sum.gradient_of)).value();
+      bool alike = true;
+      for (const float x : result.data) {
+        // Up to 4096 steps of 2 or 4 with a chance of a half or a quarter: a deviation of 100.
+        EXPECT_NEAR(x * sum.divided_by, 4096.0f, 450.0f) << sum.name;
+        alike = alike && x == result.data[0];
+      }
+      EXPECT_FALSE(alike) << sum.name;
+    }
   }
 }
 
@@ -143,6 +167,10 @@ TEST(AccumulationOfOperators, BatchNormalization) {
       in_half("BatchNormalization", operands, {{"training_mode", int64_t{1}}}, image, "format");
   program.run();
   EXPECT_EQ(program.gradient(2).value().data[0], 2048.0f) << "sum of 4096 gradients";
+  OpProgram stochastic = in_half("BatchNormalization", operands, {{"training_mode", int64_t{1}}},
+                                 image, "format:rounding=stochastic");
+  stochastic.run();
+  EXPECT_NEAR(stochastic.gradient(2).value().data[0], 4096.0f, 450.0f);
 }
 
 TEST(AccumulationOfOperators, Loss) {
@@ -155,6 +183,9 @@ TEST(AccumulationOfOperators, Loss) {
   };
   EXPECT_NEAR(loss(1, 4096, "fp32"), std::log(4096.0), 0.01);
   EXPECT_NEAR(loss(1, 4096, "format"), std::log(2048.0), 0.01) << "4096 exponentials of 0";
+  EXPECT_NEAR(loss(1, 4096, "format:rounding=up"), std::log(8192.0), 0.01);
+  EXPECT_NEAR(loss(1, 4096, "format:rounding=stochastic"), std::log(4096.0), 0.12);
+  EXPECT_NEAR(loss(4096, 2, "format:rounding=stochastic"), std::log(2.0), 0.08);
   // The mean of the rows' losses log(2): in fp16 the sum stops at 1024, where 0.69 rounds to 1,
   // and at 2048, where it rounds to nothing.
   EXPECT_NEAR(loss(4096, 2, "fp32"), std::log(2.0), 1e-3);

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Tiles of rounded.h for AVX-512.
+namespace halfscope::gemm_detail {
+namespace {
+constexpr int kVectorBytes = 64;
+}
+}  // namespace halfscope::gemm_detail
+
+#include "emulation/gemm/rounded_body.h"
+
+namespace halfscope::gemm_detail {
+
+const RoundedTiles& avx512_rounded_tiles(RoundedWay way, bool mul_add) noexcept {
+  return rounded_tiles(way, mul_add);
+}
+
+}  // namespace halfscope::gemm_detail
