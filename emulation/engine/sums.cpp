@@ -19,7 +19,7 @@ namespace {
 void product(KernelCall<float>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
   const MatrixView a{c.in[0], ta ? 1 : k, ta ? m : 1};
   const MatrixView b{c.in[1], tb ? 1 : n, tb ? k : 1};
-  gemm(m, n, k, a, b, c.in.size() > 2 ? c.in[2] : nullptr, c.out[0], c.sum_spec());
+  gemm(m, n, k, a, b, c.in.size() > 2 ? c.in[2] : nullptr, c.out[0], c.sum_spec(), c.diagnostics);
 }
 
 void product(KernelCall<double>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
@@ -61,7 +61,7 @@ void conv_kernel(KernelCall<T>& c) {
   const ConvShape shape = conv_shape(*c.node, c.in_shape(0), c.in_shape(1));
   const T* bias = c.in.size() > 2 ? c.in[2] : nullptr;
   if constexpr (std::is_same_v<T, float>) {
-    conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], c.sum_spec());
+    conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], c.sum_spec(), c.diagnostics);
   } else {
     conv_forward_double(shape, c.in[0], c.in[1], bias, c.out[0]);
   }
@@ -71,7 +71,7 @@ template <class T>
 void conv_grad_input_kernel(KernelCall<T>& c) {  // (dy, w) -> dx
   const ConvShape shape = conv_shape(*c.node, c.out_shape(0), c.in_shape(1));
   if constexpr (std::is_same_v<T, float>) {
-    conv_grad_input(shape, c.in[0], c.in[1], c.out[0], c.sum_spec());
+    conv_grad_input(shape, c.in[0], c.in[1], c.out[0], c.sum_spec(), c.diagnostics);
   } else {
     conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
   }
@@ -81,7 +81,7 @@ template <class T>
 void conv_grad_weight_kernel(KernelCall<T>& c) {  // (dy, x) -> dw
   const ConvShape shape = conv_shape(*c.node, c.in_shape(1), c.out_shape(0));
   if constexpr (std::is_same_v<T, float>) {
-    conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], c.sum_spec());
+    conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], c.sum_spec(), c.diagnostics);
   } else {
     conv_grad_weight_double(shape, c.in[1], c.in[0], c.out[0]);
   }

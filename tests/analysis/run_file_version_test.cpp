@@ -231,6 +231,22 @@ TEST(RunFileVersion, OneIsCheckedToo) {
   }
 }
 
+/// The table came while there was version 2 already.
+TEST(RunFileVersion, TwoWithoutSums) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  {
+    Recorder recorder(file);
+    send_run(recorder, sample_info(), 5);
+  }
+  EXPECT_EQ(RunView::open(file).sums(1).size(), 6u);
+  Database(file, sqlite::Access::read_write).execute("DROP TABLE sums");
+  const RunView run = RunView::open(file);
+  EXPECT_TRUE(run.sums(1).empty());
+  EXPECT_EQ(run.errors(1).size(), 6u);
+  EXPECT_EQ(run.steps(1).size(), 5u);
+}
+
 TEST(RunFileVersion, TwoSaysWhatOneCannot) {
   const TemporaryFolder folder;
   Recorder recorder(folder / "new.hscope");
