@@ -28,6 +28,8 @@ class MemorySink : public TapSink {
 
   void error(int lane, const SiteError& error) override { open_view().add_error(lane, error); }
 
+  void sums(int lane, const SiteSums& sums) override { open_view().add_sums(lane, sums); }
+
   void end(RunEnd how) override { open_view().set_status(status_after(how)); }
 
   /// What has been seen so far; begin() must have come.

@@ -268,6 +268,15 @@ class Recorder::Writer {
     errors_.push_back({lane, error});
   }
 
+  void sums(int lane, const SiteSums& sums) {
+    require(State::running);
+    if (!is_site(lane, sums.site)) {
+      throw Error(fmt::format("diagnostics came of lane {}, site {}", lane, sums.site));
+    }
+    if (!rows_.empty()) throw Error("diagnostics came in the middle of a step");
+    sums_.push_back({lane, sums});
+  }
+
   /// Committed at once.
   void eval(int lane, const EvalRow& row) {
     require(State::running);
@@ -301,18 +310,24 @@ class Recorder::Writer {
           insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4)"),
           insert_error(database,
                        "INSERT INTO errors VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)"),
+          insert_sums(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
           insert_window(database, "INSERT INTO windows VALUES(?1,?2,?3)"),
           update_window(database, "UPDATE windows SET step_count=?2, stats=?3 WHERE step=?1"),
           select_window(database, "SELECT stats FROM windows WHERE step=?1"),
           delete_window(database, "DELETE FROM windows WHERE step=?1") {}
 
-    Statement begin, commit, insert_step, insert_eval, insert_error;
+    Statement begin, commit, insert_step, insert_eval, insert_error, insert_sums;
     Statement insert_window, update_window, select_window, delete_window;
   };
 
   struct LaneError {
     int lane;
     SiteError error;
+  };
+
+  struct LaneSums {
+    int lane;
+    SiteSums sums;
   };
 
   void require(State state) const {
@@ -353,11 +368,13 @@ class Recorder::Writer {
       write_row(static_cast<int64_t>(lane), rows_[lane]);
     }
     for (const LaneError& error : errors_) write_error(error.lane, error.error, step);
+    for (const LaneSums& sums : sums_) write_sums(sums.lane, sums.sums, step);
     if (recorded_) write_window(step);
     transaction.commit();
     last_step_ = step;
     rows_.clear();
     errors_.clear();
+    sums_.clear();
     packed_step_.clear();
     recorded_ = false;
   }
@@ -399,6 +416,29 @@ class Recorder::Writer {
       insert.bind(++parameter, value);
     }
     insert.bind(++parameter, std::span<const uint8_t>(scratch_));
+    insert.run();
+  }
+
+  void write_sums(int lane, const SiteSums& sums, int64_t step) {
+    if (sums.step != step) {
+      throw Error(fmt::format("diagnostics of step {} came with step {}", sums.step, step));
+    }
+    const SumDiagnostics& counts = sums.counts;
+    Statement& insert = statements_->insert_sums;
+    insert.bind(1, sums.step);
+    insert.bind(2, static_cast<int64_t>(lane));
+    insert.bind(3, static_cast<int64_t>(sums.site));
+    insert.bind(4, accumulation_name(sums.accumulation));
+    insert.bind(5, counts.sums);
+    insert.bind(6, counts.products);
+    insert.bind(7, counts.swamped);
+    insert.bind(8, counts.largest);
+    insert.bind(9, counts.overflowed);
+    if (counts.first_overflow < 0) {
+      insert.bind_null(10);
+    } else {
+      insert.bind(10, counts.first_overflow);
+    }
     insert.run();
   }
 
@@ -486,6 +526,7 @@ class Recorder::Writer {
   // The step that has begun.
   std::vector<StepRow> rows_;  // of the lanes that have come
   std::vector<LaneError> errors_;
+  std::vector<LaneSums> sums_;
   bool recorded_ = false;             // some lane came with statistics
   std::vector<uint8_t> packed_step_;  // its statistics, all lanes
   std::vector<uint8_t> packed_last_;  // those of the last window
@@ -513,6 +554,8 @@ void Recorder::step(int lane, const StepRow& row, std::span<const TensorStats> s
 void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
 
 void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
+
+void Recorder::sums(int lane, const SiteSums& sums) { writer_->sums(lane, sums); }
 
 void Recorder::end(RunEnd how) { writer_->end(how); }
 

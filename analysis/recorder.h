@@ -38,6 +38,7 @@ class Recorder : public TapSink {
   void eval(int lane, const EvalRow& row) override;
   /// Written with the step it belongs to, whose step() calls must follow.
   void error(int lane, const SiteError& error) override;
+  void sums(int lane, const SiteSums& sums) override;
   void end(RunEnd how) override;
 
  private:

@@ -110,6 +110,15 @@ void RunView::add_error(int lane, const SiteError& error) {
   errors.insert(place, error);
 }
 
+void RunView::add_sums(int lane, const SiteSums& row) {
+  std::vector<SiteSums>& sums = lanes_.at(static_cast<size_t>(lane)).sums;
+  const auto place =
+      std::upper_bound(sums.begin(), sums.end(), row, [](const SiteSums& a, const SiteSums& b) {
+        return std::tie(a.step, a.site) < std::tie(b.step, b.site);
+      });
+  sums.insert(place, row);
+}
+
 void RunView::set_proof(int lane, std::string json) {
   lanes_.at(static_cast<size_t>(lane)).proof = std::move(json);
 }
@@ -138,6 +147,10 @@ std::span<const EvalRow> RunView::evals(int lane) const {
 
 std::span<const SiteError> RunView::errors(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).errors;
+}
+
+std::span<const SiteSums> RunView::sums(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).sums;
 }
 
 const std::string& RunView::proof(int lane) const {

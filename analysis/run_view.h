@@ -44,6 +44,7 @@ class RunView {
   /// Room for windows to come, in bytes.
   void reserve_windows(size_t bytes) { packed_.reserve(bytes); }
   void add_error(int lane, const SiteError& error);
+  void add_sums(int lane, const SiteSums& sums);
   void set_proof(int lane, std::string json);
   void set_status(RunStatus status) noexcept { status_ = status; }
 
@@ -61,6 +62,8 @@ class RunView {
   std::span<const EvalRow> evals(int lane) const;
   /// Ordered by step, site, other_lane.
   std::span<const SiteError> errors(int lane) const;
+  /// Ordered by step, site.
+  std::span<const SiteSums> sums(int lane) const;
   /// What `store_proof` has added, as JSON; "" if nothing.
   const std::string& proof(int lane) const;
   /// `for (const PackedWindow& window : ...)`, or StatsWindow to have them unpacked.
@@ -77,6 +80,7 @@ class RunView {
     std::vector<StepRow> steps;
     std::vector<EvalRow> evals;
     std::vector<SiteError> errors;
+    std::vector<SiteSums> sums;
     std::string proof;
     std::vector<SiteData> sites;
   };

@@ -62,6 +62,7 @@ class Reader {
     } else {
       read_windows(view);
       read_errors(view);
+      read_sums(view);
       read_proofs(view);
     }
     return view;
@@ -253,6 +254,33 @@ class Reader {
       require(decode_bins(rows.blob(column), error.ulps), "errors");
       for (const int64_t bin : error.ulps) require(bin <= error.n, "errors");
       view.add_error(lane, error);
+    }
+  }
+
+  void read_sums(RunView& view) {
+    if (version_ < 3) return;
+    Statement rows(database_,
+                   "SELECT step, lane, site, accumulation, sums, products, swamped, largest, "
+                   "overflowed, first_overflow FROM sums ORDER BY step, lane, site");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      SiteSums row;
+      row.step = count(rows, 0);
+      row.site = site_index(view, lane, rows.integer(2));
+      const std::optional<Accumulation> how = parse_accumulation(rows.text(3));
+      require(how.has_value(), "sums");
+      row.accumulation = *how;
+      SumDiagnostics& counts = row.counts;
+      counts.sums = count(rows, 4);
+      counts.products = count(rows, 5);
+      counts.swamped = count(rows, 6);
+      counts.largest = rows.real(7);
+      counts.overflowed = count(rows, 8);
+      if (!rows.is_null(9)) counts.first_overflow = count(rows, 9);
+      require(counts.swamped <= counts.products && counts.overflowed <= counts.sums &&
+                  counts.largest >= 0.0 && (counts.overflowed > 0) == (counts.first_overflow >= 0),
+              "sums");
+      view.add_sums(lane, row);
     }
   }
 

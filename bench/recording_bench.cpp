@@ -60,6 +60,9 @@ class OpenEnd final : public TapSink {
   void error(int lane, const SiteError& error) override {
     if (next_ != nullptr) next_->error(lane, error);
   }
+  void sums(int lane, const SiteSums& sums) override {
+    if (next_ != nullptr) next_->sums(lane, sums);
+  }
   void end(RunEnd) override {}
 
  private:

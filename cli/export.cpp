@@ -13,16 +13,16 @@ namespace halfscope {
 namespace {
 
 struct Options {
-  std::string run, steps, stats;
+  std::string run, steps, stats, sums;
   bool force = false;
 };
 
 int export_command(const Options& options) {
-  if (options.steps.empty() && options.stats.empty()) {
-    throw usage_error("nothing to export", "name --steps FILE, --stats FILE or both");
+  if (options.steps.empty() && options.stats.empty() && options.sums.empty()) {
+    throw usage_error("nothing to export", "name --steps FILE, --stats FILE, --sums FILE or more");
   }
-  check_distinct({options.run, options.steps, options.stats});
-  for (const std::string& file : {options.steps, options.stats}) {
+  check_distinct({options.run, options.steps, options.stats, options.sums});
+  for (const std::string& file : {options.steps, options.stats, options.sums}) {
     if (!file.empty()) check_output_file(file, options.force);
   }
   const RunView run = RunView::open(options.run);
@@ -34,6 +34,7 @@ int export_command(const Options& options) {
   };
   write(options.steps, write_steps_csv);
   write(options.stats, write_stats_csv);
+  write(options.sums, write_sums_csv);
   return 0;
 }
 
@@ -41,11 +42,13 @@ int export_command(const Options& options) {
 
 void add_export(CLI::App& app, Command& command) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("export", "Write steps and statistics of a run as CSV");
+  CLI::App* sub = app.add_subcommand("export", "Write steps, statistics and sums of a run as CSV");
   sub->footer("Example:  halfscope export run.hscope --steps steps.csv --stats stats.csv");
   add_run_file(*sub, options->run);
   add_output(*sub, "--steps", options->steps, "*.csv", "One row per lane and step");
   add_output(*sub, "--stats", options->stats, "*.csv", "One row per lane, step and site");
+  add_output(*sub, "--sums", options->sums, "*.csv",
+             "One row per lane, compared step and tensor of sums of products");
   add_force(*sub, options->force);
   sub->callback([options, &command] { command = [options] { return export_command(*options); }; });
 }

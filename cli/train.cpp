@@ -43,6 +43,7 @@ class Summary final : public TapSink {
     next_.eval(lane, row);
   }
   void error(int lane, const SiteError& error) override { next_.error(lane, error); }
+  void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
   void end(RunEnd how) override {
     status_ = status_after(how);
     next_.end(how);

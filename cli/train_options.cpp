@@ -255,8 +255,10 @@ void add_recording_options(CLI::App& sub, TrainOptions& options) {
       ->group(kGroup);
   sub.add_flag("--no-eval", options.no_eval, "No evaluation on the test part at the end")
       ->group(kGroup);
-  add_integer(sub, "--errors-every", options.errors_every, 1, kMostSteps,
-              "Compare the lanes' tensors every N steps; default: first, middle and last step")
+  add_integer(
+      sub, "--errors-every", options.errors_every, 1, kMostSteps,
+      "Compare the lanes' tensors and watch their sums every N steps; default: first, middle "
+      "and last step")
       ->group(kGroup);
   sub.add_option("--compare", options.compare,
                  "Lanes to compare; default: each with the reference; may be given several times")

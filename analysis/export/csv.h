@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The two tables of `halfscope export`, as docs/contracts.md describes them under "steps.csv"
-// and "stats.csv": a header row, numbers in their shortest exact form, RFC 4180 quoting, lines
-// ended by a line feed.
+// The tables of `halfscope export`, as docs/contracts.md describes them under
+// "steps.csv", "stats.csv" and "sums.csv": a header row, numbers in their shortest exact form, RFC
+// 4180 quoting, lines ended by a line feed.
 #pragma once
 
 #include <iosfwd>
@@ -15,5 +15,8 @@ void write_steps_csv(const RunView& run, std::ostream& out);
 
 /// One row per lane, step window and site.
 void write_stats_csv(const RunView& run, std::ostream& out);
+
+/// One row per lane, sampled step and tensor of sums of products.
+void write_sums_csv(const RunView& run, std::ostream& out);
 
 }  // namespace halfscope

@@ -85,6 +85,7 @@ class LossSink final : public TapSink {
   }
   void eval(int, const EvalRow&) override {}
   void error(int, const SiteError&) override {}
+  void sums(int, const SiteSums&) override {}
   void end(RunEnd) override {}
 
   std::vector<StepRow> rows;

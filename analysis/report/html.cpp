@@ -133,6 +133,12 @@ std::string definitions(const Report& report) {
           "counts as lost as soon as any of it might be. An estimate, since upstream rounding has "
           "acted.",
           percent(kFlushedShare), percent(kFlushedEnergy)));
+  if (!report.sums.empty()) {
+    entry("Swamped",
+          "Of the products that are not zero, those whose addition left the accumulator as it was; "
+          "of tensor cores those of which nothing is left once they are aligned to the largest "
+          "term of their block.");
+  }
   if (!report.errors.empty()) {
     entry("Error, total",
           "||x &minus; other|| / ||other||, 2-norms over the elements finite in both, where "

@@ -59,6 +59,10 @@ std::string lanes_section(const Report& report);
 
 // html_errors.cpp
 std::string errors_section(const Report& report);
+// html_sums.cpp
+std::string sums_section(const Report& report);
+
+// html_errors.cpp, again
 /// How far a tensor is from the other lane's, in units in the last place.
 std::string ulp_block(const SiteErrorReport& error, const std::string& other);
 

@@ -198,6 +198,23 @@ Json errors_json(const Report& report, const ErrorReport& errors) {
   return json;
 }
 
+Json sums_json(const Report& report, const SumReport& sums) {
+  Json json;
+  json["lane"] = lane_name(report, sums.lane);
+  json["site"] = sums.name;
+  json["format"] = format_name(sums.format);
+  json["accumulation"] = sums.accumulation;
+  json["samples"] = sums.samples;
+  json["sums"] = sums.counts.sums;
+  json["products"] = sums.counts.products;
+  json["swamped"] = sums.counts.swamped;
+  json["largest"] = number(sums.counts.largest);
+  json["overflowed"] = sums.counts.overflowed;
+  json["first_overflow"] =
+      sums.counts.first_overflow >= 0 ? Json(sums.counts.first_overflow) : Json(nullptr);
+  return json;
+}
+
 Json event_json(const Report& report, const EventReport& event) {
   Json json;
   json["lane"] = lane_name(report, event.lane);
@@ -303,6 +320,7 @@ std::string report_json(const Report& report) {
   json["proof"] = proof_json(report);
   json["layers"] = list(report, report.layers, layer_json);
   json["errors"] = list(report, report.errors, errors_json);
+  json["sums"] = list(report, report.sums, sums_json);
   json["events"] = list(report, report.events, event_json);
   json["steps"] = Json::object();
   for (const LaneReport& lane : report.lanes) json["steps"][lane.name] = steps_json(lane);

@@ -15,6 +15,7 @@ constexpr size_t kLanesShown = 8;
 constexpr size_t kFindingsShown = 8;
 constexpr size_t kLayersShown = 8;
 constexpr size_t kErrorsShown = 2;
+constexpr size_t kSumsShown = 3;
 
 /// Names and sentences inside a line or a table cell: nothing in them may act as markup.
 std::string plain(const std::string& text) {
@@ -142,6 +143,20 @@ void write_errors(const Report& report, std::string& md) {
   }
 }
 
+void write_sums(const Report& report, std::string& md) {
+  const std::vector<const SumReport*> worst = report::worst_sums(report, kSumsShown);
+  if (worst.empty()) return;
+  md +=
+      "\n| lane | sums of | accumulation | swamped | overflowed |\n"
+      "| --- | --- | --- | ---: | ---: |\n";
+  for (const SumReport* sums : worst) {
+    md += fmt::format("| {} | {} | {} to {} | {} | {} |\n", code(lane_of(report, sums->lane)),
+                      code(sums->name), sums->accumulation, format_name(sums->format),
+                      percent(sums->share()),
+                      percent(report::share(sums->counts.overflowed, sums->counts.sums)));
+  }
+}
+
 void write_findings(const Report& report, std::string& md) {
   if (report.findings.empty()) return;
   md += "\n### Findings\n\n";
@@ -217,6 +232,7 @@ std::string report_markdown(const Report& report) {
   write_lanes(report, md);
   write_findings(report, md);
   write_layers(report, md);
+  write_sums(report, md);
   write_errors(report, md);
   write_run(report, md);
   return md;

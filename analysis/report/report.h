@@ -101,6 +101,22 @@ struct ErrorReport {
   std::string text{};                    ///< the same in words, and who adds most
 };
 
+/// The sums of products behind a tensor, over all sampled steps.
+struct SumReport {
+  int lane = 0, site = 0;
+  std::string name{}, layer{};
+  FloatFormat format{};  ///< that the sums are written in
+  std::string accumulation{};
+  int64_t samples = 0;  ///< steps
+  SumDiagnostics counts{};
+  /// Of the additions of products that are not zero, those that changed nothing.
+  double share() const noexcept {
+    return counts.products > 0
+               ? static_cast<double>(counts.swamped) / static_cast<double>(counts.products)
+               : 0.0;
+  }
+};
+
 struct ProofTrial {
   enum class Kind : uint8_t { original, advised, leave_one_out };
   std::string name;
@@ -182,6 +198,7 @@ struct Report {
   std::vector<std::string> lane_proofs;  ///< by lane: the JSON as stored; "" if none
   std::vector<LayerReport> layers;       ///< by lane, then execution order
   std::vector<ErrorReport> errors;       ///< by lane, then other lane
+  std::vector<SumReport> sums;           ///< by lane, then execution order
   std::vector<EventReport> events;       ///< the first bad event of every lane that has one
   std::string plan_text;                 ///< the advised plan, one rule a line; "" without advice
   std::vector<std::string> reproduce;    ///< commands

@@ -30,7 +30,8 @@ Rates worst_rates(const LayerReport& layer) noexcept;
 /// For choosing which layers to show first: an overflow spreads, so one weighs more than any
 /// share that is flushed or lost. What it spread to is innocent.
 double suffering(const LayerReport& layer) noexcept;
-/// Shorter runs have not shown the way of a loss scale yet: what follows from them is said with care.
+/// Shorter runs have not shown the way of a loss scale yet: what follows from them is said with
+/// care.
 inline constexpr int64_t kFewSteps = 50;
 /// Layers below this are not worth a line where room is short.
 inline constexpr double kWorthShowing = 0.01;
@@ -55,6 +56,9 @@ void find_cure(const RunView& run, Report& report);
 const LaneReport* cure_with(const Report& report, int lane, std::span<const std::string> layers);
 Verdict judge(const Report& report);
 void add_errors(const RunView& run, Report& report);
+void add_sums(const RunView& run, Report& report);
+/// The sums that lose most, overflows first, of those where it is worth a line.
+std::vector<const SumReport*> worst_sums(const Report& report, size_t limit);
 void add_proofs(const RunView& run, Report& report);
 void add_events(const RunView& run, Report& report);
 void add_actions(const RunView& run, Report& report);

@@ -7,7 +7,7 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array<Rule, 9> kRules{{
+constexpr std::array<Rule, 10> kRules{{
     {"forward_overflow", "Where does the forward pass leave the format's range first?",
      find_forward_overflow},
     {"loss_scale_window", "Is there one loss scale that suits every layer's gradients?",
@@ -20,6 +20,8 @@ constexpr std::array<Rule, 9> kRules{{
     {"optimizer_state", "Can the optimizer's state be held in its format?", find_optimizer_state},
     {"unsafe_buffers", "Did skipped steps leave traces in running statistics?",
      find_unsafe_buffers},
+    {"swamped_additions", "Do sums stand still because their terms are too small to be added?",
+     find_swamped_additions},
     {"first_non_finite",
      "What was the first tensor to leave the finite numbers, and what came of it?",
      find_first_non_finite},

@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/graph/lower.h"
+#include "core/numeric/sum_diagnostics.h"
 #include "core/numeric/tensor_stats.h"
 
 namespace halfscope {
@@ -49,6 +51,11 @@ class Program {
   /// narrowed for it, and returns its exact outputs without changing anything. `accumulation`
   /// replaces the plan's: fp32 computes in fp32, fp64 in double. Index outputs come back empty.
   virtual std::vector<std::vector<double>> rerun(NodeId node, Accumulation accumulation) const = 0;
+
+  /// Runs a node that sums products once more as it ran, on the operands that it read, and returns
+  /// what happened in its sums, without changing anything. Nothing for other nodes, for
+  /// accumulations without diagnostics, and for programs that cannot tell.
+  virtual std::optional<SumDiagnostics> diagnose(NodeId node) const = 0;
 };
 
 class Backend {

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "core/numeric/accumulation.h"
 #include "core/numeric/float_format.h"
+#include "core/numeric/sum_diagnostics.h"
 #include "core/numeric/tensor_stats.h"
 #include "core/tensor.h"
 
@@ -133,6 +135,15 @@ struct SiteError {
   std::array<int64_t, kBins> ulps{};
 };
 
+/// What happened inside the sums of products behind a tensor in one step, under the accumulation
+/// of its node and on the operands that it read.
+struct SiteSums {
+  int64_t step = 0;
+  int site = 0;  ///< SiteInfo::order of the tensor of sums
+  Accumulation accumulation{};
+  SumDiagnostics counts{};
+};
+
 /// How a run came to its end.
 enum class RunEnd : uint8_t {
   complete,     ///< all steps
@@ -153,6 +164,8 @@ class TapSink {
   virtual void eval(int lane, const EvalRow& row) = 0;
   /// Before the step() calls of a sampled step, once per compared site, in any order.
   virtual void error(int lane, const SiteError& error) = 0;
+  /// Likewise, once per tensor of sums of products whose accumulation has diagnostics.
+  virtual void sums(int lane, const SiteSums& sums) = 0;
   /// Once, at the end.
   virtual void end(RunEnd how) = 0;
 };

@@ -351,6 +351,13 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
           {other.executable, *other.program, static_cast<double>(other.scaler.scale)});
       for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
     }
+    for (const Tap& tap : lane.executable.taps) {
+      const NodeId node = lane.executable.graph.value(tap.value).producer;
+      if (node == kNone) continue;
+      const std::optional<SumDiagnostics> seen = lane.program->diagnose(node);
+      const Accumulation& how = lane.executable.graph.node(node).plan.accumulation;
+      if (seen) sink.sums(static_cast<int>(i), {step, tap.site.order, how, *seen});
+    }
   }
 }
 

@@ -31,7 +31,8 @@ struct KernelCall {
   bool unrounded =
       false;         ///< results are wanted as for fp32, whatever format they have in the graph
   int64_t lost = 0;  ///< set by update kernels if measured
-  std::optional<double> wide;  ///< set by kernels whose scalar result needs double's range
+  Diagnostics* diagnostics = nullptr;  ///< wanted of the sums of products
+  std::optional<double> wide;          ///< set by kernels whose scalar result needs double's range
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }

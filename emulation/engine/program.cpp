@@ -152,6 +152,25 @@ class EngineProgram final : public Program {
                                               : rerun_as<float>(id, accumulation);
   }
 
+  std::optional<SumDiagnostics> diagnose(NodeId id) const override {
+    const Graph& graph = executable_.graph;
+    const Node& node = graph.node(id);
+    if (std::is_same_v<T, double> || !find_op(node.op).sums_products()) return std::nullopt;
+    KernelCall<T> call;
+    call.graph = &graph;
+    call.node = &node;
+    call.random = random_;
+    for (ValueId value : node.inputs) {
+      call.in.push_back(value == kNone ? nullptr : real_[at(value)]);
+    }
+    std::vector<T> result(static_cast<size_t>(element_count(graph.value(node.outputs[0]).shape)));
+    call.out.push_back(result.data());
+    Diagnostics diagnostics;
+    call.diagnostics = &diagnostics;
+    find_kernel<T>(node.op)(call);
+    return diagnostics;
+  }
+
   double read_scalar(ValueId value) const override {
     if (const auto wide = wide_.find(value); wide != wide_.end()) return wide->second;
     if (real_[at(value)] == nullptr)

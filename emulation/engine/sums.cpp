@@ -44,7 +44,7 @@ void product(KernelCall<float>& c, int64_t m, int64_t n, int64_t k, bool ta, boo
   const MatrixView a{c.in[0], ta ? 1 : k, ta ? m : 1};
   const MatrixView b{c.in[1], tb ? 1 : n, tb ? k : 1};
   with_factor(c, 1, [&](const float* bias, const SumSpec& spec) {
-    gemm(m, n, k, a, b, bias, c.out[0], spec);
+    gemm(m, n, k, a, b, bias, c.out[0], spec, c.diagnostics);
   });
 }
 
@@ -90,7 +90,7 @@ void conv_kernel(KernelCall<T>& c) {
   const int64_t pixels = shape.out_height() * shape.out_width();
   with_factor(c, pixels, [&](const T* bias, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
-      conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], spec);
+      conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], spec, c.diagnostics);
     } else {
       conv_forward_double(shape, c.in[0], c.in[1], bias, c.out[0]);
     }
@@ -102,7 +102,7 @@ void conv_grad_input_kernel(KernelCall<T>& c) {  // (dy, w) -> dx
   const ConvShape shape = conv_shape(*c.node, c.out_shape(0), c.in_shape(1));
   with_factor(c, 1, [&](const T*, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
-      conv_grad_input(shape, c.in[0], c.in[1], c.out[0], spec);
+      conv_grad_input(shape, c.in[0], c.in[1], c.out[0], spec, c.diagnostics);
     } else {
       conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
     }
@@ -114,7 +114,7 @@ void conv_grad_weight_kernel(KernelCall<T>& c) {  // (dy, x) -> dw
   const ConvShape shape = conv_shape(*c.node, c.in_shape(1), c.out_shape(0));
   with_factor(c, 1, [&](const T*, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
-      conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], spec.swapped());
+      conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], spec.swapped(), c.diagnostics);
     } else {
       conv_grad_weight_double(shape, c.in[1], c.in[0], c.out[0]);
     }

@@ -44,6 +44,10 @@ struct BlockTile {
   const uint32_t* b_codes;  ///< byte v of word l: column v * lanes + l; 16-bit: see block_body.h
   float* c;                 ///< accumulators, c(i, j) = c[i * panel + j]
   int32_t* bad;  ///< negative where c is not to be trusted; like c. Blocks of at least 16, fp16 c
+  // Of tiles that take notes, like c: products of which nothing was left, zeros among them, and the
+  // largest magnitude of an accumulator.
+  int32_t* swamped;
+  float* largest;
   int fraction_bits;
   int zero_exponent;  ///< biased; fp16 accumulators only
 };
@@ -57,6 +61,8 @@ struct BlockKernels {
   using Run = void (*)(const BlockTile&);
   /// [kind][log2(products) - 2][0: one vector, the first of the panel; 1: all four].
   Run run[static_cast<int>(BlockKind::count)][kBlockSizes][2];
+  /// Likewise, and takes notes.
+  Run noting[static_cast<int>(BlockKind::count)][kBlockSizes][2];
   /// Encodes k lines of `width` (a multiple of the lanes) operands, as rows of a: `to` and `codes`
   /// have the layout of `from`, which is contiguous; `wide` for 16-bit codes.
   void (*encode_rows)(const BlockCoding& coding, bool wide, int64_t k, int64_t width,

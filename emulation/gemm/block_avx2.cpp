@@ -30,6 +30,9 @@ struct BlockVector {
   static F through_fp16(F x) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
+  static I count_zeros(I n, I x) {
+    return _mm256_sub_epi32(n, _mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
+  }
   static I add(I x, I y) { return _mm256_add_epi32(x, y); }
   static I sub(I x, I y) { return _mm256_sub_epi32(x, y); }
   static I max(I x, I y) { return _mm256_max_epi32(x, y); }

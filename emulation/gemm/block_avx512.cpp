@@ -38,6 +38,9 @@ struct BlockVector {
   static F through_fp16(F x) {
     return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
+  static I count_zeros(I n, I x) {
+    return _mm512_mask_sub_epi32(n, _mm512_testn_epi32_mask(x, x), n, _mm512_set1_epi32(-1));
+  }
   static I add(I x, I y) { return _mm512_add_epi32(x, y); }
   static I sub(I x, I y) { return _mm512_sub_epi32(x, y); }
   static I max(I x, I y) { return _mm512_max_epi32(x, y); }

@@ -83,7 +83,7 @@ typename V::I checked_sum(typename V::I x, typename V::I y, int32_t* bad) {
   return sum;
 }
 
-template <class V, BlockKind kKind, int kProducts, int kVectors>
+template <class V, BlockKind kKind, int kProducts, int kVectors, bool kNotes>
 void run_blocks(const BlockTile& t) {
   using F = typename V::F;
   using I = typename V::I;
@@ -104,6 +104,11 @@ void run_blocks(const BlockTile& t) {
     float* c = t.c;
     int32_t* bad = t.bad;
     for (int i = 0; i < t.rows; ++i, ++a, ++a_codes, c += kPanel, bad += kPanel) {
+      [[maybe_unused]] I swamped[kVectors];
+      if constexpr (kNotes) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) swamped[v] = V::set(0);
+      }
       // Not loop invariants: else the compiler keeps every address of the block on the stack.
       V::hide(b);
       V::hide(b_codes);
@@ -151,7 +156,9 @@ void run_blocks(const BlockTile& t) {
 #pragma GCC unroll 4
             for (int v = 0; v < kVectors; ++v) {
               const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
-              sum[v] = V::add(sum[v], V::truncate(V::mul(product, scale[v])));
+              const I aligned = V::truncate(V::mul(product, scale[v]));
+              if constexpr (kNotes) swamped[v] = V::count_zeros(swamped[v], aligned);
+              sum[v] = V::add(sum[v], aligned);
               V::pin(sum[v]);
             }
           }
@@ -165,7 +172,16 @@ void run_blocks(const BlockTile& t) {
       }
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        V::store(c + v * kLanes, finish<V, kKind>(kChecked ? start[v] : sum[v], scale[v]));
+        const F next = finish<V, kKind>(kChecked ? start[v] : sum[v], scale[v]);
+        V::store(c + v * kLanes, next);
+        if constexpr (kNotes) {
+          int32_t* const count = t.swamped + i * kPanel + v * kLanes;
+          float* const largest = t.largest + i * kPanel + v * kLanes;
+          V::store(count, V::add(V::load(count), swamped[v]));
+          // Magnitudes are in the order of their bits.
+          const I size = V::bit_and(V::bits(next), V::set(0x7fffffff));
+          V::store(largest, V::floats(V::max(V::bits(V::load(largest)), size)));
+        }
       }
     }
   }
@@ -265,8 +281,11 @@ template <class V, BlockKind kKind, int kProducts>
 void fill_blocks(BlockKernels& kernels) {
   constexpr int kSize = kProducts == 4 ? 0 : kProducts == 8 ? 1 : kProducts == 16 ? 2 : 3;
   auto& run = kernels.run[static_cast<int>(kKind)][kSize];
-  run[0] = V::template guarded<run_blocks<V, kKind, kProducts, 1>>;
-  run[1] = V::template guarded<run_blocks<V, kKind, kProducts, kPanelVectors>>;
+  run[0] = V::template guarded<run_blocks<V, kKind, kProducts, 1, false>>;
+  run[1] = V::template guarded<run_blocks<V, kKind, kProducts, kPanelVectors, false>>;
+  auto& noting = kernels.noting[static_cast<int>(kKind)][kSize];
+  noting[0] = V::template guarded<run_blocks<V, kKind, kProducts, 1, true>>;
+  noting[1] = V::template guarded<run_blocks<V, kKind, kProducts, kPanelVectors, true>>;
 }
 
 template <class V>

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <span>
@@ -210,8 +211,9 @@ void pack_pieces(const Group& group, int64_t lines, const float* from, int64_t l
 class BlockProduct {
  public:
   BlockProduct(const BlockPlan& plan, const BlockKernels& kernels, int64_t k, MatrixView a,
-               MatrixView b, const ResultView& c, const SumSpec& spec)
-      : plan_(plan),
+               MatrixView b, const ResultView& c, const SumSpec& spec, SumDiagnostics* diagnostics)
+      : diagnostics_(diagnostics),
+        plan_(plan),
         kernels_(kernels),
         k_(k),
         a_(a),
@@ -233,6 +235,16 @@ class BlockProduct {
         redone += square(i, std::min(kSquare, m - i), j, std::min(kSquare, n - j));
       }
     }
+    if (diagnostics_ != nullptr) {
+      // Of the elements that the tiles did: zeros, those that fill up blocks among them, are no
+      // swamped products.
+      const int64_t products = nonzero_products(m, n) - seen_.redone_products;
+      const int64_t terms = segments_.empty() ? 0 : segments_.back().packed_end;
+      seen_.all.swamped += products - (m * n - seen_.redone) * terms;
+      seen_.all.products += products;
+      seen_.all.sums = m * n;
+      *diagnostics_ = seen_.all;
+    }
     return redone;
   }
 
@@ -241,7 +253,35 @@ class BlockProduct {
   struct State {
     float *chain, *promoted, *total;
     int32_t* bad;
+    int32_t* swamped;
+    float* largest;
   };
+
+  /// Diagnostics on the way: `all` lacks what run() adds.
+  struct Seen {
+    SumDiagnostics all{};
+    int64_t redone = 0, redone_products = 0;  ///< elements that the reference did
+    void merge(const Seen& other) {
+      all.merge(other.all);
+      redone += other.redone;
+      redone_products += other.redone_products;
+    }
+  };
+
+  int64_t nonzero_products(int64_t m, int64_t n) const {
+    int64_t products = 0;
+    for (int64_t k = 0; k < k_; ++k) {
+      int64_t left = 0, right = 0;
+      for (int64_t i = 0; i < m; ++i) {
+        left += a_.data[i * a_.row_stride + k * a_.column_stride] != 0.0f ? 1 : 0;
+      }
+      for (int64_t j = 0; j < n; ++j) {
+        right += b_.data[k * b_.row_stride + j * b_.column_stride] != 0.0f ? 1 : 0;
+      }
+      products += left * right;
+    }
+    return products;
+  }
 
   int64_t square(int64_t i0, int64_t m, int64_t j0, int64_t n) {
     const int threads = threads_for(m * n * k_);
@@ -250,8 +290,16 @@ class BlockProduct {
     const int64_t panels = ceil_div(n, panel_), items = row_tiles * panels;
     const int64_t tile_size = ceil_div(m, row_tiles) * panel_, size = items * tile_size;
     float* const floats = scratch<float, Purpose::chains>(size * (single_ ? 1 : 3));
-    const State state{floats, floats + size, floats + 2 * size,
-                      scratch<int32_t, Purpose::chains>(size)};
+    const bool noting = diagnostics_ != nullptr;
+    std::vector<int32_t> swamped(static_cast<size_t>(noting ? size : 0));
+    std::vector<float> largest(swamped.size());
+    const State state{floats,
+                      floats + size,
+                      floats + 2 * size,
+                      scratch<int32_t, Purpose::chains>(size),
+                      noting ? swamped.data() : nullptr,
+                      noting ? largest.data() : nullptr};
+    std::vector<Seen> seen(static_cast<size_t>(noting ? items : 0));
     float* const packed_b = scratch<float, Purpose::panels>(panels * panel_ * longest_);
     uint32_t* const b_codes = scratch<uint32_t, Purpose::panels>(panels * code_lines_ * longest_);
     LineNotes rows(row_tiles * kBlockRows), columns(panels * panel_);
@@ -304,9 +352,11 @@ class BlockProduct {
         const Part part(m, row_tiles, row_tile);
         redone += deliver_tile(i0 + part.begin, part.size(), j0 + q * panel_,
                                std::min<int64_t>(panel_, n - q * panel_), state, item * tile_size,
-                               own_rows.at(row_tile * kBlockRows), columns.at(q * panel_));
+                               own_rows.at(row_tile * kBlockRows), columns.at(q * panel_),
+                               noting ? &seen[static_cast<size_t>(item)] : nullptr);
       }
     }
+    for (const Seen& each : seen) seen_.merge(each);
     return redone;
   }
 
@@ -335,9 +385,15 @@ class BlockProduct {
     const int64_t size = tile.rows * panel_;
     tile.c = state.chain + offset;
     tile.bad = state.bad + offset;
+    const bool noting = state.swamped != nullptr;
+    if (noting) {
+      tile.swamped = state.swamped + offset;
+      tile.largest = state.largest + offset;
+    }
     tile.blocks = piece.length / plan_.profile.dot.products;
     if (!single_ && piece.starts) std::fill(tile.c, tile.c + size, 0.0f);
-    kernels_.run[static_cast<int>(plan_.kind)][plan_.size_index][narrow ? 0 : 1](tile);
+    const auto& functions = noting ? kernels_.noting : kernels_.run;
+    functions[static_cast<int>(plan_.kind)][plan_.size_index][narrow ? 0 : 1](tile);
     if (single_ || !piece.ends) return;
     const Accumulation& how = spec_.accumulation;
     float* const promoted = how.promote > 0 ? state.promoted + offset : tile.c;
@@ -358,14 +414,25 @@ class BlockProduct {
   }
 
   int64_t deliver_tile(int64_t i0, int64_t rows, int64_t j0, int64_t columns, const State& state,
-                       int64_t offset, const BlockLines& row_notes,
-                       const BlockLines& column_notes) const {
+                       int64_t offset, const BlockLines& row_notes, const BlockLines& column_notes,
+                       Seen* seen) const {
     int64_t redone = 0;
     const float* const sums = single_ ? state.chain + offset : state.total + offset;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) {
         float* const to = c_.data + (i0 + i) * c_.row_stride + (j0 + j) * c_.column_stride;
-        if (state.bad[offset + i * panel_ + j] < 0 || !in_range(row_notes, i, column_notes, j)) {
+        const int64_t at = i * panel_ + j;
+        const bool bad = state.bad[offset + at] < 0 || !in_range(row_notes, i, column_notes, j);
+        if (seen != nullptr) {
+          if (bad || !std::isfinite(sums[at]) || !std::isfinite(state.largest[offset + at])) {
+            diagnose_by_reference(i0 + i, j0 + j, *seen);
+          } else {
+            seen->all.swamped += state.swamped[offset + at];
+            seen->all.largest =
+                std::max(seen->all.largest, static_cast<double>(state.largest[offset + at]));
+          }
+        }
+        if (bad) {
           *to = by_reference(i0 + i, j0 + j);
           ++redone;
           continue;
@@ -387,6 +454,19 @@ class BlockProduct {
     return c_.column_bias != nullptr ? c_.column_bias + j : nullptr;
   }
 
+  void diagnose_by_reference(int64_t i, int64_t j, Seen& seen) const {
+    std::vector<float> row(static_cast<size_t>(k_)), column(row.size());
+    ++seen.redone;
+    for (int64_t k = 0; k < k_; ++k) {
+      const float x = a_.data[i * a_.row_stride + k * a_.column_stride];
+      const float y = b_.data[k * b_.row_stride + j * b_.column_stride];
+      row[static_cast<size_t>(k)] = x;
+      column[static_cast<size_t>(k)] = y;
+      seen.redone_products += x != 0.0f && y != 0.0f ? 1 : 0;
+    }
+    seen.all.merge(diagnose_sum(spec_, row, column).value_or(SumDiagnostics{}));
+  }
+
   float by_reference(int64_t i, int64_t j) const {
     float* const lines = scratch<float, Purpose::delivered>(2 * k_);
     for (int64_t k = 0; k < k_; ++k) {
@@ -398,6 +478,8 @@ class BlockProduct {
                            std::span<const float>(lines + k_, k), bias_of(i, j));
   }
 
+  SumDiagnostics* const diagnostics_;
+  Seen seen_{};
   const BlockPlan& plan_;
   const BlockKernels& kernels_;
   const int64_t k_;
@@ -418,7 +500,7 @@ bool has_block_tiles(const SumSpec& spec) {
 }
 
 int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
-                      const ResultView& c, const SumSpec& spec) {
+                      const ResultView& c, const SumSpec& spec, SumDiagnostics* diagnostics) {
   const BlockPlan plan = plan_of(spec).value();
   const BlockKernels& kernels = *active_block_kernels();
   // A narrow c would leave most lanes idle: compute its transpose, which is the same sums.
@@ -431,10 +513,10 @@ int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView 
     const SumSpec swapped = spec.swapped();
     const BlockPlan swapped_plan = plan_of(swapped).value();
     return BlockProduct(swapped_plan, kernels, k, {b.data, b.column_stride, b.row_stride},
-                        {a.data, a.column_stride, a.row_stride}, transposed, swapped)
+                        {a.data, a.column_stride, a.row_stride}, transposed, swapped, diagnostics)
         .run(n, m);
   }
-  return BlockProduct(plan, kernels, k, a, b, c, spec).run(m, n);
+  return BlockProduct(plan, kernels, k, a, b, c, spec, diagnostics).run(m, n);
 }
 
 }  // namespace halfscope::gemm_detail

@@ -22,6 +22,7 @@ bool has_block_tiles(const SumSpec& spec);
 /// c(i, j) = sum of a(i, k) * b(k, j), as core/numeric/accumulate.h has it. Needs block tiles.
 /// Returns how many elements the tiles left to the reference.
 int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
-                      const ResultView& c, const SumSpec& spec);
+                      const ResultView& c, const SumSpec& spec,
+                      SumDiagnostics* diagnostics = nullptr);
 
 }  // namespace halfscope::gemm_detail

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Tiles of rounded.h for AVX2.
-namespace halfscope::gemm_detail {
-namespace {
-constexpr int kVectorBytes = 32;
-}
-}  // namespace halfscope::gemm_detail
-
 #include "emulation/gemm/rounded_body.h"
 
 namespace halfscope::gemm_detail {

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Tiles of rounded.h for AVX-512.
-namespace halfscope::gemm_detail {
-namespace {
-constexpr int kVectorBytes = 64;
-}
-}  // namespace halfscope::gemm_detail
-
 #include "emulation/gemm/rounded_body.h"
 
 namespace halfscope::gemm_detail {

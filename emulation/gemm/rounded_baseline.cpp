@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tiles of rounded.h for any processor. Vectors are longer than its own, as packed panels want at
 // least 8 columns; they are passed between functions of this file only.
-namespace halfscope::gemm_detail {
-namespace {
-constexpr int kVectorBytes = 32;
-}
-}  // namespace halfscope::gemm_detail
-
 #include "emulation/gemm/rounded_body.h"
 
 namespace halfscope::gemm_detail {

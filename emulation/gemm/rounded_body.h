@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The bodies of the tiles of rounded.h, written once in vectors of the compiler; the including
-// file says how long they are (kVectorBytes). Internal linkage and no library templates, see
-// tile_body.h.
+// The bodies of the tiles of rounded.h, written once in vectors of the compiler, as long as the
+// instruction set that the including file is compiled for has them. Internal linkage and no library
+// templates, see tile_body.h.
 //
 // A double holds the product of two floats exactly. Its sum with the chain is rounded to a double
 // in a way that the second rounding, to the format, cannot tell from the exact sum: in the same
@@ -17,6 +17,11 @@
 namespace halfscope::gemm_detail {
 namespace {
 
+#ifdef __AVX512F__
+constexpr int kVectorBytes = 64;
+#else
+constexpr int kVectorBytes = 32;
+#endif
 typedef double Doubles __attribute__((vector_size(kVectorBytes)));
 typedef uint64_t Words __attribute__((vector_size(kVectorBytes)));
 constexpr int kVectorLanes = kVectorBytes / 8;
@@ -281,7 +286,7 @@ struct RoundedSet {
   }
 };
 
-const RoundedTiles& rounded_tiles(RoundedWay way, bool mul_add) noexcept {
+[[maybe_unused]] const RoundedTiles& rounded_tiles(RoundedWay way, bool mul_add) noexcept {
   static const RoundedSet set;
   return set.tiles[static_cast<int>(way)][mul_add ? 1 : 0];
 }

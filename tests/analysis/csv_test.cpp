@@ -50,10 +50,33 @@ std::vector<std::string> stats_csv(const RunView& run) {
   return lines_of(out.str());
 }
 
+std::vector<std::string> sums_csv(const RunView& run) {
+  std::ostringstream out;
+  write_sums_csv(run, out);
+  return lines_of(out.str());
+}
+
+TEST(Csv, SumsToTheLetter) {
+  RunView run(sample_info(), RunStatus::complete);
+  run.add_sums(1, sample_sums(1, 4, 2));
+  run.add_sums(1, sample_sums(1, 4, 1));
+  run.add_sums(0, sample_sums(0, 8, 0));
+  const std::vector<std::string> lines = sums_csv(run);
+  ASSERT_EQ(lines.size(), 4u);
+  const SiteInfo& site = run.lane(1).sites[1];
+  EXPECT_EQ(lines[1].rfind("4,mixed_float16," + site.name() + ",", 0), 0u) << lines[1];
+  EXPECT_NE(lines[1].find(",\"format:rounding=up,promote=3\",11,1004,7,1.3969838619232178e-09,1,4"),
+            std::string::npos)
+      << lines[1];
+  EXPECT_EQ(lines[2].substr(lines[2].size() - 3), ",0,") << "no overflow, no first term";
+  EXPECT_EQ(lines[3].rfind("8,float32,", 0), 0u) << lines[3];
+}
+
 TEST(Csv, HeadersAreTheContract) {
   const RunView run(sample_info(), RunStatus::complete);
   EXPECT_EQ(steps_csv(run).at(0), contract_columns("`steps.csv`"));
   EXPECT_EQ(stats_csv(run).at(0), contract_columns("`stats.csv`"));
+  EXPECT_EQ(sums_csv(run).at(0), contract_columns("`sums.csv`"));
 }
 
 TEST(Csv, StepsToTheLetter) {

@@ -107,6 +107,8 @@ TEST(Recorder, AStepAndItsErrorsAreOneTransaction) {
   EXPECT_EQ(RunView::open(file).steps(0).size(), 1u);
   EXPECT_EQ(RunView::open(file).errors(1).size(), 1u);
 
+  EXPECT_THROW(recorder.sums(1, sample_sums(1, 1, 6)), Error) << "no such site";
+  EXPECT_THROW(recorder.sums(2, sample_sums(1, 1, 0)), Error) << "no such lane";
   for (SiteError wrong : {sample_error(1, 1, 0), sample_error(1, 1, 1), sample_error(1, 1, 2)}) {
     (wrong.site == 0 ? wrong.other_lane : wrong.site == 1 ? wrong.other_site : wrong.site) = 6;
     EXPECT_THROW(recorder.error(1, wrong), Error);
@@ -197,7 +199,7 @@ TEST(Recorder, SchemaIsTheContract) {
   const std::string created =
       database.query_text("SELECT group_concat(sql, ';') FROM sqlite_schema WHERE sql NOT NULL");
   EXPECT_EQ(table_statements(created), table_statements(sql));
-  EXPECT_EQ(table_statements(sql).size(), 9u);
+  EXPECT_EQ(table_statements(sql).size(), 10u);
 
   EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);

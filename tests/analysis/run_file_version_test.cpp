@@ -238,7 +238,7 @@ void write_version_2(const fs::path& file) {
     send_run(recorder, sample_info(), 3);
   }
   Database(file, sqlite::Access::read_write)
-      .execute("ALTER TABLE sites DROP COLUMN scale; PRAGMA user_version=2");
+      .execute("ALTER TABLE sites DROP COLUMN scale; DROP TABLE sums; PRAGMA user_version=2");
 }
 
 TEST(RunFileVersion, TwoIsReadAndTakesProofs) {
@@ -249,6 +249,7 @@ TEST(RunFileVersion, TwoIsReadAndTakesProofs) {
   EXPECT_EQ(run.lane(0).sites.size(), sample_info().lanes[0].sites.size());
   EXPECT_EQ(run.lane(0).sites[0].scale, "");
   EXPECT_EQ(run.steps(1).size(), 3u);
+  EXPECT_TRUE(run.sums(1).empty());
   store_proof(file, 0, "{}");
   EXPECT_EQ(RunView::open(file).proof(0), "{}");
 }
@@ -264,6 +265,7 @@ TEST(RunFileVersion, ThreeSaysHowOperandsAreScaled) {
     EXPECT_EQ(check_schema(database), 3);
   }
   const RunView run = RunView::open(folder / "new.hscope");
+  EXPECT_FALSE(run.sums(1).empty());
   EXPECT_EQ(run.lane(1).sites[0].scale, "delayed:history=16");
   EXPECT_EQ(run.lane(0).sites[0].scale, "");
 }

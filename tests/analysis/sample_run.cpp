@@ -128,6 +128,19 @@ SiteError sample_error(int lane, int64_t step, int site) {
   return error;
 }
 
+SiteSums sample_sums(int lane, int64_t step, int site) {
+  SiteSums row{.step = step, .site = site};
+  row.accumulation =
+      parse_accumulation("format:rounding=up,promote=" + std::to_string(lane + 2)).value();
+  row.counts = {
+      .sums = 10 + site, .products = 1000 + step, .swamped = 7 * site, .largest = 0x1.8p-30};
+  if (site % 2 != 0) {
+    row.counts.overflowed = site;
+    row.counts.first_overflow = step;
+  }
+  return row;
+}
+
 std::vector<TensorStats> sample_all_stats(const RunInfo& info, int lane, int64_t step) {
   std::vector<TensorStats> stats;
   for (const SiteInfo& site : info.lanes[static_cast<size_t>(lane)].sites) {
@@ -144,6 +157,7 @@ void send_steps(TapSink& sink, const RunInfo& info, int64_t first, int64_t count
       const auto sites = static_cast<int>(info.lanes[static_cast<size_t>(lane)].sites.size());
       for (int site = sites - 1; site >= 0; --site) {
         if (has_errors(lane, step, site)) sink.error(lane, sample_error(lane, step, site));
+        if (has_errors(lane, step, site)) sink.sums(lane, sample_sums(lane, step, site));
       }
     }
     for (int lane = 0; lane < lanes; ++lane) {
@@ -166,6 +180,11 @@ namespace {
 bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 
 }  // namespace
+
+bool same(const SiteSums& a, const SiteSums& b) {
+  return a.step == b.step && a.site == b.site && a.accumulation == b.accumulation &&
+         a.counts == b.counts;
+}
 
 bool same(const SiteError& a, const SiteError& b) {
   return a.step == b.step && a.site == b.site && a.other_lane == b.other_lane &&
@@ -248,6 +267,7 @@ void expect_same_run(const RunView& actual, const RunView& expected) {
     expect_same_rows("step", actual.steps(lane), expected.steps(lane));
     expect_same_rows("eval", actual.evals(lane), expected.evals(lane));
     expect_same_rows("error", actual.errors(lane), expected.errors(lane));
+    expect_same_rows("sums", actual.sums(lane), expected.sums(lane));
     EXPECT_EQ(actual.proof(lane), expected.proof(lane));
     for (const SiteInfo& site : expected.lane(lane).sites) {
       expect_same_rows(site.path.c_str(), unpacked(actual.windows(lane, site.order)),
@@ -275,13 +295,16 @@ int64_t expect_whole_steps(const RunView& run) {
       expect_same_rows("window", unpacked(run.windows(lane, site.order)), expected);
     }
     std::vector<SiteError> errors;
+    std::vector<SiteSums> sums;
     for (step = 0; step < steps; ++step) {
       for (const SiteInfo& site : run.lane(lane).sites) {
         if (!has_errors(lane, step, site.order)) continue;
         errors.push_back(sample_error(lane, step, site.order));
+        sums.push_back(sample_sums(lane, step, site.order));
       }
     }
     expect_same_rows("error", run.errors(lane), std::span<const SiteError>(errors));
+    expect_same_rows("sums", run.sums(lane), std::span<const SiteSums>(sums));
   }
   return steps;
 }

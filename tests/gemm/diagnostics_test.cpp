@@ -314,5 +314,37 @@ TEST(Diagnostics, TensorCores) {
   }
 }
 
+/// Parts of sums, overflow, infinite operands and values that no operand can have go to the
+/// reference element by element, which TensorCores holds against the definition.
+TEST(Diagnostics, TensorCoresInPartsAndBeyondTheTiles) {
+  uint32_t seed = 90;
+  for (const char* how : {"h100,promote=32", "h100,split-k=3", "v100,promote=8,split-k=2",
+                          "h100,acc=fp16,promote=48", "a100", "h100,acc=fp16"}) {
+    for (const bool special : {false, true}) {
+      const SumSpec spec{*parse_accumulation(std::string("tensor-core:") + how), kFp16, kFp16};
+      Matrices x = matrices(9, 70, 100, ++seed, kFp16, false, 256.0f);
+      if (special) {
+        x.a[5] = std::numeric_limits<float>::infinity();
+        x.a[x.k + 3] = 65504.0f;
+        x.b[70 * 4 + 9] = 0x1p-40f;
+        x.b[70 * 3 + 11] = 65504.0f;
+      }
+      SumDiagnostics expected;
+      for (int64_t i = 0; i < x.m; ++i) {
+        for (int64_t j = 0; j < x.n; ++j) {
+          expected.merge(diagnose_sum(spec, x.row(i), x.column(j)).value());
+        }
+      }
+      everywhere([&](const std::string& where) {
+        Floats c(static_cast<size_t>(x.m * x.n));
+        Diagnostics seen;
+        gemm(x.m, x.n, x.k, {x.a.data(), x.k, 1}, {x.b.data(), x.n, 1}, nullptr, c.data(), spec,
+             &seen);
+        ASSERT_EQ(text(seen.value()), text(expected)) << how << ", " << where;
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace halfscope::testing

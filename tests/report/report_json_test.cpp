@@ -51,14 +51,16 @@ std::vector<std::string> contract_words(const std::string& cell) {
 Json json_of(const RunView& run) { return Json::parse(report_json(make_report(run))); }
 
 TEST(ReportJson, HasTheKeysOfTheContract) {
-  const Json json = json_of(full_run());
+  RunView run = full_run();
+  run.add_sums(1, {.step = 44, .site = 1, .counts = {.sums = 1, .products = 2, .largest = 0.5}});
+  const Json json = json_of(run);
   EXPECT_EQ(json["schema"], "halfscope.report/1");
   EXPECT_THAT(keys(json), ElementsAre("schema", "version", "run", "verdict", "lanes", "findings",
                                       "recommendation", "actions", "proof", "layers", "errors",
-                                      "events", "steps", "reproduce"));
+                                      "sums", "events", "steps", "reproduce"));
   EXPECT_EQ(keys(json["run"]), contract_words("`schema`, `version`, `run`"));
   EXPECT_THAT(keys(json["verdict"]), ElementsAre("state", "text"));
-  for (const char* key : {"lanes", "actions", "layers", "errors", "events"}) {
+  for (const char* key : {"lanes", "actions", "layers", "errors", "sums", "events"}) {
     ASSERT_FALSE(json[key].empty()) << key;
     EXPECT_EQ(keys(json[key][0]), contract_words(std::string("`") + key + "[]`")) << key;
   }

@@ -83,6 +83,7 @@ class Collector final : public TapSink {
   }
   void eval(int, const EvalRow& row) override { evals.push_back(row); }
   void error(int lane, const SiteError& error) override { errors.emplace_back(lane, error); }
+  void sums(int lane, const SiteSums& seen) override { diagnostics.emplace_back(lane, seen); }
   void end(RunEnd how) override { ends.push_back(how); }
 
   std::vector<StepRow> rows;
@@ -90,6 +91,7 @@ class Collector final : public TapSink {
   std::vector<EvalRow> evals;
   std::vector<RunEnd> ends;
   std::vector<std::pair<int, SiteError>> errors;
+  std::vector<std::pair<int, SiteSums>> diagnostics;
 };
 
 struct Result {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// The table of sums whose accumulators lost most.
+#include <fmt/format.h>
+
+#include "analysis/report/html_parts.h"
+#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope::html {
+
+std::string sums_section(const Report& report) {
+  constexpr size_t kShown = 10;
+  const std::vector<const SumReport*> worst = report::worst_sums(report, kShown);
+  if (worst.empty()) return "";
+  std::string html =
+      "<h3 id=\"sums\">Inside the sums</h3>\n" + scroll_begin("Sums that lose most") +
+      "<table class=\"sort\"><caption>Sums whose accumulators lose most, in the compared steps"
+      "</caption><thead><tr><th scope=\"col\">lane</th><th scope=\"col\">sums of</th>"
+      "<th scope=\"col\">accumulation</th><th scope=\"col\">swamped</th>"
+      "<th scope=\"col\">largest</th><th scope=\"col\">overflowed</th></tr></thead><tbody>\n";
+  for (const SumReport* sums : worst) {
+    const std::string overflowed =
+        sums->counts.overflowed > 0
+            ? fmt::format("{} from term {}",
+                          percent(report::share(sums->counts.overflowed, sums->counts.sums)),
+                          sums->counts.first_overflow)
+            : "";
+    html += fmt::format(
+        "<tr><td>{}</td><th scope=\"row\">{}</th><td>{} to {}</td><td>{}</td><td>{}</td>"
+        "<td>{}</td></tr>\n",
+        escape(report.lanes[static_cast<size_t>(sums->lane)].name),
+        layer_link(report, sums->lane, sums->layer, sums->name), escape(sums->accumulation),
+        escape(format_name(sums->format)), percent(sums->share()),
+        short_number(sums->counts.largest), overflowed);
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace halfscope::html
