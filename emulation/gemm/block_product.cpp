@@ -17,6 +17,7 @@
 #include "core/numeric/tensor_core.h"
 #include "emulation/gemm/block.h"
 #include "emulation/gemm/driver.h"
+#include "emulation/measure/measure.h"
 
 namespace halfscope::gemm_detail {
 namespace {
@@ -44,6 +45,9 @@ struct BlockPlan {
   int size_index;         ///< log2(products) - 2
   BlockCoding coding[2];  ///< of a and of b
   TensorCoreProfile profile;
+  /// fp8 products as fp16 ones (TensorCorePath::fp16_split): k is taken in another order, and every
+  /// chain of two blocks is added to a total in the accumulator's format.
+  bool split;
   bool wide() const { return kind == BlockKind::fp32_wide; }
 };
 
@@ -76,9 +80,10 @@ std::optional<BlockPlan> plan_of(const SumSpec& spec) {
   const std::optional<TensorCoreProfile> profile = tensor_core_of(spec);
   if (!profile) return std::nullopt;
   const FusedDot& dot = profile->dot;
-  const FloatFormat &a = profile->a_format, &b = profile->b_format;
+  const bool split = profile->path == TensorCorePath::fp16_split;
+  const FloatFormat &a = split ? kFp16 : profile->a_format, &b = split ? kFp16 : profile->b_format;
   const bool usual =
-      profile->path == TensorCorePath::native && profile->scale == BlockScale::none &&
+      (!split || spec.accumulation.is_single_chain()) && profile->scale == BlockScale::none &&
       dot.zero_rule == ZeroRule::zero_terms && dot.fraction_bits >= 13 && dot.fraction_bits <= 25 &&
       std::max(a.mantissa_bits, b.mantissa_bits) <= 11 && size_index(dot.products) >= 0;
   if (!usual) return std::nullopt;
@@ -92,7 +97,8 @@ std::optional<BlockPlan> plan_of(const SumSpec& spec) {
   BlockPlan plan{.kind = BlockKind::fp32,
                  .size_index = size_index(dot.products),
                  .coding = {coding_of(a), coding_of(b)},
-                 .profile = *profile};
+                 .profile = *profile,
+                 .split = split};
   BlockCoding &of_a = plan.coding[0], &of_b = plan.coding[1];
   if (wide) {
     of_a.base = -127;
@@ -120,6 +126,35 @@ std::optional<BlockPlan> plan_of(const SumSpec& spec) {
   return plan;
 }
 
+/// Of split products: groups of 32 elements of k with those first whose place in a quarter of four
+/// is 0 or 1 (TensorCorePath). The operand as contiguous lines in that order, filled up with zeros.
+constexpr int64_t kSplitGroup = 32;
+
+int64_t split_source(int64_t packed) {
+  const int64_t at = packed % kSplitGroup, half = at / 16, pair = at % 16;
+  return packed - at + pair / 2 * 4 + pair % 2 + 2 * half;
+}
+
+struct SplitLines {
+  std::vector<float> data;
+  int64_t k;
+};
+
+SplitLines split_lines(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                       int64_t k_stride) {
+  SplitLines result{.data = {}, .k = ceil_div(k, kSplitGroup) * kSplitGroup};
+  result.data.resize(static_cast<size_t>(lines * result.k));
+#pragma omp parallel for schedule(static) num_threads(threads_for(lines* result.k))
+  for (int64_t line = 0; line < lines; ++line) {
+    float* const to = result.data.data() + line * result.k;
+    for (int64_t p = 0; p < result.k; ++p) {
+      const int64_t source = split_source(p);
+      to[p] = source < k ? from[line * line_stride + source * k_stride] : 0.0f;
+    }
+  }
+  return result;
+}
+
 /// One chain: elements [begin, end) of k, at `packed` in the filled-up order.
 struct Segment {
   int64_t begin, end, packed, packed_end;
@@ -127,7 +162,8 @@ struct Segment {
 };
 
 /// Follows tensor_core_dot.
-std::vector<Segment> segments_of(const Accumulation& how, int64_t k, int64_t step) {
+std::vector<Segment> segments_of(const Accumulation& how, int64_t promote, int64_t k,
+                                 int64_t step) {
   std::vector<Segment> segments;
   const int64_t steps = ceil_div(k, step);
   const int64_t slices = std::clamp<int64_t>(how.split_k, 1, std::max<int64_t>(k, 1));
@@ -135,7 +171,7 @@ std::vector<Segment> segments_of(const Accumulation& how, int64_t k, int64_t ste
   int64_t packed = 0;
   for (int64_t begin = 0; begin < k; begin += slice) {
     const int64_t end = std::min(begin + slice, k);
-    const int64_t length = how.promote > 0 ? how.promote : end - begin;
+    const int64_t length = promote > 0 ? promote : end - begin;
     for (int64_t first = begin; first < end; first += length) {
       const int64_t last = std::min(first + length, end);
       const int64_t blocks = ceil_div(last - first, step);
@@ -220,9 +256,10 @@ class BlockProduct {
         b_(b),
         c_(c),
         spec_(spec),
-        segments_(segments_of(spec.accumulation, k, plan.profile.dot.products)),
+        promote_(plan.split ? kSplitGroup : spec.accumulation.promote),
+        segments_(segments_of(spec.accumulation, promote_, k, plan.profile.dot.products)),
         groups_(groups_of(segments_)),
-        single_(segments_.size() == 1 && spec.accumulation.promote == 0),
+        single_(segments_.size() == 1 && promote_ == 0),
         panel_(kVectorsPerPanel * kernels.lanes),
         code_lines_(plan.wide() ? 2 * kernels.lanes : kernels.lanes) {
     for (const Group& group : groups_) longest_ = std::max(longest_, group.length);
@@ -395,12 +432,12 @@ class BlockProduct {
     const auto& functions = noting ? kernels_.noting : kernels_.run;
     functions[static_cast<int>(plan_.kind)][plan_.size_index][narrow ? 0 : 1](tile);
     if (single_ || !piece.ends) return;
-    const Accumulation& how = spec_.accumulation;
-    float* const promoted = how.promote > 0 ? state.promoted + offset : tile.c;
-    if (how.promote > 0) kernels_.add(size, tile.c, promoted);
+    float* const promoted = promote_ > 0 ? state.promoted + offset : tile.c;
+    if (promote_ > 0) kernels_.add(size, tile.c, promoted);
+    if (plan_.split && plan_.kind == BlockKind::fp16) round_tensor(promoted, promoted, size, kFp16);
     if (!piece.ends_slice) return;
     kernels_.add(size, promoted, state.total + offset);
-    if (how.promote > 0) std::fill(promoted, promoted + size, 0.0f);
+    if (promote_ > 0) std::fill(promoted, promoted + size, 0.0f);
   }
 
   /// Whether exponents in the lines keep every step in the range of the tiles.
@@ -470,8 +507,9 @@ class BlockProduct {
   float by_reference(int64_t i, int64_t j) const {
     float* const lines = scratch<float, Purpose::delivered>(2 * k_);
     for (int64_t k = 0; k < k_; ++k) {
-      lines[k] = a_.data[i * a_.row_stride + k * a_.column_stride];
-      lines[k_ + k] = b_.data[k * b_.row_stride + j * b_.column_stride];
+      const int64_t to = plan_.split ? split_source(k) : k;
+      lines[to] = a_.data[i * a_.row_stride + k * a_.column_stride];
+      lines[k_ + to] = b_.data[k * b_.row_stride + j * b_.column_stride];
     }
     const size_t k = static_cast<size_t>(k_);
     return sum_of_products(spec_, std::span<const float>(lines, k),
@@ -486,6 +524,7 @@ class BlockProduct {
   const MatrixView a_, b_;
   const ResultView c_;
   const SumSpec& spec_;
+  const int64_t promote_;  ///< elements of k after which a chain is added to a total; 0: never
   const std::vector<Segment> segments_;
   const std::vector<Group> groups_;
   const bool single_;
@@ -495,14 +534,24 @@ class BlockProduct {
 
 }  // namespace
 
-bool has_block_tiles(const SumSpec& spec) {
-  return active_block_kernels() != nullptr && plan_of(spec).has_value();
+bool has_block_tiles(const SumSpec& spec, bool diagnosed) {
+  if (active_block_kernels() == nullptr) return false;
+  const std::optional<BlockPlan> plan = plan_of(spec);
+  return plan && !(plan->split && diagnosed);
 }
 
 int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
                       const ResultView& c, const SumSpec& spec, SumDiagnostics* diagnostics) {
   const BlockPlan plan = plan_of(spec).value();
   const BlockKernels& kernels = *active_block_kernels();
+  SplitLines rows, columns;
+  if (plan.split) {
+    rows = split_lines(m, k, a.data, a.row_stride, a.column_stride);
+    columns = split_lines(n, k, b.data, b.column_stride, b.row_stride);
+    k = rows.k;
+    a = {rows.data.data(), k, 1};
+    b = {columns.data.data(), 1, k};
+  }
   // A narrow c would leave most lanes idle: compute its transpose, which is the same sums.
   const auto covered = [&](int64_t columns) {
     const int64_t width = columns <= kernels.lanes ? kernels.lanes : 4 * kernels.lanes;

@@ -16,8 +16,8 @@ struct ResultView {
   int64_t first = 0;
 };
 
-/// Whether there are tiles for it.
-bool has_block_tiles(const SumSpec& spec);
+/// Whether there are tiles for it, with diagnostics or without.
+bool has_block_tiles(const SumSpec& spec, bool diagnosed = false);
 
 /// c(i, j) = sum of a(i, k) * b(k, j), as core/numeric/accumulate.h has it. Needs block tiles.
 /// Returns how many elements the tiles left to the reference.

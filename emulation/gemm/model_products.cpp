@@ -42,7 +42,7 @@ SumDiagnostics diagnose_rows(int64_t m, int64_t n, const Rows& a, const Rows& b,
 void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const ResultView& c,
                      const SumSpec& spec, SumDiagnostics* diagnostics) {
   if (m <= 0 || n <= 0) return;
-  if (a.k > 0 && has_block_tiles(spec)) {
+  if (a.k > 0 && has_block_tiles(spec, diagnostics != nullptr)) {
     block_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c, spec, diagnostics);
     return;
   }
@@ -174,7 +174,7 @@ bool needs_model(const SumSpec& spec) noexcept {
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
                 float* c, const SumSpec& spec, SumDiagnostics* diagnostics) {
-  if (k > 0 && has_block_tiles(spec)) {
+  if (k > 0 && has_block_tiles(spec, diagnostics != nullptr)) {
     block_product(m, n, k, a, b, {c, n, 1, nullptr, bias}, spec, diagnostics);
     return;
   }
