@@ -234,8 +234,20 @@ class Describer {
       }
       found.push_back(current);
     }
+    std::optional<std::string> name = name_parts(found, how);
+    if (!name && shape_.children(node).size() == 2) {
+      // Of two parts the first, if it is the longer one, was taken for more of them.
+      const int next = shape_.spine_child(node);
+      const std::vector<int>& below = shape_.children(node);
+      name = name_parts({below[0] == next ? below[1] : below[0], next}, how);
+    }
+    return name;
+  }
+
+  /// `found` from the root down, so the first part comes last.
+  std::optional<std::string> name_parts(std::vector<int> found, const std::string& how) {
     std::reverse(found.begin(), found.end());
-    part = shape_.size(found.front());
+    const int part = shape_.size(found.front());
     Groups groups;
     for (size_t p = 0; p < found.size(); ++p) {
       const int size = shape_.size(found[p]);
@@ -247,9 +259,12 @@ class Describer {
     const std::string inside = within(found[0], groups[0]);
     if (part < 2 || inside == "irregular") return std::nullopt;
     for (size_t p = 1; p < found.size(); ++p) {  // same shape, but in another order?
-      if (groups[p].size() == groups[0].size() && within(found[p], groups[p]) != inside) {
-        return std::nullopt;
-      }
+      const std::string other = within(found[p], groups[p]);
+      // A shorter last part may be too short for its pattern to show.
+      const bool tiny =
+          groups[p].size() < groups[0].size() &&
+          (other == "one summand" || other == "one addition" || other.starts_with("one block of"));
+      if (other != inside && !tiny) return std::nullopt;
     }
     const std::optional<std::string> pattern = arrangement(groups);
     if (!pattern) return std::nullopt;

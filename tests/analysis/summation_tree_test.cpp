@@ -192,6 +192,11 @@ TEST(SummationTree, Plans) {
             "of 8, summed in order");
   EXPECT_EQ(describe(tensor_core("h100-wgmma", 512, {.promote_every = 128}, kE4m3fn).tree),
             "4 parts of 128, each one ascending chain of blocks of 32, summed in order");
+  // The second of two parts may be shorter.
+  EXPECT_EQ(describe(tensor_core("h100", 80, {.promote_every = 48}).tree),
+            "2 parts of 48, each one ascending chain of blocks of 16, summed in order");
+  EXPECT_EQ(describe(tensor_core("h100", 60, {.promote_every = 48}).tree),
+            "2 parts of 48, each one ascending chain of blocks of 16, summed in order");
   EXPECT_EQ(describe(tensor_core("h100", 128, {}, kE4m3fn).tree),
             "4 parts of 32, each chain of blocks of 16, dealt out in turn in runs of 2, summed in "
             "order");
