@@ -310,7 +310,7 @@ class Recorder::Writer {
           insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4)"),
           insert_error(database,
                        "INSERT INTO errors VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)"),
-          insert_sums(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
+          insert_sums(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"),
           insert_window(database, "INSERT INTO windows VALUES(?1,?2,?3)"),
           update_window(database, "UPDATE windows SET step_count=?2, stats=?3 WHERE step=?1"),
           select_window(database, "SELECT stats FROM windows WHERE step=?1"),
@@ -428,16 +428,17 @@ class Recorder::Writer {
     insert.bind(1, sums.step);
     insert.bind(2, static_cast<int64_t>(lane));
     insert.bind(3, static_cast<int64_t>(sums.site));
-    insert.bind(4, accumulation_name(sums.accumulation));
-    insert.bind(5, counts.sums);
-    insert.bind(6, counts.products);
-    insert.bind(7, counts.swamped);
-    insert.bind(8, counts.largest);
-    insert.bind(9, counts.overflowed);
+    insert.bind(4, sums.layer);
+    insert.bind(5, accumulation_name(sums.accumulation));
+    insert.bind(6, counts.sums);
+    insert.bind(7, counts.products);
+    insert.bind(8, counts.swamped);
+    insert.bind(9, counts.largest);
+    insert.bind(10, counts.overflowed);
     if (counts.first_overflow < 0) {
-      insert.bind_null(10);
+      insert.bind_null(11);
     } else {
-      insert.bind(10, counts.first_overflow);
+      insert.bind(11, counts.first_overflow);
     }
     insert.run();
   }

@@ -42,7 +42,7 @@ CREATE TABLE errors(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER N
   local_fp32 REAL, local_fp64 REAL, inherited REAL, ulps BLOB NOT NULL,
   PRIMARY KEY(step, lane, site, other_lane)) WITHOUT ROWID;
 CREATE TABLE sums(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT NULL,
-  accumulation TEXT NOT NULL, sums INTEGER NOT NULL, products INTEGER NOT NULL,
+  layer TEXT NOT NULL, accumulation TEXT NOT NULL, sums INTEGER NOT NULL, products INTEGER NOT NULL,
   swamped INTEGER NOT NULL, largest REAL NOT NULL, overflowed INTEGER NOT NULL,
   first_overflow INTEGER, PRIMARY KEY(step, lane, site)) WITHOUT ROWID;
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);

@@ -259,24 +259,26 @@ class Reader {
 
   void read_sums(RunView& view) {
     if (version_ < 3) return;
-    Statement rows(database_,
-                   "SELECT step, lane, site, accumulation, sums, products, swamped, largest, "
-                   "overflowed, first_overflow FROM sums ORDER BY step, lane, site");
+    Statement rows(
+        database_,
+        "SELECT step, lane, site, layer, accumulation, sums, products, swamped, largest, "
+        "overflowed, first_overflow FROM sums ORDER BY step, lane, site");
     while (rows.step()) {
       const int lane = lane_index(view, rows.integer(1));
       SiteSums row;
       row.step = count(rows, 0);
       row.site = site_index(view, lane, rows.integer(2));
-      const std::optional<Accumulation> how = parse_accumulation(rows.text(3));
+      row.layer = rows.text(3);
+      const std::optional<Accumulation> how = parse_accumulation(rows.text(4));
       require(how.has_value(), "sums");
       row.accumulation = *how;
       SumDiagnostics& counts = row.counts;
-      counts.sums = count(rows, 4);
-      counts.products = count(rows, 5);
-      counts.swamped = count(rows, 6);
-      counts.largest = rows.real(7);
-      counts.overflowed = count(rows, 8);
-      if (!rows.is_null(9)) counts.first_overflow = count(rows, 9);
+      counts.sums = count(rows, 5);
+      counts.products = count(rows, 6);
+      counts.swamped = count(rows, 7);
+      counts.largest = rows.real(8);
+      counts.overflowed = count(rows, 9);
+      if (!rows.is_null(10)) counts.first_overflow = count(rows, 10);
       require(counts.swamped <= counts.products && counts.overflowed <= counts.sums &&
                   counts.largest >= 0.0 && (counts.overflowed > 0) == (counts.first_overflow >= 0),
               "sums");

@@ -238,7 +238,7 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
         {.words = {accumulation_names().begin(), accumulation_names().end()}});
   offer(sub.add_option("--loss-scale", options.loss_scale,
                        "dynamic, dynamic:INIT, static:X or none; default: dynamic for formats "
-                       "with fewer than 8 exponent bits")
+                       "with fewer than 8 exponent bits, scaled operands aside")
             ->type_name("S")
             ->group(kGroup),
         {.words = {"dynamic", "dynamic:", "static:", "none"}});

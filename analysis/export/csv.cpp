@@ -167,9 +167,9 @@ void write_steps_csv(const RunView& run, std::ostream& out) {
 
 void write_sums_csv(const RunView& run, std::ostream& out) {
   CsvWriter csv(out);
-  write_header(csv,
-               {"step", "lane", "site", "path", "tensor", "phase", "op", "format", "accumulation",
-                "sums", "products", "swamped", "largest", "overflowed", "first_overflow"});
+  write_header(csv, {"step", "lane", "site", "path", "tensor", "phase", "op", "format", "layer",
+                     "accumulation", "sums", "products", "swamped", "largest", "overflowed",
+                     "first_overflow"});
   std::vector<Entry<const SiteSums*>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const SiteSums& row : run.sums(lane)) entries.push_back({row.step, lane, row.site, &row});
@@ -180,7 +180,7 @@ void write_sums_csv(const RunView& run, std::ostream& out) {
     const SiteInfo& site = lane.sites.at(static_cast<size_t>(site_index));
     csv.number(step).text(lane.name).text(site.name()).text(site.path).text(site.tensor);
     csv.text(phase_name(site.phase)).text(site.op).text(format_name(site.format));
-    csv.text(accumulation_name(row->accumulation));
+    csv.text(row->layer).text(accumulation_name(row->accumulation));
     csv.number(row->counts.sums).number(row->counts.products).number(row->counts.swamped);
     csv.number(row->counts.largest).number(row->counts.overflowed);
     if (row->counts.first_overflow < 0) {

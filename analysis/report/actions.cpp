@@ -89,7 +89,7 @@ std::string overflow_effect(const Report& report, const ActionReport& action) {
       continue;
     }
     for (const SiteReport& site : layer.sites) {
-      if (site.overflow == 0 || !site.max_abs) continue;
+      if (site.overflow == 0 || !site.max_abs || !site.scale.empty()) continue;  // codes saturate
       if (worst == nullptr || *site.max_abs > *worst->max_abs) worst = &site;
     }
   }

@@ -57,12 +57,11 @@ std::string lane_cards(const Report& report);  ///< at a glance, under the verdi
 std::string events_section(const Report& report);
 std::string lanes_section(const Report& report);
 
-// html_errors.cpp
-std::string errors_section(const Report& report);
 // html_sums.cpp
 std::string sums_section(const Report& report);
 
-// html_errors.cpp, again
+// html_errors.cpp
+std::string errors_section(const Report& report);
 /// How far a tensor is from the other lane's, in units in the last place.
 std::string ulp_block(const SiteErrorReport& error, const std::string& other);
 

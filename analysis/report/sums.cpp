@@ -22,7 +22,7 @@ void add_sums(const RunView& run, Report& report) {
       report.sums.push_back({.lane = lane,
                              .site = row.site,
                              .name = site.name(),
-                             .layer = site.path,
+                             .layer = row.layer,
                              .format = site.format,
                              .accumulation = accumulation_name(row.accumulation),
                              .samples = 1,

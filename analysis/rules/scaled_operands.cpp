@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // scaled_operands: codes of scaled operands that saturate (the scale is too large for the values
-// it met) or are flushed to zero (one scale cannot serve values so far apart) so often that more
-// than 0.1 % of the operand's energy is lost. No loss scale changes either.
+// it met) or are flushed to zero (one scale cannot serve values so far apart): more than 0.1 % of
+// the operand's energy, on the average of the recorded steps and in units of the scales, or a
+// quarter of its values. No loss scale changes either.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,36 +20,59 @@
 namespace halfscope {
 namespace {
 
+/// So many of the values that are not zero say by their number alone that one scale cannot serve
+/// them: a few outliers may hold nearly all of the energy.
+constexpr double kFlushedMost = 0.25;
+
 struct Lost {
   int64_t finite = 0, clipped = 0, non_zero = 0, flushed = 0;
-  double energy = 0.0, clipped_energy = 0.0, flushed_energy = 0.0;
+  int64_t windows = 0;
+  double clipped_energy = 0.0, flushed_energy = 0.0;  ///< shares, summed over the windows
   double max_abs = 0.0;
   int64_t first_clipped = -1, first_flushed = -1;
 
-  double share_of(double lost) const { return energy > 0.0 ? std::min(lost / energy, 1.0) : 0.0; }
+  double mean(double shares) const {
+    return windows > 0 ? shares / static_cast<double>(windows) : 0.0;
+  }
+  double clipped_share() const {
+    return static_cast<double>(clipped) / static_cast<double>(std::max<int64_t>(finite, 1));
+  }
   double flushed_share() const {
-    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
+    return static_cast<double>(flushed) / static_cast<double>(std::max<int64_t>(non_zero, 1));
   }
 };
 
 Lost measure(const LaneFacts& lane, const SiteInfo& site) {
   Lost lost;
+  // Delayed scaling knows nothing in its first step.
+  const bool delayed = site.scale.starts_with("delayed");
   for (const RecordedStep& step : lane.recorded()) {
-    if (!step.finite()) continue;
+    if (!step.finite() || (delayed && step.step == 0)) continue;
     const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
     if (!stats || stats->n == 0) continue;
     lost.finite += stats->n - stats->non_finite();
     lost.non_zero += stats->non_zero();
     lost.clipped += stats->overflow;
     lost.flushed += stats->underflow;
-    lost.energy += stats->sum_sq;
-    lost.clipped_energy += clipped_energy_bound(*stats, site.format);
-    lost.flushed_energy += flushed_energy_bound(*stats, site.format);
+    // Scales differ from step to step, so energies are not added but their shares are.
+    ++lost.windows;
+    if (stats->sum_sq > 0.0) {
+      const auto share = [&](double energy) { return std::min(energy / stats->sum_sq, 1.0); };
+      lost.clipped_energy += share(clipped_energy_bound(*stats, site.format));
+      lost.flushed_energy += share(flushed_energy_bound(*stats, site.format));
+    }
     lost.max_abs = std::max(lost.max_abs, static_cast<double>(stats->max_abs));
     if (stats->overflow > 0 && lost.first_clipped < 0) lost.first_clipped = step.step;
     if (stats->underflow > 0 && lost.first_flushed < 0) lost.first_flushed = step.step;
   }
   return lost;
+}
+
+bool clips(const Lost& lost) { return lost.mean(lost.clipped_energy) > kFlushedEnergy; }
+
+bool flushes(const Lost& lost) {
+  return lost.flushed_share() > kFlushedMost ||
+         (lost.flushed_share() > kFlushedShare && lost.mean(lost.flushed_energy) > kFlushedEnergy);
 }
 
 /// Layers that read the operand: a plan has no rule for the data itself.
@@ -64,10 +88,8 @@ std::vector<std::string> readers(const LaneFacts& lane, const SiteInfo& site) {
 
 Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const Lost& lost, bool clips) {
   const std::string format = format_name(site.format);
-  const double share = clips ? static_cast<double>(lost.clipped) /
-                                   static_cast<double>(std::max<int64_t>(lost.finite, 1))
-                             : lost.flushed_share();
-  const double energy = lost.share_of(clips ? lost.clipped_energy : lost.flushed_energy);
+  const double share = clips ? lost.clipped_share() : lost.flushed_share();
+  const double energy = lost.mean(clips ? lost.clipped_energy : lost.flushed_energy);
   Finding finding{.rule = "scaled_operands", .lane = lane.lane()};
   finding.severity = Severity::warning;
   finding.site = site.name();
@@ -110,13 +132,8 @@ void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings)
   for (const SiteInfo& site : lane.info().sites) {
     if (site.scale.empty()) continue;
     const Lost lost = measure(lane, site);
-    if (lost.share_of(lost.clipped_energy) > kFlushedEnergy) {
-      findings.push_back(finding_about(lane, site, lost, true));
-    }
-    if (lost.flushed_share() > kFlushedShare &&
-        lost.share_of(lost.flushed_energy) > kFlushedEnergy) {
-      findings.push_back(finding_about(lane, site, lost, false));
-    }
+    if (clips(lost)) findings.push_back(finding_about(lane, site, lost, true));
+    if (flushes(lost)) findings.push_back(finding_about(lane, site, lost, false));
   }
 }
 

@@ -25,6 +25,7 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   std::vector<SumDiagnostics> by_site(lane.info().sites.size());
   std::vector<int64_t> first_step(by_site.size(), -1);
   std::vector<Accumulation> accumulations(by_site.size());
+  std::vector<std::string> layer_of(by_site.size());
   const auto swamped_share = [](const SumDiagnostics& counts) {
     return counts.products > 0
                ? static_cast<double>(counts.swamped) / static_cast<double>(counts.products)
@@ -34,6 +35,7 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
     const size_t site = static_cast<size_t>(row.site);
     by_site[site].merge(row.counts);
     accumulations[site] = row.accumulation;
+    layer_of[site] = row.layer;
     if (first_step[site] < 0 && swamped_share(row.counts) > kSwampedShare) {
       first_step[site] = row.step;
     }
@@ -50,7 +52,7 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
     const bool is_long = static_cast<double>(counts.products) >=
                          kFewProducts * static_cast<double>(std::max<int64_t>(counts.sums, 1));
     if (!(share > kSwampedShare) || !is_long) continue;
-    layers.push_back(site.path);
+    layers.push_back(layer_of[at]);
     all.merge(counts);
     if (first_step[at] >= 0 && (step < 0 || first_step[at] < step)) step = first_step[at];
     if (share > worst_share) {
@@ -62,12 +64,13 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   layers = lane.in_order(std::move(layers));
 
   const SiteInfo& site = lane.site(worst_site);
-  const std::string how = accumulation_name(accumulations[static_cast<size_t>(worst_site)]);
+  const Accumulation& accumulation = accumulations[static_cast<size_t>(worst_site)];
+  const std::string how = accumulation_name(accumulation);
   const SumDiagnostics& worst = by_site[static_cast<size_t>(worst_site)];
   Finding finding{.rule = "swamped_additions", .lane = lane.lane()};
   finding.severity = Severity::warning;
   finding.site = site.name();
-  finding.layer = site.path;
+  finding.layer = layer_of[static_cast<size_t>(worst_site)];
   finding.step = step;
   finding.mechanism = fmt::format("{} of the products summed into {} leave the sum as it was",
                                   percent(worst_share), site.name());
@@ -85,13 +88,19 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
       "stands still like that.",
       name_list(layers), percent(swamped_share(all)), site.name(), percent(worst_share), how,
       format_name(site.format));
-  finding.action = {
-      .kind = Action::Kind::none,
-      .layers = {},
-      .text = fmt::format("Give {} a wider accumulation (\"accumulate\": \"fp32\" in a rule of the "
-                          "plan), short chains (\"{}{}promote=64\") or, of sums in a format, "
-                          "stochastic rounding (\"format:rounding=stochastic\").",
-                          name_list(layers), how, how.find(':') == std::string::npos ? ':' : ',')};
+  std::string cures =
+      fmt::format("Give {} a wider accumulation (\"accumulate\": \"fp32\" in a rule of the plan)",
+                  name_list(layers));
+  constexpr int64_t kShort = 64;
+  if (accumulation.promote == 0 || accumulation.promote > kShort) {
+    Accumulation shorter = accumulation;
+    shorter.promote = kShort;
+    cures += fmt::format(", or short chains (\"{}\")", accumulation_name(shorter));
+  }
+  if (accumulation.sums_in_format()) {
+    cures += ", or stochastic rounding (\"format:rounding=stochastic\")";
+  }
+  finding.action = {.kind = Action::Kind::none, .layers = {}, .text = cures + "."};
   findings.push_back(std::move(finding));
 }
 

@@ -191,8 +191,10 @@ void check_tensor_cores(const Node& node) {
   const FloatFormat gradient = node.plan.grad_read.value_or(read);
   if (node.plan.scale.by_block() && read != kFp32) {
     throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of scaled " +
-                          "blocks; scale: " + scale_name(node.plan.scale),
-                      "scale whole tensors (static, current, delayed), or sum in fp32");
+                          "blocks, but the plan has scale " + scale_name(node.plan.scale) +
+                          " there",
+                      "scale whole tensors (static, current, delayed), or sum in fp32; train lanes "
+                      "that scale by block in a run of their own");
   }
   for (const auto& [a, b] : {std::pair(read, read), std::pair(gradient, read)}) {
     if (a == kFp32 || b == kFp32 || tensor_core_profile(how.arch, a, b, accumulator)) continue;
@@ -210,9 +212,11 @@ void check_tensor_cores(const Node& node) {
 
 void check_scale(const Node& node) {
   if (node.plan.scale.kind != TensorScale::Kind::nvfp4 || !scales_operands(node)) return;
-  if (node.plan.read == kE2m1 || node.plan.read == kFp32) return;
-  throw usage_error(node.path + ": nvfp4 scales are for e2m1, not " + format_name(node.plan.read),
-                    "read e2m1, or scale by mx or block:N");
+  for (const FloatFormat& read : {node.plan.read, node.plan.grad_read.value_or(node.plan.read)}) {
+    if (read == kE2m1 || read == kFp32) continue;
+    throw usage_error(node.path + ": nvfp4 scales are for e2m1, not " + format_name(read),
+                      "read e2m1, or scale by mx or block:N");
+  }
 }
 
 /// Formats of variables and of all forward values.

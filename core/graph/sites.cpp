@@ -84,22 +84,22 @@ class SiteFinder {
   }
 
   /// The operand as it is read; of a scaled one its codes.
-  void visit_narrowed(const Node& cast) {
-    if (cast.op == "Dequantize" || cast.op == "ScaleUpdate") return;
-    const ValueId source = cast.inputs[0], output = cast.outputs[0];
+  void visit_narrowed(const Node& node) {
+    if (node.op == "Dequantize" || node.op == "ScaleUpdate") return;
+    const ValueId source = node.inputs[0], output = node.outputs[0];
     if (source == executable_.input) {
-      add(output, "input", "input", Role::input, Phase::forward, cast);
+      add(output, "input", "input", Role::input, Phase::forward, node);
     } else if (const Variable* variable = graph_.variable_of(source)) {
       const VariableName name = split(variable->path);
-      add(output, name.path, name.leaf, Role::weight, Phase::forward, cast);
+      add(output, name.path, name.leaf, Role::weight, Phase::forward, node);
     } else if (source == executable_.loss_scale) {
-      add(output, cast.path, "loss_scale", Role::input, Phase::forward, cast);
+      add(output, node.path, "loss_scale", Role::input, Phase::forward, node);
     } else if (graph_.value(source).producer == kNone) {
-      add(output, cast.path, "constant", Role::input, Phase::forward, cast);
+      add(output, node.path, "constant", Role::input, Phase::forward, node);
     } else if (graph_.node(graph_.value(source).producer).phase == Phase::backward) {
-      add(output, cast.path, "grad_operand", Role::activation_grad, Phase::backward, cast);
+      add(output, node.path, "grad_operand", Role::activation_grad, Phase::backward, node);
     } else {
-      add(output, cast.path, "input", Role::input, Phase::forward, cast);
+      add(output, node.path, "input", Role::input, Phase::forward, node);
     }
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/ops/ops.h"
 
 namespace halfscope {
 namespace {
@@ -160,17 +161,27 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
 
 bool needs_loss_scaling(const Plan& plan) {
   if (plan.double_precision) return false;
-  const auto narrow = [](const std::optional<FloatFormat>& format) {
-    return format && format->exponent_bits < 8;
+  const auto narrow = [](const FloatFormat& format) { return format.exponent_bits < 8; };
+  // What a node of this operator and path would do; one that follows its inputs does as they do.
+  const auto unscaled = [&](const std::string& path, const OpDef& def) {
+    const NodePlan node = resolve(plan, path, def.name);
+    if (node.follows) return false;
+    const bool scaled = def.sums_products() && node.scale.any();
+    return narrow(node.write) ||
+           (!scaled && (narrow(node.read) || narrow(node.grad_read.value_or(node.read))));
   };
-  const auto any = [&](const auto& formats, bool scaled) {
-    return narrow(formats.write) ||
-           (!scaled && (narrow(formats.read) || narrow(formats.grad_read)));
+  const auto any_op = [&](const std::string& path, const std::string& op) {
+    // Of a rule that scales and names no operator the products are meant.
+    const bool products = op.empty() && !path.empty() && resolve(plan, path, "Gemm").scale.any();
+    return std::any_of(op_table().begin(), op_table().end(), [&](const OpDef& def) {
+      const bool meant =
+          op.empty() ? *def.domain == '\0' && (!products || def.sums_products()) : op == def.name;
+      return meant && std::string_view(def.name) != "Cast" && unscaled(path, def);
+    });
   };
-  const bool scaled = plan.defaults.scale.any();
-  return narrow(plan.storage) || any(plan.defaults, scaled) ||
+  return narrow(plan.storage) || any_op("", "") ||
          std::any_of(plan.rules.begin(), plan.rules.end(), [&](const PlanRule& rule) {
-           return any(rule, rule.scale ? rule.scale->any() : scaled);
+           return !rule.path.empty() && any_op(rule.path, rule.op);
          });
 }
 

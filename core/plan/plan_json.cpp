@@ -237,12 +237,12 @@ std::string scale_hint(const std::string& text) {
   const std::string kind = text.substr(0, text.find(':'));
   static const std::map<std::string, std::string> kOptions{
       {"none", "none has no options"},
-      {"static", "write static:X with a positive number X"},
+      {"static", "write static:X with a positive normal fp32 number X"},
       {"current", "current has one option: power-of-two"},
       {"delayed",
        "options of delayed: history=N (1 to 65536), margin=N (0 to 64), amax=max or amax=recent"},
       {"mx", "options of mx: up, weights=square"},
-      {"block", "write block:N with N of 1 or more; it has one option: weights=square"},
+      {"block", "write block:N with N from 1 to 1048576; it has one option: weights=square"},
       {"nvfp4", "nvfp4 has one option: weights=square"}};
   if (const auto known = kOptions.find(kind); known != kOptions.end()) return known->second;
   std::vector<std::string> kinds;

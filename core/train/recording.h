@@ -139,7 +139,8 @@ struct SiteError {
 /// of its node and on the operands that it read.
 struct SiteSums {
   int64_t step = 0;
-  int site = 0;  ///< SiteInfo::order of the tensor of sums
+  int site = 0;         ///< SiteInfo::order of the tensor of sums
+  std::string layer{};  ///< path of the node that sums, which the accumulation of a plan is for
   Accumulation accumulation{};
   SumDiagnostics counts{};
 };

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/ops/ops.h"
 #include "core/near_miss.h"
 #include "core/numeric/rng.h"
 #include "core/train/comparator.h"
@@ -355,8 +356,10 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
       const NodeId node = lane.executable.graph.value(tap.value).producer;
       if (node == kNone) continue;
       const std::optional<SumDiagnostics> seen = lane.program->diagnose(node);
-      const Accumulation& how = lane.executable.graph.node(node).plan.accumulation;
-      if (seen) sink.sums(static_cast<int>(i), {step, tap.site.order, how, *seen});
+      const Node& summing = lane.executable.graph.node(node);
+      if (!seen) continue;
+      sink.sums(static_cast<int>(i),
+                {step, tap.site.order, summing.path, summing.plan.accumulation, *seen});
     }
   }
 }
@@ -480,6 +483,27 @@ Checkpoint Trainer::checkpoint() const {
   return result;
 }
 
+/// What delayed scaling remembers must be what it could have written.
+void Trainer::check_scale_states(const Lane& lane, const Checkpoint& checkpoint) {
+  const Graph& graph = lane.executable.graph;
+  const LaneCheckpoint& saved = checkpoint.lanes.at(lane.config.plan.name);
+  for (const Node& node : graph.nodes()) {
+    if (node.op != "ScaleUpdate") continue;
+    const Variable* variable = graph.variable_of(node.inputs.at(1));
+    if (variable == nullptr) continue;
+    const std::vector<double>& state = saved.variables.at(variable->path).data;
+    const double places = static_cast<double>(state.size()) - kScaleStateHead;
+    const bool good = std::isfinite(state[0]) && state[0] >= 0.0 && state[1] >= 0.0 &&
+                      state[1] < places && state[1] == std::floor(state[1]) &&
+                      std::none_of(state.begin() + kScaleStateHead, state.end(),
+                                   [](double amax) { return amax < 0.0; });
+    if (good) continue;
+    throw Error("the checkpoint of lane " + lane.config.plan.name +
+                    " is damaged: " + variable->path + " is no state of delayed scaling",
+                "resume from another checkpoint");
+  }
+}
+
 void Trainer::resume(const Checkpoint& checkpoint) {
   if (checkpoint.step > config_.steps) {
     throw usage_error("the checkpoint was taken after step " + std::to_string(checkpoint.step) +
@@ -520,6 +544,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
           "resume with the model and optimizer of the run that wrote it");
     }
   }
+  for (const auto& lane : lanes_) check_scale_states(*lane, checkpoint);
   for (const auto& lane : lanes_) {
     const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.plan.name);
     for (const Variable& variable : lane->executable.graph.variables()) {

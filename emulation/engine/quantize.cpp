@@ -78,11 +78,11 @@ T by_power_of_two(T x, T scale) {
   return ratio == 0 && x != 0 ? std::copysign(std::numeric_limits<T>::denorm_min(), x) : ratio;
 }
 
-/// x over the product of both scales, ready for its rounding to `code`. A scale that vanished makes
-/// codes vanish.
+/// x over the product of both scales. Where that vanished codes do, but as what is flushed to zero.
 double by_two_scales(double x, double scale, double tensor_scale) {
   const double by = scale * tensor_scale;
-  return by == 0 ? std::copysign(0.0, x) : x / by;
+  if (by != 0 || x == 0) return x == 0 ? x : x / by;
+  return std::copysign(std::numeric_limits<double>::denorm_min(), x);
 }
 float ready(double ratio, const FloatFormat& code, float) { return deliver(ratio, code); }
 double ready(double ratio, const FloatFormat&, double) { return ratio; }
@@ -160,7 +160,9 @@ void scale_update(KernelCall<T>& c) {
   if (state != c.in[1]) std::copy_n(c.in[1], c.out_count(0), state);
   std::vector<float> memory, ring_memory;
   const float amax = largest_magnitude(as_floats(c.in[0], c.in_count(0), memory));
-  const int64_t next = static_cast<int64_t>(state[1]);
+  const double place = static_cast<double>(state[1]);
+  const bool inside = place >= 0 && place < static_cast<double>(history);
+  const int64_t next = inside ? static_cast<int64_t>(place) : 0;
   state[kScaleStateHead + next] = static_cast<T>(amax);
   state[1] = static_cast<T>((next + 1) % history);
   const float before = state[0] > 0 ? static_cast<float>(state[0]) : 1.0f;

@@ -129,7 +129,7 @@ SiteError sample_error(int lane, int64_t step, int site) {
 }
 
 SiteSums sample_sums(int lane, int64_t step, int site) {
-  SiteSums row{.step = step, .site = site};
+  SiteSums row{.step = step, .site = site, .layer = "layer" + std::to_string(site)};
   row.accumulation =
       parse_accumulation("format:rounding=up,promote=" + std::to_string(lane + 2)).value();
   row.counts = {
@@ -182,8 +182,8 @@ bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == 
 }  // namespace
 
 bool same(const SiteSums& a, const SiteSums& b) {
-  return a.step == b.step && a.site == b.site && a.accumulation == b.accumulation &&
-         a.counts == b.counts;
+  return a.step == b.step && a.site == b.site && a.layer == b.layer &&
+         a.accumulation == b.accumulation && a.counts == b.counts;
 }
 
 bool same(const SiteError& a, const SiteError& b) {

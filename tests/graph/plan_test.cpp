@@ -203,6 +203,26 @@ TEST(Plan, ScaledOperandsNeedNoLossScaling) {
   }
 }
 
+TEST(Plan, LossScalingIsForWhatIsReadWithoutScales) {
+  const auto needs = [](const std::string& rest) {
+    return needs_loss_scaling(
+        plan_from_json(R"({"schema": "halfscope.plan/1", "name": "x", )" + rest + "}"));
+  };
+  // Other operators read in the default's format, and nothing scales that.
+  EXPECT_TRUE(needs(R"("default": {"read": "e4m3fn", "write": "bf16", "scale": "current"})"));
+  EXPECT_FALSE(needs(R"("default": {"scale": "current"},
+      "rules": [{"op": "Gemm", "read": "e4m3fn"}, {"op": "Conv", "read": "e4m3fn"}])"));
+  EXPECT_TRUE(needs(R"("default": {"scale": "current"},
+      "rules": [{"op": "Gemm", "read": "e4m3fn"}, {"op": "Gemm", "scale": "none"}])"));
+  EXPECT_FALSE(needs(R"("rules": [{"op": "Gemm", "read": "e4m3fn"},
+      {"op": "Gemm", "scale": "current"}])"));
+  EXPECT_FALSE(needs(R"("rules": [{"path": "fc1", "read": "e4m3fn", "scale": "mx"}])"));
+  EXPECT_TRUE(needs(R"("rules": [{"path": "fc1", "read": "e4m3fn"}])"));
+  EXPECT_TRUE(needs(R"("rules": [{"op": "Gemm", "write": "fp16", "scale": "mx"}])"));
+  EXPECT_TRUE(needs(R"("variables": {"storage": "fp16"})"));
+  EXPECT_FALSE(needs(R"("default": {"format": "bf16"})"));
+}
+
 TEST(Plan, GlobsMatchWholePaths) {
   const struct {
     const char *glob, *text;

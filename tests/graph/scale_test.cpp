@@ -451,6 +451,11 @@ TEST(ScaledOperands, TensorCoresTakeWhatTheyCan) {
   EXPECT_THAT(error(plan_with("mx", "tensor-core:h100-wgmma")), HasSubstr("scaled blocks"));
   EXPECT_THAT(error(plan_with("current", "tensor-core:a100")), HasSubstr("e4m3fn"));
   EXPECT_THAT(error(plan_with("nvfp4")), HasSubstr("e2m1"));
+  Plan mixed = preset_plan("nvfp4").value();
+  for (PlanRule& rule : mixed.rules) {
+    if (rule.scale) rule.grad_read = kE5m2;
+  }
+  EXPECT_THAT(error(mixed), HasSubstr("not e5m2"));
 }
 
 TEST(ScaledOperands, KeepingALayerInFp32EndsItsScaling) {

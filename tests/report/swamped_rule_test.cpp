@@ -28,6 +28,7 @@ std::vector<Finding> swamped_of(const RunView& run) {
 void add(RunView& run, const std::string& site, int64_t terms, double share, int64_t step = 3,
          const std::string& accumulation = "format") {
   SiteSums row{.step = step, .site = run.find_site(1, site).value()};
+  row.layer = site.substr(0, site.find('.'));
   row.accumulation = parse_accumulation(accumulation).value();
   row.counts = {.sums = 100, .products = 100 * terms, .largest = 300.0};
   row.counts.swamped = static_cast<int64_t>(share * static_cast<double>(row.counts.products));
@@ -69,7 +70,27 @@ TEST(SwampedAdditions, AdviceKeepsTheOptionsThatThereAre) {
   add(run, "fc1.activation", 500, 0.3, 3, "format:split-k=2");
   const std::vector<Finding> found = swamped_of(run);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_THAT(found[0].action.text, HasSubstr("\"format:split-k=2,promote=64\""));
+  EXPECT_THAT(found[0].action.text, HasSubstr("\"format:promote=64,split-k=2\""));
+  RunView promoted = make_run(healthy_spec());
+  add(promoted, "fc1.activation", 500, 0.3, 3, "format:promote=512");
+  EXPECT_THAT(swamped_of(promoted).at(0).action.text, HasSubstr("\"format:promote=64\""));
+  RunView short_chains = make_run(healthy_spec());
+  add(short_chains, "fc1.activation", 500, 0.3, 3, "format:promote=64");
+  EXPECT_THAT(swamped_of(short_chains).at(0).action.text, Not(HasSubstr("promote")));
+}
+
+TEST(SwampedAdditions, NameTheLayerThatSums) {
+  RunView run = make_run(healthy_spec());
+  SiteSums row{.step = 3, .site = run.find_site(1, "pool1.activation_grad").value()};
+  row.layer = "conv2";  // whose gradient of the input this is
+  row.accumulation = Accumulation::format;
+  row.counts = {.sums = 100, .products = 50000, .swamped = 20000, .largest = 1.0};
+  run.add_sums(1, row);
+  const std::vector<Finding> found = swamped_of(run);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].layer, "conv2");
+  EXPECT_EQ(found[0].site, "pool1.activation_grad");
+  EXPECT_THAT(found[0].action.text, HasSubstr("Give conv2 "));
 }
 
 TEST(SumsInReports, ShowTheWorstInEveryForm) {

@@ -10,6 +10,7 @@
 #include "analysis/memory_sink.h"
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
+#include "core/error.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {
@@ -64,7 +65,7 @@ TEST(ScaledTraining, RecipesFollowFullPrecision) {
 }
 
 TEST(ScaledTraining, WithoutScalesTheGradientsVanish) {
-  // Half a million logits' worth of averaging: gradients far below the smallest e5m2.
+  // A loss scale that puts the gradients far below the smallest e5m2.
   TrainConfig setup =
       setup_of({with_scale("fp8_current", "static:1"), with_scale("fp8_current", "current")}, 3);
   for (LaneConfig& each : setup.lanes) {
@@ -174,6 +175,71 @@ TEST(ScaledTraining, RulesTellScalesThatDoNotFit) {
     ASSERT_TRUE(advice);
     EXPECT_FALSE(advice->loss_scale) << "no loss scale reaches the codes";
   }
+}
+
+TEST(ScaledTraining, DelayedScalesMayBeginTooLarge) {
+  // Pixels of 255 times what they are saturate while the scale is still 1, and then no more.
+  TrainConfig setup =
+      setup_of({preset_plan("float32").value(), preset_plan("fp8_delayed").value()}, 30);
+  Trainer trainer(setup, data());
+  NamedTensors weights = trainer.weights(0);
+  for (float& x : weights.at("fc1.weight").data) x *= 2e4f;
+  setup.init = {{"fc1.weight", weights.at("fc1.weight")}};
+  setup.optimizer = parse_optimizer("sgd:lr=1e-6");
+  Trainer large(setup, data());
+  MemorySink sink;
+  sink.begin(large.describe());
+  const std::atomic<bool> never{false};
+  large.run(&sink, {}, never);
+  const int site = sink.view().find_site(1, "fc1.weight").value();
+  EXPECT_GT(sink.view().total(1, site).overflow, 1000) << "of the first step";
+  for (const Finding& finding : run_rules(sink.view())) EXPECT_NE(finding.rule, "scaled_operands");
+}
+
+TEST(ScaledTraining, OneOutlierFlushesTheOthers) {
+  for (const char* name : {"fp8_current", "nvfp4"}) {
+    TrainConfig setup = setup_of({preset_plan("float32").value(), preset_plan(name).value()}, 6);
+    Trainer trainer(setup, data());
+    NamedTensors weights = trainer.weights(0);
+    weights.at("fc1.weight").data[5] = 1e7f;
+    setup.init = {{"fc1.weight", weights.at("fc1.weight")}};
+    Trainer outlier(setup, data());
+    MemorySink sink;
+    sink.begin(outlier.describe());
+    const std::atomic<bool> never{false};
+    outlier.run(&sink, {}, never);
+    // With two levels of scales those of the other blocks vanish: their values are flushed, too.
+    const int site = sink.view().find_site(1, "fc1.weight").value();
+    const TensorStats stats = sink.view().total(1, site);
+    EXPECT_GT(static_cast<double>(stats.underflow), 0.9 * static_cast<double>(stats.n)) << name;
+    std::vector<std::string> sites;
+    for (const Finding& finding : run_rules(sink.view())) {
+      if (finding.rule == "scaled_operands") sites.push_back(finding.site);
+    }
+    EXPECT_THAT(sites, Contains("fc1.weight")) << name;
+  }
+}
+
+TEST(ScaledTraining, ADamagedHistoryIsRefused) {
+  TrainConfig setup = setup_of({with_scale("fp8_delayed", "delayed:history=3")}, 4);
+  Trainer first(setup, data());
+  const Checkpoint good = first.checkpoint();
+  const auto refuses = [&](size_t at, double value) {
+    Checkpoint bad = good;
+    bad.lanes.begin()->second.variables.at("fc1.weight_scale").data.at(at) = value;
+    Trainer trainer(setup, data());
+    try {
+      trainer.resume(bad);
+    } catch (const Error& error) {
+      return std::string(error.what()).find("fc1.weight_scale") != std::string::npos;
+    }
+    return false;
+  };
+  for (const double place : {1e9, -1.0, 0.5, 3.0, std::nan("")}) EXPECT_TRUE(refuses(1, place));
+  for (const double scale : {-1.0, HUGE_VAL, std::nan("")}) EXPECT_TRUE(refuses(0, scale));
+  EXPECT_TRUE(refuses(2, -4.0));
+  EXPECT_FALSE(refuses(2, 4.0));
+  EXPECT_FALSE(refuses(2, HUGE_VAL)) << "a step that overflowed";
 }
 
 TEST(ScaledTraining, ErrorsAreInUnitsOfTheScale) {
