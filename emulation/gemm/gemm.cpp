@@ -408,15 +408,17 @@ void gemm_detail::tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, Matr
                              const float* row_bias, const float* column_bias, float* c,
                              const SumSpec& spec, const Elements& elements,
                              SumDiagnostics* diagnostics) {
-  const bool exact = wants_exact_products(spec) && k > 0 &&
-                     products_are_exact(range_of(m, k, a), range_of(k, n, b));
+  OperandFacts facts;
+  if (k > 0 && wants_facts(spec, (m + n) * k, m * n * k)) {
+    facts = facts_of(range_of(m, k, a), range_of(k, n, b));
+  }
   const auto run = [&](auto chains) {
     // Chains that are summed in fp32 are rounded to it, whatever becomes of the sum.
     if (!spec.accumulation.is_single_chain()) chains.odd = false;
     const Product p{m, n, k, a, b, row_bias, column_bias, c, elements, spec, diagnostics};
     product_either_way(chains, p);
   };
-  with_chains(spec, exact, run, k, diagnostics != nullptr);
+  with_chains(spec, facts, run, k, diagnostics != nullptr);
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
@@ -440,7 +442,7 @@ void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* 
   if (gemm_detail::needs_model(plain)) {
     return gemm_detail::model_sum_except(outer, n, inner, x, out, plain);
   }
-  gemm_detail::with_chains(plain, false, [&](const auto& chains) {
+  gemm_detail::with_chains(plain, {}, [&](const auto& chains) {
     gemm_detail::sum_chains(chains, outer, n, inner, x, out);
   });
 }

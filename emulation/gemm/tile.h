@@ -115,6 +115,7 @@ struct KernelSet {
   Kernels<double> format, format_mul_add, fma32_then_round;  ///< of any format
   Kernels<float> kahan, pairwise;  ///< not to be continued: k must not be cut
   NarrowKernels fp16{}, bf16{};
+  NarrowKernels bf16_of_bf16{};  ///< of operands in bf16
 };
 
 /// Sets with `noting` take notes: they have strided tiles only, and no kahan and pairwise.

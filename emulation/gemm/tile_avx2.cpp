@@ -72,12 +72,14 @@ struct FloatVector {
   static Reg through_fp16(Reg x) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  static Reg through_bf16(Reg x) {
+  static Reg bf16_of_number(Reg x) {
     const __m256i bits = _mm256_castps_si256(x);
     const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i moved = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), even);
-    const __m256i rounded = _mm256_and_si256(moved, _mm256_set1_epi32(-0x10000));
-    return _mm256_blendv_ps(_mm256_castsi256_ps(rounded), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_castsi256_ps(_mm256_and_si256(moved, _mm256_set1_epi32(-0x10000)));
+  }
+  static Reg through_bf16(Reg x) {
+    return _mm256_blendv_ps(bf16_of_number(x), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
   }
   static Reg quiet(Reg x) {
     return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)),
@@ -195,12 +197,16 @@ struct DoubleVector {
 }  // namespace
 
 const KernelSet& avx2_kernels() noexcept {
-  static const KernelSet set{
-      make_kernels<FmaStep<FloatVector>, 6>(),       make_kernels<FmaStep<DoubleVector>, 6>(),
-      make_kernels<FormatStep<DoubleVector>, 4>(),   make_kernels<MulAddStep<DoubleVector>, 4>(),
-      make_kernels<ShortcutStep<DoubleVector>, 4>(), make_kernels<KahanStep<FloatVector>, 3>(),
-      make_pairwise_kernels<FloatVector, 6>(),       make_narrow_kernels<FloatVector, ToFp16, 5>(),
-      make_narrow_kernels<FloatVector, ToBf16, 5>()};
+  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 6>(),
+                             make_kernels<FmaStep<DoubleVector>, 6>(),
+                             make_kernels<FormatStep<DoubleVector>, 4>(),
+                             make_kernels<MulAddStep<DoubleVector>, 4>(),
+                             make_kernels<ShortcutStep<DoubleVector>, 4>(),
+                             make_kernels<KahanStep<FloatVector>, 3>(),
+                             make_pairwise_kernels<FloatVector, 6>(),
+                             make_narrow_kernels<FloatVector, ToFp16, 5>(),
+                             make_narrow_kernels<FloatVector, ToBf16, 5>(),
+                             make_narrow_kernels<FloatVector, ToBf16OfBf16, 5>()};
   return set;
 }
 
@@ -213,7 +219,8 @@ const KernelSet& avx2_noting_kernels() noexcept {
                              {},
                              {},
                              make_narrow_kernels<FloatVector, ToFp16, 5, true>(),
-                             make_narrow_kernels<FloatVector, ToBf16, 5, true>()};
+                             make_narrow_kernels<FloatVector, ToBf16, 5, true>(),
+                             make_narrow_kernels<FloatVector, ToBf16OfBf16, 5, true>()};
   return set;
 }
 

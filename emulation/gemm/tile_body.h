@@ -93,14 +93,24 @@ struct ShortcutStep : SumOnly<V> {
   Reg add(Reg acc, Reg p) const { return round(to_fp32(odd_sum<V>(p, acc))); }
 };
 
-/// The two roundings of floats for which processors or a few integer operations suffice.
+/// The two roundings of floats for which processors or a few integer operations suffice: `round`
+/// in the steps of a chain, `round_any` where a bias comes in.
 template <class V>
 struct ToFp16 {
   static typename V::Reg round(typename V::Reg x) { return V::through_fp16(x); }
+  static typename V::Reg round_any(typename V::Reg x) { return V::through_fp16(x); }
 };
 template <class V>
 struct ToBf16 {
   static typename V::Reg round(typename V::Reg x) { return V::through_bf16(x); }
+  static typename V::Reg round_any(typename V::Reg x) { return V::through_bf16(x); }
+};
+/// For operands in bf16: processors make NaNs of the bits of an operand's or of their own, whose
+/// low halves are zero, and those come through the rounding of numbers as they are.
+template <class V>
+struct ToBf16OfBf16 {
+  static typename V::Reg round(typename V::Reg x) { return V::bf16_of_number(x); }
+  static typename V::Reg round_any(typename V::Reg x) { return V::through_bf16(x); }
 };
 
 /// FormatStep in floats: odd_fma is the exact a * b + acc rounded to odd. Its 24 bits are at least
@@ -112,7 +122,7 @@ struct NarrowFormatStep : SumOnly<V> {
   static constexpr bool kDirected = true;  ///< runs where V::odd_fma works
   explicit NarrowFormatStep(const FormatRounding*) {}
   Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::odd_fma(a, b, acc)); }
-  Reg add(Reg acc, Reg bias) const { return step(bias, V::one(), acc); }
+  Reg add(Reg acc, Reg bias) const { return To<V>::round_any(V::odd_fma(bias, V::one(), acc)); }
 };
 
 /// MulAddStep in floats, for products that are exact in fp32. Sums of two fp16 or bf16 values may
@@ -122,8 +132,10 @@ struct NarrowMulAddStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
   explicit NarrowMulAddStep(const FormatRounding*) {}
-  Reg step(Reg a, Reg b, Reg acc) const { return add(acc, V::mul(a, b)); }
-  Reg add(Reg acc, Reg p) const { return To<V>::round(V::add(acc, To<V>::round(p))); }
+  Reg step(Reg a, Reg b, Reg acc) const {
+    return To<V>::round(V::add(acc, To<V>::round(V::mul(a, b))));
+  }
+  Reg add(Reg acc, Reg bias) const { return To<V>::round_any(V::add(acc, To<V>::round_any(bias))); }
 };
 
 template <class V, template <class> class To>
@@ -132,7 +144,7 @@ struct NarrowShortcutStep : SumOnly<V> {
   using Reg = typename V::Reg;
   explicit NarrowShortcutStep(const FormatRounding*) {}
   Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::fma(a, b, acc)); }
-  Reg add(Reg acc, Reg bias) const { return To<V>::round(V::add(acc, bias)); }
+  Reg add(Reg acc, Reg bias) const { return To<V>::round_any(V::add(acc, bias)); }
 };
 
 /// fp32 with compensation. Such a chain cannot be continued: what was lost is not stored.
