@@ -104,11 +104,7 @@ void run_blocks(const BlockTile& t) {
     float* c = t.c;
     int32_t* bad = t.bad;
     for (int i = 0; i < t.rows; ++i, ++a, ++a_codes, c += kPanel, bad += kPanel) {
-      [[maybe_unused]] I swamped[kVectors];
-      if constexpr (kNotes) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) swamped[v] = V::set(0);
-      }
+      [[maybe_unused]] I swamped = V::set(0);  // in bytes
       // Not loop invariants: else the compiler keeps every address of the block on the stack.
       V::hide(b);
       V::hide(b_codes);
@@ -153,13 +149,19 @@ void run_blocks(const BlockTile& t) {
 #pragma GCC unroll 16
           for (int k = first; k < first + kUnroll; ++k) {
             const F ak = V::broadcast(a + k * kPitch);
+            [[maybe_unused]] I each[kPanelVectors];
 #pragma GCC unroll 4
             for (int v = 0; v < kVectors; ++v) {
               const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
               const I aligned = V::truncate(V::mul(product, scale[v]));
-              if constexpr (kNotes) swamped[v] = V::count_zeros(swamped[v], aligned);
+              if constexpr (kNotes) each[v] = aligned;
               sum[v] = V::add(sum[v], aligned);
               V::pin(sum[v]);
+            }
+            if constexpr (kNotes && kVectors == kPanelVectors) {
+              swamped = V::count_zeros(swamped, each[0], each[1], each[2], each[3]);
+            } else if constexpr (kNotes) {
+              swamped = V::count_zeros(swamped, each[0], each[0], each[0], each[0]);
             }
           }
         }
@@ -177,7 +179,7 @@ void run_blocks(const BlockTile& t) {
         if constexpr (kNotes) {
           int32_t* const count = t.swamped + i * kPanel + v * kLanes;
           float* const largest = t.largest + i * kPanel + v * kLanes;
-          V::store(count, V::add(V::load(count), swamped[v]));
+          V::store(count, V::add(V::load(count), V::counted(swamped, v)));
           // Magnitudes are in the order of their bits.
           const I size = V::bit_and(V::bits(next), V::set(0x7fffffff));
           V::store(largest, V::floats(V::max(V::bits(V::load(largest)), size)));

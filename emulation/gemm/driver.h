@@ -43,6 +43,10 @@ struct OperandRange {
 OperandRange range_of(int64_t count, const float* x) noexcept;
 OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept;
 
+/// How many of the lines have something other than zero at each k.
+void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                    int64_t k_stride, int32_t* to) noexcept;
+
 /// What with_chains can make use of.
 struct OperandFacts {
   bool exact_products = false;  ///< fp32 holds every product

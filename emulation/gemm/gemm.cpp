@@ -92,28 +92,6 @@ void add_rows(int64_t rows, int64_t columns, float* from, float* to, int64_t str
   }
 }
 
-/// How many of the lines have something other than zero at each k.
-void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
-                    int64_t k_stride, int32_t* to) {
-  std::fill_n(to, k, 0);
-  if (k_stride == 1) {
-    for (int64_t line = 0; line < lines; ++line) {
-      for (int64_t i = 0; i < k; ++i) to[i] += from[line * line_stride + i] != 0.0f ? 1 : 0;
-    }
-    return;
-  }
-  for (int64_t i = 0; i < k; ++i) {
-    const float* const x = from + i * k_stride;
-    int32_t count = 0;
-    if (line_stride == 1) {  // the usual case, for the sake of vectors
-      for (int64_t line = 0; line < lines; ++line) count += x[line] != 0.0f ? 1 : 0;
-    } else {
-      for (int64_t line = 0; line < lines; ++line) count += x[line * line_stride] != 0.0f ? 1 : 0;
-    }
-    to[i] = count;
-  }
-}
-
 /// Largest magnitude in the lines; infinity if there is a NaN.
 double largest_of(int64_t lines, int64_t k, const float* from, int64_t line_stride,
                   int64_t k_stride) {
@@ -381,12 +359,8 @@ class TiledProduct {
       const TileNotes& notes = notes_[static_cast<size_t>(i)];
       SumDiagnostics& tile = found[static_cast<size_t>(i)];
       if (notes.finite && notes.largest < limit_) {
-        const int64_t sums = rows.size() * (j_end - j);
-        tile.sums = sums;
-        const int32_t* const left_of = left_.data() + i / panels * p_.k;
-        const int32_t* const right_of = right_.data() + i % panels * p_.k;
-        for (int64_t k = 0; k < p_.k; ++k) tile.products += left_of[k] * right_of[k];
-        tile.swamped = notes.unchanged - (sums * p_.k - tile.products);
+        tile.sums = rows.size() * (j_end - j);
+        tile.swamped = notes.unchanged - tile.sums * p_.k;
         tile.largest = notes.largest;
       } else {
         for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -394,11 +368,34 @@ class TiledProduct {
             tile.merge(diagnose_element(p_, row, column));
           }
         }
+        // Comes back with the products of all tiles.
+        const int64_t products = nonzero_products(i / panels, 1, i % panels, 1);
+        tile.products -= products;
+        tile.swamped -= products;
       }
     }
     SumDiagnostics all;
+    all.products = all.swamped = nonzero_products(0, row_tiles_, 0, panels);
     for (const SumDiagnostics& each : found) all.merge(each);
     return all;
+  }
+
+  /// Of some row tiles and panels.
+  int64_t nonzero_products(int64_t row_tile, int64_t row_tiles, int64_t panel,
+                           int64_t panels) const {
+    std::vector<int64_t> left(static_cast<size_t>(p_.k)), right(left.size());
+    const auto add_up = [&](const std::vector<int32_t>& from, int64_t first, int64_t count,
+                            std::vector<int64_t>& to) {
+      const int32_t* x = from.data() + first * p_.k;
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t& sum : to) sum += *x++;
+      }
+    };
+    add_up(left_, row_tile, row_tiles, left);
+    add_up(right_, panel, panels, right);
+    int64_t products = 0;
+    for (size_t k = 0; k < left.size(); ++k) products += left[k] * right[k];
+    return products;
   }
 
   void add_bias() {
