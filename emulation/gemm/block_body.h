@@ -96,7 +96,11 @@ void run_blocks(const BlockTile& t) {
   constexpr int kPart = kChecked ? 16 : kProducts;
   constexpr int kUnroll = kPart < V::kUnroll ? kPart : V::kUnroll;
   constexpr int64_t kPitch = kBlockRows;
+  // Products swamped in each row of c, counted in bytes for as many blocks as they last.
+  constexpr int64_t kLasting = 255 / kProducts;
+  I recent[kNotes ? kBlockRows : 1] = {};
   for (int64_t block = 0; block < t.blocks; ++block) {
+    [[maybe_unused]] const bool flush = (block + 1) % kLasting == 0 || block + 1 == t.blocks;
     const float* b = t.b + block * kProducts * kPanel;
     const uint32_t* b_codes = t.b_codes + block * kProducts * kCodes * kLanes;
     const float* a = t.a + block * kProducts * kPitch;
@@ -104,7 +108,7 @@ void run_blocks(const BlockTile& t) {
     float* c = t.c;
     int32_t* bad = t.bad;
     for (int i = 0; i < t.rows; ++i, ++a, ++a_codes, c += kPanel, bad += kPanel) {
-      [[maybe_unused]] I swamped = V::set(0);  // in bytes
+      [[maybe_unused]] I swamped = recent[kNotes ? i : 0];
       // Not loop invariants: else the compiler keeps every address of the block on the stack.
       V::hide(b);
       V::hide(b_codes);
@@ -177,12 +181,17 @@ void run_blocks(const BlockTile& t) {
         const F next = finish<V, kKind>(kChecked ? start[v] : sum[v], scale[v]);
         V::store(c + v * kLanes, next);
         if constexpr (kNotes) {
-          int32_t* const count = t.swamped + i * kPanel + v * kLanes;
           float* const largest = t.largest + i * kPanel + v * kLanes;
-          V::store(count, V::add(V::load(count), V::counted(swamped, v)));
           // Magnitudes are in the order of their bits.
           const I size = V::bit_and(V::bits(next), V::set(0x7fffffff));
           V::store(largest, V::floats(V::max(V::bits(V::load(largest)), size)));
+        }
+      }
+      if constexpr (kNotes) {
+        recent[i] = flush ? V::set(0) : swamped;
+        for (int v = 0; flush && v < kVectors; ++v) {
+          int32_t* const count = t.swamped + i * kPanel + v * kLanes;
+          V::store(count, V::add(V::load(count), V::counted(swamped, v)));
         }
       }
     }
