@@ -111,13 +111,11 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
   if (gemm_detail::needs_model(spec))
     return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec, seen);
-  const bool exact =
-      gemm_detail::wants_exact_products(spec) &&
-      gemm_detail::products_are_exact(
-          gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
-          gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
+  const gemm_detail::OperandFacts facts = gemm_detail::facts_of(
+      spec, gemm_detail::steps_of(shape), shape.batch * shape.in * shape.height * shape.width, x,
+      shape.out * shape.in * shape.kernel_h * shape.kernel_w, w);
   gemm_detail::with_chains(
-      spec, exact, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
+      spec, facts, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
   if (seen == nullptr) return;
   // The tiles of this file take no notes: the same sums once more, as a matrix product.
   std::vector<float> again(

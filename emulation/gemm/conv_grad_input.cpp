@@ -129,13 +129,12 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
   }
   if (gemm_detail::needs_model(spec))
     return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec, seen);
-  const bool exact =
-      gemm_detail::wants_exact_products(spec) &&
-      gemm_detail::products_are_exact(
-          gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy),
-          gemm_detail::range_of(shape.out * shape.in * shape.kernel_h * shape.kernel_w, w));
+  const gemm_detail::OperandFacts facts =
+      gemm_detail::facts_of(spec, gemm_detail::steps_of(shape),
+                            shape.batch * shape.out * gemm_detail::output_pixels(shape), dy,
+                            shape.out * shape.in * shape.kernel_h * shape.kernel_w, w);
   gemm_detail::with_chains(
-      spec, exact, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
+      spec, facts, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
   if (seen == nullptr) return;
   // The tiles of this file take no notes: the same sums once more, as a matrix product.
   std::vector<float> again(

@@ -162,13 +162,11 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
   }
   if (gemm_detail::needs_model(spec))
     return gemm_detail::model_conv_grad_weight(shape, x, dy, dw, spec, seen);
-  const bool exact =
-      gemm_detail::wants_exact_products(spec) &&
-      gemm_detail::products_are_exact(
-          gemm_detail::range_of(shape.batch * shape.in * shape.height * shape.width, x),
-          gemm_detail::range_of(shape.batch * shape.out * gemm_detail::output_pixels(shape), dy));
+  const gemm_detail::OperandFacts facts = gemm_detail::facts_of(
+      spec, gemm_detail::steps_of(shape), shape.batch * shape.in * shape.height * shape.width, x,
+      shape.batch * shape.out * gemm_detail::output_pixels(shape), dy);
   gemm_detail::with_chains(
-      spec, exact, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
+      spec, facts, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
   if (seen == nullptr) return;
   // The tiles of this file take no notes: the same sums once more, as a matrix product.
   std::vector<float> again(static_cast<size_t>(shape.out * rows));

@@ -70,4 +70,9 @@ inline int64_t output_pixels(const ConvShape& s) {
   return spare_h < 0 || spare_w < 0 ? 0 : s.out_height() * s.out_width();
 }
 
+/// Of all chains of a convolution or one of its gradients; padding counts.
+inline int64_t steps_of(const ConvShape& s) {
+  return s.batch * s.out * output_pixels(s) * s.in * s.kernel_h * s.kernel_w;
+}
+
 }  // namespace halfscope::gemm_detail

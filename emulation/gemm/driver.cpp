@@ -57,11 +57,48 @@ OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexce
   return range;
 }
 
+namespace {
+
+/// Whether fp32 holds every product: at most 12 significant bits each, and no product has bits
+/// below the smallest fp32.
 bool products_are_exact(const OperandRange& a, const OperandRange& b) noexcept {
   if (((a.bits | b.bits) & 0xfffu) != 0) return false;
   if (a.lowest == ~0u || b.lowest == ~0u) return true;  // nothing but zeros
   const int64_t exponents = ((a.lowest + 1) >> 23) + ((b.lowest + 1) >> 23);
   return exponents - 2 * (127 + 11) >= -149;
+}
+
+}  // namespace
+
+OperandFacts facts_of(const OperandRange& a, const OperandRange& b) noexcept {
+  return {.exact_products = products_are_exact(a, b), .bf16 = ((a.bits | b.bits) & 0xffffu) == 0};
+}
+
+OperandFacts facts_of(const SumSpec& spec, int64_t steps, int64_t a_count, const float* a,
+                      int64_t b_count, const float* b) noexcept {
+  if (!wants_facts(spec, a_count + b_count, steps)) return {};
+  return facts_of(range_of(a_count, a), range_of(b_count, b));
+}
+
+void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                    int64_t k_stride, int32_t* to) noexcept {
+  std::fill_n(to, k, 0);
+  if (k_stride == 1) {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t i = 0; i < k; ++i) to[i] += from[line * line_stride + i] != 0.0f ? 1 : 0;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    const float* const x = from + i * k_stride;
+    int32_t count = 0;
+    if (line_stride == 1) {  // the usual case, for the sake of vectors
+      for (int64_t line = 0; line < lines; ++line) count += x[line] != 0.0f ? 1 : 0;
+    } else {
+      for (int64_t line = 0; line < lines; ++line) count += x[line * line_stride] != 0.0f ? 1 : 0;
+    }
+    to[i] = count;
+  }
 }
 
 }  // namespace halfscope::gemm_detail

@@ -42,23 +42,40 @@ struct OperandRange {
 };
 OperandRange range_of(int64_t count, const float* x) noexcept;
 OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept;
-/// Whether fp32 holds every product of the two: at most 12 significant bits each, and no product
-/// has bits below the smallest fp32.
-bool products_are_exact(const OperandRange& a, const OperandRange& b) noexcept;
 
-/// Whether with_chains can use products_are_exact.
-inline bool wants_exact_products(const SumSpec& spec) noexcept {
-  return spec.accumulation.kind == Accumulation::format_mul_add;
+/// How many of the lines have something other than zero at each k.
+void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                    int64_t k_stride, int32_t* to) noexcept;
+
+/// What with_chains can make use of.
+struct OperandFacts {
+  bool exact_products = false;  ///< fp32 holds every product
+  bool bf16 = false;            ///< all operands, NaNs included, are values of bf16
+};
+/// Whether to look at that many operands for the sake of that many steps: without exact products
+/// chains would run in double, but operands in bf16 save a few operations only.
+inline bool wants_facts(const SumSpec& spec, int64_t operands, int64_t steps) noexcept {
+  constexpr int64_t kWorthIt = 32;
+  const Accumulation::Kind kind = spec.accumulation.kind;
+  if (kind == Accumulation::format_mul_add) return true;
+  const bool rounds = kind == Accumulation::format || kind == Accumulation::fma32_then_round;
+  return rounds && spec.write == kBf16 && steps >= kWorthIt * operands;
 }
+OperandFacts facts_of(const OperandRange& a, const OperandRange& b) noexcept;
+/// Of arrays, for sums of that many steps in all.
+OperandFacts facts_of(const SumSpec& spec, int64_t steps, int64_t a_count, const float* a,
+                      int64_t b_count, const float* b) noexcept;
 
 /// The kernels for chains of floats in a narrow format, if there are any.
 inline const Kernels<float>* narrow_kernels(const KernelSet& set, const SumSpec& spec,
-                                            bool exact_products) {
+                                            const OperandFacts& facts) {
   if (spec.write != kFp16 && spec.write != kBf16) return nullptr;
-  const NarrowKernels& narrow = spec.write == kFp16 ? set.fp16 : set.bf16;
+  const NarrowKernels& narrow = spec.write == kFp16 ? set.fp16
+                                : facts.bf16        ? set.bf16_of_bf16
+                                                    : set.bf16;
   const Kernels<float>* kernels = nullptr;
   if (spec.accumulation.kind == Accumulation::format) kernels = &narrow.format;
-  if (spec.accumulation.kind == Accumulation::format_mul_add && exact_products) {
+  if (spec.accumulation.kind == Accumulation::format_mul_add && facts.exact_products) {
     kernels = &narrow.format_mul_add;
   }
   if (spec.accumulation.kind == Accumulation::fma32_then_round) kernels = &narrow.fma32_then_round;
@@ -68,13 +85,13 @@ inline const Kernels<float>* narrow_kernels(const KernelSet& set, const SumSpec&
 /// Calls f(const Chains<float>&) or f(const Chains<double>&). `terms` of a sum are of interest if
 /// it rounds otherwise than to nearest even. Only chains with diagnostics can be `noting`.
 template <class F>
-void with_chains(const SumSpec& spec, bool exact_products, F f, int64_t terms = 0,
+void with_chains(const SumSpec& spec, const OperandFacts& facts, F f, int64_t terms = 0,
                  bool noting = false) {
   const KernelSet& set = active_kernels(noting);
   const bool to_fp32 = spec.write == kFp32;
   if (spec.accumulation.rounds_otherwise()) {
     f(Chains<double>{rounded_kernels(spec), {}, false, true, sum_rounding(spec, terms)});
-  } else if (const Kernels<float>* narrow = narrow_kernels(set, spec, exact_products)) {
+  } else if (const Kernels<float>* narrow = narrow_kernels(set, spec, facts)) {
     f(Chains<float>{*narrow, {}, false});
   } else if (spec.accumulation.kind == Accumulation::fp64) {
     f(Chains<double>{set.fp64, {}, spec.write.mantissa_bits <= 21});  // round_odd.h
@@ -175,6 +192,8 @@ int64_t panel_width(const Chains<T>& chains, int64_t columns) {
   return ceil_div(static_cast<int64_t>(vectors_for(chains, columns)) * chains.lanes(), 8) * 8;
 }
 
+inline constexpr int kMaxPanel = 32;  ///< columns
+
 /// Runs one tile and hands its results over: chains in float go straight to (or continue in) the
 /// float matrix at c, chains in double go through a small tile and are delivered.
 /// tile.c and tile.c_row are set here; rows of c are `stride` apart.
@@ -193,7 +212,6 @@ void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, 
     tile.c = c;
     function(tile);
   } else {
-    constexpr int kMaxPanel = 32;
     alignas(64) T results[kMaxRows * kMaxPanel];
     for (int i = 0; i < rows; ++i) c_row[i] = i * kMaxPanel;
     tile.c = results;

@@ -19,8 +19,13 @@ struct FloatVector {
   static constexpr int kLanes = 16;
   static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1); }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  using Count = int64_t;
+  static Count count_none() { return 0; }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, Reg a, Reg b) {
+    return n + __builtin_popcount(_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ));
+  }
+  static int64_t total(Count n) { return n; }
   static Reg larger(Reg size, Reg x) {
     constexpr int kLargerMagnitude = 0x0b;
     return _mm512_range_ps(size, x, kLargerMagnitude);
@@ -56,13 +61,14 @@ struct FloatVector {
   static Reg through_fp16(Reg x) {
     return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  static Reg through_bf16(Reg x) {
+  static Reg bf16_of_number(Reg x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     const __m512i moved = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), even);
-    const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
-    return _mm512_castsi512_ps(
-        _mm512_mask_and_epi32(bits, number, moved, _mm512_set1_epi32(-0x10000)));
+    return _mm512_castsi512_ps(_mm512_and_si512(moved, _mm512_set1_epi32(-0x10000)));
+  }
+  static Reg through_bf16(Reg x) {
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), bf16_of_number(x));
   }
   static Reg quiet(Reg x) {
     return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
@@ -82,8 +88,13 @@ struct DoubleVector {
   static __mmask8 mask(int n) { return static_cast<__mmask8>((1u << n) - 1); }
   static Reg sign() { return _mm512_set1_pd(-0.0); }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
+  using Count = int64_t;
+  static Count count_none() { return 0; }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, Reg a, Reg b) {
+    return n + __builtin_popcount(_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ));
+  }
+  static int64_t total(Count n) { return n; }
   static Reg larger(Reg size, Reg x) {
     constexpr int kLargerMagnitude = 0x0b;
     return _mm512_range_pd(size, x, kLargerMagnitude);
@@ -153,12 +164,16 @@ struct DoubleVector {
 }  // namespace
 
 const KernelSet& avx512_kernels() noexcept {
-  static const KernelSet set{
-      make_kernels<FmaStep<FloatVector>, 14>(),      make_kernels<FmaStep<DoubleVector>, 14>(),
-      make_kernels<FormatStep<DoubleVector>, 6>(),   make_kernels<MulAddStep<DoubleVector>, 6>(),
-      make_kernels<ShortcutStep<DoubleVector>, 6>(), make_kernels<KahanStep<FloatVector>, 6>(),
-      make_pairwise_kernels<FloatVector, 14>(),      make_narrow_kernels<FloatVector, ToFp16, 8>(),
-      make_narrow_kernels<FloatVector, ToBf16, 8>()};
+  static const KernelSet set{make_kernels<FmaStep<FloatVector>, 14>(),
+                             make_kernels<FmaStep<DoubleVector>, 14>(),
+                             make_kernels<FormatStep<DoubleVector>, 6>(),
+                             make_kernels<MulAddStep<DoubleVector>, 6>(),
+                             make_kernels<ShortcutStep<DoubleVector>, 6>(),
+                             make_kernels<KahanStep<FloatVector>, 6>(),
+                             make_pairwise_kernels<FloatVector, 14>(),
+                             make_narrow_kernels<FloatVector, ToFp16, 8>(),
+                             make_narrow_kernels<FloatVector, ToBf16, 8>(),
+                             make_narrow_kernels<FloatVector, ToBf16OfBf16, 8>()};
   return set;
 }
 
@@ -171,7 +186,8 @@ const KernelSet& avx512_noting_kernels() noexcept {
                              {},
                              {},
                              make_narrow_kernels<FloatVector, ToFp16, 8, true>(),
-                             make_narrow_kernels<FloatVector, ToBf16, 8, true>()};
+                             make_narrow_kernels<FloatVector, ToBf16, 8, true>(),
+                             make_narrow_kernels<FloatVector, ToBf16OfBf16, 8, true>()};
   return set;
 }
 

@@ -127,5 +127,84 @@ TEST(Accumulation, EveryFormatOnItsOwnValues) {
   }
 }
 
+/// NaNs that a careless rounding to bf16 would make something else of, and infinities.
+float special(int64_t i, bool in_bf16) {
+  constexpr uint32_t kOfBf16[] = {0x7f810000, 0xff810000, 0x7fff0000, 0xffff0000, 0x7fc10000,
+                                  0x7f800000, 0xff800000, 0xffc00000, 0x7fbf0000};
+  constexpr uint32_t kAny[] = {0x7f800001, 0xff800001, 0x7fffffff, 0xffffffff, 0x7fff8000,
+                               0x7f80ffff, 0xffff8001, 0x7fc00001, 0x7f800000};
+  return std::bit_cast<float>(in_bf16 ? kOfBf16[i % 9] : kAny[i % 9]);
+}
+
+TEST(Accumulation, NansOfAllKindsStayNans) {
+  const int64_t m = 66, n = 67, k = 150;  // large enough for the operands to be looked at
+  for (const FloatFormat& format : {kBf16, kFp16}) {
+    for (const char* kind : {"format", "format-mul-add", "fma32-then-round"}) {
+      for (const bool in_bf16 : {true, false}) {
+        const SumSpec spec{*parse_accumulation(kind), format};
+        Values values(29, false, format);
+        std::vector<float> a = values(m * k), b = values(k * n), bias = values(n);
+        for (int64_t i = 0; i < 9; ++i) {
+          a[static_cast<size_t>(7 * i * k + 16 * i)] = special(i, in_bf16);
+          b[static_cast<size_t>((149 - 16 * i) * n + 7 * i + 1)] = special(i, in_bf16);
+          bias[static_cast<size_t>(7 * i + 3)] = special(i, false);
+        }
+        b[static_cast<size_t>(16 * 5 * n + 10)] = 0;  // times infinity
+        const MatrixView av{a.data(), k, 1}, bv{b.data(), n, 1};
+        const std::vector<float> expected = oracle_gemm(m, n, k, av, bv, bias.data(), spec);
+        everywhere([&](const std::string& where) {
+          std::vector<float> c(static_cast<size_t>(m * n)), noted(c.size());
+          gemm(m, n, k, av, bv, bias.data(), c.data(), spec);
+          expect_same(expected, c, where + ", " + spec_name(spec));
+          Diagnostics seen;
+          gemm(m, n, k, av, bv, bias.data(), noted.data(), spec, &seen);
+          expect_same(expected, noted, where + " with diagnostics, " + spec_name(spec));
+        });
+      }
+    }
+  }
+}
+
+TEST(Accumulation, NansOfBf16InConvolutions) {
+  const ConvShape s{.batch = 1,
+                    .in = 16,
+                    .height = 9,
+                    .width = 9,
+                    .out = 64,
+                    .kernel_h = 3,
+                    .kernel_w = 3,
+                    .pad_top = 1,
+                    .pad_left = 1,
+                    .pad_bottom = 1,
+                    .pad_right = 1};
+  Values values(31, false, kBf16);
+  const int64_t pixels = s.out_height() * s.out_width();
+  std::vector<float> x = values(s.batch * s.in * s.height * s.width);
+  std::vector<float> w = values(s.out * s.in * s.kernel_h * s.kernel_w),
+                     dy = values(s.batch * s.out * pixels);
+  std::vector<float> bias = values(s.out);
+  for (int64_t i = 0; i < 9; ++i) {
+    x[static_cast<size_t>(i * 140)] = special(i, true);
+    w[static_cast<size_t>(i * 811)] = special(i, true);
+    dy[static_cast<size_t>(i * 511)] = special(i, true);
+    bias[static_cast<size_t>(i * 5)] = special(i, false);
+  }
+  for (const char* kind : {"format", "format-mul-add", "fma32-then-round"}) {
+    const SumSpec spec{*parse_accumulation(kind), kBf16};
+    const auto y = oracle_forward(s, x.data(), w.data(), bias.data(), spec);
+    const auto dx = oracle_grad_input(s, dy.data(), w.data(), spec);
+    const auto dw = oracle_grad_weight(s, x.data(), dy.data(), spec);
+    everywhere([&](const std::string& where) {
+      std::vector<float> y_seen(y.size()), dx_seen(dx.size()), dw_seen(dw.size());
+      conv_forward(s, x.data(), w.data(), bias.data(), y_seen.data(), spec);
+      conv_grad_input(s, dy.data(), w.data(), dx_seen.data(), spec);
+      conv_grad_weight(s, x.data(), dy.data(), dw_seen.data(), spec);
+      expect_same(y, y_seen, where + ", y, " + spec_name(spec));
+      expect_same(dx, dx_seen, where + ", dx, " + spec_name(spec));
+      expect_same(dw, dw_seen, where + ", dw, " + spec_name(spec));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace halfscope::testing
