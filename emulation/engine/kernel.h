@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/execution.h"
 #include "core/graph/graph.h"
 #include "core/graph/narrow.h"
 #include "core/ops/ops.h"
-#include "emulation/engine/tensor_rounding.h"
 #include "emulation/gemm/gemm.h"
 
 namespace halfscope {
@@ -43,16 +43,7 @@ struct KernelCall {
   TensorRounding out_rounding(size_t i) const {
     return rounding_now(graph->value(node->outputs[i]).rounding, node->outputs[i], random);
   }
-  SumSpec sum_spec() const {
-    SumSpec spec{.accumulation = node->plan.accumulation,
-                 .write = out_format(0),
-                 .read = unrounded ? kFp32 : node->plan.read};
-    if (!unrounded && find_op(node->op).sums_products()) {
-      spec.read = read_format(*graph, *node, 0);
-      spec.read_b = read_format(*graph, *node, 1);
-    }
-    return spec;
-  }
+  SumSpec sum_spec() const { return sum_spec_of(*graph, *node, unrounded); }
   /// What a product of scaled operands multiplies its sums by; nothing if there is nothing to do.
   std::optional<T> sum_factor() const {
     if (in.size() <= kFirstScaleInput || unrounded) return std::nullopt;
@@ -63,15 +54,6 @@ struct KernelCall {
     return factor;
   }
 };
-
-/// Fused operators (normalization, loss) take their inner sums in double, unless the plan names an
-/// accumulation other than an fp32 or fp64 chain; tensor cores have no part in such sums.
-inline bool names_inner_sums(const SumSpec& spec) noexcept {
-  const Accumulation::Kind kind = spec.accumulation.kind;
-  const bool plain =
-      kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::tensor_core;
-  return !plain || !spec.accumulation.is_single_chain();
-}
 
 template <class T>
 using Kernel = void (*)(KernelCall<T>&);
