@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/numeric/round.h"
 #include "core/numeric/tensor_rounding.h"
 #include "core/numeric/tensor_stats.h"
 #include "gpu/bodies/work.h"
