@@ -1,27 +1,141 @@
 // SPDX-License-Identifier: MIT
-// Tensor cores, and what chain.h does for everything else.
+// Chains are functors over a range of k; splitting and promotion are loops around them.
 #include "core/numeric/accumulate.h"
 
-#include "core/numeric/chain.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/numeric/round.h"
+#include "core/numeric/round_odd.h"
 #include "core/numeric/tensor_core.h"
 
 namespace halfscope {
 namespace {
 
-struct SpanTerms {
+using Kind = Accumulation::Kind;
+
+/// a + b rounded to odd in double: the exact sum to within what a later rounding to at most 50 bits
+/// can tell. The rest of the sum comes from TwoSum (Knuth).
+double add_to_odd(double a, double b) {
+  const double s = a + b;
+  const double t = s - a, rest = (a - (s - t)) + (b - t);
+  if (rest == 0.0 || !std::isfinite(s) || (std::bit_cast<uint64_t>(s) & 1) != 0) return s;
+  return std::nextafter(s, rest > 0.0 ? INFINITY : -INFINITY);
+}
+
+struct Terms {
   std::span<const float> a, b;  ///< b is empty for plain values
 
+  int64_t size() const { return static_cast<int64_t>(a.size()); }
   float left(int64_t k) const { return a[static_cast<size_t>(k)]; }
   float right(int64_t k) const { return b.empty() ? 1.0f : b[static_cast<size_t>(k)]; }
-  bool present(int64_t) const { return true; }
+  /// Exact: 24 + 24 bits.
+  double product(int64_t k) const {
+    return static_cast<double>(left(k)) * static_cast<double>(right(k));
+  }
+  Terms part(int64_t begin, int64_t end) const {
+    const size_t first = static_cast<size_t>(begin), count = static_cast<size_t>(end - begin);
+    return {a.subspan(first, count), b.empty() ? b : b.subspan(first, count)};
+  }
 };
+
+float pairwise_sum(const Terms& terms) {
+  const int64_t n = terms.size();
+  if (n == 0) return 0.0f;
+  if (n == 1) return terms.left(0) * terms.right(0);
+  const int64_t half = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) / 2;
+  return pairwise_sum(terms.part(0, half)) + pairwise_sum(terms.part(half, n));
+}
+
+float kahan_sum(const Terms& terms) {
+  float sum = 0.0f, lost = 0.0f;
+  for (int64_t k = 0; k < terms.size(); ++k) {
+    const float y = std::fma(terms.left(k), terms.right(k), -lost);
+    const float t = sum + y;
+    lost = (t - sum) - y;
+    // Once infinite the compensation is NaN, which the uncompensated sum would not have been.
+    if (!std::isfinite(t)) lost = 0.0f;
+    sum = t;
+  }
+  return sum;
+}
+
+/// One step of the sums in a narrow format; acc and the result are values of `format`.
+double format_step(Kind kind, const FloatFormat& format, float a, float b, double acc) {
+  const double product = static_cast<double>(a) * static_cast<double>(b);
+  if (kind == Kind::format) return round_to_format(add_to_odd(product, acc), format).value;
+  if (kind == Kind::fma32_then_round) {
+    const float near = std::fma(a, b, static_cast<float>(acc));
+    return static_cast<double>(round_to_format(near, format).value);
+  }
+  const double rounded = round_to_format(product, format).value;
+  return round_to_format(add_to_odd(rounded, acc), format).value;
+}
+
+/// One chain from +0.
+double chain(const Accumulation& how, const FloatFormat& write, const Terms& terms) {
+  switch (how.kind) {
+    case Kind::tensor_core:  // plain values, and operands in fp32
+    case Kind::fp32: {
+      float sum = 0.0f;
+      for (int64_t k = 0; k < terms.size(); ++k) {
+        sum = std::fma(terms.left(k), terms.right(k), sum);
+      }
+      return static_cast<double>(sum);
+    }
+    case Kind::fp64: {
+      double sum = 0.0;
+      for (int64_t k = 0; k < terms.size(); ++k) sum += terms.product(k);
+      return sum;
+    }
+    case Kind::pairwise:
+      return static_cast<double>(pairwise_sum(terms));
+    case Kind::kahan:
+      return static_cast<double>(kahan_sum(terms));
+    case Kind::format:
+    case Kind::format_mul_add:
+    case Kind::fma32_then_round:
+      break;
+  }
+  double sum = 0.0;
+  for (int64_t k = 0; k < terms.size(); ++k) {
+    sum = format_step(how.kind, write, terms.left(k), terms.right(k), sum);
+  }
+  return sum;
+}
+
+/// Chains of at most `length` terms, added in fp32.
+template <class F>
+double in_parts(int64_t n, int64_t length, const F& sum_of) {
+  float total = 0.0f;
+  for (int64_t begin = 0; begin < n; begin += length) {
+    total += static_cast<float>(sum_of(begin, std::min(begin + length, n)));
+  }
+  return static_cast<double>(total);
+}
+
+double sum_of_terms(const SumSpec& spec, const Terms& terms) {
+  const Accumulation& how = spec.accumulation;
+  const int64_t n = terms.size();
+  const auto promoted = [&](int64_t begin, int64_t end) {
+    if (how.promote == 0) return chain(how, spec.write, terms.part(begin, end));
+    return in_parts(end - begin, how.promote, [&](int64_t first, int64_t last) {
+      return chain(how, spec.write, terms.part(begin + first, begin + last));
+    });
+  };
+  if (how.split_k == 1) return promoted(0, n);
+  return in_parts(n, std::max<int64_t>(1, (n + how.split_k - 1) / how.split_k), promoted);
+}
+
+float quiet(float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x; }
 
 }  // namespace
 
 std::optional<TensorCoreProfile> tensor_core_of(const SumSpec& spec) noexcept {
   const Accumulation& how = spec.accumulation;
-  if (how.kind != Accumulation::Kind::tensor_core || spec.read == kFp32 ||
-      spec.b_format() == kFp32) {
+  if (how.kind != Kind::tensor_core || spec.read == kFp32 || spec.b_format() == kFp32) {
     return std::nullopt;
   }
   return tensor_core_profile(how.arch, spec.read, spec.b_format(),
@@ -30,18 +144,27 @@ std::optional<TensorCoreProfile> tensor_core_of(const SumSpec& spec) noexcept {
 
 float sum_of_products(const SumSpec& spec, std::span<const float> a, std::span<const float> b,
                       const float* bias) {
+  const Accumulation& how = spec.accumulation;
   if (const std::optional<TensorCoreProfile> profile = tensor_core_of(spec)) {
-    const Accumulation& how = spec.accumulation;
     const float sum = tensor_core_dot(*profile, a, b, 0.0f,
                                       {.slices = how.split_k, .promote_every = how.promote});
-    return quiet_nan_of(bias != nullptr ? sum + *bias : sum);
+    return quiet(bias != nullptr ? sum + *bias : sum);
   }
-  const ChainSpec how = chain_spec(spec);
-  return deliver_sum(how, sum_of_terms(how, SpanTerms{a, b}, static_cast<int64_t>(a.size())), bias);
+  const double sum = sum_of_terms(spec, {a, b});
+  const bool wide = how.kind == Kind::fp64 && how.is_single_chain();
+  const bool narrow = how.sums_in_format() && how.is_single_chain();
+  if (bias == nullptr) {
+    return quiet(wide ? deliver(sum, spec.write) : static_cast<float>(sum));
+  }
+  if (wide) return quiet(deliver(sum + static_cast<double>(*bias), spec.write));
+  if (narrow) {
+    return quiet(static_cast<float>(format_step(how.kind, spec.write, *bias, 1.0f, sum)));
+  }
+  return quiet(static_cast<float>(sum) + *bias);
 }
 
 double sum_of_values(const SumSpec& spec, std::span<const float> x) {
-  return sum_of_terms(chain_spec(spec), SpanTerms{x, {}}, static_cast<int64_t>(x.size()));
+  return sum_of_terms(spec, {x, {}});
 }
 
 }  // namespace halfscope

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every accumulation but the tensor cores' as functions of terms, for the host and the device: the
-// chains, and promotion and split k as loops around them. `Terms` has
+// Every accumulation but the tensor cores' as functions of terms, for the device: the chains, and
+// promotion and split k as loops around them. Written apart from the reference in accumulate.cpp,
+// whose bits they have (tests/gpu). `Terms` has
 //   float left(int64_t k), float right(int64_t k)     the factors; right is 1 for plain values
 //   bool present(int64_t k)                           false for a term that takes no part
 #pragma once
