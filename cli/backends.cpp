@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: MIT
 #include "cli/backends.h"
 
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/near_miss.h"
 #include "emulation/backends.h"
+#include "gpu/backends.h"
 
 namespace halfscope {
 
-const Backend& backend_for(const Plan& plan) {
-  return plan.double_precision ? float64_backend() : emulation_backend();
+std::vector<std::string> backend_names() { return {"emulated", "cuda"}; }
+
+void check_backend_name(const std::string& name) {
+  const std::vector<std::string> names = backend_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw usage_error("unknown backend " + name, did_you_mean(name, names, "use emulated or cuda"));
+}
+
+const Backend& backend_for(const Plan& plan, const std::string& name) {
+  if (plan.double_precision) return float64_backend();
+  if (name == "cuda") return cuda_backend();
+  check_backend_name(name);
+  return emulation_backend();
+}
+
+LaneRequest parse_lane(const std::string& text) {
+  for (const std::string& name : backend_names()) {
+    if (text.starts_with(name + ":")) return {name, text.substr(name.size() + 1)};
+  }
+  return {"", text};
 }
 
 }  // namespace halfscope

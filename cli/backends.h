@@ -2,12 +2,29 @@
 // The only list of backends.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "core/plan/plan.h"
 #include "core/train/backend.h"
 
 namespace halfscope {
 
-/// The backend that runs a plan.
-const Backend& backend_for(const Plan& plan);
+/// What --backend takes.
+std::vector<std::string> backend_names();
+
+/// Throws Error (usage) for another name.
+void check_backend_name(const std::string& name);
+
+/// The backend that runs a plan where `name` is asked for: plans in double have their own. Throws
+/// Error (usage) for a backend that cannot run here.
+const Backend& backend_for(const Plan& plan, const std::string& name = "emulated");
+
+/// A lane as it is asked for: "cuda:mixed_float16" names the backend, too.
+struct LaneRequest {
+  std::string backend;  ///< empty if it is not named
+  std::string plan;     ///< preset or file
+};
+LaneRequest parse_lane(const std::string& text);
 
 }  // namespace halfscope

@@ -27,6 +27,13 @@ std::vector<std::string> beginnings(std::vector<std::string> names) {
   return names;
 }
 
+/// What a lane can begin with.
+std::vector<std::string> lane_words() {
+  std::vector<std::string> words = preset_names();
+  for (const std::string& name : backend_names()) words.push_back(name + ":");
+  return words;
+}
+
 /// The items of a comma-separated list. Throws Error (usage) for an empty one.
 std::vector<std::string> split_list(const std::string& list) {
   std::vector<std::string> items;
@@ -110,12 +117,18 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
   const std::optional<Accumulation> accumulation = accumulation_of(options);
   std::optional<LossScalerConfig> scaler;
   if (!options.loss_scale.empty()) scaler = parse_loss_scale(options.loss_scale);
+  check_backend_name(options.backend);
   std::vector<LaneConfig> lanes;
   std::set<std::string> seen;
   bool only_references = true;
-  for (const std::string& name : lane_names(options)) {
+  for (const std::string& text : lane_names(options)) {
+    const LaneRequest request = parse_lane(text);
     LaneConfig lane;
-    lane.plan = load_plan(name);
+    lane.plan = load_plan(request.plan);
+    if (lane.plan.double_precision && !request.backend.empty()) {
+      throw usage_error("--lanes: " + text + " computes in double, for which there is one backend",
+                        "write " + request.plan);
+    }
     const bool reference = is_full_precision(lane.plan);
     only_references = only_references && reference;
     if (!reference) {
@@ -128,11 +141,13 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
     } else if (needs_loss_scaling(lane.plan)) {
       lane.scaler = parse_loss_scale("dynamic");
     }
-    if (!seen.insert(lane.plan.name).second) {
-      throw usage_error("two lanes are named " + lane.plan.name,
+    if (!request.backend.empty()) lane.own_name = request.backend + ":" + lane.plan.name;
+    if (!seen.insert(lane.name()).second) {
+      throw usage_error("two lanes are named " + lane.name(),
                         "give every lane's plan its own name");
     }
-    lane.backend = &backend_for(lane.plan);
+    lane.backend =
+        &backend_for(lane.plan, request.backend.empty() ? options.backend : request.backend);
     lanes.push_back(std::move(lane));
   }
   if (only_references && (!options.fp32.empty() || accumulation)) {
@@ -212,16 +227,24 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
 void add_lane_options(CLI::App& sub, TrainOptions& options) {
   const char* kGroup = "Lanes";
   offer(sub.add_option("--lanes", options.lanes,
-                       "Plans to train side by side, presets or files, separated by commas")
+                       "Plans to train side by side, presets or files, separated by commas; "
+                       "emulated:PLAN and cuda:PLAN name the backend, too")
             ->each([&options](const std::string&) { options.lanes_given = true; })
             ->capture_default_str()
             ->type_name("PLAN,...")
             ->group(kGroup),
-        {.words = preset_names(), .files = "*.json", .list = true});
+        {.words = lane_words(), .files = "*.json", .list = true});
   offer(sub.add_option("--plan", options.plan, "Short for --lanes float32,PLAN")
             ->type_name("PLAN")
             ->group(kGroup),
         {.words = preset_names(), .files = "*.json"});
+  offer(sub.add_option("--backend", options.backend,
+                       "What lanes run on that name none: emulated (this processor) or cuda (an "
+                       "NVIDIA GPU)")
+            ->capture_default_str()
+            ->type_name("NAME")
+            ->group(kGroup),
+        {.words = backend_names()});
   sub.add_option("--fp32", options.fp32,
                  "Keep layers whose path matches in fp32; may be given several times")
       ->expected(1)
@@ -346,7 +369,8 @@ bool resumes_own_checkpoint(const TrainOptions& options) {
 
 std::vector<std::string> input_files(const TrainOptions& options) {
   std::vector<std::string> files;
-  for (const std::string& name : lane_names(options)) {
+  for (const std::string& text : lane_names(options)) {
+    const std::string name = parse_lane(text).plan;
     if (!preset_plan(name)) files.push_back(name);
   }
   if (!options.init.empty()) files.push_back(options.init);
@@ -395,6 +419,9 @@ std::vector<std::string> lane_settings_of(const TrainOptions& options) {
   }
   if (!options.loss_scale.empty()) {
     settings.insert(settings.end(), {"--loss-scale", options.loss_scale});
+  }
+  if (options.backend != TrainOptions().backend) {
+    settings.insert(settings.end(), {"--backend", options.backend});
   }
   return settings;
 }

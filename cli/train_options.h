@@ -35,6 +35,7 @@ struct TrainOptions {
   std::string lanes = "float32,mixed_float16";
   bool lanes_given = false;
   std::string plan, accumulate, loss_scale;
+  std::string backend = "emulated";
   std::vector<std::string> fp32;
   // Recording
   int every = 1;

@@ -67,10 +67,13 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
                        .advice = advice};
   request.recorded.assign(run.steps(advice.lane).begin(), run.steps(advice.lane).end());
   for (int i = 0; i < run.lane_count(); ++i) {
-    if (run.lane(i).plan_json != plan_to_json(Plan{})) continue;
+    // The proof trains on the lane's backend; another one's fp32 may have other bits.
+    if (run.lane(i).plan_json != plan_to_json(Plan{}) || run.lane(i).backend != lane.backend) {
+      continue;
+    }
     request.recorded_reference.assign(run.steps(i).begin(), run.steps(i).end());
   }
-  request.backend = &backend_for(request.original);
+  request.backend = &backend_for(request.original, lane.backend);
   if (!options.init.empty()) request.training.init = read_initial_weights(options.init);
   const Dataset data = load_dataset(options.data);
   const std::atomic<bool>& stop = catch_stop_signals();

@@ -108,4 +108,20 @@ std::vector<std::string> describe(const GpuReport& report) {
   return lines;
 }
 
+Error no_gpu_error(const GpuReport& report) {
+  std::vector<std::string> lines;
+  describe_state(report, lines);
+  std::string hint = "use --backend emulated, which needs no GPU";
+  // What is to be done by those who have one.
+  for (const std::string_view start : {"otherwise ", "to see GPUs here, "}) {
+    const size_t at = lines.back().find(start);
+    if (at != std::string::npos) hint += "; or " + lines.back().substr(at + start.size());
+  }
+  if (report.state == GpuState::old_driver || report.state == GpuState::no_device ||
+      report.state == GpuState::failed) {
+    hint += "; or " + lines.back().substr(std::string_view("to do: ").size());
+  }
+  return usage_error("no GPU for the backend cuda: " + lines.front(), std::move(hint));
+}
+
 }  // namespace halfscope

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
+
 namespace halfscope {
 
 /// A library or driver version; 0.0.0 means it is not there.
@@ -63,6 +65,10 @@ constexpr bool keras_mixed_float16_is_fast(int major, int /*minor*/) noexcept { 
 
 /// The report in plain words, one line each, ending with what to do about what is missing.
 std::vector<std::string> describe(const GpuReport& report);
+
+/// What to say, and to do, where a GPU was asked for and the report is of none that can be used:
+/// one Error (usage).
+Error no_gpu_error(const GpuReport& report);
 
 /// CUDA codes a version as 1000 * major + 10 * minor; cuBLAS, and cuDNN from 9 on, code it as
 /// 10000 * major + 100 * minor + patch.

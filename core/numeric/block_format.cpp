@@ -26,7 +26,6 @@ constexpr std::array<NamedFormat, 6> kNames{{{"mxfp8_e4m3", kMxfp8E4m3},
                                              {"nvfp4", kNvfp4}}};
 
 constexpr double kLargestFloat = static_cast<double>(std::numeric_limits<float>::max());
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// One block: `rows` times `count` elements, from `first` on at distances `row_stride`, `stride`.
 struct Block {
@@ -110,19 +109,6 @@ float quantize_value(float x, double scale, const FloatFormat& element, BlockSta
   return static_cast<float>(std::clamp(value, -kLargestFloat, kLargestFloat));
 }
 
-/// The scale of a block with that largest magnitude, as it is stored.
-float block_scale(uint32_t largest, const BlockFormat& format, double tensor_scale) {
-  if (largest >= kInfinityBits) return static_cast<float>(kNan);
-  const float amax = std::bit_cast<float>(largest);
-  if (format.scale == ScaleKind::ue8m0) {
-    return decode_ue8m0(mx_scale_code(amax, format.element, format.rule));
-  }
-  FloatFormat stored = kE4m3fn;
-  stored.saturate = true;
-  const double wanted = static_cast<double>(amax) / (format.element.max_finite() * tensor_scale);
-  return round_element(wanted, stored, RoundingMode::nearest_even).value;
-}
-
 template <class Visit>
 void each_block(const BlockShape& shape, const BlockFormat& format, Visit visit) {
   int64_t index = 0;
@@ -176,12 +162,6 @@ std::string block_format_name(const BlockFormat& format) {
     return std::string(name) + (up ? ":up" : "");
   }
   return "custom";
-}
-
-float nvfp4_tensor_scale(float amax) noexcept {
-  if (!(amax > 0)) return 1;
-  const float scale = static_cast<float>(static_cast<double>(amax) / (6.0 * 448.0));
-  return std::max(scale, std::numeric_limits<float>::denorm_min());
 }
 
 float block_scales(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,

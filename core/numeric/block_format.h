@@ -101,9 +101,32 @@ HS_HD constexpr uint8_t mx_scale_code(float amax, const FloatFormat& element,
   return static_cast<uint8_t>(code < 0 ? 0 : code > kUe8m0Nan - 1 ? kUe8m0Nan - 1 : code);
 }
 
+namespace detail {
+inline constexpr float kLargestFloat = 0x1.fffffep127f;
+}  // namespace detail
+
 /// fp32's nearest to amax / (6 * 448), so that the largest block scale is 448 if the largest
 /// element is 6; 1 for a tensor of zeros.
-float nvfp4_tensor_scale(float amax) noexcept;
+HS_HD inline float nvfp4_tensor_scale(float amax) noexcept {
+  if (!(amax > 0)) return 1;
+  const float scale = static_cast<float>(static_cast<double>(amax) / (6.0 * 448.0));
+  return scale > 0 ? scale : 0x1p-149f;
+}
+
+/// The scale of a block as it is stored, given the bits of its largest magnitude; NaN for a block
+/// with an infinity or a NaN.
+HS_HD inline float block_scale(uint32_t largest, const BlockFormat& format,
+                               double tensor_scale) noexcept {
+  if (largest >= detail::kInfinityBits) return std::bit_cast<float>(0x7fc00000u);
+  const float amax = std::bit_cast<float>(largest);
+  if (format.scale == ScaleKind::ue8m0) {
+    return decode_ue8m0(mx_scale_code(amax, format.element, format.rule));
+  }
+  FloatFormat stored = kE4m3fn;
+  stored.saturate = true;
+  const double wanted = static_cast<double>(amax) / (format.element.max_finite() * tensor_scale);
+  return static_cast<float>(round_to_format(wanted, stored).value);
+}
 
 /// The scales alone, as quantize() writes them. Returns the tensor's scale, 1 but for nvfp4.
 float block_scales(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "core/numeric/float_format.h"
@@ -13,17 +12,18 @@
 namespace halfscope {
 
 /// Finite values never become infinite or zero (unless they are zero); NaN stays NaN.
-inline float round_to_odd(double x) noexcept {
+HS_HD inline float round_to_odd(double x) noexcept {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);
-  if (back == x || std::isnan(x) || std::isinf(x)) return nearest;
+  const bool finite = x - x == 0.0;
+  if (back == x || !finite) return nearest;
   uint32_t bits = std::bit_cast<uint32_t>(nearest);
-  if (std::fabs(back) > std::fabs(x)) --bits;  // truncate: one step towards zero
+  if ((x < 0.0 ? back < x : back > x)) --bits;  // truncate: one step towards zero
   return std::bit_cast<float>(bits | 1u);
 }
 
 /// A result computed in double, handed to a caller that will round it to `write`.
-inline float deliver(double x, const FloatFormat& write) noexcept {
+HS_HD inline float deliver(double x, const FloatFormat& write) noexcept {
   return write.mantissa_bits <= 21 ? round_to_odd(x) : static_cast<float>(x);
 }
 

@@ -18,11 +18,11 @@ struct TensorRounding {
   uint64_t first = 0;    ///< index of the first element, for a part of a tensor
 
   /// For the part that begins `by` elements later.
-  constexpr TensorRounding from(int64_t by) const noexcept {
+  HS_HD constexpr TensorRounding from(int64_t by) const noexcept {
     return {mode, key, random_bits, first + static_cast<uint64_t>(by)};
   }
   /// Of element `index` of this part: the upper bits of its draw.
-  constexpr Rounding element(int64_t index) const noexcept {
+  HS_HD constexpr Rounding element(int64_t index) const noexcept {
     if (mode != RoundingMode::stochastic) return {.mode = mode};
     const int bits = random_bits < 1 ? 1 : random_bits > 32 ? 32 : random_bits;
     const uint32_t draw = random_draw(key, first + static_cast<uint64_t>(index));

@@ -6,11 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "core/error.h"
 #include "core/numeric/round.h"
-#include "core/numeric/ue8m0.h"
 
 namespace halfscope {
 
@@ -19,17 +17,6 @@ float largest_magnitude(std::span<const float> in) noexcept {
   uint32_t largest = 0;
   for (const float x : in) largest = std::max(largest, std::bit_cast<uint32_t>(x) & 0x7fffffffu);
   return std::bit_cast<float>(largest);
-}
-
-float current_scale(float amax, const FloatFormat& format, ScaleGrid grid,
-                    float otherwise) noexcept {
-  if (!(amax > 0) || std::isinf(amax)) return otherwise;
-  float scale = static_cast<float>(format.max_finite()) / amax;
-  if (std::isinf(scale)) scale = std::numeric_limits<float>::max();
-  if (grid == ScaleGrid::power_of_two) {
-    scale = decode_ue8m0(encode_ue8m0(scale, Ue8m0Rounding::toward_zero));
-  }
-  return scale;
 }
 
 void quantize_scaled(std::span<const float> in, float scale, const FloatFormat& format,
@@ -56,10 +43,7 @@ float delayed_scale(std::span<const float> history, float latest, float scale,
     chosen = 0;
     for (const float each : history) chosen = std::fmax(chosen, each);
   }
-  if (!(chosen > 0) || !std::isfinite(chosen)) return scale;
-  const double room = format.max_finite() * std::ldexp(1.0, -margin);
-  const float next = static_cast<float>(room) / chosen;
-  return std::isinf(next) ? std::numeric_limits<float>::max() : next;
+  return next_delayed_scale(chosen, scale, format, margin);
 }
 
 DelayedScale::DelayedScale(const Options& options) : options_(options) {

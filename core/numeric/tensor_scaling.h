@@ -5,6 +5,8 @@
 // (compute_scale_from_amax) and common/recipe/delayed_scaling.cu.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +14,8 @@
 
 #include "core/numeric/block_format.h"
 #include "core/numeric/float_format.h"
+#include "core/numeric/round.h"
+#include "core/numeric/ue8m0.h"
 
 namespace halfscope {
 
@@ -25,8 +29,16 @@ enum class ScaleGrid : uint8_t {
 
 /// max_finite / amax, so that the largest value becomes the format's. `otherwise` if amax is zero,
 /// infinite or NaN; the largest float if amax is so small that the scale would overflow.
-float current_scale(float amax, const FloatFormat& format, ScaleGrid grid = ScaleGrid::any,
-                    float otherwise = 1) noexcept;
+HS_HD inline float current_scale(float amax, const FloatFormat& format,
+                                 ScaleGrid grid = ScaleGrid::any, float otherwise = 1) noexcept {
+  if (!(amax > 0) || std::bit_cast<uint32_t>(amax) == detail::kInfinityBits) return otherwise;
+  float scale = static_cast<float>(format.max_finite()) / amax;
+  if (std::bit_cast<uint32_t>(scale) == detail::kInfinityBits) scale = detail::kLargestFloat;
+  if (grid == ScaleGrid::power_of_two) {
+    scale = decode_ue8m0(encode_ue8m0(scale, Ue8m0Rounding::toward_zero));
+  }
+  return scale;
+}
 
 /// Replaces x by the value that stands for it: round(x * scale) * (1 / scale), both products and
 /// the reciprocal in fp32. The format saturates, NaN stays. `stats` are set: clipped, flushed.
@@ -38,8 +50,17 @@ enum class AmaxChoice : uint8_t {
   most_recent,  ///< of the last step
 };
 
-/// The scale after a step of delayed scaling, given the amax of as many steps as it looks back, in
-/// any order; see DelayedScale.
+/// The scale after a step of delayed scaling, given the amax it goes by: max_finite * 2^-margin /
+/// amax, or `scale` where that is no use.
+HS_HD inline float next_delayed_scale(float amax, float scale, const FloatFormat& format,
+                                      int margin) noexcept {
+  if (!(amax > 0) || std::bit_cast<uint32_t>(amax) >= detail::kInfinityBits) return scale;
+  const double room = format.max_finite() * std::ldexp(1.0, -margin);
+  const float next = static_cast<float>(room) / amax;
+  return std::bit_cast<uint32_t>(next) == detail::kInfinityBits ? detail::kLargestFloat : next;
+}
+
+/// The same, given the amax of as many steps as it looks back, in any order; see DelayedScale.
 float delayed_scale(std::span<const float> history, float latest, float scale,
                     const FloatFormat& format, AmaxChoice choice, int margin) noexcept;
 

@@ -67,7 +67,7 @@ struct LayerInfo {
 
 struct LaneInfo {
   std::string name;        ///< "float32", "mixed_float16", "candidate" ...
-  std::string backend;     ///< "emulated", "float64"
+  std::string backend;     ///< "emulated", "cuda", "float64"
   std::string plan_json;   ///< the plan, as docs/contracts.md describes it
   std::string loss_scale;  ///< as --loss-scale takes it: "dynamic:65536", "none"
   std::vector<LayerInfo> layers;

@@ -178,7 +178,7 @@ void Trainer::pair_lanes() {
   const auto lane_named = [&](const std::string& name) {
     std::vector<std::string> names;
     for (size_t i = 0; i < lanes_.size(); ++i) {
-      names.push_back(lanes_[i]->config.plan.name);
+      names.push_back(lanes_[i]->config.name());
       if (names.back() != name) continue;
       // Its tensors have no format to count distances in, and no sites in the run.
       if (lanes_[i]->config.plan.double_precision) {
@@ -232,7 +232,7 @@ RunInfo Trainer::describe() const {
   info.every = config_.every;
   for (const auto& lane : lanes_) {
     LaneInfo lane_info;
-    lane_info.name = lane->config.plan.name;
+    lane_info.name = lane->config.name();
     lane_info.backend = lane->config.backend->name();
     lane_info.plan_json = plan_to_json(lane->config.plan);
     lane_info.loss_scale = loss_scale_text(lane->config.scaler);
@@ -456,7 +456,7 @@ std::map<std::string, double> Trainer::setup() const {
   setup["accumulate_grads"] =
       config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
   for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.plan.name;
+    const std::string& name = lane->config.name();
     setup["plan of " + name] = text_hash(plan_to_json(lane->config.plan));
     setup["loss scale of " + name] = text_hash(loss_scale_text(lane->config.scaler));
   }
@@ -470,7 +470,7 @@ Checkpoint Trainer::checkpoint() const {
   result.stale_evaluations = stale_evaluations_;
   result.setup = setup();
   for (const auto& lane : lanes_) {
-    LaneCheckpoint& saved = result.lanes[lane->config.plan.name];
+    LaneCheckpoint& saved = result.lanes[lane->config.name()];
     saved.scaler = lane->scaler;
     saved.updates = lane->updates;
     saved.best_loss = lane->best_loss;
@@ -511,7 +511,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
                       "ask for more steps");
   }
   for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.plan.name;
+    const std::string& name = lane->config.name();
     if (checkpoint.lanes.contains(name)) continue;
     std::vector<std::string> names;
     for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
@@ -525,7 +525,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     }
   }
   for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.plan.name;
+    const std::string& name = lane->config.name();
     const LaneCheckpoint& saved = checkpoint.lanes.at(name);
     const Graph& graph = lane->executable.graph;
     for (const Variable& variable : graph.variables()) {
@@ -546,7 +546,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   }
   for (const auto& lane : lanes_) check_scale_states(*lane, checkpoint);
   for (const auto& lane : lanes_) {
-    const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.plan.name);
+    const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
     for (const Variable& variable : lane->executable.graph.variables()) {
       lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
     }

@@ -37,6 +37,10 @@ struct LaneConfig {
   /// Not 0: every initial weight is moved by one fp32 ulp, up or down by a random bit of this seed.
   /// Such twins of a lane tell how far two right runs drift apart.
   uint64_t noise_seed = 0;
+  /// Empty: the plan's. Lanes of one training differ in their names.
+  std::string own_name{};
+
+  const std::string& name() const noexcept { return own_name.empty() ? plan.name : own_name; }
 };
 
 /// At which steps tensors of lanes are compared (SiteError).

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/execution.h"
 #include "core/graph/graph.h"
 #include "core/graph/narrow.h"
 #include "core/ops/ops.h"
-#include "emulation/engine/tensor_rounding.h"
 #include "emulation/gemm/gemm.h"
 
 namespace halfscope {
@@ -45,14 +45,8 @@ struct KernelCall {
     return rounding_now(graph->value(node->outputs[i]).rounding, node->outputs[i], random);
   }
   SumSpec sum_spec() const {
-    SumSpec spec{.accumulation = node->plan.accumulation,
-                 .write = out_format(0),
-                 .read = unrounded ? kFp32 : node->plan.read};
+    SumSpec spec = sum_spec_of(*graph, *node, unrounded);
     spec.key = sum_key(node->plan.accumulation.rounding, node->outputs[0], random);
-    if (!unrounded && find_op(node->op).sums_products()) {
-      spec.read = read_format(*graph, *node, 0);
-      spec.read_b = read_format(*graph, *node, 1);
-    }
     return spec;
   }
   /// What a product of scaled operands multiplies its sums by; nothing if there is nothing to do.
@@ -65,21 +59,6 @@ struct KernelCall {
     return factor;
   }
 };
-
-/// Fused operators (normalization, loss) take their inner sums in double, unless the plan names an
-/// accumulation other than an fp32 or fp64 chain; tensor cores have no part in such sums.
-inline bool names_inner_sums(const SumSpec& spec) noexcept {
-  const Accumulation::Kind kind = spec.accumulation.kind;
-  const bool plain =
-      kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::tensor_core;
-  return !plain || !spec.accumulation.is_single_chain();
-}
-
-/// For further sums of the same node, with other random words.
-inline SumSpec second_sums(SumSpec spec) noexcept {
-  spec.key = splitmix64(spec.key);
-  return spec;
-}
 
 template <class T>
 using Kernel = void (*)(KernelCall<T>&);

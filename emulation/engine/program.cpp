@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "core/graph/execution.h"
 #include "core/graph/narrow.h"
 #include "core/numeric/accumulate.h"
 #include "core/ops/ops.h"
@@ -44,36 +45,12 @@ void round_values(const double* in, double* out, int64_t n, const FloatFormat&,
   if (in != out) std::copy_n(in, n, out);
 }
 
-/// Operators whose output is their operand under another shape.
-bool is_view(const Node& node) {
-  return node.op == "Flatten" || node.op == "Reshape" || node.op == "Identity" ||
-         node.op == "StopGradient";
-}
-
-/// Rounding cannot change what only moves values of formats that the target holds.
-bool needs_rounding(const Graph& graph, const Node& node, const Value& output) {
-  if (output.format == kFp32) return false;
-  if (!find_op(node.op).selects) return true;
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-    return input != kNone && graph.value(input).type == ElementType::real &&
-           !output.format.contains(graph.value(input).format);
-  });
-}
-
 template <class T>
 class EngineProgram final : public Program {
  public:
   explicit EngineProgram(const Executable& executable) : executable_(executable) {
     const Graph& graph = executable_.graph;
-    for (const Variable& variable : graph.variables()) {
-      if (variable.next != kNone) alias_[variable.next] = variable.value;
-      if (variable.restored != kNone) alias_[variable.restored] = variable.value;
-    }
-    for (const Node& node : graph.nodes()) {
-      if (is_view(node) && !needs_rounding(graph, node, graph.value(node.outputs[0]))) {
-        alias_[node.outputs[0]] = node.inputs[0];
-      }
-    }
+    alias_ = memory_aliases(graph);
     real_.resize(graph.values().size(), nullptr);
     index_.resize(graph.values().size(), nullptr);
     allocate_used_values();
@@ -357,10 +334,9 @@ class EngineProgram final : public Program {
   const Executable executable_;
   std::vector<Buffer<T>> real_buffers_;
   std::vector<Buffer<int32_t>> index_buffers_;
-  std::vector<T*> real_;         // by value; null if no entry uses it
-  std::vector<int32_t*> index_;  // by value
-  /// Values that lie in another one's memory: a variable's next value, an operand's other shape.
-  std::map<ValueId, ValueId> alias_;
+  std::vector<T*> real_;              // by value; null if no entry uses it
+  std::vector<int32_t*> index_;       // by value
+  std::map<ValueId, ValueId> alias_;  ///< memory_aliases()
   std::vector<int> tap_of_;
   std::vector<const Tap*> source_taps_;
   std::vector<std::pair<int, int>> shared_taps_;  ///< sites that are one value: measured, others

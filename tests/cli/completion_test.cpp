@@ -67,7 +67,7 @@ TEST(CliCompletion, SubcommandsAndFlags) {
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("runs"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
   EXPECT_THAT(complete.at("halfscope train --st"), ElementsAre("--steps"));
-  EXPECT_THAT(complete.at("halfscope train --steps 5 --ba"), ElementsAre("--batch"));
+  EXPECT_THAT(complete.at("halfscope train --steps 5 --bat"), ElementsAre("--batch"));
   EXPECT_THAT(complete.at("halfscope report run.hscope --h"), IsSupersetOf({"--html", "--help"}));
   EXPECT_THAT(complete.at("halfscope completion "), ElementsAre("bash", "zsh", "fish"));
 }

@@ -50,6 +50,20 @@ TEST(GpuWords, EveryMissingThingComesWithSomethingToDo) {
   }
 }
 
+TEST(GpuWords, AMissingGpuIsOneErrorWithAHint) {
+  for (GpuState state : {GpuState::not_built, GpuState::no_driver, GpuState::old_driver,
+                         GpuState::no_device, GpuState::failed}) {
+    GpuReport report;
+    report.built = state != GpuState::not_built;
+    report.state = state;
+    const Error error = no_gpu_error(report);
+    EXPECT_THAT(error.what(), StartsWith("no GPU for the backend cuda: "));
+    EXPECT_THAT(error.hint(), StartsWith("use --backend emulated, which needs no GPU; or "));
+    EXPECT_THAT(error.hint(), Not(HasSubstr("to do")));
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+  }
+}
+
 TEST(GpuWords, ADeviceIsDescribed) {
   GpuReport report;
   report.built = true;

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// Arithmetic with broadcasting and functions of one element. The operands are values of narrow
+// formats and fp32 arithmetic is wide enough for a single later rounding of +, -, *, / and sqrt to
+// be the correct one. exp and log are taken in double: on the host by the C library, on the device
+// by CUDA's (at most 1 ulp of double off, so the rounded results rarely differ).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/numeric/float_format.h"
+#include "gpu/bodies/indexing.h"
+
+namespace halfscope::gpu {
+
+/// Which element of an operand goes with element i of the result.
+struct Operand {
+  enum class Kind : uint8_t { same, scalar, broadcast };
+  Kind kind = Kind::same;
+  Strided at;
+
+  HS_HD int64_t operator()(int64_t i) const noexcept {
+    return kind == Kind::same ? i : kind == Kind::scalar ? 0 : at.offset(i);
+  }
+};
+
+template <class T, class Operation>
+struct Binary {
+  const T *a, *b;
+  T* y;
+  Operand at_a, at_b;
+  Operation operation{};
+
+  HS_HD void operator()(int64_t i) const { y[i] = operation(a[at_a(i)], b[at_b(i)]); }
+};
+
+template <class T, class Operation>
+struct Unary {
+  const T* x;
+  T* y;
+  Operation operation{};
+
+  HS_HD void operator()(int64_t i) const { y[i] = operation(x[i]); }
+};
+
+struct AddOp {
+  template <class T>
+  HS_HD T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct SubOp {
+  template <class T>
+  HS_HD T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct MulOp {
+  template <class T>
+  HS_HD T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct DivOp {
+  template <class T>
+  HS_HD T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+struct NegOp {
+  template <class T>
+  HS_HD T operator()(T x) const {
+    return -x;
+  }
+};
+struct SqrtOp {
+  template <class T>
+  HS_HD T operator()(T x) const {
+    return std::sqrt(x);
+  }
+};
+struct ExpOp {
+  FloatFormat write = kFp32;
+  template <class T>
+  HS_HD T operator()(T x) const {
+    return delivered<T>(std::exp(static_cast<double>(x)), write);
+  }
+};
+struct LogOp {
+  FloatFormat write = kFp32;
+  template <class T>
+  HS_HD T operator()(T x) const {
+    return delivered<T>(std::log(static_cast<double>(x)), write);
+  }
+};
+struct ReluOp {
+  template <class T>
+  HS_HD T operator()(T x) const {
+    return x <= T{0} ? T{0} : x;  // NaN compares false and stays
+  }
+};
+struct ReluGradOp {
+  template <class T>
+  HS_HD T operator()(T dy, T y) const {
+    return y <= T{0} ? T{0} : dy;
+  }
+};
+
+}  // namespace halfscope::gpu

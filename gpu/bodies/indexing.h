@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Positions in tensors, given the place of an element in row-major order.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+inline constexpr int kMaxRank = 8;
+
+/// Where element i of a box of these sizes lies, at these distances.
+struct Strided {
+  int rank = 0;
+  int64_t size[kMaxRank] = {};
+  int64_t stride[kMaxRank] = {};
+
+  HS_HD int64_t offset(int64_t i) const noexcept {
+    if (rank == 0) return 0;
+    int64_t result = 0;
+    for (int d = rank - 1; d > 0; --d) {
+      result += i % size[d] * stride[d];
+      i /= size[d];
+    }
+    return result + i * stride[0];
+  }
+};
+
+/// y[i] = x[from.offset(i) + from_first] for all i.
+template <class T>
+struct CopyFrom {
+  const T* x;
+  T* y;
+  Strided from;
+  int64_t first = 0;
+
+  HS_HD void operator()(int64_t i) const { y[i] = x[first + from.offset(i)]; }
+};
+
+/// y[to.offset(i) + first] = x[i] for all i.
+template <class T>
+struct CopyTo {
+  const T* x;
+  T* y;
+  Strided to;
+  int64_t first = 0;
+
+  HS_HD void operator()(int64_t i) const { y[first + to.offset(i)] = x[i]; }
+};
+
+template <class T>
+struct Fill {
+  T* y;
+  T value;
+  HS_HD void operator()(int64_t i) const { y[i] = value; }
+};
+
+template <class From, class To>
+struct Convert {
+  const From* x;
+  To* y;
+  HS_HD void operator()(int64_t i) const { y[i] = static_cast<To>(x[i]); }
+};
+
+/// Element `index[row]` of every row; a negative index reads 0.
+template <class T>
+struct Gather {
+  const T* x;
+  const int32_t* index;
+  T* y;
+  int64_t columns;
+
+  HS_HD void operator()(int64_t row) const {
+    const int32_t at = index[row];
+    y[row] = at < 0 ? T{0} : x[row * columns + at];
+  }
+};
+
+template <class T>
+struct GatherGrad {
+  const T* dy;
+  const int32_t* index;
+  T* dx;
+  int64_t columns;
+
+  HS_HD void operator()(int64_t i) const {
+    const int64_t row = i / columns;
+    dx[i] = index[row] == i % columns ? dy[row] : T{0};
+  }
+};
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// The fused loss, its gradient and the accuracy: a row an item, then one item for what all rows
+// share. Inside they compute in double and deliver one value that is rounded afterwards.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/numeric/chain.h"
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+template <class T>
+struct LossRows {
+  const T* x;
+  const int32_t* labels;
+  int64_t rows, classes, ignored;
+  ChainSpec how;
+  bool named;  ///< the plan names the inner sums' accumulation
+
+  struct Softmax {
+    double largest, sum;  ///< sum of exp(x - largest)
+  };
+
+  HS_HD bool counts(int64_t row) const { return labels[row] >= 0 && labels[row] != ignored; }
+  HS_HD int64_t count() const {
+    int64_t n = 0;
+    for (int64_t row = 0; row < rows; ++row) n += counts(row) ? 1 : 0;
+    return n;
+  }
+
+  struct Terms {
+    const T* row;
+    double largest;
+    HS_HD float left(int64_t k) const {
+      return static_cast<float>(std::exp(static_cast<double>(row[k]) - largest));
+    }
+    HS_HD float right(int64_t) const { return 1.0f; }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD Softmax softmax(const T* row) const {
+    double largest = static_cast<double>(-INFINITY);
+    for (int64_t j = 0; j < classes; ++j) {
+      const double value = static_cast<double>(row[j]);
+      if (value > largest || is_nan(value)) largest = value;
+    }
+    if (named) return {largest, sum_of_terms(how, Terms{row, largest}, classes)};
+    double sum = 0.0;
+    for (int64_t j = 0; j < classes; ++j) {
+      sum += std::exp(static_cast<double>(row[j]) - largest);
+    }
+    return {largest, sum};
+  }
+};
+
+/// losses[row], of rows that count.
+template <class T>
+struct RowLoss {
+  LossRows<T> of;
+  double* losses;
+
+  HS_HD void operator()(int64_t i) const {
+    if (!of.counts(i)) return;
+    const T* const row = of.x + i * of.classes;
+    const typename LossRows<T>::Softmax softmax = of.softmax(row);
+    losses[i] = std::log(softmax.sum) - (static_cast<double>(row[of.labels[i]]) - softmax.largest);
+  }
+};
+
+/// One item: the mean of the rows that count.
+template <class T>
+struct MeanLoss {
+  LossRows<T> of;
+  const double* losses;
+  float* counted;  ///< memory for the losses of rows that count
+  T* y;
+  FloatFormat write;
+
+  struct Terms {
+    const float* x;
+    HS_HD float left(int64_t k) const { return x[k]; }
+    HS_HD float right(int64_t) const { return 1.0f; }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD void operator()(int64_t) const {
+    double total = 0.0;
+    int64_t count = 0;
+    for (int64_t row = 0; row < of.rows; ++row) {
+      if (!of.counts(row)) continue;
+      total += losses[row];
+      counted[count++] = static_cast<float>(losses[row]);
+    }
+    if (of.named) total = sum_of_terms(of.how, Terms{counted}, count);
+    *y = delivered<T>(total / static_cast<double>(count), write);
+  }
+};
+
+/// One item: the factor that all rows' gradients have.
+template <class T>
+struct LossScale {
+  LossRows<T> of;
+  const T* upstream;
+  double* scale;
+
+  HS_HD void operator()(int64_t) const {
+    *scale = static_cast<double>(*upstream) / static_cast<double>(of.count());
+  }
+};
+
+template <class T>
+struct LossGrad {
+  LossRows<T> of;
+  const double* scale;
+  T* dx;
+  FloatFormat write;
+
+  HS_HD void operator()(int64_t i) const {
+    const T* const row = of.x + i * of.classes;
+    T* const out = dx + i * of.classes;
+    if (!of.counts(i)) {
+      for (int64_t j = 0; j < of.classes; ++j) out[j] = T{0};
+      return;
+    }
+    const typename LossRows<T>::Softmax softmax = of.softmax(row);
+    for (int64_t j = 0; j < of.classes; ++j) {
+      const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
+      out[j] = delivered<T>((p - (j == of.labels[i] ? 1.0 : 0.0)) * *scale, write);
+    }
+  }
+};
+
+/// Counts rows that count and whose first largest element is the label's; a NaN spoils its row.
+template <class T>
+struct RowsRight {
+  LossRows<T> of;
+  uint64_t* right;
+
+  HS_HD void operator()(int64_t i) const {
+    if (!of.counts(i)) return;
+    const T* const row = of.x + i * of.classes;
+    int64_t best = 0;
+    for (int64_t j = 0; j < of.classes; ++j) {
+      if (is_nan(row[j])) return;
+      if (row[best] < row[j]) best = j;
+    }
+    if (best == of.labels[i]) add_to(right, uint64_t{1});
+  }
+};
+
+/// One item.
+template <class T>
+struct ShareRight {
+  LossRows<T> of;
+  const uint64_t* right;
+  T* y;
+
+  HS_HD void operator()(int64_t) const {
+    *y = static_cast<T>(static_cast<double>(*right) / static_cast<double>(of.count()));
+  }
+};
+
+}  // namespace halfscope::gpu

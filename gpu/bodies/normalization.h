@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// Batch normalization, fused: statistics and sums in double, one plane (sample, channel) an item in
+// a fixed order within, then one channel an item, which adds its planes in order; the rest in fp32.
+// An accumulation that the plan names runs over (sample, pixel) of a channel.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/numeric/chain.h"
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+/// [batch, channels, plane...]
+struct Planes {
+  int64_t batch = 1, channels = 1, size = 1;
+
+  HS_HD int64_t offset(int64_t sample, int64_t channel) const {
+    return (sample * channels + channel) * size;
+  }
+  HS_HD double count() const { return static_cast<double>(batch * size); }
+};
+
+inline constexpr int kPartials = 16;
+
+/// Two sums over one plane: f(i, first, second) adds element i to partial i % 16; the partials are
+/// added as a balanced tree.
+struct PlaneSums {
+  double first, second;
+
+  template <class F>
+  HS_HD static PlaneSums of(int64_t n, const F& f) {
+    double first[kPartials] = {}, second[kPartials] = {};
+    int64_t i = 0;
+    for (; i + kPartials <= n; i += kPartials) {
+      for (int j = 0; j < kPartials; ++j) f(i + j, first[j], second[j]);
+    }
+    for (int j = 0; i + j < n; ++j) f(i + j, first[j], second[j]);
+    for (int width = kPartials / 2; width > 0; width /= 2) {
+      for (int j = 0; j < width; ++j) {
+        first[j] += first[j + width];
+        second[j] += second[j + width];
+      }
+    }
+    return {first[0], second[0]};
+  }
+};
+
+/// Elements of a channel, in fp32 and less an offset, as factors of a named sum.
+template <class T>
+struct ChannelTerms {
+  Planes planes;
+  int64_t channel;
+  const T *a, *b;  ///< b null: plain values
+  double a_offset, b_offset;
+
+  HS_HD int64_t at(int64_t k) const {
+    return planes.offset(k / planes.size, channel) + k % planes.size;
+  }
+  HS_HD float left(int64_t k) const {
+    return static_cast<float>(static_cast<double>(a[at(k)]) - a_offset);
+  }
+  HS_HD float right(int64_t k) const {
+    return b == nullptr ? 1.0f : static_cast<float>(static_cast<double>(b[at(k)]) - b_offset);
+  }
+  HS_HD bool present(int64_t) const { return true; }
+
+  HS_HD double sum(const ChainSpec& how) const {
+    const double total = sum_of_terms(how, *this, planes.batch * planes.size);
+    return b == nullptr ? total : static_cast<double>(deliver_sum(how, total, nullptr));
+  }
+};
+
+/// Item = channel * batch + sample: sum of x, or of squares around the mean.
+template <class T>
+struct PlaneMoment {
+  Planes planes;
+  const T* x;
+  const double* mean;  ///< null: the sum
+  double* sums;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t channel = item / planes.batch;
+    const T* const in = x + planes.offset(item % planes.batch, channel);
+    const double centre = mean != nullptr ? mean[channel] : 0.0;
+    const bool squares = mean != nullptr;
+    sums[item] = PlaneSums::of(planes.size, [&](int64_t i, double& total, double&) {
+                   const double value = static_cast<double>(in[i]);
+                   const double centred = value - centre;
+                   total += squares ? centred * centred : value;
+                 }).first;
+  }
+};
+
+/// Item: a channel.
+template <class T>
+struct BatchMean {
+  Planes planes;
+  const T* x;
+  const double* sums;
+  double* mean;
+  ChainSpec how;
+  bool named;
+
+  HS_HD void operator()(int64_t channel) const {
+    double sum = 0.0;
+    for (int64_t sample = 0; sample < planes.batch; ++sample) {
+      sum += sums[channel * planes.batch + sample];
+    }
+    if (named) sum = ChannelTerms<T>{planes, channel, x, nullptr, 0.0, 0.0}.sum(how);
+    mean[channel] = sum / planes.count();
+  }
+};
+
+/// Item: a channel. In training its statistics, running and of the batch; then what all its
+/// elements need.
+template <class T>
+struct ChannelFactors {
+  Planes planes;
+  const T *x, *scale, *old_mean, *old_var;
+  const double *batch_mean, *squares;  ///< null in inference
+  T *next_mean, *next_var, *saved_mean, *saved_inverse;
+  T *mean, *factor;
+  double epsilon, momentum, unbiased;
+  ChainSpec how;
+  bool named;
+
+  HS_HD void operator()(int64_t channel) const {
+    double centre = static_cast<double>(old_mean[channel]);
+    double var = static_cast<double>(old_var[channel]);
+    if (batch_mean != nullptr) {
+      const double fresh = batch_mean[channel];
+      double sum = 0.0;
+      for (int64_t sample = 0; sample < planes.batch; ++sample) {
+        sum += squares[channel * planes.batch + sample];
+      }
+      if (named) sum = ChannelTerms<T>{planes, channel, x, x, fresh, fresh}.sum(how);
+      const double batch_var = sum / planes.count();
+      next_mean[channel] = static_cast<T>(momentum * centre + (1.0 - momentum) * fresh);
+      next_var[channel] = static_cast<T>(momentum * var + (1.0 - momentum) * batch_var * unbiased);
+      centre = fresh;
+      var = batch_var;
+    }
+    const double inverse = 1.0 / std::sqrt(var + epsilon);
+    if (batch_mean != nullptr) {
+      saved_mean[channel] = static_cast<T>(centre);
+      saved_inverse[channel] = static_cast<T>(inverse);
+    }
+    mean[channel] = static_cast<T>(centre);
+    factor[channel] = static_cast<T>(inverse * static_cast<double>(scale[channel]));
+  }
+};
+
+template <class T>
+struct Normalize {
+  Planes planes;
+  const T *x, *mean, *factor, *bias;
+  T* y;
+
+  HS_HD void operator()(int64_t i) const {
+    const int64_t channel = i / planes.size % planes.channels;
+    y[i] = (x[i] - mean[channel]) * factor[channel] + bias[channel];
+  }
+};
+
+/// Item = channel * batch + sample: sums of dy and of dy * (x - mean).
+template <class T>
+struct PlaneGradSums {
+  Planes planes;
+  const T *dy, *x, *mean;
+  double *first, *second;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t channel = item / planes.batch;
+    const int64_t at = planes.offset(item % planes.batch, channel);
+    const double centre = static_cast<double>(mean[channel]);
+    const PlaneSums sums = PlaneSums::of(planes.size, [&](int64_t i, double& sum, double& product) {
+      const double g = static_cast<double>(dy[at + i]);
+      sum += g;
+      product += g * (static_cast<double>(x[at + i]) - centre);
+    });
+    first[item] = sums.first;
+    second[item] = sums.second;
+  }
+};
+
+/// Item: a channel.
+template <class T>
+struct ChannelGrads {
+  Planes planes;
+  const T *dy, *x, *scale, *mean, *inverse;
+  const double *first, *second;
+  T *dscale, *dbias;
+  T *factor, *share, *slope;
+  ChainSpec how;
+  bool named;
+
+  HS_HD void operator()(int64_t channel) const {
+    double gradients = 0.0, products = 0.0;
+    for (int64_t sample = 0; sample < planes.batch; ++sample) {
+      gradients += first[channel * planes.batch + sample];
+      products += second[channel * planes.batch + sample];
+    }
+    const double centre = static_cast<double>(mean[channel]);
+    const double deviation = static_cast<double>(inverse[channel]);
+    if (named) {
+      gradients = ChannelTerms<T>{planes, channel, dy, nullptr, 0.0, 0.0}.sum(how);
+      products = ChannelTerms<T>{planes, channel, dy, x, 0.0, centre}.sum(how);
+    }
+    const double of_scale = products * deviation;
+    dscale[channel] = static_cast<T>(of_scale);
+    dbias[channel] = static_cast<T>(gradients);
+    factor[channel] = static_cast<T>(static_cast<double>(scale[channel]) * deviation);
+    share[channel] = static_cast<T>(gradients / planes.count());
+    slope[channel] = static_cast<T>(of_scale * deviation / planes.count());
+  }
+};
+
+template <class T>
+struct NormalizeGrad {
+  Planes planes;
+  const T *dy, *x, *mean, *factor, *share, *slope;
+  T* dx;
+
+  HS_HD void operator()(int64_t i) const {
+    const int64_t channel = i / planes.size % planes.channels;
+    const T centred = (x[i] - mean[channel]) * slope[channel];
+    dx[i] = factor[channel] * ((dy[i] - share[channel]) - centred);
+  }
+};
+
+}  // namespace halfscope::gpu

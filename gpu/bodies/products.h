@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// Sums of products. Matrix products and the three products of a convolution are one matrix product
+// here, c(i, j) = sum over k of a(i, k) * b(k, j), of operands that are read in place: a source
+// says where they lie, which terms take part, and where results go. Two bodies take any source:
+//   ProductElement   one result: any accumulation but those of tensor cores
+//   ProductTile      64 x 64 results in shared memory and registers: one ascending-k chain of fp32
+//                    fused multiply-adds per result, the same bits as ProductElement
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/numeric/chain.h"
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+/// Sizes of a 2-D convolution; layouts as in ONNX.
+struct ConvGeometry {
+  int64_t batch = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  int64_t out_height = 1, out_width = 1;
+
+  HS_HD int64_t pixels() const { return out_height * out_width; }
+  HS_HD int64_t taps() const { return kernel_h * kernel_w; }
+};
+
+template <class T>
+struct GemmSource {
+  const T *x, *w;
+  T* y;
+  int64_t m, n, k;
+  int64_t a_row, a_column, b_row, b_column;  ///< strides
+
+  HS_HD T a(int64_t i, int64_t l) const { return x[i * a_row + l * a_column]; }
+  HS_HD T b(int64_t l, int64_t j) const { return w[l * b_row + j * b_column]; }
+  HS_HD bool present(int64_t, int64_t) const { return true; }
+  HS_HD int64_t bias_index(int64_t, int64_t j) const { return j; }
+  HS_HD T& result(int64_t i, int64_t j) const { return y[i * n + j]; }
+};
+
+/// i: output channel; j: (image, pixel); k: (in, kernel_h, kernel_w). Taps on the zero padding take
+/// part as products with zero.
+template <class T>
+struct ConvSource {
+  const T *x, *w;
+  T* y;
+  int64_t m, n, k;
+  ConvGeometry s;
+
+  HS_HD T a(int64_t i, int64_t l) const { return w[i * k + l]; }
+  HS_HD T b(int64_t l, int64_t j) const {
+    const int64_t image = j / s.pixels(), pixel = j % s.pixels();
+    const int64_t channel = l / s.taps(), tap = l % s.taps();
+    const int64_t row =
+        pixel / s.out_width * s.stride_h - s.pad_top + tap / s.kernel_w * s.dilation_h;
+    const int64_t column =
+        pixel % s.out_width * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
+    if (row < 0 || row >= s.height || column < 0 || column >= s.width) return T{0};
+    return x[((image * s.in + channel) * s.height + row) * s.width + column];
+  }
+  HS_HD bool present(int64_t, int64_t) const { return true; }
+  HS_HD int64_t bias_index(int64_t i, int64_t) const { return i; }
+  HS_HD T& result(int64_t i, int64_t j) const {
+    return y[(j / s.pixels() * s.out + i) * s.pixels() + j % s.pixels()];
+  }
+};
+
+/// i: input channel; j: (image, input pixel); k: (kernel_h, kernel_w, out). Only outputs that exist
+/// take part, unless missing ones count as products with zero.
+template <class T>
+struct ConvGradInputSource {
+  const T *dy, *w;
+  T* dx;
+  int64_t m, n, k;
+  ConvGeometry s;
+  bool zeros_take_part;
+
+  HS_HD T a(int64_t i, int64_t l) const {
+    const int64_t tap = l / s.out, channel = l % s.out;
+    return w[(channel * s.in + i) * s.taps() + tap];
+  }
+  /// Output pixel that reads input pixel j through the tap of l, or -1.
+  HS_HD int64_t reader(int64_t l, int64_t j) const {
+    const int64_t tap = l / s.out, pixel = j % (s.height * s.width);
+    const int64_t row = pixel / s.width + s.pad_top - tap / s.kernel_w * s.dilation_h;
+    const int64_t column = pixel % s.width + s.pad_left - tap % s.kernel_w * s.dilation_w;
+    if (row < 0 || column < 0 || row % s.stride_h != 0 || column % s.stride_w != 0) return -1;
+    const int64_t p = row / s.stride_h, q = column / s.stride_w;
+    return p < s.out_height && q < s.out_width ? p * s.out_width + q : -1;
+  }
+  HS_HD T b(int64_t l, int64_t j) const {
+    const int64_t at = reader(l, j);
+    if (at < 0) return T{0};
+    return dy[(j / (s.height * s.width) * s.out + l % s.out) * s.pixels() + at];
+  }
+  HS_HD bool present(int64_t l, int64_t j) const { return zeros_take_part || reader(l, j) >= 0; }
+  HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
+  HS_HD T& result(int64_t i, int64_t j) const {
+    const int64_t plane = s.height * s.width;
+    return dx[(j / plane * s.in + i) * plane + j % plane];
+  }
+};
+
+/// i: output channel; j: (in, kernel_h, kernel_w); k: (image, pixel).
+template <class T>
+struct ConvGradWeightSource {
+  const T *dy, *x;
+  T* dw;
+  int64_t m, n, k;
+  ConvGeometry s;
+
+  HS_HD T a(int64_t i, int64_t l) const {
+    return dy[(l / s.pixels() * s.out + i) * s.pixels() + l % s.pixels()];
+  }
+  HS_HD T b(int64_t l, int64_t j) const {
+    const ConvSource<T> image{x, nullptr, nullptr, m, k, n, s};
+    return image.b(j, l);
+  }
+  HS_HD bool present(int64_t, int64_t) const { return true; }
+  HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
+  HS_HD T& result(int64_t i, int64_t j) const { return dw[i * n + j]; }
+};
+
+/// What a sum becomes: with the bias as the accumulation has it, or, of scaled operands, times
+/// their scales and then the bias in fp32.
+template <class T>
+struct Epilogue {
+  ChainSpec how;
+  const T* bias = nullptr;
+  bool scaled = false;
+  const T *first_scale = nullptr, *second_scale = nullptr;  ///< null: 1
+
+  HS_HD T finish(double sum, int64_t bias_index) const {
+    const T* const added = bias == nullptr ? nullptr : bias + bias_index;
+    if (!scaled) return plain(sum, added);
+    T factor = 1;
+    if (first_scale != nullptr) factor *= *first_scale;
+    if (second_scale != nullptr) factor *= *second_scale;
+    const T value = plain(sum, static_cast<const T*>(nullptr)) * factor;
+    return added != nullptr ? value + *added : value;
+  }
+
+ private:
+  HS_HD float plain(double sum, const float* added) const { return deliver_sum(how, sum, added); }
+  HS_HD double plain(double sum, const double* added) const {
+    return added != nullptr ? sum + *added : sum;
+  }
+};
+
+/// One result; item = i * n + j.
+template <class T, class Source>
+struct ProductElement {
+  Source source;
+  Epilogue<T> epilogue;
+
+  struct Terms {
+    const Source& source;
+    int64_t i, j;
+    HS_HD T left(int64_t k) const { return source.a(i, k); }
+    HS_HD T right(int64_t k) const { return source.b(k, j); }
+    HS_HD bool present(int64_t k) const { return source.present(k, j); }
+  };
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t i = item / source.n, j = item % source.n;
+    source.result(i, j) = epilogue.finish(sum(Terms{source, i, j}, T{0}), source.bias_index(i, j));
+  }
+
+ private:
+  HS_HD double sum(const Terms& terms, float) const {
+    return sum_of_terms(epilogue.how, terms, source.k);
+  }
+  HS_HD double sum(const Terms& terms, double) const {
+    double total = 0.0;
+    for (int64_t k = 0; k < source.k; ++k) {
+      if (terms.present(k)) total += terms.left(k) * terms.right(k);
+    }
+    return total;
+  }
+};
+
+/// kTile x kTile results by 256 threads, 4 x 4 each; k in pieces of kDepth. Steps: load, multiply,
+/// load, multiply, ..., store.
+template <class Source>
+struct ProductTile {
+  static constexpr int kTile = 64, kDepth = 16, kThreads = 256, kSide = 4;
+  static constexpr int kAcross = kTile / kSide;
+
+  Source source;
+  Epilogue<float> epilogue;
+
+  struct Shared {
+    float a[kDepth][kTile + 1];  // one more, so that columns lie in different banks
+    float b[kDepth][kTile];
+    bool present[kDepth][kTile];
+  };
+  struct State {
+    float sum[kSide][kSide];
+  };
+
+  HS_HD int64_t across() const { return ceil_div(source.n, kTile); }
+  int64_t blocks() const { return ceil_div(source.m, kTile) * across(); }
+  HS_HD int64_t steps() const { return 2 * ceil_div(source.k, kDepth) + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t first_i = block / across() * kTile, first_j = block % across() * kTile;
+    if (s == 0) {
+      for (int i = 0; i < kSide; ++i) {
+        for (int j = 0; j < kSide; ++j) state.sum[i][j] = 0.0f;
+      }
+    }
+    if (s + 1 == steps()) {
+      store(first_i, first_j, thread, state);
+    } else if (s % 2 == 0) {
+      load(s / 2 * kDepth, first_i, first_j, thread, shared);
+    } else {
+      multiply(s / 2 * kDepth, thread, shared, state);
+    }
+  }
+
+ private:
+  HS_HD void load(int64_t first_k, int64_t first_i, int64_t first_j, int thread,
+                  Shared& shared) const {
+    for (int at = thread; at < kDepth * kTile; at += kThreads) {
+      // Neighbouring threads read along k for a, along j for b: mostly neighbours in memory.
+      const int ka = at % kDepth, i = at / kDepth, kb = at / kTile, j = at % kTile;
+      const bool has_a = first_i + i < source.m && first_k + ka < source.k;
+      shared.a[ka][i] = has_a ? source.a(first_i + i, first_k + ka) : 0.0f;
+      const bool has_b = first_j + j < source.n && first_k + kb < source.k;
+      shared.b[kb][j] = has_b ? source.b(first_k + kb, first_j + j) : 0.0f;
+      shared.present[kb][j] = has_b && source.present(first_k + kb, first_j + j);
+    }
+  }
+  HS_HD void multiply(int64_t first_k, int thread, const Shared& shared, State& state) const {
+    const int row = thread / kAcross * kSide, column = thread % kAcross * kSide;
+    const int depth = static_cast<int>(smaller(kDepth, source.k - first_k));
+    for (int k = 0; k < depth; ++k) {
+      for (int j = 0; j < kSide; ++j) {
+        if (!shared.present[k][column + j]) continue;
+        for (int i = 0; i < kSide; ++i) {
+          state.sum[i][j] =
+              std::fma(shared.a[k][row + i], shared.b[k][column + j], state.sum[i][j]);
+        }
+      }
+    }
+  }
+  HS_HD void store(int64_t first_i, int64_t first_j, int thread, const State& state) const {
+    for (int di = 0; di < kSide; ++di) {
+      for (int dj = 0; dj < kSide; ++dj) {
+        const int64_t i = first_i + thread / kAcross * kSide + di;
+        const int64_t j = first_j + thread % kAcross * kSide + dj;
+        if (i >= source.m || j >= source.n) continue;
+        source.result(i, j) =
+            epilogue.finish(static_cast<double>(state.sum[di][dj]), source.bias_index(i, j));
+      }
+    }
+  }
+};
+
+}  // namespace halfscope::gpu

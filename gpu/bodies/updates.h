@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+// What a step adds after the gradients (formulas in core/ops/training.cpp); one element an item. A
+// variable's new value is rounded to its storage format here, because whether an update was lost
+// shows only by comparing it with the old one; states are rounded afterwards like other results.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/numeric/round.h"
+#include "core/numeric/tensor_rounding.h"
+#include "core/numeric/tensor_stats.h"
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+/// g' of an element: unscaled, clipped, with weight decay.
+template <class T>
+struct Gradient {
+  const T *w, *g, *inverse_scale, *clip;
+  T decay;
+
+  HS_HD T operator()(int64_t i) const {
+    const T plain = (g[i] * *inverse_scale) * *clip;
+    if (decay == T{0}) return plain;  // an infinite weight times 0 would be NaN
+    const T decayed = decay * w[i];
+    return plain + decayed;
+  }
+};
+
+/// Sum of squares of a tensor. Item = chunk * 16 + j: partial j of that chunk of 4096 elements.
+template <class T>
+struct SquarePartials {
+  const T* x;
+  int64_t n;
+  double* partials;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t begin = item / 16 * kSumChunk, end = smaller(begin + kSumChunk, n);
+    double sum = 0.0;
+    for (int64_t i = begin + item % 16; i < end; i += 16) {
+      const double value = static_cast<double>(x[i]);
+      sum += value * value;
+    }
+    partials[item] = sum;
+  }
+};
+
+/// The 16 partial sums of a chunk as a balanced tree.
+HS_HD inline double add_tree(const double* partials) {
+  double sum[16];
+  for (int j = 0; j < 16; ++j) sum[j] = partials[j];
+  for (int width = 8; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
+  }
+  return sum[0];
+}
+
+/// One item: the chunks of all tensors in order.
+template <class T>
+struct NormTotal {
+  const double* partials;
+  int64_t chunks;
+  double* wide;
+  T* y;
+
+  HS_HD void operator()(int64_t) const {
+    double total = 0.0;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) total += add_tree(partials + chunk * 16);
+    if (wide != nullptr) *wide = total;
+    *y = static_cast<T>(total);
+  }
+};
+
+template <class T>
+struct GradientSum {
+  const T *sum, *g, *keep;
+  T* y;
+
+  // What the last step left may be NaN.
+  HS_HD void operator()(int64_t i) const { y[i] = *keep != T{0} ? sum[i] + g[i] : g[i]; }
+};
+
+template <class T>
+struct Momentum {
+  Gradient<T> gradient;
+  const T* velocity;
+  T* y;
+  T momentum;
+
+  HS_HD void operator()(int64_t i) const {
+    const T kept = momentum * velocity[i];
+    y[i] = kept + gradient(i);
+  }
+};
+
+template <class T>
+struct AdamMoments {
+  Gradient<T> gradient;
+  const T *m, *v;
+  T *next_m, *next_v;
+  T beta1, beta2, other1, other2;
+
+  HS_HD void operator()(int64_t i) const {
+    const T g = gradient(i);
+    const T kept_m = beta1 * m[i], new_m = other1 * g;
+    const T kept_v = beta2 * v[i], new_v = other2 * (g * g);
+    next_m[i] = kept_m + new_m;
+    next_v[i] = kept_v + new_v;
+  }
+};
+
+template <class T>
+struct SquareAverage {
+  Gradient<T> gradient;
+  const T* average;
+  T* y;
+  T alpha, other;
+
+  HS_HD void operator()(int64_t i) const {
+    const T g = gradient(i);
+    const T kept = alpha * average[i], fresh = other * (g * g);
+    y[i] = kept + fresh;
+  }
+};
+
+template <class T>
+struct RmsMomentum {
+  Gradient<T> gradient;
+  const T *average, *velocity;
+  T* y;
+  T momentum, eps;
+
+  HS_HD void operator()(int64_t i) const {
+    const T kept = momentum * velocity[i];
+    y[i] = kept + gradient(i) / (std::sqrt(average[i]) + eps);
+  }
+};
+
+// What the optimizers add to a variable.
+
+template <class T>
+struct SgdRule {
+  Gradient<T> gradient;
+  const T *rate, *velocity;  ///< velocity may be null
+
+  HS_HD T operator()(int64_t i) const {
+    return -(*rate * (velocity != nullptr ? velocity[i] : gradient(i)));
+  }
+  HS_HD double decay() const { return 0.0; }
+};
+
+template <class T>
+struct RmsRule {
+  Gradient<T> gradient;
+  const T *rate, *average, *velocity;  ///< velocity may be null
+  T eps;
+
+  HS_HD T operator()(int64_t i) const {
+    if (velocity != nullptr) return -(*rate * velocity[i]);
+    return -(*rate * (gradient(i) / (std::sqrt(average[i]) + eps)));
+  }
+  HS_HD double decay() const { return 0.0; }
+};
+
+template <class T>
+struct AdamRule {
+  const T *m, *v, *rate, *correction_1, *correction_2;
+  T eps;
+  double decoupled_decay;
+
+  HS_HD T operator()(int64_t i) const {
+    const T step_size =
+        static_cast<T>(static_cast<double>(*rate) / static_cast<double>(*correction_1));
+    const T root_2 = static_cast<T>(std::sqrt(static_cast<double>(*correction_2)));
+    const T denominator = std::sqrt(v[i]) / root_2 + eps;
+    return -(step_size * (m[i] / denominator));
+  }
+  HS_HD double decay() const { return static_cast<double>(*rate) * decoupled_decay; }
+};
+
+template <class T, class Rule>
+struct Update {
+  Rule rule;
+  const T* w;
+  T *next, *update;
+  FloatFormat storage;
+  bool rounds;  ///< the storage format is not fp32
+  TensorRounding rounding{};
+  uint64_t* lost = nullptr;  ///< null: not counted
+
+  HS_HD void operator()(int64_t i) const {
+    const T old = w[i];
+    T change = rule(i);
+    T fresh;
+    const double decay = rule.decay();
+    if (decay == 0.0) {
+      fresh = old + change;
+    } else {
+      const T shrunk = old * static_cast<T>(1.0 - decay), lost_part = static_cast<T>(decay) * old;
+      fresh = shrunk + change;
+      change = change - lost_part;
+    }
+    fresh = stored(fresh, i);
+    next[i] = fresh;
+    update[i] = change;
+    if (lost != nullptr && change != T{0} && fresh == old) add_to(lost, uint64_t{1});
+  }
+
+ private:
+  HS_HD float stored(float x, int64_t i) const {
+    return rounds ? round_to_format(x, storage, rounding.element(i)).value : x;
+  }
+  HS_HD double stored(double x, int64_t) const { return x; }
+};
+
+}  // namespace halfscope::gpu

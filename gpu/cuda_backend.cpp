@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// cuda_backend() of a build with nvcc.
+#include "gpu/cuda_backend.h"
+
+#include "core/error.h"
+#include "gpu/backends.h"
+#include "gpu/device_info.h"
+
+namespace halfscope {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  const char* name() const noexcept override { return "cuda"; }
+  std::unique_ptr<Program> compile(const Executable& executable) const override {
+    return gpu::make_cuda_program(executable);
+  }
+};
+
+}  // namespace
+
+bool cuda_is_ready() { return query_gpus().state == GpuState::ready; }
+
+const Backend& cuda_backend() {
+  const GpuReport report = query_gpus();
+  if (report.state != GpuState::ready) throw no_gpu_error(report);
+  static const CudaBackend backend;
+  return backend;
+}
+
+}  // namespace halfscope

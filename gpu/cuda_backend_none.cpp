@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// cuda_backend() of a build without nvcc.
+#include "core/error.h"
+#include "gpu/backends.h"
+#include "gpu/device_info.h"
+
+namespace halfscope {
+
+bool cuda_is_ready() { return false; }
+
+const Backend& cuda_backend() { throw no_gpu_error({}); }
+
+}  // namespace halfscope

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Errors of the CUDA runtime as ours.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace halfscope::gpu {
+
+/// Throws an Error that names the call and how many bytes it was about, if any.
+[[noreturn]] void throw_cuda_error(cudaError_t error, const char* call, size_t bytes);
+
+inline void check_cuda(cudaError_t error, const char* call, size_t bytes = 0) {
+  if (error != cudaSuccess) throw_cuda_error(error, call, bytes);
+}
+
+}  // namespace halfscope::gpu

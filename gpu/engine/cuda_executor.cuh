@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// The executor that is a device: one stream, one kernel template for each kind of body.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "gpu/engine/cuda_error.cuh"
+
+namespace halfscope::gpu {
+
+template <class Body>
+__global__ void run_items(int64_t n, const Body body) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += stride) {
+    body(i);
+  }
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads) run_block(const Body body) {
+  __shared__ typename Body::Shared shared;
+  typename Body::State state;
+  const int64_t steps = body.steps();
+  for (int64_t s = 0; s < steps; ++s) {
+    body.step(s, blockIdx.x, static_cast<int>(threadIdx.x), shared, state);
+    __syncthreads();
+  }
+}
+
+class CudaExecutor {
+ public:
+  CudaExecutor() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+  }
+  CudaExecutor(const CudaExecutor&) = delete;
+  CudaExecutor& operator=(const CudaExecutor&) = delete;
+  ~CudaExecutor() {
+    static_cast<void>(cudaStreamSynchronize(stream_));
+    for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+
+  template <class Body>
+  void items(int64_t n, const Body& body) {
+    if (n <= 0) return;
+    constexpr int64_t kThreads = 256, kMostBlocks = int64_t{1} << 20;
+    const int64_t blocks = (n + kThreads - 1) / kThreads;
+    run_items<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kThreads, 0,
+                stream_>>>(n, body);
+    check_cuda(cudaGetLastError(), "launch");
+  }
+
+  template <class Body>
+  void blocks(const Body& body) {
+    const int64_t blocks = body.blocks();
+    if (blocks <= 0) return;
+    run_block<<<static_cast<unsigned>(blocks), Body::kThreads, 0, stream_>>>(body);
+    check_cuda(cudaGetLastError(), "launch");
+  }
+
+  void* allocate(size_t bytes) {
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, bytes), "allocation", bytes);
+    memory_[memory] = bytes;
+    check_cuda(cudaMemsetAsync(memory, 0, bytes, stream_), "memset", bytes);
+    return memory;
+  }
+  void release(void* memory) {
+    // Freeing waits for the work that uses it; an error will show in the next call.
+    if (memory_.erase(memory) > 0) static_cast<void>(cudaFree(memory));
+  }
+  void upload(void* to, const void* from, size_t bytes) {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
+               "copy to the device", bytes);
+  }
+  void download(void* to, const void* from, size_t bytes) {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+               "copy from the device", bytes);
+    check_cuda(cudaStreamSynchronize(stream_), "copy from the device", bytes);
+  }
+  void clear(void* to, size_t bytes) {
+    check_cuda(cudaMemsetAsync(to, 0, bytes, stream_), "memset", bytes);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  std::map<void*, size_t> memory_;
+};
+
+}  // namespace halfscope::gpu

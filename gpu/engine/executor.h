@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Executors run bodies (gpu/bodies/work.h) one launch after the other and own device memory:
+//   void items(int64_t n, const Body& body)     body(i) for all i in [0, n)
+//   void blocks(const Body& body)               body.blocks() blocks of Body::kThreads threads
+//   void* allocate(size_t bytes)                zeroed, on 256-byte boundaries; lives as long as
+//   the void release(void* memory)                  executor if it is not released void
+//   upload(void* to, const void* from, size_t bytes) void download(void* to, const void* from,
+//   size_t bytes)      waits for what was launched void clear(void* to, size_t bytes)
+// CudaExecutor (cuda_executor.cuh) is the device; HostExecutor runs the same bodies here, in order
+// or shuffled: results must not depend on that.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "core/numeric/rng.h"
+
+namespace halfscope::gpu {
+
+enum class HostOrder : uint8_t { serial, shuffled };
+
+/// All of [0, n) once, from the beginning, or from somewhere and in jumps.
+class ItemOrder {
+ public:
+  ItemOrder(int64_t n, HostOrder order, uint64_t draw) : n_(n) {
+    if (order == HostOrder::serial || n < 2) return;
+    at_ = static_cast<int64_t>(splitmix64(draw) % static_cast<uint64_t>(n));
+    stride_ = static_cast<int64_t>(splitmix64(draw + 1) % static_cast<uint64_t>(n));
+    while (std::gcd(stride_, n) != 1) ++stride_;
+  }
+  int64_t next() {
+    const int64_t item = at_;
+    at_ = (at_ + stride_) % n_;
+    return item;
+  }
+
+ private:
+  int64_t n_, at_ = 0, stride_ = 1;
+};
+
+class HostExecutor {
+ public:
+  explicit HostExecutor(HostOrder order) : order_(order) {}
+
+  template <class Body>
+  void items(int64_t n, const Body& body) {
+    ItemOrder order = next_order(n);
+    for (int64_t i = 0; i < n; ++i) body(order.next());
+  }
+
+  template <class Body>
+  void blocks(const Body& body) {
+    const auto shared = std::make_unique<typename Body::Shared>();
+    std::vector<typename Body::State> states(static_cast<size_t>(Body::kThreads));
+    ItemOrder blocks = next_order(body.blocks());
+    for (int64_t b = 0; b < body.blocks(); ++b) {
+      const int64_t block = blocks.next();
+      for (int64_t s = 0; s < body.steps(); ++s) {
+        ItemOrder threads = next_order(Body::kThreads);
+        for (int t = 0; t < Body::kThreads; ++t) {
+          const int thread = static_cast<int>(threads.next());
+          body.step(s, block, thread, *shared, states[static_cast<size_t>(thread)]);
+        }
+      }
+    }
+  }
+
+  void* allocate(size_t bytes) {
+    Memory memory(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment})));
+    std::memset(memory.get(), 0, bytes);
+    void* const address = memory.get();
+    memory_.emplace(address, std::move(memory));
+    return address;
+  }
+  void release(void* memory) { memory_.erase(memory); }
+  void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+  void clear(void* to, size_t bytes) { std::memset(to, 0, bytes); }
+
+ private:
+  static constexpr size_t kAlignment = 256;
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
+  };
+  using Memory = std::unique_ptr<std::byte[], Free>;
+
+  ItemOrder next_order(int64_t n) { return ItemOrder(n, order_, draw_ += 2); }
+
+  HostOrder order_;
+  uint64_t draw_ = 0;
+  std::map<void*, Memory> memory_;
+};
+
+}  // namespace halfscope::gpu

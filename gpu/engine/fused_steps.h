@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// Steps of reductions, pooling, the loss and batch normalization.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "gpu/bodies/loss.h"
+#include "gpu/bodies/normalization.h"
+#include "gpu/bodies/pooling.h"
+#include "gpu/bodies/reductions.h"
+#include "gpu/engine/move_steps.h"
+#include "gpu/engine/node_call.h"
+
+namespace halfscope::gpu {
+
+/// Over these axes of a tensor of this shape.
+inline Reduction reduction_over(const Node& node, const Shape& shape,
+                                const std::vector<int64_t>& axes) {
+  const std::vector<int64_t> own = row_major_strides(shape);
+  std::vector<int64_t> sizes[2], strides[2];
+  Reduction result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
+    sizes[reduced].push_back(shape[i]);
+    strides[reduced].push_back(own[i]);
+    if (reduced) result.count *= shape[i];
+  }
+  result.outer = strided(node, sizes[0], strides[0]);
+  result.inner = strided(node, sizes[1], strides[1]);
+  return result;
+}
+
+inline Reduction reduction_of(const Node& node, const Shape& shape) {
+  return reduction_over(node, shape, reduction_axes(node, shape.size()));
+}
+
+/// Axes 2 and beyond.
+inline Reduction over_pixels(const Node& node, const Shape& shape) {
+  std::vector<int64_t> axes;
+  for (size_t i = 2; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  return reduction_over(node, shape, axes);
+}
+
+template <class X, class T>
+Step sum_step(const NodeCall<X, T>& c, const Reduction& reduction, bool mean) {
+  return items_step(*c.executor, c.out_count(0),
+                    Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean});
+}
+
+template <class X, class T>
+Step max_pool_step(const NodeCall<X, T>& c) {
+  const Node& node = *c.node;
+  const bool backward = node.op == "MaxPoolGrad";
+  const Shape& in = backward ? c.out_shape(0) : c.in_shape(0);
+  const Shape& out = backward ? c.in_shape(0) : c.out_shape(0);
+  PoolGeometry s{.height = in[2], .width = in[3], .out_height = out[2], .out_width = out[3]};
+  const NodeId producer = backward ? c.graph->value(node.inputs[1]).producer : kNone;
+  const Node* pool = !backward ? &node : producer == kNone ? nullptr : &c.graph->node(producer);
+  const bool known = pool != nullptr && pool->op == "MaxPool";
+  if (known) {
+    const std::vector<int64_t> kernel = ints_attribute(*pool, "kernel_shape");
+    const std::vector<int64_t> strides = ints_attribute(*pool, "strides", {1, 1});
+    const std::vector<int64_t> pads = ints_attribute(*pool, "pads", {0, 0, 0, 0});
+    s.kernel_h = kernel[0], s.kernel_w = kernel[1];
+    s.stride_h = strides[0], s.stride_w = strides[1];
+    s.pad_top = pads[0], s.pad_left = pads[1];
+  }
+  if (backward) {
+    return items_step(*c.executor, c.out_count(0),
+                      MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0], s, !known});
+  }
+  return items_step(*c.executor, c.out_count(0), MaxPool<T>{c.in[0], c.out[0], c.index_out[1], s});
+}
+
+template <class X, class T>
+LossRows<T> loss_rows(const NodeCall<X, T>& c) {
+  const SumSpec spec = c.sum_spec();
+  return {.x = c.in[0],
+          .labels = c.index_in[1],
+          .rows = c.in_shape(0)[0],
+          .classes = c.in_shape(0)[1],
+          .ignored = int_attribute(*c.node, "ignore_index", -1),
+          .how = chain_spec(spec),
+          .named = std::is_same_v<T, float> && names_inner_sums(spec)};
+}
+
+template <class X, class T>
+Step loss_step(const NodeCall<X, T>& c) {
+  const LossRows<T> rows = loss_rows(c);
+  double* const losses = c.template working_memory<double>(rows.rows);
+  float* const counted = c.template working_memory<float>(rows.rows);
+  return in_turn(
+      {items_step(*c.executor, rows.rows, RowLoss<T>{rows, losses}),
+       items_step(*c.executor, 1, MeanLoss<T>{rows, losses, counted, c.out[0], c.out_format(0)})});
+}
+
+template <class X, class T>
+Step loss_grad_step(const NodeCall<X, T>& c) {
+  const LossRows<T> rows = loss_rows(c);
+  double* const scale = c.template working_memory<double>(1);
+  return in_turn(
+      {items_step(*c.executor, 1, LossScale<T>{rows, c.in[2], scale}),
+       items_step(*c.executor, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)})});
+}
+
+template <class X, class T>
+Step accuracy_step(const NodeCall<X, T>& c) {
+  const LossRows<T> rows = loss_rows(c);
+  uint64_t* const right = c.template working_memory<uint64_t>(1);
+  return in_turn({items_step(*c.executor, 1, Fill<uint64_t>{right, 0}),
+                  items_step(*c.executor, rows.rows, RowsRight<T>{rows, right}),
+                  items_step(*c.executor, 1, ShareRight<T>{rows, right, c.out[0]})});
+}
+
+inline Planes planes_of(const Shape& shape) {
+  return {.batch = shape[0],
+          .channels = shape[1],
+          .size = element_count(shape) / std::max<int64_t>(1, shape[0] * shape[1])};
+}
+
+template <class X, class T>
+Step batch_norm_step(const NodeCall<X, T>& c) {
+  X& executor = *c.executor;
+  const Planes planes = planes_of(c.in_shape(0));
+  const SumSpec spec = c.sum_spec();
+  const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
+  const bool training = c.out.size() > 1;
+  const int64_t parts = planes.batch * planes.channels;
+  double* const sums = training ? c.template working_memory<double>(parts) : nullptr;
+  double* const squares = training ? c.template working_memory<double>(parts) : nullptr;
+  double* const mean = training ? c.template working_memory<double>(planes.channels) : nullptr;
+  ChannelFactors<T> factors{.planes = planes,
+                            .x = c.in[0],
+                            .scale = c.in[1],
+                            .old_mean = c.in[3],
+                            .old_var = c.in[4],
+                            .batch_mean = mean,
+                            .squares = squares,
+                            .next_mean = nullptr,
+                            .next_var = nullptr,
+                            .saved_mean = nullptr,
+                            .saved_inverse = nullptr,
+                            .mean = c.template working_memory<T>(planes.channels),
+                            .factor = c.template working_memory<T>(planes.channels),
+                            .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
+                            .momentum = real_attribute(*c.node, "momentum", 0.9),
+                            .unbiased = 1.0,
+                            .how = chain_spec(spec),
+                            .named = named};
+  std::vector<Step> steps;
+  if (training) {
+    factors.next_mean = c.out[1];
+    factors.next_var = c.out[2];
+    factors.saved_mean = c.out[3];
+    factors.saved_inverse = c.out[4];
+    const double n = planes.count();
+    if (int_attribute(*c.node, "unbiased", 0) != 0) factors.unbiased = n / (n - 1.0);
+    steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
+    steps.push_back(items_step(executor, planes.channels,
+                               BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named}));
+    steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], mean, squares}));
+  }
+  steps.push_back(items_step(executor, planes.channels, factors));
+  steps.push_back(
+      items_step(executor, c.out_count(0),
+                 Normalize<T>{planes, c.in[0], factors.mean, factors.factor, c.in[2], c.out[0]}));
+  return in_turn(std::move(steps));
+}
+
+template <class X, class T>
+Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, inverse)
+  X& executor = *c.executor;
+  const Planes planes = planes_of(c.in_shape(0));
+  const SumSpec spec = c.sum_spec();
+  const int64_t parts = planes.batch * planes.channels;
+  double* const first = c.template working_memory<double>(parts);
+  double* const second = c.template working_memory<double>(parts);
+  T* const memory = c.template working_memory<T>(3 * planes.channels);
+  T *const factor = memory, *const share = memory + planes.channels,
+           *const slope = memory + 2 * planes.channels;
+  const ChannelGrads<T> grads{.planes = planes,
+                              .dy = c.in[0],
+                              .x = c.in[1],
+                              .scale = c.in[2],
+                              .mean = c.in[3],
+                              .inverse = c.in[4],
+                              .first = first,
+                              .second = second,
+                              .dscale = c.out[1],
+                              .dbias = c.out[2],
+                              .factor = factor,
+                              .share = share,
+                              .slope = slope,
+                              .how = chain_spec(spec),
+                              .named = std::is_same_v<T, float> && names_inner_sums(spec)};
+  return in_turn({items_step(executor, parts,
+                             PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
+                  items_step(executor, planes.channels, grads),
+                  items_step(executor, c.out_count(0),
+                             NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share,
+                                              slope, c.out[0]})});
+}
+
+template <class X, class T>
+Step reduction_step(const NodeCall<X, T>& c) {
+  const std::string& op = c.node->op;
+  if (op == "ReduceSum") return sum_step(c, reduction_of(*c.node, c.in_shape(0)), false);
+  if (op == "ReduceMean") return sum_step(c, reduction_of(*c.node, c.in_shape(0)), true);
+  if (op == "GlobalAveragePool") return sum_step(c, over_pixels(*c.node, c.in_shape(0)), true);
+  if (op == "ReduceMeanGrad") {
+    return items_step(*c.executor, c.out_count(0),
+                      MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});
+  }
+  if (op == "ReduceMax") {
+    return items_step(*c.executor, c.out_count(0),
+                      Max<T>{c.in[0], c.out[0], reduction_of(*c.node, c.in_shape(0))});
+  }
+  if (op == "ReduceMaxGrad") {  // (dy, x, y), dy and y with kept axes
+    return items_step(
+        *c.executor, c.in_count(2),
+        MaxGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], reduction_of(*c.node, c.in_shape(1))});
+  }
+  if (op == "MaxPool" || op == "MaxPoolGrad") return max_pool_step(c);
+  if (op == "SoftmaxCrossEntropyLoss") return loss_step(c);
+  if (op == "SoftmaxCrossEntropyLossGrad") return loss_grad_step(c);
+  if (op == "Accuracy") return accuracy_step(c);
+  if (op == "BatchNormalization") return batch_norm_step(c);
+  if (op == "BatchNormalizationGrad") return batch_norm_grad_step(c);
+  return {};
+}
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Steps without sums: arithmetic with broadcasting, functions of one element, copies, gathers.
+#pragma once
+
+#include <vector>
+
+#include "gpu/bodies/elementwise.h"
+#include "gpu/bodies/indexing.h"
+#include "gpu/engine/node_call.h"
+
+namespace halfscope::gpu {
+
+/// Dimensions of 1 left out, neighbours that lie one after the other made one.
+inline Strided strided(const Node& node, const std::vector<int64_t>& sizes,
+                       const std::vector<int64_t>& strides) {
+  Strided result;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    const int last = result.rank - 1;
+    if (last >= 0 && result.stride[last] == strides[d] * sizes[d]) {
+      result.size[last] *= sizes[d];
+      result.stride[last] = strides[d];
+      continue;
+    }
+    check_node(node, result.rank < kMaxRank,
+               "more than " + std::to_string(kMaxRank) + " dimensions do not run on a GPU");
+    result.size[result.rank] = sizes[d];
+    result.stride[result.rank++] = strides[d];
+  }
+  return result;
+}
+
+inline std::vector<int64_t> row_major_strides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+/// `shape` seen as broadcast to `to`: stride 0 along stretched dimensions.
+inline Strided broadcast(const Node& node, const Shape& shape, const Shape& to) {
+  std::vector<int64_t> strides(to.size(), 0);
+  const std::vector<int64_t> own = row_major_strides(shape);
+  const size_t extra = to.size() - shape.size();
+  for (size_t i = 0; i < shape.size(); ++i) strides[extra + i] = shape[i] == 1 ? 0 : own[i];
+  return strided(node, to, strides);
+}
+
+inline Operand operand_of(const Node& node, const Shape& shape, const Shape& to) {
+  if (element_count(shape) == element_count(to)) return {Operand::Kind::same, {}};
+  if (element_count(shape) == 1) return {Operand::Kind::scalar, {}};
+  return {Operand::Kind::broadcast, broadcast(node, shape, to)};
+}
+
+template <class X, class T, class Operation>
+Step binary_step(const NodeCall<X, T>& c, Operation operation) {
+  const Shape& to = c.out_shape(0);
+  return items_step(
+      *c.executor, element_count(to),
+      Binary<T, Operation>{c.in[0], c.in[1], c.out[0], operand_of(*c.node, c.in_shape(0), to),
+                           operand_of(*c.node, c.in_shape(1), to), operation});
+}
+
+template <class X, class T, class Operation>
+Step unary_step(const NodeCall<X, T>& c, Operation operation) {
+  return items_step(*c.executor, c.out_count(0), Unary<T, Operation>{c.in[0], c.out[0], operation});
+}
+
+/// Where the elements of a slice of `shape` lie in it.
+struct SlicePlace {
+  Strided at;
+  int64_t first = 0;
+};
+inline SlicePlace slice_place(const Node& node, const Shape& shape,
+                              const std::vector<SliceAxis>& axes) {
+  const std::vector<int64_t> own = row_major_strides(shape);
+  std::vector<int64_t> sizes, strides;
+  int64_t first = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    sizes.push_back(axes[i].count);
+    strides.push_back(own[i] * axes[i].step);
+    first += own[i] * axes[i].start;
+  }
+  return {strided(node, sizes, strides), first};
+}
+
+/// Zeros, and x at its place.
+template <class X, class T>
+Step spread_step(const NodeCall<X, T>& c, const SlicePlace& place) {
+  return in_turn({items_step(*c.executor, c.out_count(0), Fill<T>{c.out[0], T{0}}),
+                  items_step(*c.executor, c.in_count(0),
+                             CopyTo<T>{c.in[0], c.out[0], place.at, place.first})});
+}
+
+template <class X, class T>
+Step pad_step(const NodeCall<X, T>& c) {
+  const Shape& from = c.in_shape(0);
+  const std::vector<int64_t> pads = ints_attribute(*c.node, "pads");
+  std::vector<SliceAxis> axes;
+  for (size_t i = 0; i < from.size(); ++i) {
+    axes.push_back({.start = pads[i], .step = 1, .count = from[i]});
+  }
+  return spread_step(c, slice_place(*c.node, c.out_shape(0), axes));
+}
+
+template <class X, class T>
+Step slice_step(const NodeCall<X, T>& c) {
+  const Shape& from = c.in_shape(0);
+  const SlicePlace place = slice_place(*c.node, from, slice_axes(*c.node, from));
+  return items_step(*c.executor, c.out_count(0),
+                    CopyFrom<T>{c.in[0], c.out[0], place.at, place.first});
+}
+
+template <class X, class T>
+Step movement_step(const NodeCall<X, T>& c) {
+  const std::string& op = c.node->op;
+  if (op == "Add") return binary_step(c, AddOp{});
+  if (op == "Sub") return binary_step(c, SubOp{});
+  if (op == "Mul") return binary_step(c, MulOp{});
+  if (op == "Div") return binary_step(c, DivOp{});
+  if (op == "ReluGrad") return binary_step(c, ReluGradOp{});
+  if (op == "Neg") return unary_step(c, NegOp{});
+  if (op == "Sqrt") return unary_step(c, SqrtOp{});
+  if (op == "Exp") return unary_step(c, ExpOp{c.out_format(0)});
+  if (op == "Log") return unary_step(c, LogOp{c.out_format(0)});
+  if (op == "Relu") return unary_step(c, ReluOp{});
+  if (op == "Expand" || op == "Assign" || is_view(*c.node)) {
+    const Shape& to = c.out_shape(0);
+    const Strided from = op == "Expand" ? broadcast(*c.node, c.in_shape(0), to)
+                                        : strided(*c.node, {element_count(to)}, {1});
+    return items_step(*c.executor, element_count(to), CopyFrom<T>{c.in[0], c.out[0], from});
+  }
+  if (op == "Slice") return slice_step(c);
+  if (op == "SliceGrad") {
+    const Shape& to = c.out_shape(0);
+    return spread_step(c, slice_place(*c.node, to, slice_axes(*c.node, to)));
+  }
+  if (op == "Pad") return pad_step(c);
+  if (op == "GatherElements") {
+    return items_step(*c.executor, c.in_shape(0)[0],
+                      Gather<T>{c.in[0], c.index_in[1], c.out[0], c.in_shape(0)[1]});
+  }
+  if (op == "GatherElementsGrad") {
+    return items_step(*c.executor, c.out_count(0),
+                      GatherGrad<T>{c.in[0], c.index_in[1], c.out[0], c.out_shape(0)[1]});
+  }
+  return {};
+}
+
+}  // namespace halfscope::gpu

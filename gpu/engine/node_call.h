@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// What the steps of an operator are made from: its node and where its operands and results lie on
+// the device. make_step() is called once, when a program is compiled; the step then launches bodies
+// whenever the node runs. T is float, or double when a node is run again for comparison.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/graph/execution.h"
+#include "core/graph/graph.h"
+#include "core/graph/narrow.h"
+#include "core/numeric/accumulate.h"
+#include "core/numeric/chain.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::gpu {
+
+/// What is known only when an entry runs.
+struct RunState {
+  RandomSource random{};
+  bool measured = false;  ///< statistics are wanted
+};
+
+using Step = std::function<void(const RunState&)>;
+
+inline Error no_such_sums(const Node& node) {
+  return usage_error(node.path + " (" + node.op + "): the accumulation " +
+                         accumulation_name(node.plan.accumulation) +
+                         " does not run on a GPU backend yet",
+                     "use --accumulate fp32 or another chain there, or train the plan in a lane "
+                     "emulated:PLAN");
+}
+
+template <class X, class T>
+struct NodeCall {
+  X* executor = nullptr;
+  const Graph* graph = nullptr;
+  const Node* node = nullptr;
+  std::vector<const T*> in;              ///< null for index inputs and inputs left out
+  std::vector<const int32_t*> index_in;  ///< null for real inputs
+  std::vector<T*> out;
+  std::vector<int32_t*> index_out;
+  bool unrounded = false;    ///< results are wanted as for fp32
+  uint64_t* lost = nullptr;  ///< where updates count those that were lost
+  double* wide = nullptr;    ///< where scalars that need double's range go
+  /// Working memory, which is kept until the program (or the rerun) ends.
+  std::vector<void*>* memory = nullptr;
+
+  const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
+  const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
+  int64_t in_count(size_t i) const { return element_count(in_shape(i)); }
+  int64_t out_count(size_t i) const { return element_count(out_shape(i)); }
+  FloatFormat out_format(size_t i) const {
+    return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
+  }
+  const T* optional_in(size_t i) const { return i < in.size() ? in[i] : nullptr; }
+  /// Throws Error for sums that are not rounded to nearest even.
+  SumSpec sum_spec() const {
+    const SumSpec spec = sum_spec_of(*graph, *node, unrounded);
+    if (spec.accumulation.rounds_otherwise()) throw no_such_sums(*node);
+    return spec;
+  }
+
+  template <class U>
+  U* working_memory(int64_t count) const {
+    const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U);
+    memory->push_back(executor->allocate(bytes));
+    return static_cast<U*>(memory->back());
+  }
+};
+
+/// A step that launches these items.
+template <class X, class Body>
+Step items_step(X& executor, int64_t n, const Body& body) {
+  return [&executor, n, body](const RunState&) { executor.items(n, body); };
+}
+
+/// One step after the other.
+inline Step in_turn(std::vector<Step> steps) {
+  return [steps = std::move(steps)](const RunState& state) {
+    for (const Step& step : steps) step(state);
+  };
+}
+
+template <class T>
+T attribute_of(const Node& node, const char* name) {
+  return static_cast<T>(real_attribute(node, name, 0.0));
+}
+
+// One function per file: nothing for operators that are elsewhere.
+template <class X, class T>
+Step movement_step(const NodeCall<X, T>& call);  // move_steps.h: elementwise, shapes, gathers
+template <class X, class T>
+Step product_step(const NodeCall<X, T>& call);  // product_steps.h
+template <class X, class T>
+Step reduction_step(const NodeCall<X, T>& call);  // fused_steps.h: reductions, pooling, loss, norm
+template <class X, class T>
+Step update_step(const NodeCall<X, T>& call);  // update_steps.h: optimizers, scaled operands
+
+}  // namespace halfscope::gpu

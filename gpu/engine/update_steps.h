@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// Steps of what comes after the gradients, and of scaled operands.
+#pragma once
+
+#include "gpu/bodies/indexing.h"
+#include "gpu/bodies/quantize.h"
+#include "gpu/bodies/updates.h"
+#include "gpu/engine/node_call.h"
+
+namespace halfscope::gpu {
+
+/// The first four inputs of every operator that reads a gradient are the variable, the gradient,
+/// 1 / scale and the clipping factor.
+template <class X, class T>
+Gradient<T> gradient_of(const NodeCall<X, T>& c) {
+  return {c.in[0], c.in[1], c.in[2], c.in[3], attribute_of<T>(*c.node, "weight_decay")};
+}
+
+template <class X, class T, class Rule>
+Step apply_step(const NodeCall<X, T>& c, const Rule& rule) {
+  const Update<T, Rule> plain{.rule = rule,
+                              .w = c.in[0],
+                              .next = c.out[0],
+                              .update = c.out[1],
+                              .storage = c.out_format(0),
+                              .rounds = c.out_format(0) != kFp32};
+  const RoundingChoice choice = c.graph->value(c.node->outputs[0]).rounding;
+  const ValueId value = c.node->outputs[0];
+  const int64_t n = c.out_count(0);
+  uint64_t* const lost = c.lost;
+  X& executor = *c.executor;
+  return [&executor, plain, choice, value, n, lost](const RunState& state) {
+    Update<T, Rule> body = plain;
+    body.rounding = rounding_now(choice, value, state.random);
+    body.lost = state.measured ? lost : nullptr;
+    executor.items(n, body);
+  };
+}
+
+template <class X, class T>
+Step norm_step(const NodeCall<X, T>& c) {
+  X& executor = *c.executor;
+  int64_t chunks = 0;
+  for (size_t i = 0; i < c.in.size(); ++i) chunks += ceil_div(c.in_count(i), kSumChunk);
+  double* const partials = c.template working_memory<double>(chunks * 16);
+  std::vector<Step> steps;
+  double* next = partials;
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    const int64_t items = ceil_div(c.in_count(i), kSumChunk) * 16;
+    steps.push_back(items_step(executor, items, SquarePartials<T>{c.in[i], c.in_count(i), next}));
+    next += items;
+  }
+  steps.push_back(items_step(executor, 1, NormTotal<T>{partials, chunks, c.wide, c.out[0]}));
+  return in_turn(std::move(steps));
+}
+
+template <class X, class T>
+Step state_step(const NodeCall<X, T>& c) {
+  const Node& node = *c.node;
+  const Gradient<T> gradient = gradient_of(c);
+  const int64_t n = c.out_count(0);
+  const T momentum = attribute_of<T>(node, "momentum"), eps = attribute_of<T>(node, "eps");
+  if (node.op == "Momentum") {
+    return items_step(*c.executor, n, Momentum<T>{gradient, c.in[4], c.out[0], momentum});
+  }
+  if (node.op == "AdamMoments") {
+    const double b1 = real_attribute(node, "beta1", 0.9), b2 = real_attribute(node, "beta2", 0.999);
+    return items_step(
+        *c.executor, n,
+        AdamMoments<T>{gradient, c.in[4], c.in[5], c.out[0], c.out[1], static_cast<T>(b1),
+                       static_cast<T>(b2), static_cast<T>(1.0 - b1), static_cast<T>(1.0 - b2)});
+  }
+  if (node.op == "SquareAverage") {
+    const double a = real_attribute(node, "alpha", 0.99);
+    return items_step(
+        *c.executor, n,
+        SquareAverage<T>{gradient, c.in[4], c.out[0], static_cast<T>(a), static_cast<T>(1.0 - a)});
+  }
+  return items_step(*c.executor, n,
+                    RmsMomentum<T>{gradient, c.in[4], c.in[5], c.out[0], momentum, eps});
+}
+
+/// Bits of the largest magnitude of the first input, and the steps that find them.
+template <class X, class T>
+const uint32_t* find_amax(const NodeCall<X, T>& c, bool only_finite, std::vector<Step>& steps) {
+  using Search = LargestMagnitude<T>;
+  uint32_t* const bits = c.template working_memory<uint32_t>(1);
+  const int64_t n = c.in_count(0);
+  steps.push_back(items_step(*c.executor, 1, Fill<uint32_t>{bits, 0}));
+  steps.push_back(items_step(*c.executor, Search::items(n), Search{c.in[0], n, only_finite, bits}));
+  return bits;
+}
+
+template <class X, class T>
+Step quantize_step(const NodeCall<X, T>& c) {
+  X& executor = *c.executor;
+  const TensorScale& choice = c.node->plan.scale;
+  const FloatFormat code = c.node->plan.write;
+  std::vector<Step> steps;
+  if (!choice.by_block()) {
+    const bool current = choice.kind == TensorScale::Kind::current;
+    const uint32_t* const amax = current ? find_amax(c, false, steps) : nullptr;
+    T* const factor = c.template working_memory<T>(1);
+    steps.push_back(items_step(executor, 1,
+                               TensorFactor<T>{choice.kind, choice.factor, choice.grid, code, amax,
+                                               c.optional_in(1), factor, c.out[1], c.out[2]}));
+    steps.push_back(items_step(executor, c.out_count(0), Multiply<T>{c.in[0], factor, c.out[0]}));
+    return in_turn(std::move(steps));
+  }
+  const bool two_scales = choice.kind == TensorScale::Kind::nvfp4;
+  const BlockFormat format{.element = code,
+                           .block_size = choice.block(),
+                           .scale = two_scales ? ScaleKind::e4m3fn_and_fp32 : ScaleKind::ue8m0,
+                           .rule = choice.rule};
+  const Blocks blocks{block_shape(*c.node, c.in_shape(0)), choice.block()};
+  const uint32_t* const amax = two_scales ? find_amax(c, true, steps) : nullptr;
+  steps.push_back(items_step(executor, 1, TensorScaleOf<T>{amax, c.out[2]}));
+  steps.push_back(items_step(executor, c.out_count(1),
+                             BlockScale<T>{c.in[0], c.out[2], c.out[1], blocks, format}));
+  steps.push_back(
+      items_step(executor, c.out_count(0),
+                 BlockCodes<T>{c.in[0], c.out[1], c.out[2], c.out[0], blocks, !two_scales, code}));
+  return in_turn(std::move(steps));
+}
+
+template <class X, class T>
+Step scale_update_step(const NodeCall<X, T>& c) {
+  const TensorScale& choice = c.node->plan.scale;
+  std::vector<Step> steps;
+  if (c.out[0] != c.in[1]) {
+    const Strided whole{1, {c.out_count(0)}, {1}};
+    steps.push_back(items_step(*c.executor, c.out_count(0), CopyFrom<T>{c.in[1], c.out[0], whole}));
+  }
+  const uint32_t* const amax = find_amax(c, false, steps);
+  steps.push_back(
+      items_step(*c.executor, 1,
+                 ScaleUpdate<T>{amax, c.out[0], kScaleStateHead, c.out_count(0) - kScaleStateHead,
+                                c.node->plan.write, choice.amax, choice.margin}));
+  return in_turn(std::move(steps));
+}
+
+template <class X, class T>
+Step update_step(const NodeCall<X, T>& c) {
+  const Node& node = *c.node;
+  const std::string& op = node.op;
+  const T eps = attribute_of<T>(node, "eps");
+  if (op == "GradientNorm") return norm_step(c);
+  if (op == "GradientSum") {
+    return items_step(*c.executor, c.out_count(0),
+                      GradientSum<T>{c.in[0], c.in[1], c.in[2], c.out[0]});
+  }
+  if (op == "Momentum" || op == "AdamMoments" || op == "SquareAverage" || op == "RmsMomentum") {
+    return state_step(c);
+  }
+  if (op == "SgdUpdate") {
+    return apply_step(c, SgdRule<T>{gradient_of(c), c.in[4], c.optional_in(5)});
+  }
+  if (op == "RmsUpdate") {
+    return apply_step(c, RmsRule<T>{gradient_of(c), c.in[4], c.in[5], c.optional_in(6), eps});
+  }
+  if (op == "AdamUpdate") {
+    return apply_step(c, AdamRule<T>{c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], eps,
+                                     real_attribute(node, "decoupled_decay", 0.0)});
+  }
+  if (op == "Quantize") return quantize_step(c);
+  if (op == "Dequantize") {
+    return items_step(
+        *c.executor, c.out_count(0),
+        Dequantize<T>{c.in[0], c.in[1], c.in[2], c.out[0],
+                      Blocks{block_shape(node, c.in_shape(0)), node.plan.scale.block()}});
+  }
+  if (op == "ScaleUpdate") return scale_update_step(c);
+  return {};
+}
+
+}  // namespace halfscope::gpu

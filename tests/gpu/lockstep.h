@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// The same executable graph on two backends: after every entry all values, all statistics and every
+// node run once more are compared, bit by bit. What the device's exp and log had a part in may
+// differ there by a little (gpu/bodies/elementwise.h), and is told apart.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/graph/lower.h"
+#include "core/numeric/rng.h"
+#include "core/ops/ops.h"
+#include "core/train/backend.h"
+#include "emulation/backends.h"
+#include "gpu/backends.h"
+
+namespace halfscope::test {
+
+/// A backend that must do what the emulator does. Skips the test where there is no device.
+enum class Candidate { host, shuffled, cuda };
+
+inline std::string candidate_name(const testing::TestParamInfo<Candidate>& info) {
+  switch (info.param) {
+    case Candidate::host:
+      return "Host";
+    case Candidate::shuffled:
+      return "Shuffled";
+    case Candidate::cuda:
+      break;
+  }
+  return "Cuda";
+}
+
+class OnCandidate : public testing::TestWithParam<Candidate> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Candidate::cuda && !cuda_is_ready()) {
+      GTEST_SKIP() << "no GPU here: not compared on a device";
+    }
+  }
+  static const Backend& candidate() {
+    return GetParam() == Candidate::host       ? host_executor_backend()
+           : GetParam() == Candidate::shuffled ? shuffled_executor_backend()
+                                               : cuda_backend();
+  }
+  /// The same exp and log as in the emulator.
+  static bool same_library() { return GetParam() != Candidate::cuda; }
+};
+
+inline bool same_bits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
+/// Noise in (-1, 1), multiples of 2^-20.
+inline std::vector<float> noise(int64_t count, uint64_t seed) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t word = splitmix64(seed * 7919 + static_cast<uint64_t>(i));
+    values.push_back(static_cast<float>(static_cast<int64_t>(word >> 43) - (1 << 20)) * 0x1p-20f);
+  }
+  return values;
+}
+
+/// Operators that any test compared.
+inline std::set<std::string>& compared_operators() {
+  static std::set<std::string> names;
+  return names;
+}
+
+class Lockstep {
+ public:
+  Lockstep(const Executable& executable, const Backend& candidate, bool same_library)
+      : executable_(executable),
+        reference_(emulation_backend().compile(executable)),
+        candidate_(candidate.compile(executable)),
+        same_library_(same_library) {}
+
+  template <class Data>
+  void write(ValueId value, const Data& data) {
+    reference_->write(value, data);
+    candidate_->write(value, data);
+  }
+  void write_scalar(ValueId value, double scalar) {
+    reference_->write_scalar(value, scalar);
+    candidate_->write_scalar(value, scalar);
+  }
+  void set_random(uint64_t seed, uint64_t step) {
+    reference_->set_random(seed, step);
+    candidate_->set_random(seed, step);
+  }
+
+  /// Runs an entry and compares.
+  void run(Entry entry, bool measured) {
+    const size_t taps = measured ? executable_.taps.size() : 0;
+    std::vector<TensorStats> expected(taps), actual(taps);
+    reference_->run(entry, expected);
+    candidate_->run(entry, actual);
+    follow_library(entry);
+    for (const Tap& tap : executable_.taps) {
+      if (!measured || may_differ(tap.value)) continue;
+      const size_t at = static_cast<size_t>(tap.site.order);
+      EXPECT_TRUE(expected[at] == actual[at]) << "statistics of " << name_of(tap.value);
+      if (expected[at].n > 0) ++measured_;
+    }
+    const Graph& graph = executable_.graph;
+    for (NodeId id : executable_.entry(entry)) {
+      const Node& node = graph.node(id);
+      compared_operators().insert(node.op);
+      for (ValueId value : node.outputs) {
+        if (graph.value(value).type == ElementType::real) compare(value);
+      }
+    }
+  }
+
+  /// Every node of an entry once more, in fp32 and in double.
+  void rerun(Entry entry) {
+    for (NodeId id : executable_.entry(entry)) {
+      const Node& node = executable_.graph.node(id);
+      SCOPED_TRACE("again: " + node.path + " (" + node.op + ")");
+      for (Accumulation accumulation : {Accumulation::fp32, Accumulation::fp64}) {
+        const auto expected = reference_->rerun(id, accumulation);
+        const auto actual = candidate_->rerun(id, accumulation);
+        ASSERT_EQ(expected.size(), actual.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          if (executable_.graph.value(node.outputs[i]).type != ElementType::real) continue;
+          // The emulator gives no scales when it quantizes again.
+          if (node.op == "Quantize" && !node.plan.scale.by_block() && i > 0) continue;
+          // Sums in double have no fixed order.
+          const bool strict = accumulation == Accumulation::fp32 && !may_differ(node.outputs[i]);
+          compare(expected[i], actual[i], strict ? 0.0 : same_library_ ? 1e-12 : 1e-3);
+        }
+      }
+    }
+  }
+
+  void compare(ValueId value) const {
+    SCOPED_TRACE(name_of(value));
+    const Tensor a = reference_->read(value), b = candidate_->read(value);
+    compare({a.data.begin(), a.data.end()}, {b.data.begin(), b.data.end()},
+            may_differ(value) ? 1e-3 : 0.0);
+    if (element_count(a.shape) == 1 && !may_differ(value)) {
+      EXPECT_TRUE(same_bits(reference_->read_scalar(value), candidate_->read_scalar(value)));
+    }
+  }
+
+  int64_t compared_elements() const { return elements_; }
+  int64_t compared_statistics() const { return measured_; }
+
+ private:
+  std::string name_of(ValueId value) const {
+    const NodeId producer = executable_.graph.value(value).producer;
+    const std::string from = producer == kNone
+                                 ? ""
+                                 : " of " + executable_.graph.node(producer).path + " (" +
+                                       executable_.graph.node(producer).op + ")";
+    return "value " + std::to_string(value) + from;
+  }
+
+  /// `tolerance` is relative to the largest magnitude; 0 asks for the same bits.
+  void compare(const std::vector<double>& expected, const std::vector<double>& actual,
+               double tolerance) const {
+    ASSERT_EQ(expected.size(), actual.size());
+    double largest = 0.0;
+    for (double x : expected)
+      largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
+    elements_ += static_cast<int64_t>(expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (same_bits(expected[i], actual[i])) continue;
+      const bool near =
+          tolerance > 0.0 && std::fabs(expected[i] - actual[i]) <= tolerance * largest;
+      ASSERT_TRUE(near) << "element " << i << ": " << expected[i] << " and " << actual[i];
+    }
+  }
+
+  bool may_differ(ValueId value) const { return !same_library_ && unlike_.contains(value); }
+
+  /// Notes which values exp and log of this entry reach.
+  void follow_library(Entry entry) {
+    static const std::set<std::string> kUsers{"Exp", "Log", "SoftmaxCrossEntropyLoss",
+                                              "SoftmaxCrossEntropyLossGrad"};
+    const Graph& graph = executable_.graph;
+    for (NodeId id : executable_.entry(entry)) {
+      const Node& node = graph.node(id);
+      bool reached = kUsers.contains(node.op);
+      for (ValueId value : node.inputs) reached = reached || unlike_.contains(value);
+      if (reached) unlike_.insert(node.outputs.begin(), node.outputs.end());
+    }
+    for (const Variable& variable : graph.variables()) {
+      if (unlike_.contains(variable.next)) unlike_.insert(variable.value);
+    }
+  }
+
+  Executable executable_;
+  std::unique_ptr<Program> reference_, candidate_;
+  bool same_library_;
+  std::set<ValueId> unlike_;
+  mutable int64_t elements_ = 0;
+  int64_t measured_ = 0;
+};
+
+}  // namespace halfscope::test

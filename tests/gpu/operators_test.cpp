@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// Every operator with a gradient, forward and backward, on the bodies of the GPU kernels: the same
+// bits as the emulator's in several formats, roundings and accumulations, with the same statistics.
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/graph/autodiff.h"
+#include "tests/gpu/lockstep.h"
+#include "tests/support/op_cases.h"
+
+namespace halfscope {
+namespace {
+
+using namespace test;  // NOLINT: operators and operands of these tests
+
+struct Variant {
+  FloatFormat format;
+  Accumulation accumulation;
+  RoundingMode rounding = RoundingMode::nearest_even;
+};
+
+/// y = op(operands), weighted and summed, and the gradients of all operands; everything is tapped.
+class OpLockstep {
+ public:
+  OpLockstep(const OpCase& op, const Variant& variant, const Backend& backend, bool same_library) {
+    Graph& graph = executable_.graph;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const Operand& operand = op.operands[i];
+      const std::string name = "x" + std::to_string(i);
+      values_.push_back(operand.labels
+                            ? graph.add_input(name, {static_cast<int64_t>(operand.labels->size())},
+                                              ElementType::index)
+                            : graph.add_variable(name, operand.real.shape, {}));
+    }
+    const ValueId y = graph.add(op.op, op.name, values_, op.attributes).front();
+    const ValueId upstream = graph.add_constant(distinct(graph.value(y).shape, 0.25f));
+    const ValueId weighted = graph.add1("Mul", "probe", {y, upstream});
+    const ValueId loss = graph.add1("ReduceSum", "loss", {weighted}, {{"keepdims", int64_t{0}}});
+    differentiate(graph, loss, graph.add_constant(1.0f));
+    adjust(variant);
+    lockstep_ = std::make_unique<Lockstep>(executable_, backend, same_library);
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (op.operands[i].labels) {
+        lockstep_->write(values_[i], std::span<const int32_t>(*op.operands[i].labels));
+      } else {
+        write(i, op.operands[i].real.data);
+      }
+    }
+    lockstep_->set_random(3, 4);
+  }
+
+  void write(size_t operand, const std::vector<float>& data) {
+    lockstep_->write(values_[operand], std::span<const float>(data));
+  }
+  Lockstep& operator*() { return *lockstep_; }
+  const Graph& graph() const { return executable_.graph; }
+
+ private:
+  void adjust(const Variant& variant) {
+    Graph& graph = executable_.graph;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+      NodePlan& plan = graph.node(id).plan;
+      plan.read = plan.write = variant.format;
+      plan.accumulation = variant.accumulation;
+      executable_.entries[static_cast<size_t>(Entry::grad)].push_back(id);
+    }
+    for (ValueId id = 0; id < static_cast<ValueId>(graph.values().size()); ++id) {
+      Value& value = graph.value(id);
+      if (value.type != ElementType::real) continue;
+      const bool constant = value.producer == kNone && graph.variable_of(id) == nullptr;
+      if (!constant) value.format = variant.format;
+      value.rounding.mode = variant.rounding;
+      Tap tap;
+      tap.value = id;
+      tap.site.shape = value.shape;
+      tap.site.format = value.format;
+      tap.site.order = static_cast<int>(executable_.taps.size());
+      if (!constant) executable_.taps.push_back(tap);
+    }
+  }
+
+  Executable executable_;
+  std::vector<ValueId> values_;
+  std::unique_ptr<Lockstep> lockstep_;
+};
+
+std::vector<Variant> variants() {
+  std::vector<Variant> list;
+  for (const FloatFormat& format : {kFp32, kFp16, kBf16, kE4m3fn}) {
+    list.push_back({format, Accumulation::fp32});
+  }
+  for (const char* text :
+       {"fp64", "pairwise", "kahan", "format", "format-mul-add", "fma32-then-round",
+        "fp32:promote=3", "fp64:promote=5", "format:promote=2,split-k=3", "kahan:split-k=2"}) {
+    list.push_back({kFp16, parse_accumulation(text).value()});
+  }
+  list.push_back({kE5m2, Accumulation::format});
+  list.push_back({kFp16, Accumulation::fp32, RoundingMode::stochastic});
+  list.push_back({kBf16, Accumulation::fp64, RoundingMode::toward_zero});
+  return list;
+}
+
+std::string describe(const Variant& variant) {
+  return format_name(variant.format) + " " + accumulation_name(variant.accumulation) + " " +
+         std::string(rounding_mode_name(variant.rounding));
+}
+
+class Operators : public OnCandidate {};
+
+TEST_P(Operators, HaveTheBitsOfTheEmulator) {
+  int64_t elements = 0, statistics = 0;
+  for (const Variant& variant : variants()) {
+    for (const OpCase& op : gradient_cases()) {
+      SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
+      OpLockstep program(op, variant, candidate(), same_library());
+      (*program).run(Entry::grad, true);
+      if (HasFatalFailure()) return;
+      elements += (*program).compared_elements();
+      statistics += (*program).compared_statistics();
+    }
+  }
+  EXPECT_GT(elements, 100000);
+  EXPECT_GT(statistics, 5000);
+}
+
+// Recording changes no bit, and a node run once more has the operands it had.
+TEST_P(Operators, RunAgainAndWithoutStatistics) {
+  for (const OpCase& op : gradient_cases()) {
+    SCOPED_TRACE(test::describe(op));
+    OpLockstep program(op, {kFp16, Accumulation::fp32}, candidate(), same_library());
+    (*program).run(Entry::grad, false);
+    (*program).rerun(Entry::grad);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Infinities, NaNs, zeros of both signs and fp32 subnormals.
+TEST_P(Operators, TreatSpecialValuesAlike) {
+  const std::vector<float> special{INFINITY, -0.0f,    0x1p-140f,  3.0f, -INFINITY, 1e-30f,
+                                   NAN,      70000.0f, -0x1p-149f, 0.0f, 6e-8f};
+  for (const Variant& variant :
+       {Variant{kFp32, Accumulation::fp32}, Variant{kFp16, Accumulation::fp32},
+        Variant{kFp16, Accumulation::format}, Variant{kE4m3fn, Accumulation::pairwise},
+        Variant{kBf16, Accumulation::kahan}}) {
+    for (const OpCase& op : gradient_cases()) {
+      SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
+      OpLockstep program(op, variant, candidate(), same_library());
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        if (op.operands[i].labels) continue;
+        std::vector<float> data = op.operands[i].real.data;
+        for (size_t e = i; e < data.size(); e += 7) data[e] = special[(e + 3 * i) % special.size()];
+        program.write(i, data);
+      }
+      (*program).run(Entry::grad, true);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Sums longer than a tile, sizes that no tile divides, tensors of several chunks of statistics.
+TEST_P(Operators, WorkOnTensorsOfManyTiles) {
+  const auto noisy = [](const Shape& shape, uint64_t seed) {
+    return Operand{Tensor{shape, noise(element_count(shape), seed)}};
+  };
+  const std::vector<OpCase> cases{
+      {"wide", "Gemm", {noisy({70, 45}, 1), noisy({45, 131}, 2), noisy({131}, 3)}},
+      {"deep",
+       "Gemm",
+       {noisy({700, 3}, 4), noisy({65, 700}, 5)},
+       {{"transA", int64_t{1}}, {"transB", int64_t{1}}}},
+      {"conv",
+       "Conv",
+       {noisy({3, 5, 13, 11}, 6), noisy({67, 5, 3, 3}, 7), noisy({67}, 8)},
+       conv({2, 1}, {1, 1, 0, 2}, {1, 2})},
+      {"sum", "ReduceSum", {noisy({37, 5, 41}, 9)}, reduce({0, 2}, 0)},
+      {"relu", "Relu", {noisy({5, 8, 1000}, 10)}}};
+  for (const Variant& variant : variants()) {
+    for (const OpCase& op : cases) {
+      SCOPED_TRACE(op.name + " in " + describe(variant));
+      OpLockstep program(op, variant, candidate(), same_library());
+      (*program).run(Entry::grad, true);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(Operators, TensorCoresAreRefusedByName) {
+  const OpCase op{"fc1", "Gemm", {real({4, 8}), real({8, 3})}};
+  try {
+    OpLockstep program(op, {kFp16, parse_accumulation("tensor-core:h100").value()}, candidate(),
+                       same_library());
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "fc1 (Gemm): the accumulation tensor-core:h100 does not run on a GPU backend yet");
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_FALSE(error.hint().empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, Operators,
+                         testing::Values(Candidate::host, Candidate::shuffled, Candidate::cuda),
+                         candidate_name);
+
+}  // namespace
+}  // namespace halfscope

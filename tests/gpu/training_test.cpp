@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// Whole training steps on the bodies of the GPU kernels: every value, statistic and rerun of
+// lowered networks beside the emulator's, for every optimizer, scale of operands and storage; and
+// trainings of some steps, which end with the same weights.
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/graph/lower.h"
+#include "core/models/models.h"
+#include "tests/gpu/lockstep.h"
+#include "tests/train/small_training.h"
+
+namespace halfscope {
+namespace {
+
+using namespace test;  // NOLINT: trainings of these tests
+
+/// Fully connected with a batch normalization, a convolution and a pooling: small, but all there.
+Model small_network(int64_t batch) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {batch, 2, 8, 8});
+  model.labels = graph.add_input("labels", {batch}, ElementType::index);
+  const auto variable = [&](const std::string& path, const Shape& shape) {
+    return graph.add_variable(path, shape, {.bound = 0.5});
+  };
+  const ValueId conv =
+      graph.add1("Conv", "conv", {model.input, variable("conv.weight", {32, 2, 3, 3})},
+                 {{"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+  const ValueId mean = graph.add_buffer("norm.mean", {32}, {});
+  const ValueId var = graph.add_buffer("norm.var", {32}, {.bound = 0.0, .center = 1.0});
+  const std::vector<ValueId> norm =
+      graph.add("BatchNormalization", "norm",
+                {conv, variable("norm.weight", {32}), variable("norm.bias", {32}), mean, var},
+                {{"training_mode", int64_t{1}}, {"unbiased", int64_t{1}}});
+  for (Variable& each : graph.variables()) {
+    if (each.value == mean) each.next = norm[1];
+    if (each.value == var) each.next = norm[2];
+  }
+  const ValueId relu = graph.add1("Relu", "relu", {norm[0]});
+  const ValueId pool = graph.add1(
+      "MaxPool", "pool", {relu},
+      {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  const ValueId flat = graph.add1("Flatten", "flatten", {pool});
+  model.logits =
+      graph.add1("Gemm", "fc", {flat, variable("fc.weight", {10, 512}), variable("fc.bias", {10})},
+                 {{"transB", int64_t{1}}});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  return model;
+}
+
+/// Two steps of two micro-batches, and an evaluation.
+void run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
+                  bool same_library) {
+  constexpr int64_t kBatch = 6;
+  const Model model = small_network(kBatch);
+  const Executable exe = lower(model, plan, {parse_optimizer(optimizer), 2, std::nullopt});
+  Lockstep lanes(exe, backend, same_library);
+  const NamedTensors weights = initial_weights(model.graph, 1);
+  for (const Variable& variable : exe.graph.variables()) {
+    const auto found = weights.find(variable.path);
+    if (found != weights.end())
+      lanes.write(variable.value, std::span<const float>(found->second.data));
+  }
+  const auto batch = [&](uint64_t seed) {
+    lanes.write(exe.input, std::span<const float>(noise(kBatch * 2 * 64, seed)));
+    lanes.write(exe.labels, std::span<const int32_t>(std::vector<int32_t>{3, 9, 0, 1, 5, 5}));
+  };
+  // On a device a second step would start from weights that exp and log have reached.
+  const uint64_t steps = same_library ? 2 : 1;
+  for (uint64_t step = 0; step < steps; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    lanes.set_random(7, step);
+    lanes.write_scalar(exe.loss_scale, 512.0);
+    lanes.write_scalar(exe.inverse_scale, 1.0 / 512.0);
+    lanes.write_scalar(exe.clip, 0.75);
+    lanes.write_scalar(exe.learning_rate, 0.01);
+    lanes.write_scalar(exe.correction_1, 0.1 + 0.1 * static_cast<double>(step));
+    lanes.write_scalar(exe.correction_2, 0.001 + 0.001 * static_cast<double>(step));
+    lanes.run(Entry::begin, true);
+    for (uint64_t part = 0; part < 2; ++part) {
+      batch(10 * step + part);
+      lanes.write_scalar(exe.keep_sum, part == 0 ? 0.0 : 1.0);
+      lanes.run(Entry::grad, true);
+      if (step == 0 && part == 0) lanes.rerun(Entry::grad);
+      lanes.run(Entry::accumulate, true);
+    }
+    lanes.run(Entry::norm, true);
+    lanes.run(Entry::update, step == 0);
+    if (step == 0) lanes.rerun(Entry::update);
+    if (testing::Test::HasFatalFailure()) return;
+    for (const Variable& variable : exe.graph.variables()) lanes.compare(variable.value);
+  }
+  batch(99);
+  lanes.run(Entry::eval, true);
+  EXPECT_GT(lanes.compared_elements(), 50000);
+}
+
+class Training : public OnCandidate {};
+
+TEST_P(Training, StepsOfEveryOptimizerAreTheEmulators) {
+  for (const char* optimizer : {"sgd:lr=0.1", "sgd:momentum=0.9,weight_decay=0.01", "adam",
+                                "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
+    for (const char* preset : {"float32", "mixed_float16", "float16"}) {
+      SCOPED_TRACE(std::string(optimizer) + " " + preset);
+      run_lockstep(preset_plan(preset).value(), optimizer, candidate(), same_library());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(Training, StepsOfEveryPresetAreTheEmulators) {
+  for (const std::string& preset : preset_names()) {
+    const Plan plan = preset_plan(preset).value();
+    if (plan.double_precision) continue;
+    SCOPED_TRACE(preset);
+    run_lockstep(plan, "sgd:momentum=0.9", candidate(), same_library());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Training, StepsOfEveryScaleAreTheEmulators) {
+  for (const char* scale :
+       {"static:0.5", "current", "current:power-of-two", "delayed:history=3,margin=1",
+        "delayed:history=2,amax=recent", "mx", "mx:up", "block:7", "block:16,weights=square"}) {
+    SCOPED_TRACE(scale);
+    Plan plan = preset_plan("fp8_current").value();
+    for (PlanRule& rule : plan.rules) {
+      if (rule.scale) rule.scale = parse_scale(scale).value();
+    }
+    run_lockstep(plan, "sgd", candidate(), same_library());
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Stagewise composites, stochastic rounding of results and weights, sums in the format.
+TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
+  Plan stagewise = preset_plan("mixed_float16").value();
+  stagewise.defaults.stagewise = true;
+  for (PlanRule& rule : stagewise.rules) rule.stagewise = true;
+  Plan stochastic = preset_plan("bfloat16").value();
+  stochastic.defaults.rounding.mode = stochastic.storage_rounding.mode = RoundingMode::stochastic;
+  Plan narrow_sums = preset_plan("float16").value();
+  accumulate_in(narrow_sums, Accumulation::format);
+  Plan promoted = preset_plan("mixed_float16").value();
+  accumulate_in(promoted, parse_accumulation("pairwise:promote=64,split-k=2").value());
+  for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted}) {
+    SCOPED_TRACE(plan_to_json(plan));
+    run_lockstep(plan, "adam", candidate(), same_library());
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A gradient that is not finite, a loss that is not, and a norm beyond fp32.
+TEST_P(Training, OverflowIsTheEmulators) {
+  TrainConfig base = config(kMlp, "mixed_float16", "dynamic:1e30");
+  base.steps = 4;
+  TrainConfig other = base;
+  other.lanes[0].backend = &candidate();
+  const Result a = train(base), b = train(other);
+  EXPECT_TRUE(a.seen.rows[0].skipped);
+  EXPECT_TRUE(b.seen.rows[0].skipped);
+  if (same_library()) expect_same_steps(a.seen, b.seen);
+}
+
+TEST_P(Training, TrainingsEndWithTheSameWeights) {
+  struct Run {
+    const char* model;
+    const char* optimizer;
+    const Dataset& data;
+  };
+  for (const Run& each : {Run{kMlp, "adam", data()}, Run{"lenet", "sgd:momentum=0.9", data()},
+                          Run{"resnet20", "sgd:momentum=0.9", small_images()}}) {
+    for (const char* plan : {"float32", "mixed_float16", "fp8_current"}) {
+      // Whole steps were shuffled above.
+      if (GetParam() == Candidate::shuffled && each.model != std::string(kMlp)) continue;
+      SCOPED_TRACE(std::string(each.model) + " " + plan);
+      TrainConfig base = config(each.model, plan, "static:1024");
+      base.batch = 8;
+      base.steps = 3;
+      base.optimizer = parse_optimizer(each.optimizer);
+      base.evaluate = true;
+      TrainConfig other = base;
+      other.lanes[0].backend = &candidate();
+      const Result a = train(base, each.data), b = train(other, each.data);
+      ASSERT_EQ(a.seen.evals.size(), 1u);
+      if (same_library()) {
+        expect_same_steps(a.seen, b.seen);
+        expect_same_weights(a.weights, b.weights);
+        EXPECT_EQ(a.seen.evals[0].loss, b.seen.evals[0].loss);
+        EXPECT_EQ(a.seen.evals[0].accuracy, b.seen.evals[0].accuracy);
+      } else {
+        EXPECT_NEAR(a.seen.rows.back().loss, b.seen.rows.back().loss, 0.01 * a.seen.rows[0].loss);
+      }
+    }
+  }
+}
+
+// Two programs on one device, turn by turn, and twice the same bits.
+TEST_P(Training, LanesDoNotDisturbEachOther) {
+  TrainConfig one = config(kMlp, "mixed_float16", "static:1024");
+  one.lanes[0].backend = &candidate();
+  TrainConfig two = one;
+  two.lanes.push_back(one.lanes[0]);
+  two.lanes[1].plan = preset_plan("bfloat16").value();
+  const Result alone = train(one), again = train(one), beside = train(two);
+  expect_same_weights(alone.weights, again.weights);
+  expect_same_weights(alone.weights, beside.weights);
+}
+
+TEST_P(Training, LabelsBeyondTheClassesAreAnError) {
+  const Executable exe = lower(small_network(2), Plan{}, {});
+  const std::unique_ptr<Program> program = candidate().compile(exe);
+  program->write(exe.labels, std::vector<int32_t>{0, 10});
+  try {
+    program->run(Entry::grad, {});
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "loss (SoftmaxCrossEntropyLoss): label 10 of 10 classes");
+  }
+  program->write(exe.labels, std::vector<int32_t>{0, 9});
+  program->run(Entry::grad, {});
+}
+
+TEST_P(Training, SizesAndUnusedValuesAreErrors) {
+  const Executable exe = lower(small_network(2), Plan{}, {});
+  const std::unique_ptr<Program> program = candidate().compile(exe);
+  EXPECT_THROW(program->write(exe.input, std::vector<float>(3)), Error);
+  EXPECT_THROW(program->write(exe.labels, std::vector<int32_t>(3)), Error);
+  EXPECT_THROW(program->write_exact(exe.graph.variables()[0].value, std::vector<double>(1)), Error);
+  EXPECT_THROW(program->read(exe.labels), Error);
+  program->write_scalar(exe.correction_1, 1.0);  // of Adam alone: no memory, no error
+}
+
+TEST_P(Training, VariablesComeBackBitForBit) {
+  const Executable exe = lower(small_network(2), preset_plan("mixed_float16").value(), {});
+  const std::unique_ptr<Program> program = candidate().compile(exe);
+  const ValueId weight = exe.graph.variables()[0].value;
+  std::vector<double> values(32 * 2 * 9, 0.1);
+  values[1] = -0.0;
+  values[2] = static_cast<double>(0x1p-149f);
+  for (double& each : values) each = static_cast<double>(static_cast<float>(each));
+  program->write_exact(weight, values);
+  EXPECT_EQ(program->read_exact(weight), values);
+  EXPECT_TRUE(std::signbit(program->read_exact(weight)[1]));
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, Training,
+                         testing::Values(Candidate::host, Candidate::shuffled, Candidate::cuda),
+                         candidate_name);
+
+TEST(CudaBackend, SaysWhatIsMissing) {
+  if (cuda_is_ready()) {
+    EXPECT_STREQ(cuda_backend().name(), "cuda");
+    return;
+  }
+  try {
+    cuda_backend();
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("no GPU for the backend cuda: "))
+        << error.what();
+    EXPECT_FALSE(error.hint().empty());
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+  }
+}
+
+/// Runs after all tests of the program: every operator of the table was compared.
+class Coverage : public testing::Environment {
+ public:
+  void TearDown() override {
+    // Parts of the tests, chosen by a filter, cover parts of the table.
+    if (testing::GTEST_FLAG(filter) != "*") return;
+    for (const OpDef& def : op_table()) {
+      EXPECT_TRUE(compared_operators().contains(def.name))
+          << def.name << " was compared by no test";
+    }
+  }
+};
+[[maybe_unused]] const testing::Environment* const kCoverage =
+    testing::AddGlobalTestEnvironment(new Coverage);
+
+}  // namespace
+}  // namespace halfscope
