@@ -24,6 +24,10 @@ namespace {
 /// them: a few outliers may hold nearly all of the energy.
 constexpr double kFlushedMost = 0.25;
 
+/// Delayed scaling knows nothing in its first step, and what saturates there makes the next layers'
+/// values, and so their first scales, something else than they will be.
+constexpr int64_t kSettling = 10;
+
 struct Lost {
   int64_t finite = 0, clipped = 0, non_zero = 0, flushed = 0;
   int64_t windows = 0;
@@ -44,10 +48,9 @@ struct Lost {
 
 Lost measure(const LaneFacts& lane, const SiteInfo& site) {
   Lost lost;
-  // Delayed scaling knows nothing in its first step.
   const bool delayed = site.scale.starts_with("delayed");
   for (const RecordedStep& step : lane.recorded()) {
-    if (!step.finite() || (delayed && step.step == 0)) continue;
+    if (!step.finite() || (delayed && step.step < kSettling)) continue;
     const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
     if (!stats || stats->n == 0) continue;
     lost.finite += stats->n - stats->non_finite();

@@ -19,13 +19,8 @@ struct FloatVector {
   static constexpr int kLanes = 16;
   static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1); }
   // For tiles that take notes.
-  using Count = int64_t;
-  static Count count_none() { return 0; }
-  /// Counts the lanes where a == b.
-  static Count count_same(Count n, Reg a, Reg b) {
-    return n + __builtin_popcount(_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ));
-  }
-  static int64_t total(Count n) { return n; }
+  /// The lanes where a == b.
+  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
   static Reg larger(Reg size, Reg x) {
     constexpr int kLargerMagnitude = 0x0b;
     return _mm512_range_ps(size, x, kLargerMagnitude);
@@ -88,13 +83,8 @@ struct DoubleVector {
   static __mmask8 mask(int n) { return static_cast<__mmask8>((1u << n) - 1); }
   static Reg sign() { return _mm512_set1_pd(-0.0); }
   // For tiles that take notes.
-  using Count = int64_t;
-  static Count count_none() { return 0; }
-  /// Counts the lanes where a == b.
-  static Count count_same(Count n, Reg a, Reg b) {
-    return n + __builtin_popcount(_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ));
-  }
-  static int64_t total(Count n) { return n; }
+  /// The lanes where a == b.
+  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
   static Reg larger(Reg size, Reg x) {
     constexpr int kLargerMagnitude = 0x0b;
     return _mm512_range_pd(size, x, kLargerMagnitude);

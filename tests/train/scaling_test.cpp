@@ -193,7 +193,9 @@ TEST(ScaledTraining, DelayedScalesMayBeginTooLarge) {
   large.run(&sink, {}, never);
   const int site = sink.view().find_site(1, "fc1.weight").value();
   EXPECT_GT(sink.view().total(1, site).overflow, 1000) << "of the first step";
-  for (const Finding& finding : run_rules(sink.view())) EXPECT_NE(finding.rule, "scaled_operands");
+  for (const Finding& finding : run_rules(sink.view())) {
+    EXPECT_NE(finding.rule, "scaled_operands") << finding.text;
+  }
 }
 
 TEST(ScaledTraining, OneOutlierFlushesTheOthers) {
@@ -211,7 +213,7 @@ TEST(ScaledTraining, OneOutlierFlushesTheOthers) {
     // With two levels of scales those of the other blocks vanish: their values are flushed, too.
     const int site = sink.view().find_site(1, "fc1.weight").value();
     const TensorStats stats = sink.view().total(1, site);
-    EXPECT_GT(static_cast<double>(stats.underflow), 0.9 * static_cast<double>(stats.n)) << name;
+    EXPECT_GT(static_cast<double>(stats.underflow), 0.8 * static_cast<double>(stats.n)) << name;
     std::vector<std::string> sites;
     for (const Finding& finding : run_rules(sink.view())) {
       if (finding.rule == "scaled_operands") sites.push_back(finding.site);
