@@ -134,14 +134,6 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
   return more;
 }
 
-std::vector<int> layers_to_keep(const LaneFacts& lane, int site) {
-  const int node = lane.node_of(site);
-  const ForwardNode& root = lane.nodes()[static_cast<size_t>(node)];
-  // A plan has no rule for the data itself: what counts is in which format its readers take it.
-  if (root.layer < 0) return root.readers;
-  return {node};
-}
-
 std::string what_happens(const LaneFacts& lane, int site, const Root& root) {
   const SiteInfo& info = lane.site(site);
   const std::string format = format_name(info.format);
@@ -216,14 +208,14 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
   if (roots.empty()) return;
   std::vector<int> all;
   for (const auto& [site, root] : roots) {
-    for (int node : layers_to_keep(lane, site)) all.push_back(node);
+    for (int node : lane.layers_behind(site)) all.push_back(node);
   }
   std::vector<int> hidden = hidden_behind(lane, all);
   const bool collapsed = scale_collapsed(lane);
   for (const auto& [site, root] : roots) {
     Finding finding = describe(lane, site, root, collapsed);
     std::vector<std::string> layers, also;
-    for (int node : layers_to_keep(lane, site)) {
+    for (int node : lane.layers_behind(site)) {
       layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);
     }
     const std::vector<bool> below = lane.downstream(lane.node_of(site));

@@ -106,6 +106,12 @@ std::optional<TensorStats> LaneFacts::stats(int site, int64_t step) const {
   return window ? std::optional(window->stats()) : std::nullopt;
 }
 
+std::vector<int> LaneFacts::layers_behind(int site) const {
+  const int node = node_of(site);
+  const ForwardNode& owner = nodes_[static_cast<size_t>(node)];
+  return owner.layer < 0 ? owner.readers : std::vector<int>{node};
+}
+
 std::vector<bool> LaneFacts::downstream(int node) const {
   std::vector<bool> reached(nodes_.size(), false);
   std::vector<int> open{node};

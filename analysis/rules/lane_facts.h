@@ -61,6 +61,9 @@ class LaneFacts {
   const std::vector<ForwardNode>& nodes() const noexcept { return nodes_; }
   /// Node that owns a site.
   int node_of(int site) const { return node_of_site_[static_cast<size_t>(site)]; }
+  /// The layers whose formats decide over a site: its own, or of data, for which a plan has no
+  /// rule, those that read it.
+  std::vector<int> layers_behind(int site) const;
   /// Forward sites of a recorded step that left the finite numbers although nothing they read,
   /// directly or further up, had: the places where it starts.
   std::vector<int> forward_roots(const RecordedStep& step) const;

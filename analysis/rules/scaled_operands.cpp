@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/rules/format_limits.h"
@@ -78,17 +79,6 @@ bool flushes(const Lost& lost) {
          (lost.flushed_share() > kFlushedShare && lost.mean(lost.flushed_energy) > kFlushedEnergy);
 }
 
-/// Layers that read the operand: a plan has no rule for the data itself.
-std::vector<std::string> readers(const LaneFacts& lane, const SiteInfo& site) {
-  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site.order))];
-  if (node.layer >= 0) return {node.path};
-  std::vector<std::string> paths;
-  for (const int reader : node.readers) {
-    paths.push_back(lane.nodes()[static_cast<size_t>(reader)].path);
-  }
-  return paths;
-}
-
 Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const Lost& lost, bool clips) {
   const std::string format = format_name(site.format);
   const double share = clips ? lost.clipped_share() : lost.flushed_share();
@@ -123,9 +113,16 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const Lost& l
   finding.text += clips ? " A scale from the tensor itself (current) cannot be outgrown, a margin "
                           "leaves room."
                         : " Scales by block or a format with more exponent bits reach further.";
-  finding.action = {.kind = Action::Kind::keep_fp32, .layers = lane.in_order(readers(lane, site))};
-  finding.action.text = "Keep " + name_list(finding.action.layers) + " in fp32.";
-  if (finding.action.layers.empty()) finding.action = {};
+  std::vector<std::string> layers;
+  for (const int node : lane.layers_behind(site.order)) {
+    layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);
+  }
+  if (!layers.empty()) {
+    layers = lane.in_order(std::move(layers));
+    finding.action = {.kind = Action::Kind::keep_fp32,
+                      .layers = layers,
+                      .text = "Keep " + name_list(layers) + " in fp32."};
+  }
   return finding;
 }
 

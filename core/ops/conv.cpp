@@ -4,7 +4,29 @@
 // group 1. Its two gradients are operators of ours with the same attributes.
 #include "core/ops/definitions.h"
 
-namespace halfscope::ops {
+namespace halfscope {
+
+ConvWindow conv_window(const Node& node) {
+  const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
+  const std::vector<int64_t> dilations = ints_attribute(node, "dilations", {1, 1});
+  const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
+  check_node(node, strides.size() == 2 && dilations.size() == 2 && pads.size() == 4,
+             "strides and dilations need two values, pads four");
+  for (size_t i = 0; i < 2; ++i) {
+    check_node(node, strides[i] >= 1 && dilations[i] >= 1 && pads[i] >= 0 && pads[i + 2] >= 0,
+               "strides and dilations must be positive, pads not negative");
+  }
+  return {.stride_h = strides[0],
+          .stride_w = strides[1],
+          .dilation_h = dilations[0],
+          .dilation_w = dilations[1],
+          .pad_top = pads[0],
+          .pad_left = pads[1],
+          .pad_bottom = pads[2],
+          .pad_right = pads[3]};
+}
+
+namespace ops {
 namespace {
 
 struct Sizes {
@@ -12,22 +34,16 @@ struct Sizes {
 };
 
 Sizes output_sizes(const Node& node, const Shape& x, const Shape& w) {
-  const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
-  const std::vector<int64_t> dilations = ints_attribute(node, "dilations", {1, 1});
-  const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
+  const ConvWindow window = conv_window(node);
   check_node(node, x.size() == 4 && w.size() == 4, "operands must have four dimensions");
-  check_node(node, strides.size() == 2 && dilations.size() == 2 && pads.size() == 4,
-             "strides and dilations need two values, pads four");
-  for (size_t i = 0; i < 2; ++i) {
-    check_node(node, strides[i] >= 1 && dilations[i] >= 1 && pads[i] >= 0 && pads[i + 2] >= 0,
-               "strides and dilations must be positive, pads not negative");
-  }
   check_node(node, x[1] == w[1],
              "the weight " + to_string(w) + " does not fit the input " + to_string(x));
-  const int64_t free_h = x[2] + pads[0] + pads[2] - dilations[0] * (w[2] - 1) - 1;
-  const int64_t free_w = x[3] + pads[1] + pads[3] - dilations[1] * (w[3] - 1) - 1;
+  const int64_t free_h =
+      x[2] + window.pad_top + window.pad_bottom - window.dilation_h * (w[2] - 1) - 1;
+  const int64_t free_w =
+      x[3] + window.pad_left + window.pad_right - window.dilation_w * (w[3] - 1) - 1;
   check_node(node, free_h >= 0 && free_w >= 0, "the kernel is larger than the padded input");
-  return {free_h / strides[0] + 1, free_w / strides[1] + 1};
+  return {free_h / window.stride_h + 1, free_w / window.stride_w + 1};
 }
 
 std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
@@ -96,4 +112,5 @@ const std::vector<OpDef>& conv() {
   return defs;
 }
 
-}  // namespace halfscope::ops
+}  // namespace ops
+}  // namespace halfscope

@@ -100,17 +100,26 @@ void check_node(const Node& node, bool ok, const std::string& text);
 /// Axes attribute of a reduction made non-negative and sorted; empty means all axes.
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
 
-/// What Slice takes of one dimension.
-struct SliceAxis {
-  int64_t start, step, count;
-};
-
 /// Quantize and Dequantize: how a tensor of this shape is cut into blocks.
 BlockShape block_shape(const Node& node, const Shape& shape);
 
 /// ScaleUpdate: the state holds the scale (0: none yet, which means 1), where in the history the
 /// next entry goes, and the history.
 inline constexpr int64_t kScaleStateHead = 2;
+
+/// How the kernel of a 2-D convolution lies on its input.
+struct ConvWindow {
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+};
+
+/// Of Conv and its gradients; throws Error if the attributes do not fit.
+ConvWindow conv_window(const Node& node);
+
+/// What Slice takes of one dimension.
+struct SliceAxis {
+  int64_t start, step, count;
+};
 
 /// Of every dimension of the input's shape; throws Error if the attributes do not fit.
 std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape);

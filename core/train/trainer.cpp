@@ -8,9 +8,9 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/ops/ops.h"
 #include "core/near_miss.h"
 #include "core/numeric/rng.h"
+#include "core/ops/ops.h"
 #include "core/train/comparator.h"
 
 namespace halfscope {
@@ -52,6 +52,24 @@ double text_hash(const std::string& text) {
 double clip_factor(double limit, double norm) {
   constexpr double kEpsilon = 1e-6;
   return limit > 0.0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
+}
+
+/// What delayed scaling remembers must be what it could have written.
+void check_scale_states(const std::string& lane, const Graph& graph, const LaneCheckpoint& saved) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op != "ScaleUpdate") continue;
+    const Variable& variable = *graph.variable_of(node.inputs.at(1));
+    const std::vector<double>& state = saved.variables.at(variable.path).data;
+    const double places = static_cast<double>(state.size()) - kScaleStateHead;
+    const bool good = std::isfinite(state[0]) && state[0] >= 0.0 && state[1] >= 0.0 &&
+                      state[1] < places && state[1] == std::floor(state[1]) &&
+                      std::none_of(state.begin() + kScaleStateHead, state.end(),
+                                   [](double amax) { return amax < 0.0; });
+    if (good) continue;
+    throw Error("the checkpoint of lane " + lane + " is damaged: " + variable.path +
+                    " is no state of delayed scaling",
+                "resume from another checkpoint");
+  }
 }
 
 }  // namespace
@@ -483,27 +501,6 @@ Checkpoint Trainer::checkpoint() const {
   return result;
 }
 
-/// What delayed scaling remembers must be what it could have written.
-void Trainer::check_scale_states(const Lane& lane, const Checkpoint& checkpoint) {
-  const Graph& graph = lane.executable.graph;
-  const LaneCheckpoint& saved = checkpoint.lanes.at(lane.config.plan.name);
-  for (const Node& node : graph.nodes()) {
-    if (node.op != "ScaleUpdate") continue;
-    const Variable* variable = graph.variable_of(node.inputs.at(1));
-    if (variable == nullptr) continue;
-    const std::vector<double>& state = saved.variables.at(variable->path).data;
-    const double places = static_cast<double>(state.size()) - kScaleStateHead;
-    const bool good = std::isfinite(state[0]) && state[0] >= 0.0 && state[1] >= 0.0 &&
-                      state[1] < places && state[1] == std::floor(state[1]) &&
-                      std::none_of(state.begin() + kScaleStateHead, state.end(),
-                                   [](double amax) { return amax < 0.0; });
-    if (good) continue;
-    throw Error("the checkpoint of lane " + lane.config.plan.name +
-                    " is damaged: " + variable->path + " is no state of delayed scaling",
-                "resume from another checkpoint");
-  }
-}
-
 void Trainer::resume(const Checkpoint& checkpoint) {
   if (checkpoint.step > config_.steps) {
     throw usage_error("the checkpoint was taken after step " + std::to_string(checkpoint.step) +
@@ -544,7 +541,10 @@ void Trainer::resume(const Checkpoint& checkpoint) {
           "resume with the model and optimizer of the run that wrote it");
     }
   }
-  for (const auto& lane : lanes_) check_scale_states(*lane, checkpoint);
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.plan.name;
+    check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
+  }
   for (const auto& lane : lanes_) {
     const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
     for (const Variable& variable : lane->executable.graph.variables()) {

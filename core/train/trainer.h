@@ -130,7 +130,6 @@ class Trainer {
   void check_data() const;
   void pair_lanes();
   NamedTensors starting_weights() const;
-  static void check_scale_states(const Lane& lane, const Checkpoint& checkpoint);
   std::map<std::string, double> setup() const;
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   StepRow end_step(Lane& lane, int64_t step);

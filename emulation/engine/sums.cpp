@@ -64,9 +64,7 @@ void gemm_kernel(KernelCall<T>& c) {
 }
 
 ConvShape conv_shape(const Node& node, const Shape& x, const Shape& w) {
-  const std::vector<int64_t> strides = ints_attribute(node, "strides", {1, 1});
-  const std::vector<int64_t> dilations = ints_attribute(node, "dilations", {1, 1});
-  const std::vector<int64_t> pads = ints_attribute(node, "pads", {0, 0, 0, 0});
+  const ConvWindow window = conv_window(node);
   return {.batch = x[0],
           .in = x[1],
           .height = x[2],
@@ -74,14 +72,14 @@ ConvShape conv_shape(const Node& node, const Shape& x, const Shape& w) {
           .out = w[0],
           .kernel_h = w[2],
           .kernel_w = w[3],
-          .stride_h = strides[0],
-          .stride_w = strides[1],
-          .dilation_h = dilations[0],
-          .dilation_w = dilations[1],
-          .pad_top = pads[0],
-          .pad_left = pads[1],
-          .pad_bottom = pads[2],
-          .pad_right = pads[3]};
+          .stride_h = window.stride_h,
+          .stride_w = window.stride_w,
+          .dilation_h = window.dilation_h,
+          .dilation_w = window.dilation_w,
+          .pad_top = window.pad_top,
+          .pad_left = window.pad_left,
+          .pad_bottom = window.pad_bottom,
+          .pad_right = window.pad_right};
 }
 
 template <class T>
