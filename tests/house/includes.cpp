@@ -63,7 +63,7 @@ constexpr std::array<Library, 15> kLibraries{{
      {"gpu/"}},
     {"Eigen", {"Eigen/"}, {"core/numeric/eigen.h", "emulation/*.cpp", "cli/doctor.cpp"}},
     {"zlib", {"zlib.h"}, {"core/data/", "cli/doctor.cpp"}},
-    {"nlohmann-json", {"nlohmann/"}, {"core/plan/*.cpp", "core/models/", "analysis/", "cli/"}},
+    {"nlohmann-json", {"nlohmann/"}, {"core/plan/*.cpp", "core/models/", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},
      {"core/plan/*.cpp", "core/models/", "core/data/", "emulation/", "gpu/", "analysis/", "gui/",

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// HeatGrid: one byte per site and window, for pictures of a whole run. Shares are kept on a
+// logarithmic scale, since what matters lies between one in a million and all; exactly zero and
+// "not measured" stay apart from everything that is merely small.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace halfscope::gui {
+
+/// 0: not measured. 1: zero. 2..255: log10(share) from kHeatFloor to 0, evenly.
+using Heat = uint8_t;
+inline constexpr Heat kNotMeasured = 0, kZeroHeat = 1;
+inline constexpr double kHeatFloor = -6.0;  ///< smaller shares count as this one, not as zero
+
+inline Heat heat_of(double share) noexcept {
+  if (!(share > 0.0)) return kZeroHeat;
+  const double level = std::clamp(1.0 - std::log10(share) / kHeatFloor, 0.0, 1.0);
+  return static_cast<Heat>(2 + std::lround(level * 253.0));
+}
+/// 0 for a share of 10^kHeatFloor, 1 for all; negative for zero and nothing.
+inline double heat_level(Heat heat) noexcept { return (static_cast<double>(heat) - 2.0) / 253.0; }
+
+class HeatGrid {
+ public:
+  HeatGrid() = default;
+  HeatGrid(size_t rows, size_t columns)
+      : rows_(rows), columns_(columns), cells_(rows * columns, kNotMeasured) {}
+
+  size_t rows() const noexcept { return rows_; }
+  size_t columns() const noexcept { return columns_; }
+  /// Column after column, so that a maximum over neighbouring columns runs through memory.
+  std::span<const Heat> column(size_t column) const {
+    return std::span(cells_).subspan(column * rows_, rows_);
+  }
+  Heat at(size_t row, size_t column) const { return cells_[column * rows_ + row]; }
+  void set(size_t row, size_t column, Heat heat) { cells_[column * rows_ + row] = heat; }
+
+  /// For every row the largest value in columns [first, last): what a pixel shows that several
+  /// columns fall on, so that one bad step never vanishes. `out` has rows() elements; an empty
+  /// range gives kNotMeasured.
+  void worst(size_t first, size_t last, std::span<Heat> out) const {
+    std::fill(out.begin(), out.end(), kNotMeasured);
+    for (size_t c = first; c < std::min(last, columns_); ++c) {
+      const Heat* from = cells_.data() + c * rows_;
+      for (size_t r = 0; r < rows_; ++r) out[r] = std::max(out[r], from[r]);
+    }
+  }
+
+ private:
+  size_t rows_ = 0, columns_ = 0;
+  std::vector<Heat> cells_;
+};
+
+}  // namespace halfscope::gui

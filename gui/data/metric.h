@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What the viewer can colour a tensor by, and which tensors it shows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "analysis/packed_stats.h"
+#include "core/train/recording.h"
+
+namespace halfscope::gui {
+
+/// A share of a tensor's elements, 0 to 1.
+enum class Metric : uint8_t { worst, overflow, underflow, subnormal, non_finite, lost_updates };
+inline constexpr std::array<Metric, 6> kMetrics{Metric::worst,      Metric::overflow,
+                                                Metric::underflow,  Metric::subnormal,
+                                                Metric::non_finite, Metric::lost_updates};
+const char* metric_name(Metric metric) noexcept;     // "Underflow"
+const char* metric_meaning(Metric metric) noexcept;  // one sentence, for tooltips
+
+/// The share in `counts`; 0 where nothing was measured. `worst` is the largest of overflow,
+/// underflow, non-finite and, of updates, lost ones.
+double metric_share(const TensorCounts& counts, Metric metric) noexcept;
+
+/// Which tensors of a layer are looked at.
+enum class RoleView : uint8_t { all, weights, activations, gradients, updates };
+inline constexpr std::array<RoleView, 5> kRoleViews{RoleView::all, RoleView::weights,
+                                                    RoleView::activations, RoleView::gradients,
+                                                    RoleView::updates};
+const char* role_view_name(RoleView view) noexcept;  // "Gradients"
+bool shows(RoleView view, Role role) noexcept;
+
+}  // namespace halfscope::gui

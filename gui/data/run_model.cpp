@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+#include "gui/data/run_model.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/plan/plan.h"
+
+namespace halfscope::gui {
+namespace {
+
+/// The windows of all tensors together: those of a run file are the same for all.
+std::vector<Column> columns_of(const RunView& view) {
+  std::map<int64_t, int64_t> counts;
+  for (int lane = 0; lane < view.lane_count(); ++lane) {
+    const int sites = static_cast<int>(view.lane(lane).sites.size());
+    size_t known = 0;
+    for (int site = 0; site < sites; ++site) {
+      const WindowRange windows = view.windows(lane, site);
+      // Of the tensors of one lane only those with other windows than the ones before are new.
+      if (windows.size() == known && known > 0) continue;
+      known = windows.size();
+      for (const PackedWindow& window : windows) {
+        int64_t& count = counts[window.step];
+        count = std::max(count, window.step_count);
+      }
+    }
+  }
+  std::vector<Column> columns;
+  columns.reserve(counts.size());
+  for (const auto& [step, count] : counts) columns.push_back({step, count});
+  return columns;
+}
+
+std::optional<Plan> plan_of(const LaneInfo& lane) {
+  try {
+    return plan_from_json(lane.plan_json);
+  } catch (const std::exception&) {
+    return std::nullopt;  // of another version: the lane is shown, not explained
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const RunModel> RunModel::make(std::string file,
+                                               std::shared_ptr<const RunView> view,
+                                               bool with_report) {
+  return std::shared_ptr<const RunModel>(
+      new RunModel(std::move(file), std::move(view), with_report));
+}
+
+std::shared_ptr<const RunModel> RunModel::open(const std::string& file) {
+  return make(file, std::make_shared<const RunView>(RunView::open(file)), true);
+}
+
+RunModel::RunModel(std::string file, std::shared_ptr<const RunView> view, bool with_report)
+    : file_(std::move(file)), view_(std::move(view)), columns_(columns_of(*view_)) {
+  for (int lane = 0; lane < lane_count(); ++lane) {
+    const std::span<const StepRow> steps = view_->steps(lane);
+    if (!steps.empty()) step_count_ = std::max(step_count_, steps.back().step + 1);
+    add_lane(lane);
+  }
+  if (!columns_.empty()) step_count_ = std::max(step_count_, columns_.back().last() + 1);
+  if (with_report) {
+    report_ = make_report(*view_);
+    add_findings();
+  }
+  if (report_ && report_->sick >= 0) {
+    first_lane_ = report_->sick;
+  } else {
+    for (int lane = 0; lane < lane_count() && first_lane_ < 0; ++lane) {
+      const std::optional<Plan> plan = plan_of(view_->lane(lane));
+      if (plan && !is_full_precision(*plan)) first_lane_ = lane;
+    }
+    if (first_lane_ < 0 && lane_count() > 0) first_lane_ = 0;
+  }
+}
+
+void RunModel::add_lane(int lane_index) {
+  const LaneInfo& info = view_->lane(lane_index);
+  LaneModel lane;
+  std::unordered_map<std::string_view, int> index;
+  lane.layer_of_site.reserve(info.sites.size());
+  for (const SiteInfo& site : info.sites) {
+    const auto [place, is_new] = index.try_emplace(site.path, static_cast<int>(lane.layers.size()));
+    if (is_new) lane.layers.push_back({.path = site.path, .op = site.op});
+    lane.layers[static_cast<size_t>(place->second)].sites.push_back(site.order);
+    lane.layer_of_site.push_back(place->second);
+  }
+  for (const LayerInfo& layer : info.layers) {
+    const auto found = index.find(layer.path);
+    if (found == index.end()) continue;
+    LayerModel& model = lane.layers[static_cast<size_t>(found->second)];
+    model.info = &layer;
+    model.op = layer.op;
+  }
+  for (HeatGrid& grid : lane.grids) grid = HeatGrid(info.sites.size(), columns_.size());
+  for (size_t site = 0; site < info.sites.size(); ++site) {
+    size_t column = 0;
+    for (const PackedWindow& window : view_->windows(lane_index, static_cast<int>(site))) {
+      while (column < columns_.size() && columns_[column].step < window.step) ++column;
+      const TensorCounts counts = window.counts();
+      if (counts.n == 0 || column == columns_.size()) continue;
+      for (const Metric metric : kMetrics) {
+        lane.grids[static_cast<size_t>(metric)].set(site, column,
+                                                    heat_of(metric_share(counts, metric)));
+      }
+    }
+  }
+  lanes_.push_back(std::move(lane));
+  layer_index_.push_back(std::move(index));
+}
+
+void RunModel::add_findings() {
+  for (size_t i = 0; i < report_->findings.size(); ++i) {
+    const Finding& finding = report_->findings[i];
+    const int layer = find_layer(finding.lane, finding.layer);
+    if (layer < 0) continue;
+    LayerModel& model =
+        lanes_[static_cast<size_t>(finding.lane)].layers[static_cast<size_t>(layer)];
+    model.findings.push_back(static_cast<int>(i));
+    if (!model.severity || *model.severity < finding.severity) model.severity = finding.severity;
+  }
+}
+
+int RunModel::column_of(int64_t step) const noexcept {
+  const auto after =
+      std::upper_bound(columns_.begin(), columns_.end(), step,
+                       [](int64_t value, const Column& column) { return value < column.step; });
+  return static_cast<int>(after - columns_.begin()) - 1;
+}
+
+int RunModel::find_layer(int lane, std::string_view path) const noexcept {
+  if (lane < 0 || lane >= lane_count()) return -1;
+  const auto& index = layer_index_[static_cast<size_t>(lane)];
+  const auto found = index.find(path);
+  return found == index.end() ? -1 : found->second;
+}
+
+std::optional<TensorStats> RunModel::stats(int lane, int site, int column) const {
+  if (column < 0 || column >= static_cast<int>(columns_.size())) return std::nullopt;
+  const std::optional<PackedWindow> window =
+      view_->windows(lane, site).find(columns_[static_cast<size_t>(column)].step);
+  if (!window) return std::nullopt;
+  TensorStats stats = window->stats();
+  if (stats.n == 0) return std::nullopt;
+  return stats;
+}
+
+const StepRow* RunModel::step_row(int lane, int64_t step) const noexcept {
+  if (lane < 0 || lane >= lane_count()) return nullptr;
+  const std::span<const StepRow> rows = view_->steps(lane);
+  const auto found =
+      std::lower_bound(rows.begin(), rows.end(), step,
+                       [](const StepRow& row, int64_t value) { return row.step < value; });
+  return found != rows.end() && found->step == step ? &*found : nullptr;
+}
+
+int RunModel::worst_site(int lane_index, int layer, RoleView role, Metric metric,
+                         int column) const {
+  const LaneModel& lane = this->lane(lane_index);
+  const LaneInfo& info = view_->lane(lane_index);
+  int worst = -1;
+  double most = -1.0;
+  for (const int site : lane.layers.at(static_cast<size_t>(layer)).sites) {
+    if (!shows(role, info.sites[static_cast<size_t>(site)].role)) continue;
+    double share = 0.0;
+    if (column >= 0) {
+      share = lane.grid(metric).at(static_cast<size_t>(site), static_cast<size_t>(column));
+    } else {
+      const TensorStats& total = view_->total(lane_index, site);
+      TensorCounts counts{.n = total.n,
+                          .zero = total.zero,
+                          .pos_inf = total.pos_inf,
+                          .neg_inf = total.neg_inf,
+                          .nan = total.nan,
+                          .overflow = total.overflow,
+                          .underflow = total.underflow,
+                          .subnormal = total.subnormal,
+                          .lost = total.lost};
+      share = metric_share(counts, metric);
+    }
+    if (share > most) {
+      most = share;
+      worst = site;
+    }
+  }
+  return worst;
+}
+
+}  // namespace halfscope::gui

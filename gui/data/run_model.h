@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// RunModel: a run as the viewer draws it. It is made on the loader's thread from one snapshot of
+// the run file and never changes; the user interface holds it and touches neither files nor SQLite.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/report/report.h"
+#include "analysis/run_view.h"
+#include "gui/data/heat_grid.h"
+#include "gui/data/metric.h"
+
+namespace halfscope::gui {
+
+/// The steps that share a column of every picture: a window of the run file.
+struct Column {
+  int64_t step = 0, step_count = 1;
+  int64_t last() const noexcept { return step + step_count - 1; }
+};
+
+/// A layer of a lane and its recorded tensors.
+struct LayerModel {
+  std::string path{}, op{};
+  std::vector<int> sites{};         ///< SiteInfo::order, in execution order
+  const LayerInfo* info = nullptr;  ///< null for what is no forward operator ("input", "loss")
+  /// The worst finding that names the layer; empty without one.
+  std::optional<Severity> severity{};
+  std::vector<int> findings{};  ///< indices into Report::findings
+};
+
+struct LaneModel {
+  std::vector<LayerModel> layers;               ///< in execution order of their first tensor
+  std::vector<int> layer_of_site;               ///< by SiteInfo::order
+  std::array<HeatGrid, kMetrics.size()> grids;  ///< rows: sites; columns: RunModel::columns()
+  const HeatGrid& grid(Metric metric) const { return grids[static_cast<size_t>(metric)]; }
+};
+
+class RunModel {
+ public:
+  /// The pictures alone are quick; rules and report take longer on large runs, and a model
+  /// without them (`report() == nullptr`) is shown until they are there.
+  static std::shared_ptr<const RunModel> make(std::string file, std::shared_ptr<const RunView> view,
+                                              bool with_report);
+  static std::shared_ptr<const RunModel> open(const std::string& file);
+
+  const std::string& file() const noexcept { return file_; }
+  const RunView& view() const noexcept { return *view_; }
+  std::shared_ptr<const RunView> shared_view() const noexcept { return view_; }
+  const Report* report() const noexcept { return report_ ? &*report_ : nullptr; }
+  bool live() const noexcept { return view_->status() == RunStatus::running; }
+
+  int lane_count() const noexcept { return view_->lane_count(); }
+  const LaneModel& lane(int lane) const { return lanes_.at(static_cast<size_t>(lane)); }
+  /// The lane to look at first: the one that suffers most, else the first that is no reference.
+  int first_lane() const noexcept { return first_lane_; }
+
+  std::span<const Column> columns() const noexcept { return columns_; }
+  /// The column that holds `step`, else the last that begins before it; -1 without columns.
+  int column_of(int64_t step) const noexcept;
+  /// Steps 0 to step_count() - 1 have been trained, statistics or not.
+  int64_t step_count() const noexcept { return step_count_; }
+
+  /// Index into lane(lane).layers; -1 if there is none of that path.
+  int find_layer(int lane, std::string_view path) const noexcept;
+  /// Unpacked statistics of a site at a column; empty if nothing was measured.
+  std::optional<TensorStats> stats(int lane, int site, int column) const;
+  /// The row of that step; null without one.
+  const StepRow* step_row(int lane, int64_t step) const noexcept;
+  /// Of the layer's tensors in that role the one with the largest share at `column`, or over the
+  /// whole run if `column` is -1; the first one if all are equal; -1 if it has none.
+  int worst_site(int lane, int layer, RoleView role, Metric metric, int column) const;
+
+ private:
+  RunModel(std::string file, std::shared_ptr<const RunView> view, bool with_report);
+  void add_lane(int lane);
+  void add_findings();
+
+  std::string file_;
+  std::shared_ptr<const RunView> view_;
+  std::optional<Report> report_;
+  std::vector<Column> columns_;
+  std::vector<LaneModel> lanes_;
+  std::vector<std::unordered_map<std::string_view, int>> layer_index_;
+  int64_t step_count_ = 0;
+  int first_lane_ = -1;
+};
+
+}  // namespace halfscope::gui

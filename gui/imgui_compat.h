@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// Dear ImGui as we use it, from 1.86 (Debian 12) on: what was renamed since, under one name.
+#pragma once
+
+#include <imgui.h>
+
+namespace halfscope::gui {
+
+#if IMGUI_VERSION_NUM >= 18700
+using Key = ImGuiKey;
+/// Letters and digits have names of their own.
+inline Key letter_key(char upper) { return static_cast<Key>(ImGuiKey_A + (upper - 'A')); }
+inline Key symbol_key(char symbol) {
+  switch (symbol) {
+    case '[':
+      return ImGuiKey_LeftBracket;
+    case ']':
+      return ImGuiKey_RightBracket;
+    case '=':
+      return ImGuiKey_Equal;
+    case '-':
+      return ImGuiKey_Minus;
+    case '/':
+      return ImGuiKey_Slash;
+    default:
+      return static_cast<Key>(ImGuiKey_0 + (symbol - '0'));
+  }
+}
+inline Key function_key(int number) { return static_cast<Key>(ImGuiKey_F1 + number - 1); }
+inline bool key_pressed(Key key, bool repeat = false) { return ImGui::IsKeyPressed(key, repeat); }
+inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
+  return ImGui::IsKeyPressed(key, repeat);
+}
+#else
+/// The window system's code: GLFW's, which for printable keys are those of ASCII.
+using Key = int;
+inline Key letter_key(char upper) { return upper; }
+inline Key symbol_key(char symbol) { return symbol; }
+inline Key function_key(int number) { return 289 + number; }  // GLFW_KEY_F1 is 290
+inline bool key_pressed(Key key, bool repeat = false) { return ImGui::IsKeyPressed(key, repeat); }
+inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
+  return ImGui::IsKeyPressed(ImGui::GetKeyIndex(key), repeat);
+}
+#endif
+
+}  // namespace halfscope::gui

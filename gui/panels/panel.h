@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// A panel is a function that draws into the space it finds and edits the ViewState; one file each.
+// What changes the world outside the view (files, processes, the clipboard) it asks for through
+// Requests, which the application answers after the frame.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gui/data/run_model.h"
+#include "gui/state/view_state.h"
+#include "gui/widgets/textures.h"
+#include "gui/widgets/theme.h"
+
+namespace halfscope::gui {
+
+struct Request {
+  enum class Kind : uint8_t {
+    open_file,  ///< text: the run file
+    make_demo,  ///< trains the demo run and opens it
+    copy,       ///< text to the clipboard
+    save_plan,  ///< the lane's plan with the edits, to the file `text`
+    try_plan,   ///< trains with the edits beside this run
+    stop_trial,
+    export_report,  ///< HTML, to the file `text`
+    export_csv,     ///< `content` to the file `text`
+    show_help,
+    quit,
+  };
+  Kind kind;
+  std::string text{};
+  std::string content{};
+};
+
+/// What the names in the ViewState stand for in this run, worked out once a frame.
+struct Selection {
+  int lane = -1, other_lane = -1;
+  int layer = -1;     ///< index into LaneModel::layers
+  int site = -1;      ///< SiteInfo::order
+  int64_t step = -1;  ///< the cursor, or the last step
+  int column = -1;    ///< of `step`
+};
+Selection resolve_selection(const RunModel& run, const ViewState& view);
+
+struct Frame {
+  ViewState& view;
+  const RunModel& run;
+  const RunModel* baseline;  ///< the run that is compared with; may be null
+  Selection at;
+  const Theme& theme;
+  const Fonts& fonts;
+  float scale;  ///< of the display times the user's
+  Textures& textures;
+  std::vector<Request>& requests;
+
+  const LaneModel& lane() const { return run.lane(at.lane); }
+  const LaneInfo& lane_info() const { return run.view().lane(at.lane); }
+  /// The selected tensor; null if none is.
+  const SiteInfo* site_info() const;
+  const LayerModel* layer() const;
+  /// Rows in the order of the layer list, filtered: indices into LaneModel::layers.
+  std::vector<int> visible_layers() const;
+  void select_layer(int layer) const;  ///< and its worst tensor
+  void select_site(int site) const;
+  void ask(Request::Kind kind, std::string text = {}) const;
+};
+
+void draw_verdict(const Frame& frame);
+void draw_layers(const Frame& frame);
+void draw_loss(const Frame& frame);        ///< loss scale and loss over steps
+void draw_heatmap(const Frame& frame);     ///< layers over steps
+void draw_magnitudes(const Frame& frame);  ///< max, rms, min of the selected tensor over steps
+void draw_histogram(const Frame& frame);   ///< exponents of the selected tensor, formats, scale
+void draw_lanes(const Frame& frame);       ///< distance to another lane in ulps
+void draw_recommendations(const Frame& frame);
+void draw_events(const Frame& frame);
+void draw_layer_details(const Frame& frame);
+void draw_compare(const Frame& frame);
+
+}  // namespace halfscope::gui

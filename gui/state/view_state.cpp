@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "gui/state/view_state.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/plan/plan.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr size_t kHistory = 200;
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
+bool PlanEdits::keeps(const std::string& layer) const noexcept {
+  return std::find(fp32_layers.begin(), fp32_layers.end(), layer) != fp32_layers.end();
+}
+
+void PlanEdits::keep(const std::string& layer, bool in_fp32) {
+  std::erase(fp32_layers, layer);
+  if (in_fp32) fp32_layers.push_back(layer);
+}
+
+void History::note(const Place& place) {
+  if (!places_.empty() && places_[at_] == place) return;
+  if (!places_.empty()) places_.resize(at_ + 1);
+  places_.push_back(place);
+  if (places_.size() > kHistory) places_.erase(places_.begin());
+  at_ = places_.size() - 1;
+}
+
+void History::back(Place& place) {
+  if (can_go_back()) place = places_[--at_];
+}
+
+void History::forward(Place& place) {
+  if (can_go_forward()) place = places_[++at_];
+}
+
+bool passes_filter(const std::string& name, const std::string& filter) {
+  if (filter.empty()) return true;
+  const std::string text = lower_case(name), wanted = lower_case(filter);
+  if (wanted.find_first_of("*?") != std::string::npos) return glob_match(wanted, text);
+  return text.find(wanted) != std::string::npos;
+}
+
+}  // namespace halfscope::gui

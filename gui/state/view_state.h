@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// ViewState: everything a user has chosen, in one value. Panels read and edit it and know nothing
+// of each other, so linked views come free, going back is keeping old values, and a test asserts
+// on it. Layers and tensors go by name, which stays when a live run is read again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/data/metric.h"
+
+namespace halfscope::gui {
+
+/// Steps from `first` to `last`, both shown whole; empty (last < first) stands for all there are.
+struct StepRange {
+  double first = 0.0, last = -1.0;
+  bool all() const noexcept { return last < first; }
+  friend bool operator==(const StepRange&, const StepRange&) = default;
+};
+
+enum class Tab : uint8_t {
+  recommendations,
+  events,
+  layer_details,
+  float_lab,
+  compare,
+  log,
+};
+enum class Region : uint8_t { none, layers, steps, values, tabs };
+enum class LayerOrder : uint8_t { execution, severity, name };
+
+/// What would be done to the plan of the lane that is looked at. Nothing of it is real until the
+/// plan is saved or tried.
+struct PlanEdits {
+  std::vector<std::string> fp32_layers{};  ///< node paths, no two alike
+  std::optional<double> loss_scale{};      ///< a static scale
+
+  bool empty() const noexcept { return fp32_layers.empty() && !loss_scale; }
+  bool keeps(const std::string& layer) const noexcept;
+  void keep(const std::string& layer, bool in_fp32);
+  friend bool operator==(const PlanEdits&, const PlanEdits&) = default;
+};
+
+/// Where the user is: what Back and Forward go through.
+struct Place {
+  std::string lane{}, other_lane{}, layer{}, site{};
+  RoleView role = RoleView::all;
+  Metric metric = Metric::worst;
+  int64_t cursor = -1;  ///< a step; -1: the last one, also while it grows
+  StepRange range{};
+  Tab tab = Tab::recommendations;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct ViewState : Place {
+  bool tensor_rows = false;  ///< rows of the heatmap: tensors instead of layers
+  LayerOrder order = LayerOrder::execution;
+  std::string filter{};  ///< of layers: text they contain, or a glob
+  std::string lens{};    ///< format the histogram is judged by; "": the tensor's own
+  /// log2 of the factor between the loss scale that is tried out and the recorded one.
+  double scale_shift = 0.0;
+  PlanEdits edits{};
+  Region maximized = Region::none;
+
+  // What the pointer is over, anew in every frame.
+  std::string hovered_layer{}, hovered_site{};
+  int64_t hovered_step = -1;
+};
+
+/// Back and Forward.
+class History {
+ public:
+  /// Once a frame while nothing is being dragged: keeps the place if it is a new one.
+  void note(const Place& place);
+  bool can_go_back() const noexcept { return at_ > 0; }
+  bool can_go_forward() const noexcept { return at_ + 1 < places_.size(); }
+  void back(Place& place);
+  void forward(Place& place);
+
+ private:
+  std::vector<Place> places_;
+  size_t at_ = 0;
+};
+
+/// True if `name` contains `filter`, or matches it where it is a glob (holds * or ?). Upper and
+/// lower case are the same; the empty filter passes everything.
+bool passes_filter(const std::string& name, const std::string& filter);
+
+}  // namespace halfscope::gui

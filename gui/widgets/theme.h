@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Colours and sizes. Blue means within range, orange lost, red broken; no state is told by colour
+// alone. The hues keep apart under the common kinds of colour blindness (Okabe and Ito's set was
+// the starting point), and text reaches a contrast of 4.5 to 1 (WCAG 2.1, 1.4.3).
+#pragma once
+
+#include <imgui.h>
+
+#include <array>
+#include <cstdint>
+
+#include "analysis/finding.h"
+#include "analysis/report/report.h"
+
+namespace halfscope::gui {
+
+struct Theme {
+  bool dark = true;
+  ImU32 ground, card, card_line, ink, soft, faint;  ///< backgrounds, lines, texts
+  ImU32 plot, grid, axis;                           ///< inside of plots
+  ImU32 accent, accent_soft, selection, cursor;
+  ImU32 good, good_soft, warn, warn_soft, bad, bad_soft;
+  ImU32 in_range, subnormal, lost, outline;  ///< bars of histograms
+  ImU32 zone_subnormal, zone_lost;           ///< grounds of histograms and magnitudes
+  std::array<ImU32, 6> lines;                ///< series of line plots, lanes
+
+  ImU32 severity(Severity severity) const noexcept;
+  ImU32 verdict(Verdict::State state) const noexcept;
+  ImU32 verdict_soft(Verdict::State state) const noexcept;
+};
+
+const Theme& dark_theme() noexcept;
+const Theme& light_theme() noexcept;
+
+/// Colours and metrics of Dear ImGui's own widgets, sizes times `scale`.
+void apply_style(const Theme& theme, float scale);
+
+/// The fonts of the user interface, at one size of the display.
+struct Fonts {
+  ImFont* text = nullptr;
+  ImFont* bold = nullptr;
+  ImFont* mono = nullptr;
+  ImFont* small = nullptr;
+  ImFont* large = nullptr;
+  bool unicode = false;  ///< false: Dear ImGui's built-in font, which knows Latin-1 alone
+};
+/// Fills the current context's atlas with DejaVu Sans where it is installed.
+Fonts load_fonts(float scale);
+
+/// Black to violet to orange to pale yellow, in even steps of lightness (after "inferno" of
+/// matplotlib, CC0); zero is the plot's ground. `level` 0 to 1.
+ImU32 heat_color(double level) noexcept;
+
+ImU32 with_alpha(ImU32 color, float alpha) noexcept;
+ImVec4 vec(ImU32 color) noexcept;
+
+}  // namespace halfscope::gui
