@@ -25,9 +25,9 @@ struct LossScale {
   bool known = false, varies = false;
 };
 
-LossScale loss_scale_of(const Frame& frame, int64_t first, int64_t last) {
+LossScale loss_scale_of(const Frame& frame, int lane, int64_t first, int64_t last) {
   LossScale scale;
-  const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
+  const std::span<const StepRow> rows = frame.run.view().steps(lane);
   auto row_at = std::lower_bound(rows.begin(), rows.end(), first,
                                  [](const StepRow& row, int64_t step) { return row.step < step; });
   for (; row_at != rows.end() && row_at->step <= last && !scale.varies; ++row_at) {
@@ -52,6 +52,7 @@ struct Shown {
   TensorStats stats;
   TensorStats other{};
   bool has_other = false;
+  double other_shift = 0.0;  ///< brings the other lane to this one's loss scale
   FloatFormat lens;
   std::vector<FloatFormat> formats{};  ///< the candidates, the tensor's own, the lens
   bool scaled = false;                 ///< with the loss
@@ -176,6 +177,7 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
       .other = shown.has_other ? &shown.other : nullptr,
       .other_color = frame.theme.lines[static_cast<size_t>(std::max(frame.at.other_lane, 0)) %
                                        frame.theme.lines.size()],
+      .other_shift = shown.other_shift,
       .lens = shown.lens,
       .shift = shown.shift(),
       .log_counts = frame.view.log_counts};
@@ -313,7 +315,8 @@ void draw_counts(const Shown& shown) {
     std::string key = shown.shift() != 0.0 ? "Grey line: as recorded." : "";
     if (shown.has_other) {
       if (!key.empty()) key += " ";
-      key += "Coloured line: lane " + frame.run.view().lane(frame.at.other_lane).name + ".";
+      key += "Coloured line: lane " + frame.run.view().lane(frame.at.other_lane).name;
+      key += shown.other_shift != 0.0 ? " at this lane's loss scale." : ".";
     }
     label("values/key", key, frame.fonts.small, frame.theme.soft);
   }
@@ -439,13 +442,17 @@ void draw_histogram(const Frame& frame) {
     first = column.step;
     last = column.last();
   }
-  shown.scale = loss_scale_of(frame, first, last);
+  shown.scale = loss_scale_of(frame, frame.at.lane, first, last);
   if (frame.at.other_lane >= 0 && frame.at.other_lane != frame.at.lane) {
     const std::optional<int> other = frame.run.view().find_site(frame.at.other_lane, site->name());
     const std::optional<TensorStats> found =
         other ? stats_at(frame, frame.at.other_lane, *other) : std::nullopt;
     shown.has_other = found.has_value();
     if (found) shown.other = *found;
+    const LossScale theirs = loss_scale_of(frame, frame.at.other_lane, first, last);
+    if (shown.scaled && shown.scale.known && theirs.known) {
+      shown.other_shift = shown.scale.log2 - theirs.log2;
+    }
   }
 
   const float left = ImGui::GetCursorScreenPos().x;

@@ -215,7 +215,7 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
     draw_outline(list, axis, top, bottom, plot.stats, 0.0, heights, theme.outline, scale);
   }
   if (plot.other != nullptr) {
-    draw_outline(list, axis, top, bottom, *plot.other, 0.0, heights, plot.other_color,
+    draw_outline(list, axis, top, bottom, *plot.other, plot.other_shift, heights, plot.other_color,
                  1.5f * scale);
   }
   for (const double edge : {zones.flush, zones.normal, zones.overflow}) {

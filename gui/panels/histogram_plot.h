@@ -32,6 +32,7 @@ struct HistogramPlot {
   const TensorStats& stats;
   const TensorStats* other = nullptr;  ///< of another lane: an outline
   ImU32 other_color = 0;
+  double other_shift = 0.0;
   FloatFormat lens;
   double shift = 0.0;
   bool log_counts = false;
