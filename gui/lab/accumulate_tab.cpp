@@ -30,10 +30,10 @@ const LabSums& sums_of(FloatLab& lab, float term) {
   return lab.sums;
 }
 
-void draw_table(const LabFrame& frame, const LabSums& sums, double exact) {
+void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float width) {
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
-  if (!ImGui::BeginTable("lab/sums", 4, kFlags)) return;
+  if (!ImGui::BeginTable("lab/sums", 4, kFlags, {width, 0})) return;
   for (const char* name : {"summed in", "sum", "error"}) {
     ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed);
   }
@@ -124,9 +124,8 @@ void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float h
 void draw_accumulate_tab(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   lab_format(frame);
-  ImGui::SameLine(0, frame.px(16));
-  lab_field(frame, "lab/term", "add", &lab.term, frame.px(100));
-  ImGui::SameLine(0, frame.px(12));
+  lab_field(frame, "lab/term", "add", &lab.term, frame.px(100), frame.px(16));
+  flow(frame.px(268), frame.px(12));
   ImGui::AlignTextToFramePadding();
   label("lab/count/text", counted(lab.count, "time"), frame.fonts.text, frame.theme.soft,
         frame.px(96));
@@ -152,13 +151,9 @@ void draw_accumulate_tab(const LabFrame& frame) {
   const float room = ImGui::GetContentRegionAvail().x;
   const bool beside = room > frame.px(760);
   const float height = frame.px(170);
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
-  ImGui::PushStyleVar(ImGuiStyleVar_ChildBorderSize, 0);
-  if (ImGui::BeginChild("lab/sums/table", {beside ? std::floor(room * 0.45f) : room, height})) {
-    draw_table(frame, sums, exact);
-  }
-  ImGui::EndChild();
-  ImGui::PopStyleVar(2);
+  ImGui::BeginGroup();
+  draw_table(frame, sums, exact, beside ? std::floor(room * 0.45f) : room);
+  ImGui::EndGroup();
   if (beside) ImGui::SameLine(0, frame.px(20));
   draw_plot(frame, sums, exact, height);
 }

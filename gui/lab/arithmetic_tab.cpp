@@ -17,9 +17,9 @@ constexpr std::array<LabOperation, 5> kOperations{
     LabOperation::add, LabOperation::sub, LabOperation::mul, LabOperation::div, LabOperation::fma};
 constexpr std::array<const char*, 5> kOperationPaths{"add", "sub", "mul", "div", "fma"};
 
-void operand(const LabFrame& frame, const char* name, std::string* text, float value) {
+void operand(const LabFrame& frame, const char* name, std::string* text, float value, float gap) {
   const std::string path = std::string("lab/") + name;
-  lab_field(frame, path, name, text, frame.px(120));
+  lab_field(frame, path, name, text, frame.px(120), gap);
   std::string problem;
   if (!read_number(*text, frame.lab.shown(), problem)) {
     ui::tip(problem.c_str());
@@ -33,24 +33,23 @@ void operand(const LabFrame& frame, const char* name, std::string* text, float v
 void draw_arithmetic_tab(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   lab_format(frame);
-  ImGui::SameLine(0, frame.px(16));
   for (size_t i = 0; i < kOperations.size(); ++i) {
-    if (i > 0) ImGui::SameLine(0, frame.px(2));
     const LabOperation operation = kOperations[i];
+    flow(text_width(frame.fonts.text, lab_operation_name(operation)) +
+             2 * ImGui::GetStyle().FramePadding.x,
+         frame.px(i > 0 ? 2 : 16));
     if (ui::segment(fmt::format("lab/operation/{}", kOperationPaths[i]),
                     lab_operation_name(operation), lab.operation == operation)) {
       lab.operation = operation;
     }
   }
   const LabResult result = calculate(lab);
-  operand(frame, "a", &lab.a, result.a);
-  ImGui::SameLine(0, frame.px(12));
-  operand(frame, "b", &lab.b, result.b);
+  operand(frame, "a", &lab.a, result.a, 0);
+  operand(frame, "b", &lab.b, result.b, frame.px(12));
   if (lab.operation == LabOperation::fma) {
-    ImGui::SameLine(0, frame.px(12));
-    operand(frame, "c", &lab.c, result.c);
+    operand(frame, "c", &lab.c, result.c, frame.px(12));
   }
-  ImGui::SameLine(0, frame.px(12));
+  flow(frame.px(140), frame.px(12));
   const std::string mode(rounding_mode_name(lab.mode));
   if (ui::begin_combo("lab/mode", mode.c_str(), frame.px(140))) {
     for (const RoundingMode each : kAllRoundingModes) {

@@ -128,13 +128,13 @@ std::string conversion_text(const FloatLab& lab) {
   return text;
 }
 
-void draw_facts(const LabFrame& frame) {
+void draw_facts(const LabFrame& frame, float width) {
   const FloatLab& lab = frame.lab;
   const FloatFormat& format = lab.shown();
   const float value = lab.number();
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
-  if (!ImGui::BeginTable("lab/facts", 2, kFlags)) return;
+  if (!ImGui::BeginTable("lab/facts", 2, kFlags, {width, 0})) return;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
   lab_fact(frame, "lab/exact", "value", exact_text(value), "All digits: no rounding in this line.");
@@ -166,21 +166,23 @@ void draw_copies(const LabFrame& frame) {
   const double value = static_cast<double>(lab.number());
   const bool finite = std::isfinite(value);
   const std::string hex = hex_float(value);
-  if (ui::small_button("lab/copy/c", "Copy C")) {
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {frame.px(8), frame.px(2)});
+  if (ui::button("lab/copy/c", "Copy C")) {
     const char* constant = std::isnan(value) ? "NAN" : value > 0 ? "INFINITY" : "-INFINITY";
     ImGui::SetClipboardText(fmt::format("{} /* {} {} */", finite ? hex + "f" : constant,
                                         format_name(lab.shown()), code_text(lab.code, lab.shown()))
                                 .c_str());
   }
   ImGui::SameLine();
-  if (ui::small_button("lab/copy/python", "Copy Python")) {
+  if (ui::button("lab/copy/python", "Copy Python")) {
     ImGui::SetClipboardText(finite ? fmt::format("float.fromhex(\"{}\")", hex).c_str()
                                    : fmt::format("float(\"{}\")", hex).c_str());
   }
   ImGui::SameLine();
-  if (ui::small_button("lab/copy/decimal", "Copy decimal")) {
+  if (ui::button("lab/copy/decimal", "Copy decimal")) {
     ImGui::SetClipboardText(exact_text(lab.number()).c_str());
   }
+  ImGui::PopStyleVar();
 }
 
 /// What was typed, or else the number, in other formats.
@@ -222,13 +224,12 @@ void draw_compared(const LabFrame& frame) {
 void draw_bits_tab(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   lab_format(frame);
-  ImGui::SameLine(0, frame.px(16));
-  if (lab_field(frame, "lab/entry", "number", &lab.entry, frame.px(190))) lab.entry_edited();
+  if (lab_field(frame, "lab/entry", "number", &lab.entry, frame.px(190), frame.px(16))) {
+    lab.entry_edited();
+  }
   ui::tip("A decimal, inf, nan, a hexadecimal float (0x1.8p-3) or a code (0x2e66, 0b0101).");
-  ImGui::SameLine();
-  if (ui::button("lab/down", "-1 ulp")) lab.step(-1);
-  ImGui::SameLine();
-  if (ui::button("lab/up", "+1 ulp")) lab.step(+1);
+  if (lab_button(frame, "lab/down", "-1 ulp")) lab.step(-1);
+  if (lab_button(frame, "lab/up", "+1 ulp")) lab.step(+1);
   if (!lab.entry_problem().empty()) {
     label("lab/entry/problem", lab.entry_problem(), frame.fonts.text, frame.theme.bad);
   }
@@ -238,16 +239,8 @@ void draw_bits_tab(const LabFrame& frame) {
   const bool beside = room > frame.px(820);
   const float width = beside ? std::floor(room * 0.48f) : room;
   ImGui::BeginGroup();
-  // Tables take the width of a child, not of a group.
-  ImGui::PushStyleVar(ImGuiStyleVar_ChildBorderSize, 0);
-  const float rows = frame.px(6) + 9.0f * (frame.fonts.mono->FontSize + frame.px(7));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
-  if (ImGui::BeginChild("lab/left", {width, beside ? std::max(rows, 0.0f) : rows})) {
-    draw_facts(frame);
-    draw_copies(frame);
-  }
-  ImGui::EndChild();
-  ImGui::PopStyleVar(2);
+  draw_facts(frame, width);
+  draw_copies(frame);
   ImGui::EndGroup();
   if (beside) ImGui::SameLine(0, frame.px(24));
   ImGui::BeginGroup();

@@ -36,8 +36,11 @@ void lab_format(const LabFrame& frame);
 /// A row of a table of two columns: what it is, and the value in the font of digits.
 void lab_fact(const LabFrame& frame, std::string_view path, const char* name,
               const std::string& value, const char* tip = nullptr);
-/// A text field with its name before it. True if it was edited.
+/// A text field with its name before it, `gap` behind the item before if that is not zero. True if
+/// it was edited.
 bool lab_field(const LabFrame& frame, std::string_view path, const char* name, std::string* text,
-               float width);
+               float width, float gap);
+/// A button behind the item before, or in a new line.
+bool lab_button(const LabFrame& frame, std::string_view path, const char* name);
 
 }  // namespace halfscope::gui

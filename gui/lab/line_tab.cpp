@@ -134,13 +134,11 @@ void navigate(FloatLab& lab, const LineAxis& axis) {
 void draw_line_tab(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   lab_format(frame);
-  ImGui::SameLine(0, frame.px(16));
   const auto look = [&](const char* path, const char* name, double low, double high) {
-    if (ui::button(path, name)) {
+    if (lab_button(frame, path, name)) {
       lab.line_low = low;
       lab.line_high = high;
     }
-    ImGui::SameLine();
   };
   const double number = static_cast<double>(lab.number());
   const double gap = std::isfinite(number) ? ulp_size(number, lab.shown()) : 0.0;
@@ -149,7 +147,6 @@ void draw_line_tab(const LabFrame& frame) {
   look("lab/line/zero", "around zero", -small, small);
   look("lab/line/max", "the whole format", -1.05 * large, 1.05 * large);
   if (gap > 0.0) look("lab/line/number", "the number", number - 8.0 * gap, number + 8.0 * gap);
-  ImGui::NewLine();
 
   std::vector<FloatFormat> formats(kLines.begin(), kLines.end());
   if (std::find(formats.begin(), formats.end(), lab.shown()) == formats.end()) {

@@ -133,11 +133,9 @@ void draw_between(const LabFrame& frame, const RoundingPlace& place) {
 void draw_rounding_tab(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   lab_format(frame);
-  ImGui::SameLine(0, frame.px(16));
-  lab_field(frame, "lab/value", "value", &lab.value, frame.px(190));
+  lab_field(frame, "lab/value", "value", &lab.value, frame.px(190), frame.px(16));
   ui::tip("A decimal, taken to the nearest double first, or a hexadecimal float.");
-  ImGui::SameLine();
-  if (ui::button("lab/dice", "Dice")) {
+  if (lab_button(frame, "lab/dice", "Dice")) {
     lab.random = static_cast<uint32_t>(splitmix64(lab.random));
   }
   ui::tip("Other random bits for the stochastic mode.");

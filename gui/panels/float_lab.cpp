@@ -35,22 +35,18 @@ constexpr std::array<TabEntry, 6> kTabs{
 
 /// Behind the tabs, and on in the next line where the row would be too long.
 void draw_presets(const LabFrame& frame) {
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
-  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {frame.px(8), frame.px(2)});
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   float gap = frame.px(20);
   int index = 0;
   for (const LabPreset& preset : lab_presets()) {
     const float width =
         text_width(frame.fonts.text, preset.name) + 2 * ImGui::GetStyle().FramePadding.x;
-    ImGui::SameLine(0, gap);
+    flow(width, gap);
     gap = frame.px(4);
-    if (ImGui::GetCursorScreenPos().x + width > right) ImGui::NewLine();
     if (ui::button("lab/preset/" + std::to_string(index++), preset.name)) preset.apply(frame.lab);
     ui::tip(preset.tip);
   }
   ImGui::PopStyleColor();
-  ImGui::PopStyleVar();
 }
 
 }  // namespace
@@ -82,17 +78,24 @@ void lab_fact(const LabFrame& frame, std::string_view path, const char* name,
 }
 
 bool lab_field(const LabFrame& frame, std::string_view path, const char* name, std::string* text,
-               float width) {
+               float width, float gap) {
+  if (gap > 0) flow(text_width(frame.fonts.text, name) + frame.px(6) + width, gap);
   ImGui::AlignTextToFramePadding();
   label(std::string(path) + "/label", name, frame.fonts.text, frame.theme.soft);
   ImGui::SameLine(0, frame.px(6));
   return ui::input_text(path, "", text, width);
 }
 
+bool lab_button(const LabFrame& frame, std::string_view path, const char* name) {
+  flow(text_width(frame.fonts.text, name) + 2 * ImGui::GetStyle().FramePadding.x, frame.px(8));
+  return ui::button(path, name);
+}
+
 void draw_float_lab(FloatLab& lab, const Theme& theme, const Fonts& fonts, float scale) {
   const LabFrame frame{lab, theme, fonts, scale};
   for (const TabEntry& entry : kTabs) {
-    if (entry.tab != kTabs.front().tab) ImGui::SameLine(0, frame.px(2));
+    const float width = text_width(fonts.text, entry.name) + 2 * ImGui::GetStyle().FramePadding.x;
+    if (entry.tab != kTabs.front().tab) flow(width, frame.px(2));
     if (ui::segment(entry.path, entry.name, lab.tab == entry.tab)) {
       if (lab.tab != entry.tab) lab.note.clear();
       lab.tab = entry.tab;

@@ -256,7 +256,7 @@ TEST_F(Lab, EveryFormatInEveryTab) {
 
 class NarrowLab : public Lab {
  protected:
-  NarrowLab() : Lab({600, 1400}) {}
+  NarrowLab() : Lab({430, 1400}) {}
 };
 
 TEST_F(NarrowLab, FitsItsWidth) {
@@ -267,7 +267,7 @@ TEST_F(NarrowLab, FitsItsWidth) {
     ui.frame(3);
     for (const auto& [path, item] : ui.tracker().items()) {
       if (ui.tracker().find(path) == nullptr || path.starts_with("lab/formats/")) continue;
-      EXPECT_LE(item.max.x, 600.0f) << path;
+      EXPECT_LE(item.max.x, 430.0f) << path;
     }
   }
 }
