@@ -36,10 +36,13 @@ void ExactDecimal::trim() {
 
 ExactDecimal::ExactDecimal(double x) {
   if (!std::isfinite(x) || x == 0.0) return;
-  // A multiple of 2^-k has at most k decimals, and no double is finer than 2^-1074.
+  // A multiple of 2^-k has at most k decimals; a double is one of 2^-1074 and of its last bit.
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const int decimals = std::clamp(53 - exponent, 0, 1074);
   std::array<char, 1500> text;
   const auto [end, error] =
-      std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::fixed, 1074);
+      std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::fixed, decimals);
   *this = parse(std::string_view(text.data(), static_cast<size_t>(end - text.data())))
               .value_or(ExactDecimal());
 }

@@ -123,7 +123,8 @@ void draw_map(const LabFrame& frame) {
     ImGui::PushID(static_cast<int>(code));
     const bool clicked = ImGui::InvisibleButton("##code", {each - frame.scale, height});
     ImGui::PopID();
-    track_item(fmt::format("lab/map/{}", code), exact_text(value));
+    // All digits of all codes are worth a millisecond: only where somebody listens.
+    if (tracker() != nullptr) track_item(fmt::format("lab/map/{}", code), exact_text(value));
     list.AddRectFilled(min, max, cell_color(frame, value, format), frame.px(2));
     if (code == lab.code) {
       list.AddRect(min, max, frame.theme.cursor, frame.px(2), 0, frame.px(1.5f));
