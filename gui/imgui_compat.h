@@ -3,6 +3,7 @@
 #pragma once
 
 #include <imgui.h>
+#include <imgui_internal.h>
 
 namespace halfscope::gui {
 
@@ -42,5 +43,16 @@ inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
   return ImGui::IsKeyPressed(ImGui::GetKeyIndex(key), repeat);
 }
 #endif
+
+/// The wheel belongs to the item just submitted while the pointer is over it, and does not scroll
+/// its window.
+inline void take_wheel() {
+#if IMGUI_VERSION_NUM >= 18900
+  ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
+  ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelX);
+#else
+  ImGui::SetItemUsingMouseWheel();
+#endif
+}
 
 }  // namespace halfscope::gui

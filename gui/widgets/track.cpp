@@ -131,9 +131,10 @@ bool slider(std::string_view path, double* value, double low, double high, const
 }
 
 bool begin_combo(std::string_view path, const char* preview, float width) {
-  const PathId id(path);
+  // No PathId: an open list is a window with a stack of its own, which PopID would find.
+  const std::string label = "##" + std::string(path);
   ImGui::SetNextItemWidth(width);
-  const bool open = ImGui::BeginCombo("##combo", preview);
+  const bool open = ImGui::BeginCombo(label.c_str(), preview);
   // Of an open list the item before is no longer the box.
   if (!open) track_item(path, preview);
   return open;
