@@ -302,10 +302,10 @@ void App::try_plan() {
     baseline_loader_ = std::move(run_loader_);
     baseline_generation_ = run_generation_;
     const ViewState before = view_;
-    const std::string edited = before.lane;
     open(trial_->run_file());
     view_ = before;
     view_.lane.clear();
+    view_.edits = {};  // they are this run's plan now
     view_.cursor = -1;
     view_.range = {};
     view_.tab = Tab::compare;

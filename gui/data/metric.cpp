@@ -59,9 +59,7 @@ double metric_share(const TensorCounts& counts, Metric metric) noexcept {
   const double n = static_cast<double>(counts.n);
   switch (metric) {
     case Metric::worst:
-      return static_cast<double>(
-                 std::max({counts.overflow, counts.underflow, counts.non_finite(), counts.lost})) /
-             n;
+      return static_cast<double>(std::max({counts.overflow, counts.underflow, counts.lost})) / n;
     case Metric::overflow:
       return static_cast<double>(counts.overflow) / n;
     case Metric::underflow:

@@ -14,7 +14,7 @@ namespace halfscope::gui {
 
 /// Widths and heights of the regions in pixels of a display of scale 1.
 struct Layout {
-  float left = 230, right = 410, bottom = 250, loss = 150, magnitudes = 170;
+  float left = 230, right = 410, bottom = 215, loss = 140, magnitudes = 150;
 };
 
 struct Settings {
