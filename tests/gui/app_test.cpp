@@ -10,7 +10,6 @@
 namespace halfscope::gui {
 namespace {
 
-
 TEST(App, GreetsThoseWhoComeWithoutARun) {
   AppDriver user;
   user.frame(3);
