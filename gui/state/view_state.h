@@ -61,6 +61,8 @@ struct ViewState : Place {
   std::string lens{};    ///< format the histogram is judged by; "": the tensor's own
   /// log2 of the factor between the loss scale that is tried out and the recorded one.
   double scale_shift = 0.0;
+  bool whole_run = false;   ///< the histogram: all steps merged instead of those at the cursor
+  bool log_counts = false;  ///< its counts on a logarithmic axis
   PlanEdits edits{};
   Region maximized = Region::none;
   std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "gui/data/lane_errors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace halfscope::gui {
+namespace {
+
+std::span<const SiteError> rows_of(std::span<const SiteError> all, int64_t step) {
+  const auto first =
+      std::lower_bound(all.begin(), all.end(), step,
+                       [](const SiteError& error, int64_t value) { return error.step < value; });
+  const auto last =
+      std::upper_bound(first, all.end(), step,
+                       [](int64_t value, const SiteError& error) { return value < error.step; });
+  return {first, last};
+}
+
+bool holds_lane(std::span<const SiteError> rows, int other) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [other](const SiteError& error) { return error.other_lane == other; });
+}
+
+/// Not finite counts as larger than everything.
+double weight(double error) noexcept {
+  return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+std::vector<int> LaneErrors::others(const RunView& run, int lane) {
+  std::vector<int> lanes;
+  const std::span<const SiteError> all = run.errors(lane);
+  if (all.empty()) return lanes;
+  // Every sampled step compares the same lanes.
+  for (const SiteError& error : rows_of(all, all.front().step)) {
+    if (std::find(lanes.begin(), lanes.end(), error.other_lane) == lanes.end()) {
+      lanes.push_back(error.other_lane);
+    }
+  }
+  std::sort(lanes.begin(), lanes.end());
+  return lanes;
+}
+
+std::optional<LaneErrors> LaneErrors::nearest(const RunView& run, int lane, int other,
+                                              int64_t step) {
+  const std::span<const SiteError> all = run.errors(lane);
+  if (all.empty()) return std::nullopt;
+  const auto after =
+      std::lower_bound(all.begin(), all.end(), step,
+                       [](const SiteError& error, int64_t value) { return error.step < value; });
+  int64_t best = after == all.end() ? all.back().step : after->step;
+  if (after != all.begin()) {
+    const int64_t before = std::prev(after)->step;
+    if (after == all.end() || step - before <= best - step) best = before;
+  }
+  LaneErrors result;
+  result.rows_ = rows_of(all, best);
+  result.other_ = other;
+  result.step_ = best;
+  if (!holds_lane(result.rows_, other)) return std::nullopt;
+  return result;
+}
+
+const SiteError* LaneErrors::find(int site) const noexcept {
+  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const SiteError& error) {
+    return error.site == site && error.other_lane == other_;
+  });
+  return found == rows_.end() ? nullptr : &*found;
+}
+
+const SiteError* LaneErrors::first_differing() const noexcept {
+  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const SiteError& error) {
+    return error.other_lane == other_ && error.differing > 0;
+  });
+  return found == rows_.end() ? nullptr : &*found;
+}
+
+std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, Role role) const {
+  std::vector<DepthError> layers;
+  for (const SiteError& error : rows_) {
+    if (error.other_lane != other_ || error.site < 0 ||
+        static_cast<size_t>(error.site) >= lane.sites.size()) {
+      continue;
+    }
+    const SiteInfo& site = lane.sites[static_cast<size_t>(error.site)];
+    if (site.role != role) continue;
+    const DepthError row{.layer = site.path,
+                         .site = error.site,
+                         .total = error.total,
+                         .local = local_error(error),
+                         .inherited = error.inherited};
+    // The tensors of a layer stand together.
+    if (layers.empty() || layers.back().layer != site.path) {
+      layers.push_back(row);
+    } else if (weight(row.total) > weight(layers.back().total)) {
+      layers.back() = row;
+    }
+  }
+  return layers;
+}
+
+double local_error(const SiteError& error) noexcept {
+  return std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
+}
+
+std::vector<UlpBar> ulp_bars(const SiteError& error) {
+  constexpr std::array<const char*, kUlpBars> kLabels{"equal", "1",     "2-3",   "4-7",
+                                                      "8-15",  "16-31", "32-63", "64+"};
+  constexpr size_t kFirstLarge = 4;
+  std::vector<UlpBar> bars;
+  for (size_t i = 0; i < kUlpBars; ++i) {
+    const auto first = error.ulps.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto last = i + 1 == kUlpBars ? error.ulps.end() : first + 1;
+    bars.push_back({.label = kLabels[i],
+                    .count = std::accumulate(first, last, int64_t{0}),
+                    .large = i >= kFirstLarge});
+  }
+  return bars;
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Distances between two lanes at one sampled step, as the viewer shows them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/run_view.h"
+
+namespace halfscope::gui {
+
+/// One layer in the list of errors by depth.
+struct DepthError {
+  std::string layer{};
+  int site = -1;       ///< of its tensors the one with the largest total error
+  double total = 0.0;  ///< not finite where the lanes hold no common finite value
+  double local = 0.0;  ///< NaN: not measured
+  double inherited = 0.0;
+};
+
+/// All that was compared between `lane` and `other` at one step.
+class LaneErrors {
+ public:
+  /// The lanes that a lane was compared with, in order.
+  static std::vector<int> others(const RunView& run, int lane);
+  /// At the sampled step nearest to `step`, of two the earlier; empty without any.
+  static std::optional<LaneErrors> nearest(const RunView& run, int lane, int other, int64_t step);
+
+  int64_t step() const noexcept { return step_; }
+  const SiteError* find(int site) const noexcept;
+  /// The first tensor in execution order that differs; null if all are equal.
+  const SiteError* first_differing() const noexcept;
+  /// Layers in execution order, by their tensors of that role.
+  std::vector<DepthError> by_depth(const LaneInfo& lane, Role role) const;
+
+ private:
+  std::span<const SiteError> rows_{};  ///< of the step, against any lane
+  int other_ = -1;
+  int64_t step_ = 0;
+};
+
+/// Against exact arithmetic if that was measured; NaN if neither was.
+double local_error(const SiteError& error) noexcept;
+
+/// Bars of the histogram of distances: equal, 1, 2-3, 4-7 ... and all beyond in the last.
+inline constexpr size_t kUlpBars = 8;
+struct UlpBar {
+  const char* label;
+  int64_t count;
+  bool large;  ///< distances of 8 ulps or more
+};
+std::vector<UlpBar> ulp_bars(const SiteError& error);
+
+}  // namespace halfscope::gui

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MIT
+// The exponents of the selected tensor against the ranges of formats, and what another scale or
+// format would do to it. The bars are dragged as if they were the scale itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "gui/panels/histogram_plot.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr double kMostShift = 32.0;
+constexpr std::array<FloatFormat, 4> kCandidates{kFp16, kBf16, kE5m2, kE4m3fn};
+
+/// The loss scales of the steps that are looked at.
+struct LossScale {
+  double log2 = 0.0;
+  bool known = false, varies = false;
+};
+
+LossScale loss_scale_of(const Frame& frame, int lane, int64_t first, int64_t last) {
+  LossScale scale;
+  const std::span<const StepRow> rows = frame.run.view().steps(lane);
+  auto row_at = std::lower_bound(rows.begin(), rows.end(), first,
+                                 [](const StepRow& row, int64_t step) { return row.step < step; });
+  for (; row_at != rows.end() && row_at->step <= last && !scale.varies; ++row_at) {
+    const StepRow& row = *row_at;
+    if (!(row.loss_scale > 0.0) || !std::isfinite(row.loss_scale)) continue;
+    const double log2 = std::log2(row.loss_scale);
+    scale.varies |= scale.known && log2 != scale.log2;
+    scale.log2 = log2;
+    scale.known = true;
+  }
+  return scale;
+}
+
+bool is_gradient(const SiteInfo& site) {
+  return site.role == Role::activation_grad || site.role == Role::weight_grad;
+}
+
+/// Everything that the panel shows, worked out before it draws.
+struct Shown {
+  const Frame& frame;
+  const SiteInfo& site;
+  TensorStats stats;
+  TensorStats other{};
+  bool has_other = false;
+  double other_shift = 0.0;  ///< brings the other lane to this one's loss scale
+  FloatFormat lens;
+  std::vector<FloatFormat> formats{};  ///< the candidates, the tensor's own, the lens
+  bool scaled = false;                 ///< with the loss
+  LossScale scale{};
+
+  double shift() const { return frame.view.scale_shift; }
+  WhatIf now(const FloatFormat& format) const { return what_if(stats, site.format, format, 0.0); }
+  WhatIf then(const FloatFormat& format) const {
+    return what_if(stats, site.format, format, shift());
+  }
+};
+
+/// An integer unless Alt is held, within the range of the slider.
+double snapped(double shift) {
+  const double limited = std::clamp(shift, -kMostShift, kMostShift);
+  return ImGui::GetIO().KeyAlt ? limited : std::round(limited);
+}
+
+void draw_header(const Frame& frame, const SiteInfo& site) {
+  const ViewState& view = frame.view;
+  std::string when = fmt::format("step {}", frame.at.step);
+  if (view.whole_run) {
+    when = "whole run";
+  } else if (frame.at.column >= 0) {
+    const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];
+    when = column.step_count > 1 ? fmt::format("steps {} - {}", column.step, column.last())
+                                 : fmt::format("step {}", column.step);
+  }
+  const std::string rest = " \u00b7 " + site.tensor + " \u00b7 " + when;
+  const float room = ImGui::GetContentRegionAvail().x;
+  const float rest_width = text_width(frame.fonts.text, rest);
+  const std::string path =
+      fitted(site.path, frame.fonts.bold, std::max(room - rest_width, 40.0f * frame.scale));
+  ImGui::PushFont(frame.fonts.bold);
+  ImGui::TextUnformatted(path.c_str());
+  ImGui::PopFont();
+  track_item("values/title", site.path + rest);
+  ImGui::SameLine(0.0f, 0.0f);
+  label("values/title/rest", rest, frame.fonts.text, frame.theme.soft);
+}
+
+void draw_controls(const Frame& frame, const SiteInfo& site) {
+  ViewState& view = frame.view;
+  ImGui::AlignTextToFramePadding();
+  label("values/lens/label", "Judge as", frame.fonts.text, frame.theme.soft);
+  ImGui::SameLine();
+  const std::string own = format_name(site.format) + " (its own)";
+  const float rest = text_width(frame.fonts.text, "whole runlog") +
+                     2 * (ImGui::GetFrameHeight() + 6.0f * frame.scale) + 24.0f * frame.scale;
+  const float width = std::clamp(ImGui::GetContentRegionAvail().x - rest, 84.0f * frame.scale,
+                                 150.0f * frame.scale);
+  format_combo("values/lens", &view.lens, own.c_str(), width, frame.theme);
+  ImGui::SameLine();
+  ui::checkbox("values/whole", "whole run", &view.whole_run);
+  ui::tip("All recorded steps together, instead of those at the cursor.");
+  ImGui::SameLine();
+  ui::checkbox("values/log", "log", &view.log_counts);
+  ui::tip("Counts on a logarithmic axis: thin tails can be seen.");
+  const std::string problem = view.lens.empty() ? "" : format_problem(view.lens);
+  if (!problem.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.bad);
+    ui::text_wrapped("values/lens/problem/line", problem);
+    ImGui::PopStyleColor();
+  }
+}
+
+void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
+  const Frame& frame = shown.frame;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float height = std::round(frame.fonts.small->FontSize + 3.0f * frame.scale);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
+  for (const FloatFormat& format : shown.formats) {
+    const std::string name = format_name(format);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    ImGui::PushID(name.c_str());
+    if (ImGui::InvisibleButton("##band", {axis.right - left, height})) {
+      frame.view.lens = format == shown.site.format ? "" : name;
+    }
+    ImGui::PopID();
+    track_item("values/band/" + name, format_facts(format));
+    const bool active = format == shown.lens;
+    const ImVec2 max{axis.right, at.y + height};
+    if (ImGui::IsItemHovered()) {
+      list.AddRectFilled(at, max, with_alpha(frame.theme.ink, 0.06f), 3.0f * frame.scale);
+      ui::tip((format_facts(format) + ".\nClick to judge by it.").c_str());
+    }
+    ImFont* font = frame.fonts.small;
+    const std::string cut = fitted(name, font, axis.left - left - 6.0f * frame.scale);
+    list.AddText(font, font->FontSize, {at.x, std::round(at.y + (height - font->FontSize) / 2)},
+                 active ? frame.theme.ink : frame.theme.soft, cut.c_str());
+    draw_band(list, axis, {axis.left, at.y}, max, format, active, frame.theme);
+  }
+  ImGui::PopStyleVar();
+  ImGui::Dummy({0, std::round(2.0f * frame.scale)});
+}
+
+/// The bars; dragging them changes the scale.
+void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float height) {
+  const Frame& frame = shown.frame;
+  const float below = frame.fonts.small->FontSize + 6.0f * frame.scale;
+  const ImVec2 corner = ImGui::GetCursorScreenPos();
+  const ImVec2 min{axis.left, corner.y}, max{axis.right, corner.y + height};
+  ImGui::SetCursorScreenPos(min);
+  ImGui::PushID("values/bars");
+  ImGui::InvisibleButton("##bars", {max.x - min.x, height});
+  ImGuiStorage& storage = *ImGui::GetStateStorage();
+  const ImGuiID start = ImGui::GetID("start");
+  ImGui::PopID();
+  const bool hovered = ImGui::IsItemHovered(), active = ImGui::IsItemActive();
+  track_item("values/bars", fmt::format("{:g}", shown.shift()));
+  if (ImGui::IsItemActivated()) storage.SetFloat(start, static_cast<float>(shown.shift()));
+  if (active && ImGui::IsMouseDragging(0)) {
+    const double moved = static_cast<double>(ImGui::GetMouseDragDelta(0).x);
+    frame.view.scale_shift =
+        snapped(static_cast<double>(storage.GetFloat(start)) + moved / axis.pixels_per_power());
+  }
+  if (hovered && ImGui::IsMouseDoubleClicked(0)) frame.view.scale_shift = 0.0;
+  if (hovered || active) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
+
+  const HistogramPlot plot{
+      .stats = shown.stats,
+      .other = shown.has_other ? &shown.other : nullptr,
+      .other_color = frame.theme.lines[static_cast<size_t>(std::max(frame.at.other_lane, 0)) %
+                                       frame.theme.lines.size()],
+      .other_shift = shown.other_shift,
+      .lens = shown.lens,
+      .shift = shown.shift(),
+      .log_counts = frame.view.log_counts};
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  draw_bars(list, axis, min, max, plot, frame.theme, frame.fonts, frame.scale);
+  if (hovered && !active) {
+    const double exponent = axis.low + static_cast<double>(ImGui::GetIO().MousePos.x - axis.left) /
+                                           axis.pixels_per_power();
+    const std::string text = bin_text(plot, exponent);
+    if (!text.empty()) ui::tip((text + "\n\nDrag to try another scale (Alt: in between).").c_str());
+  }
+  const int64_t exponents = shown.stats.n - shown.stats.zero - shown.stats.non_finite();
+  if (exponents <= 0) {
+    const std::string text = shown.stats.non_finite() > 0
+                                 ? "No finite value other than zero: nothing has an exponent."
+                                 : "All values are zero: nothing has an exponent.";
+    const std::string cut = fitted(text, frame.fonts.text, max.x - min.x - 8.0f * frame.scale);
+    const float width = text_width(frame.fonts.text, cut);
+    list.AddText(frame.fonts.text, frame.fonts.text->FontSize,
+                 {std::round((min.x + max.x - width) / 2), std::round((min.y + max.y) / 2)},
+                 frame.theme.soft, cut.c_str());
+    track_rect("values/nothing", min, max, text);
+  }
+  ImGui::SetCursorScreenPos({left, max.y + below});
+  ImGui::Dummy({0, 0});
+}
+
+std::string scale_text_of(const Shown& shown) {
+  const double shift = shown.shift();
+  const char* to = arrow(shown.frame.fonts);
+  if (!shown.scaled || !shown.scale.known) {
+    return shift == 0.0 ? "all values as recorded"
+                        : fmt::format("all values times {} (what-if)", power_text(shift));
+  }
+  if (shown.scale.varies) {
+    return shift == 0.0 ? "loss scales as recorded"
+                        : fmt::format("all loss scales times {} (what-if)", power_text(shift));
+  }
+  const std::string recorded = power_text(shown.scale.log2);
+  if (shift == 0.0) return fmt::format("loss scale {} as recorded", recorded);
+  return fmt::format("loss scale {} {} {} (what-if)", recorded, to,
+                     power_text(shown.scale.log2 + shift));
+}
+
+void draw_scale(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  ViewState& view = frame.view;
+  label("values/scale/text", scale_text_of(shown), frame.fonts.text,
+        shown.shift() == 0.0 ? frame.theme.soft : frame.theme.ink);
+  const float reset = text_width(frame.fonts.text, "reset") + 16.0f * frame.scale;
+  const float width = ImGui::GetContentRegionAvail().x - reset - 8.0f * frame.scale;
+  double shift = view.scale_shift;
+  if (ui::slider("values/scale", &shift, -kMostShift, kMostShift, "", width)) {
+    view.scale_shift = snapped(shift);
+  }
+  ui::tip(shown.scaled ? "Gradients grow and shrink with the loss scale: drag to see which one "
+                         "suits this tensor. Alt: in between powers of two."
+                       : "No loss scale acts on this tensor; all its values are multiplied. Alt: "
+                         "in between powers of two.");
+  ImGui::SameLine();
+  ImGui::BeginDisabled(view.scale_shift == 0.0);
+  if (ui::button("values/reset", "reset")) view.scale_shift = 0.0;
+  ImGui::EndDisabled();
+}
+
+/// "underflow" and below it "20.9 % -> 3.1 %", in the largest font that fits.
+void draw_tile(const Shown& shown, const char* name, const CountBounds& now,
+               const CountBounds& then, const WhatIf& before, const WhatIf& after, float width,
+               const char* meaning) {
+  const Frame& frame = shown.frame;
+  const bool changed = shown.shift() != 0.0;
+  const std::string text =
+      change_text(share_text(before, now), share_text(after, then), changed, frame.fonts);
+  const bool estimate = !after.recorded;
+  ImGui::BeginGroup();
+  label(fmt::format("values/{}/label", name), std::string(name) + (estimate ? ", estimate" : ""),
+        frame.fonts.small, frame.theme.soft, width);
+  ImFont* font = frame.fonts.bold;
+  if (text_width(font, text) > width) font = frame.fonts.text;
+  if (text_width(font, text) > width) font = frame.fonts.small;
+  const bool worse = changed ? then.low > now.high : then.low > 0;
+  const bool better = changed && then.high < now.low;
+  ImU32 color = frame.theme.ink;
+  if (better) color = frame.theme.good;
+  if (worse) color = frame.theme.lost;
+  ImGui::PushFont(font);
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ImGui::TextUnformatted(fitted(text, font, width).c_str());
+  ImGui::PopStyleColor();
+  ImGui::PopFont();
+  track_item(fmt::format("values/{}", name), std::string(name) + " " + text);
+  ImGui::EndGroup();
+  std::string tip = meaning;
+  if (estimate) {
+    tip +=
+        "\n\nAn estimate from the histogram, rounding to nearest even. Bounds stand where a "
+        "limit of the format lies within a bar. What the values went through before they were "
+        "recorded is not undone.";
+    if (after.ties > 0) {
+      tip += fmt::format(
+          " Up to {} elements may lie exactly on the limit, where they would be flushed; they are "
+          "counted as kept.",
+          grouped(after.ties));
+    }
+  }
+  ui::tip(tip.c_str());
+}
+
+void draw_outcome(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  const WhatIf before = shown.now(shown.lens), after = shown.then(shown.lens);
+  const float left = ImGui::GetCursorPosX();
+  const float gap = 12.0f * frame.scale;
+  const float width = std::floor((ImGui::GetContentRegionAvail().x - gap) / 2);
+  draw_tile(shown, "underflow", before.underflow, after.underflow, before, after, width,
+            "Share of the elements that are not zero, yet become zero in this format.");
+  ImGui::SameLine(left + width + gap);
+  draw_tile(shown, "overflow", before.overflow, after.overflow, before, after, width,
+            "Share of the elements that are finite, yet too large for this format.");
+}
+
+void draw_counts(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  const TensorStats& stats = shown.stats;
+  const auto share = [&](int64_t count) {
+    return count == 0 ? std::string("0")
+                      : percent(static_cast<double>(count) / static_cast<double>(stats.n));
+  };
+  const bool broken = stats.non_finite() > 0;
+  label("values/counts",
+        fmt::format("{} elements \u00b7 zero {} \u00b7 NaN {} \u00b7 Inf {}", grouped(stats.n),
+                    share(stats.zero), share(stats.nan), share(stats.pos_inf + stats.neg_inf)),
+        frame.fonts.small, broken ? frame.theme.bad : frame.theme.soft);
+  if (shown.shift() != 0.0 || shown.has_other) {
+    std::string key = shown.shift() != 0.0 ? "Grey line: as recorded." : "";
+    if (shown.has_other) {
+      if (!key.empty()) key += " ";
+      key += "Coloured line: lane " + frame.run.view().lane(frame.at.other_lane).name;
+      key += shown.other_shift != 0.0 ? " at this lane's loss scale." : ".";
+    }
+    label("values/key", key, frame.fonts.small, frame.theme.soft);
+  }
+}
+
+void draw_use_scale(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  const bool lane_scales = frame.lane_info().loss_scale != "none";
+  if (!shown.scale.known || shown.scale.varies || !(shown.scaled || lane_scales)) return;
+  if (!shown.scaled) return;  // the shift is no loss scale then
+  const double scale = std::exp2(shown.scale.log2 + shown.shift());
+  const bool is_used = frame.view.edits.loss_scale == scale;
+  ImGui::BeginDisabled(is_used);
+  if (ui::button("values/use", "Use as static loss scale")) frame.view.edits.loss_scale = scale;
+  ImGui::EndDisabled();
+  ui::tip("Puts this loss scale into the edited plan, which can be saved or tried.");
+  if (is_used) {
+    ImGui::SameLine();
+    label("values/used", "in the edited plan: " + power_text(std::log2(scale)), frame.fonts.small,
+          frame.theme.good);
+  }
+}
+
+void draw_table(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  ImGui::PushFont(frame.fonts.small);
+  constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingStretchProp |
+                                     ImGuiTableFlags_NoSavedSettings |
+                                     ImGuiTableFlags_BordersInnerH;
+  if (ImGui::BeginTable("values/formats", 3, kFlags)) {
+    ImGui::TableSetupColumn("format", ImGuiTableColumnFlags_WidthFixed, 66.0f * frame.scale);
+    ImGui::TableSetupColumn("underflow", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    ImGui::TableSetupColumn("overflow", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ImGui::TableHeadersRow();
+    ImGui::PopStyleColor();
+    for (const FloatFormat& format : shown.formats) {
+      const std::string name = format_name(format);
+      const WhatIf before = shown.now(format), after = shown.then(format);
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      if (ui::selectable("values/table/" + name, name.c_str(), format == shown.lens, {0, 0},
+                         ImGuiSelectableFlags_SpanAllColumns)) {
+        frame.view.lens = format == shown.site.format ? "" : name;
+      }
+      const auto cell = [&](const char* which, const CountBounds& now, const CountBounds& then) {
+        ImGui::TableNextColumn();
+        const std::string text = change_text(share_text(before, now), share_text(after, then),
+                                             shown.shift() != 0.0, frame.fonts);
+        label(fmt::format("values/table/{}/{}", name, which), text, frame.fonts.small,
+              then.low > 0 ? frame.theme.ink : frame.theme.soft);
+      };
+      cell("underflow", before.underflow, after.underflow);
+      cell("overflow", before.overflow, after.overflow);
+    }
+    ImGui::EndTable();
+  }
+  ImGui::PopFont();
+}
+
+std::vector<FloatFormat> formats_to_show(const FloatFormat& own, const FloatFormat& lens) {
+  std::vector<FloatFormat> formats(kCandidates.begin(), kCandidates.end());
+  for (const FloatFormat& format : {own, lens}) {
+    if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
+      formats.push_back(format);
+    }
+  }
+  return formats;
+}
+
+std::optional<TensorStats> stats_at(const Frame& frame, int lane, int site) {
+  if (!frame.view.whole_run) return frame.run.stats(lane, site, frame.at.column);
+  const TensorStats& total = frame.run.view().total(lane, site);
+  return total.n > 0 ? std::optional(total) : std::nullopt;
+}
+
+/// While the bars are dragged the axis stands still, or the pointer would not stay on its bar.
+ExponentAxis steady_axis(const Shown& shown) {
+  ImGuiStorage& storage = *ImGui::GetStateStorage();
+  const ImGuiID low = ImGui::GetID("values/axis/low"), high = ImGui::GetID("values/axis/high");
+  ExponentAxis axis = fit_exponents(shown.stats, shown.shift());
+  if (ImGui::IsMouseDown(0) && storage.GetFloat(high) > storage.GetFloat(low)) {
+    axis.low = static_cast<double>(storage.GetFloat(low));
+    axis.high = static_cast<double>(storage.GetFloat(high));
+  }
+  storage.SetFloat(low, static_cast<float>(axis.low));
+  storage.SetFloat(high, static_cast<float>(axis.high));
+  return axis;
+}
+
+}  // namespace
+
+void draw_histogram(const Frame& frame) {
+  const SiteInfo* site = frame.site_info();
+  if (site == nullptr) {
+    empty_note("values/empty",
+               frame.at.lane < 0 || frame.lane_info().sites.empty()
+                   ? "This run has recorded no tensors."
+                   : "Select a layer to see the exponents of its values.",
+               frame.theme);
+    return;
+  }
+  draw_header(frame, *site);
+  draw_controls(frame, *site);
+  const std::optional<TensorStats> stats = stats_at(frame, frame.at.lane, frame.at.site);
+  if (!stats) {
+    empty_note("values/empty",
+               frame.view.whole_run
+                   ? "Nothing was recorded of this tensor in the whole run."
+                   : "Nothing was recorded of this tensor at this step; updates of skipped steps "
+                     "are not. Move the cursor or look at the whole run.",
+               frame.theme);
+    return;
+  }
+  Shown shown{.frame = frame, .site = *site, .stats = *stats, .lens = site->format};
+  const std::optional<FloatFormat> lens = parse_format(frame.view.lens);
+  if (lens) shown.lens = *lens;
+  shown.formats = formats_to_show(site->format, shown.lens);
+  shown.scaled = is_gradient(*site) && site->scale.empty();
+  int64_t first = 0, last = frame.run.step_count();
+  if (!frame.view.whole_run) {
+    const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];
+    first = column.step;
+    last = column.last();
+  }
+  shown.scale = loss_scale_of(frame, frame.at.lane, first, last);
+  if (frame.at.other_lane >= 0 && frame.at.other_lane != frame.at.lane) {
+    const std::optional<int> other = frame.run.view().find_site(frame.at.other_lane, site->name());
+    const std::optional<TensorStats> found =
+        other ? stats_at(frame, frame.at.other_lane, *other) : std::nullopt;
+    shown.has_other = found.has_value();
+    if (found) shown.other = *found;
+    const LossScale theirs = loss_scale_of(frame, frame.at.other_lane, first, last);
+    if (shown.scaled && shown.scale.known && theirs.known) {
+      shown.other_shift = shown.scale.log2 - theirs.log2;
+    }
+  }
+
+  const float left = ImGui::GetCursorScreenPos().x;
+  ExponentAxis axis = steady_axis(shown);
+  axis.left = left + std::round(52.0f * frame.scale);
+  axis.right = left + std::max(ImGui::GetContentRegionAvail().x, 120.0f * frame.scale);
+  draw_bands(shown, axis, left);
+  draw_plot(shown, axis, left, std::round(128.0f * frame.scale));
+  draw_counts(shown);
+  draw_scale(shown);
+  draw_outcome(shown);
+  draw_use_scale(shown);
+  draw_table(shown);
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// The picture of the exponent histogram: formats as bands, the zones of one of them, bars.
+#pragma once
+
+#include <imgui.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/what_if.h"
+#include "core/numeric/tensor_stats.h"
+#include "gui/widgets/theme.h"
+
+namespace halfscope::gui {
+
+/// Exponents from left to right; the bin of floor(log2 |x|) = e lies between e and e + 1.
+struct ExponentAxis {
+  double low = -28.0, high = 18.0;
+  float left = 0.0f, right = 1.0f;  ///< pixels
+  double pixels_per_power() const noexcept {
+    return static_cast<double>(right - left) / (high - low);
+  }
+  float x(double exponent) const noexcept;  ///< within the axis
+};
+
+/// Wide enough for fp16 and for all but a thousandth of the values, once as they are and once
+/// moved by `shift`; the largest are always in it.
+ExponentAxis fit_exponents(const TensorStats& stats, double shift);
+
+struct HistogramPlot {
+  const TensorStats& stats;
+  const TensorStats* other = nullptr;  ///< of another lane: an outline
+  ImU32 other_color = 0;
+  double other_shift = 0.0;
+  FloatFormat lens;
+  double shift = 0.0;
+  bool log_counts = false;
+};
+
+/// One thin bar: the normal range solid, subnormals pale.
+void draw_band(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
+               const FloatFormat& format, bool active, const Theme& theme);
+
+/// Zones, grid, bars and outlines between `min` and `max`; labels of the axes lie left of and
+/// below that.
+void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
+               const HistogramPlot& plot, const Theme& theme, const Fonts& fonts, float scale);
+
+/// What lies under the pointer, for a tooltip: exponent, values, count.
+std::string bin_text(const HistogramPlot& plot, double exponent);
+
+}  // namespace halfscope::gui

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+// How far the selected tensor is from the same tensor of another lane: in ulps, as a relative
+// error, and where along the network that error comes from.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "analysis/rules/text.h"
+#include "gui/data/lane_errors.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+const char* const kTotal =
+    "Total error: distance of this lane's tensor from the other lane's, relative to that one "
+    "(2-norms over the elements finite in both).";
+const char* const kLocal =
+    "Local error: what this operator adds itself, measured by running it once more on the same "
+    "operands in double (in fp32 where only that was recorded).";
+const char* const kInherited =
+    "Inherited error: what came in with the operands; the operator in double on this lane's "
+    "operands, against the other lane's result.";
+
+double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+/// "2.0e-4", "0", "-" for not measured.
+std::string error_text(double error) {
+  if (std::isnan(error)) return "-";
+  if (std::isinf(error)) return "not finite";
+  if (error == 0.0) return "0";
+  if (error >= 0.01 && error < 100.0) return fmt::format("{:.2g}", error);
+  const int exponent = static_cast<int>(std::floor(std::log10(error)));
+  return fmt::format("{:.1f}e{}", error / std::pow(10.0, exponent), exponent);
+}
+
+/// The total is NaN where nothing finite is common.
+std::string total_text(double total) { return std::isfinite(total) ? error_text(total) : "NaN"; }
+
+/// Names the lane that can be compared with, or says how to get one.
+void draw_nothing(const Frame& frame) {
+  const RunView& run = frame.run.view();
+  if (run.lane_count() < 2) {
+    empty_note("lanes/empty",
+               "One lane alone has nothing to be compared with. Train two of them: --lanes "
+               "float32,mixed_float16 --errors-every N.",
+               frame.theme);
+    return;
+  }
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    if (run.errors(lane).empty()) continue;
+    const std::string& name = run.lane(lane).name;
+    empty_note(
+        "lanes/empty",
+        fmt::format("Lane {} is what others were compared with.", run.lane(frame.at.lane).name),
+        frame.theme);
+    if (ui::button("lanes/look", ("Look at lane " + name).c_str())) frame.view.lane = name;
+    return;
+  }
+  empty_note("lanes/empty",
+             run.status() == RunStatus::running
+                 ? "No distances between lanes are recorded yet. They are sampled at the first, "
+                   "the middle and the last step, or with --errors-every N at every N-th."
+                 : "No distances between lanes were recorded. Train with --errors-every N to "
+                   "sample them at every N-th step.",
+             frame.theme);
+}
+
+void draw_head(const Frame& frame, const std::vector<int>& others, int other, int64_t step) {
+  const RunView& run = frame.run.view();
+  ImGui::AlignTextToFramePadding();
+  label("lanes/title", "Against", frame.fonts.bold, frame.theme.ink);
+  ImGui::SameLine();
+  const std::string& shown = run.lane(other).name;
+  const std::string when = fmt::format("at step {}", step);
+  const float room =
+      ImGui::GetContentRegionAvail().x - text_width(frame.fonts.text, when) - 12.0f * frame.scale;
+  const float width = std::clamp(room, 60.0f * frame.scale, 180.0f * frame.scale);
+  if (ui::begin_combo("lanes/other", shown.c_str(), width)) {
+    for (const int lane : others) {
+      const std::string& name = run.lane(lane).name;
+      if (ui::selectable("lanes/other/" + name, name.c_str(), lane == other)) {
+        frame.view.other_lane = name;
+      }
+    }
+    ImGui::EndCombo();
+  }
+  ImGui::SameLine();
+  label("lanes/step", when, frame.fonts.text, frame.theme.soft);
+  ui::tip("The sampled step nearest to the cursor.");
+}
+
+void draw_ulps(const Frame& frame, const SiteError& error) {
+  const std::vector<UlpBar> bars = ulp_bars(error);
+  int64_t total = 0, most = 1;
+  for (const UlpBar& bar : bars) {
+    total += bar.count;
+    most = std::max(most, bar.count);
+  }
+  const float s = frame.scale;
+  ImFont* font = frame.fonts.small;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = std::max(ImGui::GetContentRegionAvail().x, 160.0f * s);
+  const float height = std::round(84.0f * s), below = font->FontSize + 6.0f * s;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 max{at.x + width, at.y + height};
+  list.AddRectFilled(at, max, frame.theme.plot);
+  const float each = width / static_cast<float>(bars.size());
+  const float top = at.y + font->FontSize + 6.0f * s;
+  for (size_t i = 0; i < bars.size(); ++i) {
+    const UlpBar& bar = bars[i];
+    const float left = std::round(at.x + each * static_cast<float>(i) + 3.0f * s);
+    const float right = std::round(at.x + each * static_cast<float>(i + 1) - 3.0f * s);
+    const float part = static_cast<float>(bar.count) / static_cast<float>(most);
+    float bar_height = std::round((max.y - top) * part);
+    if (bar.count > 0) bar_height = std::max(bar_height, 2.0f * s);
+    ImU32 color = i == 0 ? frame.theme.good : frame.theme.in_range;
+    if (bar.large) color = frame.theme.lost;
+    if (bar.count > 0) {
+      list.AddRectFilled({left, max.y - bar_height}, {right, max.y}, color, 2.0f * s,
+                         ImDrawFlags_RoundCornersTop);
+    }
+    const auto centred = [&](const std::string& text, float y, ImU32 ink) {
+      const float wide = text_width(font, text);
+      if (wide > each) return;
+      list.AddText(font, font->FontSize, {std::round((left + right - wide) / 2), y}, ink,
+                   text.c_str());
+    };
+    std::string amount = percent(share(bar.count, total));
+    if (text_width(font, amount) > each && amount.ends_with(" %")) {
+      amount = amount.substr(0, amount.size() - 2);
+    }
+    if (bar.count > 0) {
+      centred(amount, max.y - bar_height - font->FontSize - 2.0f * s, frame.theme.ink);
+    }
+    centred(bar.label, max.y + 3.0f * s, bar.count > 0 ? frame.theme.soft : frame.theme.faint);
+    track_rect(fmt::format("lanes/ulps/{}", bar.label), {left, at.y}, {right, max.y},
+               std::to_string(bar.count));
+    if (ImGui::IsMouseHoveringRect({left, at.y}, {right, max.y + below})) {
+      ImGui::SetTooltip("%s\n%s of %s elements",
+                        i == 0 ? "equal" : (std::string(bar.label) + " ulps apart").c_str(),
+                        grouped(bar.count).c_str(), grouped(total).c_str());
+    }
+  }
+  list.AddLine({at.x, max.y}, {max.x, max.y}, frame.theme.axis, s);
+  ImGui::Dummy({width, height + below});
+}
+
+void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site) {
+  int64_t total = 0;
+  for (const int64_t count : error.ulps) total += count;
+  const int64_t close = error.ulps[0] + error.ulps[1];
+  label("lanes/within",
+        fmt::format("{} within 1 ulp \u00b7 at most {} ulps", percent(share(close, total)),
+                    short_number(error.max_ulps)),
+        frame.fonts.text, frame.theme.ink);
+  ui::tip(
+      "An ulp is one step between neighbouring values of the tensor's format; the other lane's "
+      "values are rounded to it first.");
+  const float left = ImGui::GetCursorPosX();
+  const float each = ImGui::GetContentRegionAvail().x / 3.0f;
+  struct Tile {
+    const char* name;
+    double error;
+    const char* meaning;
+  };
+  const std::array<Tile, 3> tiles{Tile{"total", error.total, kTotal},
+                                  Tile{"local", local_error(error), kLocal},
+                                  Tile{"inherited", error.inherited, kInherited}};
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    if (i > 0) ImGui::SameLine(left + each * static_cast<float>(i));
+    ImGui::BeginGroup();
+    const Tile& tile = tiles[i];
+    label(fmt::format("lanes/{}/label", tile.name), std::string(tile.name) + " error",
+          frame.fonts.small, frame.theme.soft, each - 6.0f * frame.scale);
+    label(fmt::format("lanes/{}", tile.name),
+          i == 0 ? total_text(tile.error) : error_text(tile.error), frame.fonts.bold,
+          frame.theme.ink, each - 6.0f * frame.scale);
+    ImGui::EndGroup();
+    ui::tip(tile.meaning);
+  }
+  if (site.role == Role::activation && error.sign_flips > 0) {
+    label("lanes/flips",
+          fmt::format("{} sign flips, {} of the elements", grouped(error.sign_flips),
+                      percent(share(error.sign_flips, error.n))),
+          frame.fonts.small, frame.theme.warn);
+    ui::tip(
+        "Elements that are positive in one lane and not in the other: behind a ReLU one of "
+        "them passes its gradient and the other does not.");
+  }
+}
+
+void draw_first(const Frame& frame, const LaneErrors& errors) {
+  const SiteError* first = errors.first_differing();
+  if (first == nullptr) {
+    label("lanes/first/none", "All compared tensors are equal at this step.", frame.fonts.small,
+          frame.theme.good);
+    return;
+  }
+  const SiteInfo& site = frame.lane_info().sites[static_cast<size_t>(first->site)];
+  ImGui::AlignTextToFramePadding();
+  label("lanes/first/label", "First to differ", frame.fonts.small, frame.theme.soft);
+  ImGui::SameLine();
+  const std::string name =
+      fitted(site.name(), frame.fonts.text, ImGui::GetContentRegionAvail().x - 20.0f * frame.scale);
+  if (ui::button("lanes/first", name.c_str())) frame.select_site(first->site);
+  ui::tip(
+      "The first tensor of the step, in execution order, that is not equal in both lanes. "
+      "Click to select it.");
+}
+
+/// A logarithmic axis over whole decades.
+struct Decades {
+  double low = -6.0, high = 0.0;
+  float part(double value) const {
+    if (!(value > 0.0)) return 0.0f;
+    if (!std::isfinite(value)) return 1.0f;
+    return static_cast<float>(std::clamp((std::log10(value) - low) / (high - low), 0.02, 1.0));
+  }
+};
+
+Decades decades_of(const std::vector<DepthError>& layers) {
+  double least = INFINITY, most = 0.0;
+  for (const DepthError& layer : layers) {
+    for (const double error : {layer.total, layer.local}) {
+      if (!(error > 0.0) || !std::isfinite(error)) continue;
+      least = std::min(least, error);
+      most = std::max(most, error);
+    }
+  }
+  if (!(least <= most)) return {};
+  Decades axis{std::floor(std::log10(least)), std::ceil(std::log10(most))};
+  if (axis.low >= axis.high) axis.high = axis.low + 1.0;
+  axis.low = std::max(axis.low, axis.high - 7.0);
+  return axis;
+}
+
+void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& axis,
+                    float name_width, float height) {
+  const float s = frame.scale;
+  ImFont* font = frame.fonts.small;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  ImGui::PushID(layer.site);
+  const bool clicked = ImGui::InvisibleButton("##row", {width, height});
+  ImGui::PopID();
+  track_item("lanes/depth/" + layer.layer, total_text(layer.total));
+  if (clicked) frame.select_site(layer.site);
+  const bool hovered = ImGui::IsItemHovered();
+  if (hovered) frame.view.hovered_layer = layer.layer;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 max{at.x + width, at.y + height};
+  const bool selected = frame.layer() != nullptr && frame.layer()->path == layer.layer;
+  if (selected || hovered || frame.view.lit_layer == layer.layer) {
+    list.AddRectFilled(
+        at, max, selected ? frame.theme.selection : with_alpha(frame.theme.ink, 0.06f), 3.0f * s);
+  }
+  const float text_y = std::round(at.y + (height - font->FontSize) / 2);
+  list.AddText(font, font->FontSize, {at.x + 4.0f * s, text_y},
+               selected ? frame.theme.ink : frame.theme.soft,
+               fitted(layer.layer, font, name_width - 8.0f * s).c_str());
+  const std::string number = total_text(layer.total);
+  const float number_width = 52.0f * s;
+  list.AddText(font, font->FontSize, {max.x - text_width(font, number) - 4.0f * s, text_y},
+               std::isfinite(layer.total) ? frame.theme.ink : frame.theme.bad, number.c_str());
+
+  const float left = at.x + name_width, right = max.x - number_width - 4.0f * s;
+  if (right <= left) return;
+  const float middle = std::round((at.y + max.y) / 2);
+  // The total as a pale bar, in it what the layer adds itself.
+  const float full = std::isfinite(layer.total) ? axis.part(layer.total) : 1.0f;
+  const ImU32 pale = std::isfinite(layer.total) ? with_alpha(frame.theme.outline, 0.35f)
+                                                : with_alpha(frame.theme.bad, 0.45f);
+  list.AddRectFilled({left, middle - 5.0f * s}, {left + (right - left) * full, middle + 5.0f * s},
+                     pale, 2.0f * s);
+  if (layer.local > 0.0) {
+    list.AddRectFilled({left, middle - 2.0f * s},
+                       {left + (right - left) * axis.part(layer.local), middle + 2.0f * s},
+                       frame.theme.lost, s);
+  }
+  if (hovered) {
+    ui::tip(fmt::format("{}\ntotal error {}\nlocal error {}\ninherited error {}\n\nClick to "
+                        "select.",
+                        layer.layer, total_text(layer.total), error_text(layer.local),
+                        error_text(layer.inherited))
+                .c_str());
+  }
+}
+
+void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
+  const std::vector<DepthError> layers = errors.by_depth(frame.lane_info(), role);
+  if (layers.empty()) return;
+  const float s = frame.scale;
+  ImGui::Dummy({0, 2.0f * s});
+  label("lanes/depth/title", "Error by depth", frame.fonts.bold, frame.theme.ink);
+  ImGui::SameLine();
+  const Decades axis = decades_of(layers);
+  label("lanes/depth/key",
+        fmt::format("grey: total, orange: local; 1e{:.0f} to 1e{:.0f}", axis.low, axis.high),
+        frame.fonts.small, frame.theme.soft);
+  ui::tip(
+      "Layers in execution order on a logarithmic axis. Where grey is much longer than orange, "
+      "the error came in with the operands; where both are alike, the layer makes it.");
+  float name_width = 40.0f * s;
+  for (const DepthError& layer : layers) {
+    name_width = std::max(name_width, text_width(frame.fonts.small, layer.layer) + 12.0f * s);
+  }
+  name_width = std::min(name_width, ImGui::GetContentRegionAvail().x * 0.36f);
+  const float height = std::round(frame.fonts.small->FontSize + 6.0f * s);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(layers.size()), height);
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      draw_depth_row(frame, layers[static_cast<size_t>(i)], axis, name_width, height);
+    }
+  }
+  ImGui::PopStyleVar();
+}
+
+}  // namespace
+
+void draw_lanes(const Frame& frame) {
+  if (frame.at.lane < 0) {
+    empty_note("lanes/empty", "This run has no lanes.", frame.theme);
+    return;
+  }
+  const RunView& run = frame.run.view();
+  const std::vector<int> others = LaneErrors::others(run, frame.at.lane);
+  if (others.empty()) {
+    draw_nothing(frame);
+    return;
+  }
+  const bool compared =
+      std::find(others.begin(), others.end(), frame.at.other_lane) != others.end();
+  const int other = compared ? frame.at.other_lane : others.front();
+  const std::optional<LaneErrors> errors =
+      LaneErrors::nearest(run, frame.at.lane, other, frame.at.step);
+  if (!errors) {
+    empty_note("lanes/empty", "These lanes were not compared near this step.", frame.theme);
+    return;
+  }
+  draw_head(frame, others, other, errors->step());
+  const SiteInfo* site = frame.site_info();
+  const SiteError* error = site == nullptr ? nullptr : errors->find(frame.at.site);
+  if (error != nullptr) {
+    draw_ulps(frame, *error);
+    draw_facts(frame, *error, *site);
+  } else {
+    empty_note("lanes/empty",
+               site == nullptr
+                   ? "Select a tensor to see how far it is from that lane's."
+                   : fmt::format("{} was not compared: samples hold activations and gradients "
+                                 "that both lanes have.",
+                                 site->name()),
+               frame.theme);
+  }
+  draw_first(frame, *errors);
+  const bool gradient = error != nullptr && site->phase == Phase::backward;
+  draw_depth(frame, *errors, gradient ? site->role : Role::activation);
+}
+
+}  // namespace halfscope::gui

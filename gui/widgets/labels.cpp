@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include "gui/widgets/labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr std::array<const char*, 11> kOffered{"fp16", "bf16", "e5m2",     "e4m3fn",
+                                               "tf32", "fp32", "e4m3fnuz", "e5m2fnuz",
+                                               "e3m2", "e2m3", "e2m1"};
+
+std::string without_percent(std::string text) {
+  if (text.ends_with(" %")) text.resize(text.size() - 2);
+  return text;
+}
+
+}  // namespace
+
+std::string grouped(int64_t count) {
+  std::string text = std::to_string(count);
+  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3) {
+    text.insert(static_cast<size_t>(at), " ");
+  }
+  return text;
+}
+
+std::string power_text(double exponent) {
+  if (exponent == std::floor(exponent)) return fmt::format("2^{:.0f}", exponent);
+  return fmt::format("2^{:.1f}", exponent);
+}
+
+std::string share_text(const WhatIf& answer, const CountBounds& bounds) {
+  if (bounds.high == 0) return "0";
+  const std::string low = percent(answer.share(bounds.low));
+  const std::string high = percent(answer.share(bounds.high));
+  if (low == high) return high;
+  return (bounds.low == 0 ? "0" : without_percent(low)) + " - " + high;
+}
+
+std::string change_text(const std::string& before, const std::string& after, bool changed,
+                        const Fonts& fonts) {
+  return changed ? before + " " + arrow(fonts) + " " + after : after;
+}
+
+const char* arrow(const Fonts& fonts) noexcept { return fonts.unicode ? "\u2192" : "->"; }
+
+std::string format_facts(const FloatFormat& format) {
+  std::string text = fmt::format("{}: largest {}, smallest normal 2^{}", format_name(format),
+                                 short_number(format.max_finite()), format.min_exponent());
+  if (format.mantissa_bits > 0 && !format.flush_out) {
+    text += fmt::format(", smallest subnormal 2^{}", format.min_exponent() - format.mantissa_bits);
+  }
+  text += fmt::format(", {} significant bits", format.mantissa_bits + 1);
+  if (format.saturates()) text += ", saturates";
+  return text;
+}
+
+float text_width(ImFont* font, std::string_view text) {
+  return font->CalcTextSizeA(font->FontSize, 1e9f, 0.0f, text.data(), text.data() + text.size()).x;
+}
+
+std::string fitted(std::string_view text, ImFont* font, float width) {
+  if (text_width(font, text) <= width) return std::string(text);
+  // Characters of several bytes are rare in names; those that are cut are left out whole.
+  const auto begins = [&](size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
+  };
+  for (size_t kept = text.size(); kept > 2; --kept) {
+    size_t head = kept / 2, tail = text.size() - (kept - kept / 2);
+    while (head > 0 && !begins(head)) --head;
+    while (tail < text.size() && !begins(tail)) ++tail;
+    std::string cut = std::string(text.substr(0, head)) + ".." + std::string(text.substr(tail));
+    if (text_width(font, cut) <= width) return cut;
+  }
+  return "..";
+}
+
+void label(std::string_view path, std::string_view text, ImFont* font, ImU32 color, float width) {
+  const float room = width > 0.0f ? width : ImGui::GetContentRegionAvail().x;
+  const std::string shown = fitted(text, font, room);
+  ImGui::PushFont(font);
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ImGui::TextUnformatted(shown.c_str());
+  ImGui::PopStyleColor();
+  ImGui::PopFont();
+  track_item(path, text);
+  if (shown.size() != text.size()) ui::tip(std::string(text).c_str());
+}
+
+void empty_note(std::string_view path, std::string_view text, const Theme& theme) {
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
+  ui::text_wrapped(path, text);
+  ImGui::PopStyleColor();
+}
+
+bool format_combo(std::string_view path, std::string* name, const char* own, float width,
+                  const Theme& theme) {
+  const std::string place(path);
+  bool changed = false;
+  const std::string preview = name->empty() && own != nullptr ? own : *name;
+  ImGui::SetNextWindowSizeConstraints({width, 0.0f}, {FLT_MAX, FLT_MAX});
+  if (!ui::begin_combo(path, preview.c_str(), width)) return false;
+  if (own != nullptr && ui::selectable(place + "/own", own, name->empty())) {
+    name->clear();
+    changed = true;
+  }
+  for (const char* each : kOffered) {
+    if (ui::selectable(place + "/" + each, each, *name == each)) {
+      *name = each;
+      changed = true;
+    }
+    ui::tip(format_facts(parse_format(each).value_or(kFp32)).c_str());
+  }
+  ImGui::Separator();
+  changed |= ui::input_text(place + "/any", "any, e.g. e6m9", name, std::max(width, 120.0f));
+  const std::string problem = name->empty() ? "" : format_problem(*name);
+  ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + std::max(width, 180.0f));
+  ImGui::PushStyleColor(ImGuiCol_Text, problem.empty() ? theme.soft : theme.bad);
+  ui::text(place + "/problem", problem.empty() ? "eXmY, then fn, fnuz or finite, a bias as b7, "
+                                                 "and options :sat, :ftz"
+                                               : problem);
+  ImGui::PopStyleColor();
+  ImGui::PopTextWrapPos();
+  ImGui::EndCombo();
+  return changed;
+}
+
+}  // namespace halfscope::gui

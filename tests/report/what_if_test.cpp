@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// what_if against rounding every element: the true counts lie within the bounds.
+#include "analysis/what_if.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "analysis/rules/format_limits.h"
+#include "core/numeric/rng.h"
+#include "core/numeric/round.h"
+
+namespace halfscope {
+namespace {
+
+struct Counts {
+  int64_t overflow = 0, underflow = 0, subnormal = 0;
+  int64_t ties = 0;  ///< flushed from exactly the threshold
+};
+
+/// Element after element, rounded once.
+Counts counts_of(const std::vector<float>& values, const FloatFormat& format, double shift) {
+  Counts counts;
+  for (const float x : values) {
+    if (!std::isfinite(x) || x == 0.0f) continue;
+    const double scaled = static_cast<double>(x) * std::exp2(shift);
+    const uint8_t flags = round_to_format(scaled, format).flags;
+    counts.overflow += (flags & kOverflow) != 0;
+    counts.underflow += (flags & kFlushed) != 0;
+    counts.subnormal += (flags & kSubnormal) != 0;
+    const bool tie = std::fabs(scaled) == flush_threshold(format);
+    counts.ties += tie && (flags & kFlushed) != 0;
+  }
+  return counts;
+}
+
+TensorStats stats_of(const std::vector<float>& values, const FloatFormat& format) {
+  std::vector<float> rounded(values.size());
+  return measure(values, rounded, format);
+}
+
+FloatFormat format_of(const char* name) { return parse_format(name).value(); }
+
+std::vector<FloatFormat> formats() {
+  std::vector<FloatFormat> all;
+  for (const char* name : {"fp16",     "bf16",     "fp32",       "tf32",     "e4m3fn",
+                           "e5m2",     "e4m3fnuz", "e5m2fnuz",   "e3m2",     "e2m3",
+                           "e2m1",     "fp16:ftz", "e4m3fn:sat", "e6m9",     "e5m10fn",
+                           "e3m0",     "e4m0fn",   "e2m0finite", "e3m0:ftz", "e5m7:sat:ftz-out",
+                           "e8m0b130", "e4m3b20"}) {
+    all.push_back(format_of(name));
+  }
+  return all;
+}
+
+void expect_within(int64_t count, const CountBounds& bounds, const std::string& what) {
+  EXPECT_LE(bounds.low, count) << what;
+  EXPECT_GE(bounds.high, count) << what;
+}
+
+void compare(const std::vector<float>& values, double shift) {
+  const TensorStats stats = stats_of(values, kFp32);
+  for (const FloatFormat& format : formats()) {
+    const Counts truth = counts_of(values, format, shift);
+    const WhatIf bounds = what_if(stats, kFp32, format, shift);
+    const std::string what = format_name(format) + " at 2^" + std::to_string(shift);
+    expect_within(truth.overflow, bounds.overflow, what + ", overflow");
+    expect_within(truth.underflow, {bounds.underflow.low, bounds.underflow.high + bounds.ties},
+                  what + ", underflow");
+    expect_within(truth.subnormal, {bounds.subnormal.low - bounds.ties, bounds.subnormal.high},
+                  what + ", subnormal");
+    EXPECT_GE(bounds.subnormal.low, 0) << what;
+    // But for ties the bounds hold without them.
+    if (truth.ties == 0) expect_within(truth.underflow, bounds.underflow, what + ", no ties");
+  }
+}
+
+/// Any bit pattern of fp32: all exponents, infinities and NaN.
+std::vector<float> any_floats(size_t count, uint64_t seed) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = std::bit_cast<float>(static_cast<uint32_t>(random_word(seed, i)));
+  }
+  return values;
+}
+
+/// Around 2^exponent; with `bits` significand bits, so that ties happen.
+std::vector<float> around(double exponent, double spread, int bits, size_t count, uint64_t seed) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t word = random_word(seed, i);
+    double log2 = exponent;
+    for (int part = 0; part < 4; ++part) {
+      const double uniform = static_cast<double>((word >> (16 * part)) & 0xffff) / 65536.0;
+      log2 += spread * (uniform - 0.5);
+    }
+    const double x = std::exp2(log2);
+    const double step = std::exp2(std::floor(log2) - bits + 1);
+    values[i] = static_cast<float>(std::round(x / step) * step * ((word & 1) != 0 ? -1.0 : 1.0));
+  }
+  return values;
+}
+
+constexpr double kShifts[] = {0, 1, -1, 7, -9, 24, -24, 60, -60, 0.5, -0.5, 3.3, -11.75};
+
+TEST(WhatIf, BoundsHoldTheTruthOfAnyFloats) {
+  for (const double shift : kShifts) compare(any_floats(3000, 7), shift);
+}
+
+TEST(WhatIf, BoundsHoldTheTruthAroundTheLimits) {
+  for (const double exponent : {-24.0, -14.0, -7.0, 0.0, 8.0, 15.0}) {
+    for (const int bits : {1, 3, 11, 24}) {
+      for (const double shift : kShifts) {
+        compare(around(exponent, 3.0, bits, 400, static_cast<uint64_t>(bits)), shift);
+      }
+    }
+  }
+}
+
+TEST(WhatIf, FewElementsAndExtremes) {
+  for (const double shift : kShifts) {
+    compare({}, shift);
+    compare({0.0f, -0.0f}, shift);
+    compare({NAN, INFINITY, -INFINITY}, shift);
+    compare({65520.0f}, shift);
+    compare({65519.996f, 65520.0f}, shift);
+    compare({464.0f, 448.0f, 240.0f, 248.0f}, shift);
+    compare({0x1p-25f, 0x1p-24f, 0x1p-149f}, shift);
+    compare({3.0e38f, -1.0e-40f, 5.0f, 5.0f}, shift);
+  }
+}
+
+TEST(WhatIf, TheRecordedFormatGivesItsOwnCounters) {
+  for (const FloatFormat& format : formats()) {
+    const std::vector<float> values = around(-14.0, 30.0, 24, 2000, 3);
+    const TensorStats stats = stats_of(values, format);
+    const WhatIf same = what_if(stats, format, format, 0.0);
+    EXPECT_TRUE(same.recorded);
+    EXPECT_EQ(same.overflow, (CountBounds{stats.overflow, stats.overflow}));
+    EXPECT_EQ(same.underflow, (CountBounds{stats.underflow, stats.underflow}));
+    EXPECT_EQ(same.subnormal, (CountBounds{stats.subnormal, stats.subnormal}));
+    EXPECT_EQ(same.ties, 0);
+    EXPECT_FALSE(what_if(stats, format, format, 1.0).recorded);
+  }
+}
+
+TEST(WhatIf, AThresholdThatIsAPowerOfTwoCutsNoBin) {
+  const std::vector<float> values = around(-24.0, 8.0, 24, 2000, 5);
+  const TensorStats stats = stats_of(values, kBf16);
+  for (const char* name : {"fp16", "e5m2", "e4m3fn", "e4m3fnuz", "e2m1", "e6m9"}) {
+    for (const double shift : {0.0, 3.0, -5.0, 12.0}) {
+      const WhatIf answer = what_if(stats, kBf16, format_of(name), shift);
+      EXPECT_TRUE(answer.underflow.exact()) << name << " at 2^" << shift;
+    }
+  }
+  const WhatIf fp16 = what_if(stats, kBf16, kFp16, 0.0);
+  EXPECT_EQ(fp16.underflow.low, counts_of(values, kFp16, 0.0).underflow);
+  EXPECT_GT(fp16.underflow.low, 0);
+  EXPECT_FALSE(what_if(stats, kBf16, kFp16, 0.5).underflow.exact()) << "within a bin";
+}
+
+TEST(WhatIf, TheLargestAndSmallestDecide) {
+  // In the bin that 65520 falls into, but below it: none overflows.
+  const TensorStats below = stats_of({40000.0f, 65000.0f, 1.0f}, kBf16);
+  EXPECT_EQ(what_if(below, kBf16, kFp16, 0.0).overflow, (CountBounds{0, 0}));
+  // One is known to overflow, one not to, of one it cannot be told.
+  const TensorStats cut = stats_of({65530.0f, 40000.0f, 50000.0f}, kBf16);
+  EXPECT_EQ(what_if(cut, kBf16, kFp16, 0.0).overflow, (CountBounds{1, 2}));
+  // All alike: one value, no doubt.
+  const TensorStats alike = stats_of({65520.0f, 65520.0f}, kBf16);
+  EXPECT_EQ(what_if(alike, kBf16, kFp16, 0.0).overflow, (CountBounds{2, 2}));
+  // The tie at 464 goes to the even 448, which is finite.
+  const TensorStats even = stats_of({464.0f, 464.0f}, kBf16);
+  EXPECT_EQ(what_if(even, kBf16, kE4m3fn, 0.0).overflow, (CountBounds{0, 0}));
+}
+
+TEST(WhatIf, TiesAreToldApart) {
+  // Two at 2^-25, half of the smallest fp16 number, flushed; which of the bin the histogram hides.
+  const std::vector<float> values{0x1p-30f, 0x1p-25f, 0x1p-25f, 0x1.8p-25f};
+  const TensorStats stats = stats_of(values, kBf16);
+  const WhatIf answer = what_if(stats, kBf16, kFp16, 0.0);
+  EXPECT_EQ(answer.underflow, (CountBounds{1, 1}));
+  EXPECT_EQ(answer.ties, 3);
+  // As the smallest, it is known to be one.
+  const WhatIf known = what_if(stats_of({0x1p-25f, 0x1.8p-25f}, kBf16), kBf16, kFp16, 0.0);
+  EXPECT_EQ(known.underflow, (CountBounds{1, 1}));
+  EXPECT_EQ(known.ties, 0);
+}
+
+TEST(WhatIf, LimitsOfFormats) {
+  const RangeLimits fp16 = range_limits(kFp16);
+  EXPECT_EQ(fp16.flush, 0x1p-25);
+  EXPECT_EQ(fp16.normal, 0x1p-14 - 0x1p-25);
+  EXPECT_EQ(fp16.overflow, 65520.0);
+  const RangeLimits flushing = range_limits(format_of("fp16:ftz"));
+  EXPECT_EQ(flushing.flush, flushing.normal) << "nothing is subnormal";
+  const RangeLimits bare = range_limits(format_of("e3m0"));
+  EXPECT_EQ(bare.flush, bare.normal);
+}
+
+}  // namespace
+}  // namespace halfscope
