@@ -13,6 +13,7 @@
 
 #include "analysis/rules/text.h"
 #include "gui/data/heat_picture.h"
+#include "gui/imgui_compat.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/track.h"
 
@@ -91,7 +92,7 @@ std::string short_name(const Frame& frame, const HeatRow& row) {
 
 /// In at most `width` pixels; of a tensor the layer's folders go first.
 std::string label_of(const Frame& frame, const HeatRow& row, float width) {
-  const ImFont& font = *frame.fonts.small;
+  ImFont& font = *frame.fonts.small;
   std::string name = short_name(frame, row);
   const size_t folder = name.rfind('/');
   if (row.site >= 0 && folder != std::string::npos && elided(font, name, width) != name) {
@@ -216,7 +217,7 @@ void draw_header(const Frame& frame) {
 
 void draw_color_bar(const Frame& frame, const StepArea& area) {
   const PlotLook look = look_of(frame);
-  const ImFont& font = *frame.fonts.small;
+  ImFont& font = *frame.fonts.small;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
   const float bottom = std::min(area.max.y, area.min.y + look.px(190.0f)) - 2.0f * box;
@@ -232,12 +233,12 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
         below, below);
   }
   const auto label = [&](float y, const char* text) {
-    list.AddText(&font, font.FontSize,
-                 {x + width + look.px(4.0f), std::round(y - font.FontSize / 2.0f)},
+    list.AddText(&font, font_size(font),
+                 {x + width + look.px(4.0f), std::round(y - font_size(font) / 2.0f)},
                  frame.theme.soft, text);
   };
   const bool unicode = frame.fonts.unicode;
-  label(area.min.y + font.FontSize / 2.0f - 1.0f, "100%");
+  label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
   label(area.min.y + height / 3.0f, "1%");
   label(area.min.y + height * 2.0f / 3.0f, unicode ? "10\u207b\u2074" : "1e-4");
   label(bottom - look.px(4.0f), unicode ? "10\u207b\u2076" : "1e-6");
@@ -252,7 +253,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
 void draw_names(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
                 const RowLayout& layout, int lit, int chosen) {
   const PlotLook look = look_of(frame);
-  const ImFont& font = *frame.fonts.small;
+  ImFont& font = *frame.fonts.small;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float dot = look.px(3.0f), left = area.outer_min.x + look.px(14.0f);
   const float width = area.min.x - look.px(6.0f) - left;
@@ -262,21 +263,21 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   const auto draw = [&](size_t row, ImU32 color, bool ground) {
     const float middle = area.min.y + static_cast<float>(layout.top(row) + layout.height / 2.0);
     const float top = std::round(
-        std::clamp(middle - font.FontSize / 2.0f, area.min.y, area.max.y - font.FontSize));
+        std::clamp(middle - font_size(font) / 2.0f, area.min.y, area.max.y - font_size(font)));
     const std::string name = label_of(frame, rows[row], width);
-    const float text_width = font.CalcTextSizeA(font.FontSize, 1e9f, 0.0f, name.c_str()).x;
+    const float text_width = font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, name.c_str()).x;
     if (ground) {
       list.AddRectFilled({area.outer_min.x, top - 1.0f},
-                         {area.min.x - 1.0f, top + font.FontSize + 2.0f}, frame.theme.selection,
+                         {area.min.x - 1.0f, top + font_size(font) + 2.0f}, frame.theme.selection,
                          look.px(2.0f));
     }
-    list.AddText(&font, font.FontSize, {std::floor(left + width - text_width), top}, color,
+    list.AddText(&font, font_size(font), {std::floor(left + width - text_width), top}, color,
                  name.c_str());
     const auto& severity = frame.lane().layers[static_cast<size_t>(rows[row].layer)].severity;
     if (severity) {
       const float x = std::floor(left + width - text_width) - look.px(8.0f);
-      list.AddCircleFilled({x, top + std::round(font.FontSize / 2.0f)}, dot,
-                           frame.theme.severity(*severity));
+      draw_severity(list, {x, top + std::round(font_size(font) / 2.0f)}, dot, *severity,
+                    frame.theme.severity(*severity));
     }
     if (tracker() != nullptr) {
       track_rect("steps/heatmap/row/" + row_name(frame, rows[row]),
