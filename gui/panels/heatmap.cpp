@@ -542,8 +542,10 @@ void draw_rows(const Frame& frame, const StepArea& area) {
       if (row < 0) return;
       const float top = area.min.y + static_cast<float>(layout.top(static_cast<size_t>(row)));
       const float low = std::max(static_cast<float>(layout.height), 3.0f);
-      plot.list().AddRect({area.min.x, std::round(top) - 1.0f}, {area.max.x, std::round(top + low)},
-                          color, 0.0f, ImDrawFlags_None, width);
+      const ImVec2 min{area.min.x, std::round(top) - 1.0f}, max{area.max.x, std::round(top + low)};
+      // On a dark edge of its own, since the worst cells are as pale as the frame.
+      plot.list().AddRect(min, max, frame.theme.plot, 0.0f, ImDrawFlags_None, width + 2.0f);
+      plot.list().AddRect(min, max, color, 0.0f, ImDrawFlags_None, width);
     };
     if (lit != chosen) frame_row(lit, with_alpha(frame.theme.cursor, 0.45f), 1.0f);
     frame_row(chosen, frame.theme.cursor, std::max(1.0f, std::round(1.0f * frame.scale)));
