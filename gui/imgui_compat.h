@@ -44,6 +44,15 @@ inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
 }
 #endif
 
+/// Height of a font's text in pixels, of the size it was loaded with.
+inline float font_size(const ImFont& font) {
+#if IMGUI_VERSION_NUM >= 19200
+  return font.LegacySize;
+#else
+  return font.FontSize;
+#endif
+}
+
 /// The wheel belongs to the item just submitted while the pointer is over it, and does not scroll
 /// its window.
 inline void take_wheel() {

@@ -215,9 +215,7 @@ void App::answer(const Request& request) {
 
 void App::frame() {
   take_in_models();
-  view_.hovered_layer.clear();
-  view_.hovered_site.clear();
-  view_.hovered_step = -1;
+  view_.begin_frame();
   handle_keys();
 
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();

@@ -29,7 +29,7 @@ ColumnSpan columns_between(std::span<const Column> columns, double from, double 
 HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, RoleView role,
                               std::span<const HeatRow> rows, double from, double to, size_t width,
                               bool mark_broken) {
-  HeatPicture picture{.width = width};
+  HeatPicture picture{.rows = rows.size(), .width = width};
   picture.heats.assign(rows.size() * width, kNotMeasured);
   picture.broken.assign(rows.size() * width, 0);
   std::vector<int> sites;    // of all rows
@@ -46,31 +46,33 @@ HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, Role
   for (size_t x = 0; x < width; ++x) {
     const double begin = from + static_cast<double>(x) * per_pixel;
     const ColumnSpan columns = columns_between(run.columns(), begin, begin + per_pixel);
-    const bool same = columns == before;  // zoomed in: one column on many pixels
-    before = columns;
-    if (!same) {
-      const auto first = static_cast<size_t>(columns.first);
-      const auto last = static_cast<size_t>(columns.last);
-      grid.worst(first, last, worst);
-      if (mark_broken) non_finite.worst(first, last, worst_non_finite);
+    const size_t cells = x * rows.size();
+    if (columns == before) {  // zoomed in: one column on many pixels
+      std::copy_n(picture.heats.begin() + static_cast<ptrdiff_t>(cells - rows.size()), rows.size(),
+                  picture.heats.begin() + static_cast<ptrdiff_t>(cells));
+      std::copy_n(picture.broken.begin() + static_cast<ptrdiff_t>(cells - rows.size()), rows.size(),
+                  picture.broken.begin() + static_cast<ptrdiff_t>(cells));
+      continue;
     }
-    size_t site = 0;
-    for (size_t row = 0; row < rows.size(); ++row) {
-      const size_t cell = row * width + x;
-      if (same) {
-        picture.heats[cell] = picture.heats[cell - 1];
-        picture.broken[cell] = picture.broken[cell - 1];
-        continue;
+    before = columns;
+    const auto first = static_cast<size_t>(columns.first);
+    const auto last = static_cast<size_t>(columns.last);
+    grid.worst(first, last, worst);
+    if (mark_broken) non_finite.worst(first, last, worst_non_finite);
+    // Bytes may alias everything: what the loop needs is kept out of memory.
+    const Heat *worst_of = worst.data(), *nans_of = worst_non_finite.data();
+    const int* site = sites.data();
+    const size_t* end_of = ends.data();
+    Heat* heats = picture.heats.data() + cells;
+    uint8_t* broken = picture.broken.data() + cells;
+    for (size_t row = 0, count = rows.size(); row < count; ++row) {
+      Heat heat = kNotMeasured, nans = kNotMeasured;
+      for (const int* end = sites.data() + end_of[row]; site != end; ++site) {
+        heat = std::max(heat, worst_of[*site]);
+        nans = std::max(nans, nans_of[*site]);  // all kNotMeasured without mark_broken
       }
-      Heat heat = kNotMeasured;
-      bool broken = false;
-      for (; site < ends[row]; ++site) {
-        const auto at = static_cast<size_t>(sites[site]);
-        heat = std::max(heat, worst[at]);
-        broken |= mark_broken && worst_non_finite[at] > kZeroHeat;
-      }
-      picture.heats[cell] = heat;
-      picture.broken[cell] = broken ? 1 : 0;
+      heats[row] = heat;
+      broken[row] = nans > kZeroHeat ? 1 : 0;
     }
   }
   return picture;

@@ -30,13 +30,13 @@ struct ColumnSpan {
 ColumnSpan columns_between(std::span<const Column> columns, double from, double to) noexcept;
 
 struct HeatPicture {
-  size_t width = 0;
-  std::vector<Heat> heats{};      ///< row after row
+  size_t rows = 0, width = 0;
+  std::vector<Heat> heats{};      ///< pixel column after pixel column
   std::vector<uint8_t> broken{};  ///< 1 where a value was NaN or infinite
-  Heat heat(size_t row, size_t x) const { return heats[row * width + x]; }
-  bool is_broken(size_t row, size_t x) const { return broken[row * width + x] != 0; }
+  Heat heat(size_t row, size_t x) const { return heats[x * rows + row]; }
+  bool is_broken(size_t row, size_t x) const { return broken[x * rows + row] != 0; }
 };
-/// The steps [from, to) on `width` pixels. `mark_broken` fills HeatPicture::broken.
+/// The steps [from, to) on `width` pixels. Without `mark_broken` nothing is broken.
 HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, RoleView role,
                               std::span<const HeatRow> rows, double from, double to, size_t width,
                               bool mark_broken);

@@ -7,11 +7,13 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "analysis/rules/text.h"
 #include "gui/data/heat_picture.h"
+#include "gui/imgui_compat.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/track.h"
 
@@ -88,6 +90,17 @@ std::string short_name(const Frame& frame, const HeatRow& row) {
   return site.path + "." + tensor;
 }
 
+/// In at most `width` pixels; of a tensor the layer's folders go first.
+std::string label_of(const Frame& frame, const HeatRow& row, float width) {
+  ImFont& font = *frame.fonts.small;
+  std::string name = short_name(frame, row);
+  const size_t folder = name.rfind('/');
+  if (row.site >= 0 && folder != std::string::npos && elided(font, name, width) != name) {
+    name.erase(0, folder + 1);
+  }
+  return elided(font, name, width);
+}
+
 // --- Picture ------------------------------------------------------------------------------------
 
 ImU32 tint(const Theme& theme, double level) {
@@ -121,7 +134,12 @@ void paint(const Frame& frame, Picture& key) {
   const auto height = static_cast<size_t>(std::lround(key.used));
   if (width == 0 || height == 0) return;
   const bool mark_broken = key.metric == Metric::worst || key.metric == Metric::non_finite;
-  const HeatPicture heat = make_heat_picture(frame.run, key.lane, key.metric, key.role, key.rows,
+  // Of many rows only those in sight are worked out.
+  const auto first = static_cast<size_t>(key.scroll / key.height);
+  const auto last = std::min(key.rows.size(),
+                             static_cast<size_t>(std::ceil((key.scroll + key.used) / key.height)));
+  const HeatPicture heat = make_heat_picture(frame.run, key.lane, key.metric, key.role,
+                                             std::span(key.rows).subspan(first, last - first),
                                              key.x.low, key.x.high, width, mark_broken);
   const Theme& theme = frame.theme;
   std::array<ImU32, 256> colors{};
@@ -131,21 +149,23 @@ void paint(const Frame& frame, Picture& key) {
   colors[kZeroHeat] = colors[kNotMeasured] = theme.plot;
   static thread_local std::vector<ImU32> pixels;  // a few megabytes that every picture needs
   pixels.resize(width * height);
-  for (size_t y = 0; y < height; ++y) {
-    const double place = static_cast<double>(y) + key.scroll;
-    const auto row = std::min(static_cast<size_t>(place / key.height), key.rows.size() - 1);
-    ImU32* line = pixels.data() + y * width;
-    if (key.height >= kSeparated && place + 1.0 >= static_cast<double>(row + 1) * key.height) {
-      std::fill(line, line + width, theme.plot);
-      continue;
-    }
-    const Heat* heats = heat.heats.data() + row * width;
-    const uint8_t* broken = heat.broken.data() + row * width;
-    for (size_t x = 0; x < width; ++x) {
-      ImU32 color = colors[heats[x]];
-      if (broken[x] != 0 && (x + y) % 6 < 2) color = theme.bad;
-      if (heats[x] == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
-      line[x] = color;
+  // In tiles, since cells lie column after column and pixels line after line.
+  constexpr size_t kTile = 64;
+  for (size_t left = 0; left < width; left += kTile) {
+    const size_t right = std::min(width, left + kTile);
+    for (size_t y = 0; y < height; ++y) {
+      const double place = static_cast<double>(y) + key.scroll;
+      const auto row = std::min(static_cast<size_t>(place / key.height), last - 1);
+      ImU32* line = pixels.data() + y * width;
+      const bool hair =
+          key.height >= kSeparated && place + 1.0 >= static_cast<double>(row + 1) * key.height;
+      for (size_t x = left; x < right; ++x) {
+        const Heat value = heat.heat(row - first, x);
+        ImU32 color = colors[value];
+        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = theme.bad;
+        if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
+        line[x] = hair ? theme.plot : color;
+      }
     }
   }
   key.texture =
@@ -157,7 +177,7 @@ void paint(const Frame& frame, Picture& key) {
 void draw_header(const Frame& frame) {
   ViewState& view = frame.view;
   const PlotLook look = look_of(frame);
-  panel_title(frame, "steps/heatmap/title", view.tensor_rows ? "Tensors" : "Layers");
+  panel_title(frame, "steps/heatmap/title", "Heatmap");
   ImGui::SameLine();
   if (ui::begin_combo("steps/metric", metric_name(view.metric), look.px(132.0f))) {
     for (const Metric metric : kMetrics) {
@@ -197,7 +217,7 @@ void draw_header(const Frame& frame) {
 
 void draw_color_bar(const Frame& frame, const StepArea& area) {
   const PlotLook look = look_of(frame);
-  const ImFont& font = *frame.fonts.small;
+  ImFont& font = *frame.fonts.small;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
   const float bottom = std::min(area.max.y, area.min.y + look.px(190.0f)) - 2.0f * box;
@@ -213,12 +233,12 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
         below, below);
   }
   const auto label = [&](float y, const char* text) {
-    list.AddText(&font, font.FontSize,
-                 {x + width + look.px(4.0f), std::round(y - font.FontSize / 2.0f)},
+    list.AddText(&font, font_size(font),
+                 {x + width + look.px(4.0f), std::round(y - font_size(font) / 2.0f)},
                  frame.theme.soft, text);
   };
   const bool unicode = frame.fonts.unicode;
-  label(area.min.y + font.FontSize / 2.0f - 1.0f, "100%");
+  label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
   label(area.min.y + height / 3.0f, "1%");
   label(area.min.y + height * 2.0f / 3.0f, unicode ? "10\u207b\u2074" : "1e-4");
   label(bottom - look.px(4.0f), unicode ? "10\u207b\u2076" : "1e-6");
@@ -233,7 +253,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
 void draw_names(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
                 const RowLayout& layout, int lit, int chosen) {
   const PlotLook look = look_of(frame);
-  const ImFont& font = *frame.fonts.small;
+  ImFont& font = *frame.fonts.small;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float dot = look.px(3.0f), left = area.outer_min.x + look.px(14.0f);
   const float width = area.min.x - look.px(6.0f) - left;
@@ -243,21 +263,21 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   const auto draw = [&](size_t row, ImU32 color, bool ground) {
     const float middle = area.min.y + static_cast<float>(layout.top(row) + layout.height / 2.0);
     const float top = std::round(
-        std::clamp(middle - font.FontSize / 2.0f, area.min.y, area.max.y - font.FontSize));
-    const std::string name = elided(font, short_name(frame, rows[row]), width);
-    const float text_width = font.CalcTextSizeA(font.FontSize, 1e9f, 0.0f, name.c_str()).x;
+        std::clamp(middle - font_size(font) / 2.0f, area.min.y, area.max.y - font_size(font)));
+    const std::string name = label_of(frame, rows[row], width);
+    const float text_width = font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, name.c_str()).x;
     if (ground) {
       list.AddRectFilled({area.outer_min.x, top - 1.0f},
-                         {area.min.x - 1.0f, top + font.FontSize + 2.0f}, frame.theme.selection,
+                         {area.min.x - 1.0f, top + font_size(font) + 2.0f}, frame.theme.selection,
                          look.px(2.0f));
     }
-    list.AddText(&font, font.FontSize, {std::floor(left + width - text_width), top}, color,
+    list.AddText(&font, font_size(font), {std::floor(left + width - text_width), top}, color,
                  name.c_str());
     const auto& severity = frame.lane().layers[static_cast<size_t>(rows[row].layer)].severity;
     if (severity) {
       const float x = std::floor(left + width - text_width) - look.px(8.0f);
-      list.AddCircleFilled({x, top + std::round(font.FontSize / 2.0f)}, dot,
-                           frame.theme.severity(*severity));
+      draw_severity(list, {x, top + std::round(font_size(font) / 2.0f)}, dot, *severity,
+                    frame.theme.severity(*severity));
     }
     if (tracker() != nullptr) {
       track_rect("steps/heatmap/row/" + row_name(frame, rows[row]),
@@ -322,13 +342,16 @@ void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
   tip.row("NaN / Inf", share(stats->non_finite()));
   if (site.role == Role::update) tip.row("lost updates", share(stats->lost));
   tip.row("exactly zero", share(stats->zero));
-  const double finite = n - static_cast<double>(stats->non_finite());
-  tip.row("max", magnitude_text(frame, static_cast<double>(stats->max_abs)));
-  tip.row("rms",
-          magnitude_text(frame, finite > 0.0 ? std::sqrt(stats->sum_sq / finite) : std::nan("")));
-  tip.row("min, not zero",
-          magnitude_text(frame,
-                         std::isinf(stats->min_abs) ? 0.0 : static_cast<double>(stats->min_abs)));
+  const int64_t finite = stats->n - stats->non_finite();
+  if (finite == 0) {
+    tip.note("No value is finite.");
+  } else if (!(stats->max_abs > 0.0f)) {
+    tip.note("All finite values are zero.");
+  } else {
+    tip.row("max", magnitude_text(frame, static_cast<double>(stats->max_abs)));
+    tip.row("rms", magnitude_text(frame, std::sqrt(stats->sum_sq / static_cast<double>(finite))));
+    tip.row("min, not zero", magnitude_text(frame, static_cast<double>(stats->min_abs)));
+  }
   const StepRow* step = frame.run.step_row(frame.at.lane, column.step);
   if (step != nullptr && step->loss_scale != 1.0) {
     tip.row("loss scale", scale_text(step->loss_scale));
@@ -519,8 +542,10 @@ void draw_rows(const Frame& frame, const StepArea& area) {
       if (row < 0) return;
       const float top = area.min.y + static_cast<float>(layout.top(static_cast<size_t>(row)));
       const float low = std::max(static_cast<float>(layout.height), 3.0f);
-      plot.list().AddRect({area.min.x, std::round(top) - 1.0f}, {area.max.x, std::round(top + low)},
-                          color, 0.0f, ImDrawFlags_None, width);
+      const ImVec2 min{area.min.x, std::round(top) - 1.0f}, max{area.max.x, std::round(top + low)};
+      // On a dark edge of its own, since the worst cells are as pale as the frame.
+      plot.list().AddRect(min, max, frame.theme.plot, 0.0f, ImDrawFlags_None, width + 2.0f);
+      plot.list().AddRect(min, max, color, 0.0f, ImDrawFlags_None, width);
     };
     if (lit != chosen) frame_row(lit, with_alpha(frame.theme.cursor, 0.45f), 1.0f);
     frame_row(chosen, frame.theme.cursor, std::max(1.0f, std::round(1.0f * frame.scale)));

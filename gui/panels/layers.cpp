@@ -51,23 +51,6 @@ void draw_role_choice(const Frame& frame) {
   }
 }
 
-/// A shape per severity, beside its colour.
-void draw_mark(ImDrawList& draw, ImVec2 center, float size, Severity severity, ImU32 color) {
-  switch (severity) {
-    case Severity::error:
-      draw.AddRectFilled({center.x - size, center.y - size}, {center.x + size, center.y + size},
-                         color, size * 0.4f);
-      break;
-    case Severity::warning:
-      draw.AddTriangleFilled({center.x, center.y - size}, {center.x + size, center.y + size},
-                             {center.x - size, center.y + size}, color);
-      break;
-    case Severity::info:
-      draw.AddCircle(center, size, color, 0, size * 0.5f);
-      break;
-  }
-}
-
 void draw_row_menu(const Frame& frame, const LayerModel& layer, const std::string& path) {
   if (!ImGui::BeginPopupContextItem()) return;
   const bool kept = frame.view.edits.keeps(layer.path);
@@ -104,13 +87,13 @@ void draw_row(const Frame& frame, int index) {
 
   ImDrawList& draw = *ImGui::GetWindowDrawList();
   const ImVec2 end{start.x + width, start.y + height};
-  if (!hovered && frame.view.hovered_layer == layer.path && index != frame.at.layer) {
+  if (!hovered && frame.view.lit_layer == layer.path && index != frame.at.layer) {
     draw.AddRectFilled(start, end, with_alpha(theme.accent, 0.12f), 3 * scale);
   }
   const float middle = (start.y + end.y) / 2, mark = 3.5f * scale;
   if (layer.severity) {
-    draw_mark(draw, {start.x + 8 * scale, middle}, mark, *layer.severity,
-              theme.severity(*layer.severity));
+    draw_severity(draw, {start.x + 8 * scale, middle}, mark, *layer.severity,
+                  theme.severity(*layer.severity));
   }
   const int site =
       frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);

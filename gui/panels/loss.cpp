@@ -164,8 +164,7 @@ void show_tip(const Frame& frame, int64_t step) {
     if (row.step <= step + 1) eval = &row;
   }
   if (eval != nullptr) {
-    tip.row(fmt::format("test accuracy after {} steps", grouped(eval->step)),
-            percent(eval->accuracy));
+    tip.row("test accuracy after " + counted(eval->step, "step"), percent(eval->accuracy));
   }
   tip.show(look_of(frame), "steps/loss/tip");
 }
@@ -258,9 +257,10 @@ void draw_loss(const Frame& frame) {
       const int each = (frame.at.lane + 1 + lane) % frame.run.lane_count();
       if (is_hidden(view.hidden_series, lane_path(frame.run.view().lane(each)))) continue;
       const bool chosen = each == frame.at.lane;
-      plot.line(traces.losses[static_cast<size_t>(each)],
-                with_alpha(lane_color(frame, each), chosen ? 1.0f : 0.75f), chosen ? 2.0f : 1.0f);
-      if (chosen) draw_gaps(frame, plot, traces.losses[static_cast<size_t>(each)]);
+      const Trace& trace = traces.losses[static_cast<size_t>(each)];
+      plot.line(trace, with_alpha(lane_color(frame, each), chosen ? 1.0f : 0.75f),
+                line_width(area.x, trace, chosen));
+      if (chosen) draw_gaps(frame, plot, trace);
     }
     if (!is_hidden(view.hidden_series, kGrowthPath)) {
       for (const double x : traces.growths) {

@@ -198,7 +198,8 @@ void draw_samples(const Frame& frame, const StepArea& area, const Samples& sampl
   draw_zones(frame, plot, zones);
   const std::array<ImU32, kSeries> colors = colors_of(frame.theme);
   for (size_t series = kSeries; series-- > 0;) {
-    if (shown[series]) plot.line(traces[series], colors[series], series == kRms ? 2.0f : 1.0f);
+    if (!shown[series]) continue;
+    plot.line(traces[series], colors[series], line_width(area.x, traces[series], series == kRms));
   }
   name_zones(frame, plot, zones, format, unscaled);
   if (traces[kMax].empty() && traces[kMin].empty()) {
@@ -231,7 +232,6 @@ void draw_magnitudes(const Frame& frame) {
       plot.message(site == nullptr ? "Select a layer to see its largest and smallest values."
                                    : "No statistics of this tensor were recorded.");
       steer_steps(frame, plot);
-      draw_step_lines(frame, plot);
     }
     take_area(area);
     return;

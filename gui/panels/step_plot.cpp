@@ -12,7 +12,7 @@ namespace halfscope::gui {
 namespace {
 
 // Room for names of layers on the left, for the second axis and the colour bar on the right.
-constexpr float kLeft = 112.0f, kRight = 52.0f;
+constexpr float kLeft = 120.0f, kRight = 52.0f;
 constexpr float kLeast = 24.0f;  // a plot is never lower
 
 }  // namespace
@@ -103,6 +103,10 @@ void hand_out(const Frame& frame, const Plot& plot, const PlotTable& table,
     frame.requests.push_back(
         {.kind = Request::Kind::export_csv, .text = file, .content = table.text(',')});
   }
+}
+
+float line_width(const Axis& x, const Trace& trace, bool emphasised) noexcept {
+  return emphasised && static_cast<double>(trace.points.size()) < 1.2 * x.pixels() ? 2.0f : 1.0f;
 }
 
 std::string magnitude_text(const Frame& frame, double magnitude) {

@@ -40,6 +40,10 @@ int64_t pointed_step(const Frame& frame, const Plot& plot);
 void hand_out(const Frame& frame, const Plot& plot, const PlotTable& table,
               const std::string& file);
 
+/// Emphasised lines are thicker, but where every pixel column has its own extremes: a thick line
+/// would be a blot there.
+float line_width(const Axis& x, const Trace& trace, bool emphasised) noexcept;
+
 /// "2^-12.3", by the magnitude's logarithm; "0" for 0.
 std::string magnitude_text(const Frame& frame, double magnitude);
 /// "step 1 240", "steps 1 240 to 1 249"

@@ -17,14 +17,13 @@ constexpr float kGrabWidth = 5.0f;  // pixels on either side of a line that can 
 
 bool finite(ImVec2 place) { return std::isfinite(place.x) && std::isfinite(place.y); }
 
-ImVec2 text_size(const ImFont& font, std::string_view text) {
-  return font.CalcTextSizeA(font.FontSize, 1e9f, 0.0f, text.data(), text.data() + text.size());
+ImVec2 text_size(ImFont& font, std::string_view text) {
+  return font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, text.data(), text.data() + text.size());
 }
 
-void draw_text(ImDrawList& list, const ImFont& font, ImVec2 place, ImU32 color,
-               std::string_view text) {
-  list.AddText(&font, font.FontSize, {std::round(place.x), std::round(place.y)}, color, text.data(),
-               text.data() + text.size());
+void draw_text(ImDrawList& list, ImFont& font, ImVec2 place, ImU32 color, std::string_view text) {
+  list.AddText(&font, font_size(font), {std::round(place.x), std::round(place.y)}, color,
+               text.data(), text.data() + text.size());
 }
 
 /// A mark around `at`; shapes differ, so that none is told by its colour alone.
@@ -174,10 +173,10 @@ void Plot::draw_menu(const PlotSpec& spec) {
 
 void Plot::draw_axes(const PlotSpec& spec) {
   const Theme& theme = look_.theme;
-  const ImFont& font = *look_.fonts.small;
-  const float gap = look_.px(6.0f), half = font.FontSize / 2.0f;
+  ImFont& font = *look_.fonts.small;
+  const float gap = look_.px(6.0f), half = font_size(font) / 2.0f;
   list_.AddRectFilled(min_, max_, theme.plot);
-  const double apart_y = std::max(20.0, 1.6 * static_cast<double>(font.FontSize));
+  const double apart_y = std::max(20.0, 1.6 * static_cast<double>(font_size(font)));
   const auto label_y = [&](const Tick& tick, float y, bool left) {
     const float width = text_size(font, tick.text).x;
     // At the ends they move inwards rather than into the neighbouring plot.
@@ -375,7 +374,7 @@ bool Plot::drag_line(std::string_view path, double* value, bool vertical, ImU32 
   } else {
     list_.AddRectFilled({min_.x, at - half}, {max_.x, at + half}, color);
     track_rect(path, {min_.x, at - grab}, {max_.x, at + grab}, label);
-    const float above = at - look_.fonts.small->FontSize - look_.px(3.0f);
+    const float above = at - font_size(*look_.fonts.small) - look_.px(3.0f);
     if (!label.empty()) text({min_.x + look_.px(6.0f), above}, color, label);
   }
   return held;
@@ -456,7 +455,7 @@ bool is_hidden(const std::vector<std::string>& hidden, std::string_view path) no
 
 void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, float right,
                  std::vector<std::string>& hidden) {
-  const ImFont& font = *look.fonts.small;
+  ImFont& font = *look.fonts.small;
   const float swatch = look.px(14.0f), gap = look.px(5.0f), between = look.px(12.0f);
   const auto width_of = [&](const LegendEntry& entry) {
     return swatch + gap + text_size(font, entry.label).x;
@@ -495,7 +494,7 @@ void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, 
     } else {
       list.AddRectFilled({x, middle - look.px(1.0f)}, {x + swatch, middle + look.px(1.0f)}, color);
     }
-    draw_text(list, font, {x + swatch + gap, middle - font.FontSize / 2.0f},
+    draw_text(list, font, {x + swatch + gap, middle - font_size(font) / 2.0f},
               off    ? look.theme.faint
               : over ? look.theme.ink
                      : look.theme.soft,
@@ -521,7 +520,7 @@ void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, 
   ImGui::Dummy({0.0f, height});
 }
 
-std::string elided(const ImFont& font, std::string_view text, float width) {
+std::string elided(ImFont& font, std::string_view text, float width) {
   if (text_size(font, text).x <= width) return std::string(text);
   // The end of a name tells more than its beginning: it gets the odd character.
   for (size_t kept = text.size() - 1; kept >= 2; --kept) {

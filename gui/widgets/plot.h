@@ -181,6 +181,6 @@ void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, 
 bool is_hidden(const std::vector<std::string>& hidden, std::string_view path) noexcept;
 
 /// The text, or its beginning and end with "..." between, in at most `width` pixels.
-std::string elided(const ImFont& font, std::string_view text, float width);
+std::string elided(ImFont& font, std::string_view text, float width);
 
 }  // namespace halfscope::gui

@@ -211,12 +211,12 @@ TEST(PlotTable, JoinsSeriesByTheirFirstColumn) {
 TEST(Elided, KeepsBothEnds) {
   UiDriver ui;
   ui.frame();
-  const ImFont& font = *ui.fonts().small;
+  ImFont& font = *ui.fonts().small;
   EXPECT_EQ(elided(font, "conv1", 500.0f), "conv1");
   const std::string name = elided(font, "encoder/block12/attention/query", 90.0f);
   EXPECT_TRUE(name.starts_with("enc")) << name;
   EXPECT_TRUE(name.ends_with("query")) << name;
-  EXPECT_LE(font.CalcTextSizeA(font.FontSize, 1e9f, 0.0f, name.c_str()).x, 90.0f);
+  EXPECT_LE(font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, name.c_str()).x, 90.0f);
   EXPECT_EQ(elided(font, "abcdef", 1.0f), "...");
   EXPECT_EQ(elided(font, "", 0.0f), "");
 }

@@ -4,83 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 
 #include "analysis/rules/text.h"
-#include "gui/data/heat_picture.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/plot_math.h"
+#include "tests/gui/plain_run.h"
 #include "tests/gui/ui_driver.h"
 #include "tests/report/report_fixtures.h"
 
 namespace halfscope::gui {
 namespace {
 
-using testing::Test;
-
-std::shared_ptr<const RunModel> model_of(RunView view, bool with_report = false) {
-  return RunModel::make("run.hscope", std::make_shared<const RunView>(std::move(view)),
-                        with_report);
-}
-
-/// Two lanes of `layers` layers with an activation and a gradient each, and nothing measured.
-RunInfo plain_info(int layers) {
-  RunInfo info;
-  for (const char* name : {"float32", "half"}) {
-    LaneInfo lane;
-    lane.name = name;
-    lane.backend = "emulated";
-    for (int i = 0; i < layers; ++i) {
-      for (const Role role : {Role::activation, Role::weight_grad}) {
-        SiteInfo site{.path = "layer" + std::to_string(i),
-                      .tensor = role == Role::activation ? "activation" : "weight_grad",
-                      .role = role,
-                      .phase = role == Role::activation ? Phase::forward : Phase::backward,
-                      .op = "Gemm",
-                      .format = kFp16,
-                      .shape = {4}};
-        site.order = static_cast<int>(lane.sites.size());
-        lane.sites.push_back(site);
-      }
-    }
-    info.lanes.push_back(lane);
-  }
-  return info;
-}
-
-TensorStats stats_of(std::vector<float> values) {
-  std::vector<float> rounded(values.size());
-  return measure(values, rounded, kFp16);
-}
-
-/// `steps` steps of plain_info: the loss is 1 + step, the scale 1024 and from step 50 on 512; in
-/// step 50 the update is skipped and the gradient of layer 1 overflows.
-RunView plain_run(int layers, int64_t steps) {
-  RunView run(plain_info(layers), RunStatus::complete);
-  for (int64_t step = 0; step < steps; ++step) {
-    for (int lane = 0; lane < 2; ++lane) {
-      run.add_step(lane, {.step = step,
-                          .loss = 1.0 + static_cast<double>(step) + lane,
-                          .loss_scale = lane == 0   ? 1.0
-                                        : step < 50 ? 1024.0
-                                                    : 512.0,
-                          .learning_rate = 0.125,
-                          .skipped = lane == 1 && step == 50,
-                          .grad_norm = 0.75});
-      for (const SiteInfo& site : run.lane(lane).sites) {
-        const bool bad = lane == 1 && step == 50 && site.name() == "layer1.weight_grad";
-        run.add_window(lane, site.order,
-                       {.step = step,
-                        .step_count = 1,
-                        .stats = stats_of({bad ? 1e6f : 8.0f, 2.0f, 0.5f, 0.0f})});
-      }
-    }
-  }
-  return run;
-}
-
 /// The three panels one above the other, as the application has them.
-class StepPanels : public Test {
+class StepPanels : public testing::Test {
  protected:
   void show(std::shared_ptr<const RunModel> run) {
     run_ = std::move(run);
@@ -143,7 +79,7 @@ bool says(const std::string& text, const std::string& what) {
 // --- The common axis -----------------------------------------------------------------------------
 
 TEST_F(StepPanels, StandExactlyAboveEachOther) {
-  show(model_of(plain_run(3, 100)));
+  show(test::model_of(test::plain_run(3, 100)));
   for (const char* plot : kPlots) {
     EXPECT_EQ(ui_.item(plot).min.x, ui_.item("steps/loss").min.x) << plot;
     EXPECT_EQ(ui_.item(plot).max.x, ui_.item("steps/loss").max.x) << plot;
@@ -151,7 +87,7 @@ TEST_F(StepPanels, StandExactlyAboveEachOther) {
 }
 
 TEST_F(StepPanels, TheWheelZoomsAtThePointer) {
-  show(model_of(plain_run(3, 200)));
+  show(test::model_of(test::plain_run(3, 200)));
   view.layer = "layer1";
   ui_.frame(2);
   for (const char* plot : kPlots) {
@@ -175,7 +111,7 @@ TEST_F(StepPanels, TheWheelZoomsAtThePointer) {
 }
 
 TEST_F(StepPanels, ADragPansAndStopsAtTheEnds) {
-  show(model_of(plain_run(3, 200)));
+  show(test::model_of(test::plain_run(3, 200)));
   view.range = {100.0, 149.0};
   ui_.frame();
   const TrackedItem item = ui_.item("steps/heatmap");
@@ -190,7 +126,7 @@ TEST_F(StepPanels, ADragPansAndStopsAtTheEnds) {
 }
 
 TEST_F(StepPanels, ABrushZoomsToTheStepsItTouches) {
-  show(model_of(plain_run(3, 200)));
+  show(test::model_of(test::plain_run(3, 200)));
   const ImVec2 from = place_of("steps/heatmap", 40.0), to = place_of("steps/heatmap", 80.0);
   ui_.drag_from(from, {to.x - from.x, 5.0f}, {.shift = true});
   EXPECT_EQ(view.range, (StepRange{40.0, 80.0}));
@@ -199,7 +135,7 @@ TEST_F(StepPanels, ABrushZoomsToTheStepsItTouches) {
 }
 
 TEST_F(StepPanels, AClickSetsTheCursorAndInTheHeatmapTheLayer) {
-  show(model_of(plain_run(4, 100)));
+  show(test::model_of(test::plain_run(4, 100)));
   ui_.click_at(place_of("steps/loss", 20.0));
   EXPECT_EQ(view.cursor, 20);
   EXPECT_EQ(view.layer, "");
@@ -214,7 +150,7 @@ TEST_F(StepPanels, AClickSetsTheCursorAndInTheHeatmapTheLayer) {
 }
 
 TEST_F(StepPanels, HoveringIsShared) {
-  show(model_of(plain_run(4, 100)));
+  show(test::model_of(test::plain_run(4, 100)));
   const TrackedItem row = ui_.item("steps/heatmap/row/layer1");
   ui_.move_to({place_of("steps/heatmap", 33.0).x, row.center().y});
   EXPECT_EQ(view.hovered_step, 33);
@@ -231,7 +167,7 @@ TEST_F(StepPanels, HoveringIsShared) {
 
 TEST_F(StepPanels, TheLossTooltipSaysTheRowOfTheStep) {
   view.lane = "half";
-  show(model_of(plain_run(2, 100)));
+  show(test::model_of(test::plain_run(2, 100)));
   ui_.move_to(place_of("steps/loss", 50.0));
   ui_.frame();
   const StepRow& row = run_->view().steps(1)[50];
@@ -248,9 +184,43 @@ TEST_F(StepPanels, TheLossTooltipSaysTheRowOfTheStep) {
   EXPECT_FALSE(says(tip("steps/loss"), "skipped"));
 }
 
+TEST_F(StepPanels, TheLossTooltipSaysTheLastEvaluation) {
+  RunView run = test::plain_run(1, 40);
+  run.add_eval(1, {.step = 10, .loss = 1.0, .accuracy = 0.5});
+  run.add_eval(1, {.step = 20, .loss = 1.0, .accuracy = 0.625});
+  view.lane = "half";
+  show(test::model_of(std::move(run)));
+  for (const auto& [step, wanted] : {std::pair<double, const char*>{8.0, ""},
+                                     {9.0, "test accuracy after 10 steps 50 %"},
+                                     {30.0, "test accuracy after 20 steps 62.5 %"}}) {
+    ui_.move_to(place_of("steps/loss", step));
+    ui_.frame();
+    const std::string text = tip("steps/loss");
+    EXPECT_TRUE(says(text, wanted)) << text;
+    EXPECT_EQ(says(text, "test accuracy"), *wanted != 0) << text;
+  }
+}
+
+TEST_F(StepPanels, FollowARunThatGrows) {
+  view.lane = "half";
+  view.layer = "layer1";
+  show(test::model_of(test::plain_run(2, 10)));
+  EXPECT_EQ(at_.step, 9);
+  show(test::model_of(test::plain_run(2, 60)));
+  EXPECT_EQ(at_.step, 59) << "the cursor stays at the last step";
+  EXPECT_TRUE(view.range.all());
+  EXPECT_TRUE(ui_.has("steps/loss/skipped")) << "step 50 is there now";
+  ui_.move_to(place_of("steps/magnitudes", 55.0));
+  ui_.frame();
+  EXPECT_TRUE(says(tip("steps/magnitudes"), "step 55")) << tip("steps/magnitudes");
+  view.range = {2.0, 8.0};
+  show(test::model_of(test::plain_run(2, 90)));
+  EXPECT_EQ(view.range, (StepRange{2.0, 8.0})) << "who has zoomed in is left in peace";
+}
+
 TEST_F(StepPanels, TheLossLegendHidesSeries) {
   view.lane = "half";
-  show(model_of(plain_run(2, 100)));
+  show(test::model_of(test::plain_run(2, 100)));
   EXPECT_TRUE(ui_.has("steps/loss/skipped"));
   EXPECT_FALSE(ui_.has("steps/loss/growth")) << "the scale never grew";
   const int before = ui_.indices();
@@ -261,7 +231,7 @@ TEST_F(StepPanels, TheLossLegendHidesSeries) {
 }
 
 TEST_F(StepPanels, LossesThatAreNotFinite) {
-  RunView run(plain_info(1), RunStatus::complete);
+  RunView run(test::plain_info(1), RunStatus::complete);
   for (int64_t step = 0; step < 30; ++step) {
     for (int lane = 0; lane < 2; ++lane) {
       const double loss = lane == 1 ? std::nan("") : step == 7 ? HUGE_VAL : 1.0;
@@ -269,7 +239,7 @@ TEST_F(StepPanels, LossesThatAreNotFinite) {
     }
   }
   view.lane = "half";
-  show(model_of(std::move(run)));
+  show(test::model_of(std::move(run)));
   ui_.move_to(place_of("steps/loss", 7.0));
   ui_.frame();
   EXPECT_TRUE(says(tip("steps/loss"), "loss, float32 NaN / Inf"));
@@ -277,7 +247,7 @@ TEST_F(StepPanels, LossesThatAreNotFinite) {
 }
 
 TEST_F(StepPanels, TheLossCanBeCopiedAndExported) {
-  show(model_of(plain_run(2, 60)));
+  show(test::model_of(test::plain_run(2, 60)));
   view.range = {10.0, 13.0};
   ui_.frame();
   ui_.click_at(ui_.item("steps/loss").center(), {}, 1);
@@ -300,7 +270,7 @@ TEST_F(StepPanels, TheLossCanBeCopiedAndExported) {
 
 TEST_F(StepPanels, TheHeatmapTooltipSaysTheCountersOfTheCell) {
   view.lane = "half";
-  show(model_of(plain_run(3, 100)));
+  show(test::model_of(test::plain_run(3, 100)));
   view.range = {45.0, 55.0};
   ui_.frame();
   const float y = ui_.item("steps/heatmap/row/layer1").center().y;
@@ -322,7 +292,7 @@ TEST_F(StepPanels, TheHeatmapTooltipSaysTheCountersOfTheCell) {
 
 TEST_F(StepPanels, OneBadStepOfManyIsSeenAndNamed) {
   view.lane = "half";
-  show(model_of(plain_run(3, 5000)));
+  show(test::model_of(test::plain_run(3, 5000)));
   const ImU32 bad = heat_color(0.1 + 0.9 * heat_level(heat_of(0.25)));
   const int pixels = pixels_of(bad);
   EXPECT_GT(pixels, 0) << "one step of 5 000, one tensor of six";
@@ -345,7 +315,7 @@ TEST_F(StepPanels, OneBadStepOfManyIsSeenAndNamed) {
 }
 
 TEST_F(StepPanels, RowsAreLayersOrTensors) {
-  show(model_of(plain_run(3, 20)));
+  show(test::model_of(test::plain_run(3, 20)));
   EXPECT_TRUE(ui_.has("steps/heatmap/row/layer2"));
   ui_.click("steps/tensor_rows");
   EXPECT_TRUE(view.tensor_rows);
@@ -364,7 +334,7 @@ TEST_F(StepPanels, RowsAreLayersOrTensors) {
 }
 
 TEST_F(StepPanels, TheMetricIsChosenFromAList) {
-  show(model_of(plain_run(3, 20)));
+  show(test::model_of(test::plain_run(3, 20)));
   EXPECT_EQ(ui_.text("steps/metric"), "Worst");
   ui_.click("steps/metric");
   ui_.click("steps/metric/Underflow");
@@ -373,7 +343,7 @@ TEST_F(StepPanels, TheMetricIsChosenFromAList) {
 }
 
 TEST_F(StepPanels, AThousandRowsScrollAndZoom) {
-  show(model_of(test::large_run(1000)));
+  show(test::model_of(test::large_run(1000)));
   const MemoryTextures::Picture* picture = textures_.find("heatmap");
   ASSERT_NE(picture, nullptr);
   const TrackedItem plot = ui_.item("steps/heatmap");
@@ -408,7 +378,7 @@ TEST_F(StepPanels, ThePictureIsMadeOnlyWhenSomethingChanges) {
     }
     int count = 0;
   } counting;
-  const auto run = model_of(plain_run(3, 50));
+  const auto run = test::model_of(test::plain_run(3, 50));
   std::vector<Request> requests;
   ui_.draw_with([&] {
     ImGui::SetNextWindowSize({600, 300});
@@ -434,54 +404,12 @@ TEST_F(StepPanels, ThePictureIsMadeOnlyWhenSomethingChanges) {
   EXPECT_EQ(counting.count, first + 2);
 }
 
-TEST(HeatPicture, IsTheWorstOfTheColumnsOfAPixel) {
-  const auto run = model_of(test::full_run());
-  const int lane = run->first_lane();
-  std::vector<HeatRow> rows;
-  for (size_t i = 0; i < run->lane(lane).layers.size(); ++i) rows.push_back({static_cast<int>(i)});
-  const auto steps = static_cast<double>(run->step_count());
-  constexpr size_t kWidth = 7;
-  const HeatPicture picture =
-      make_heat_picture(*run, lane, Metric::worst, RoleView::all, rows, 0.0, steps, kWidth, true);
-  std::set<Heat> seen;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (size_t x = 0; x < kWidth; ++x) {
-      Heat expected = kNotMeasured;
-      bool broken = false;
-      for (size_t c = 0; c < run->columns().size(); ++c) {
-        const auto step = static_cast<double>(run->columns()[c].step);
-        const double from = steps * static_cast<double>(x) / kWidth;
-        const double to = steps * static_cast<double>(x + 1) / kWidth;
-        if (step + 1.0 <= from || step >= to) continue;
-        for (const int site : run->lane(lane).layers[row].sites) {
-          const auto at = static_cast<size_t>(site);
-          expected = std::max(expected, run->lane(lane).grid(Metric::worst).at(at, c));
-          broken |= run->lane(lane).grid(Metric::non_finite).at(at, c) > kZeroHeat;
-        }
-      }
-      EXPECT_EQ(picture.heat(row, x), expected) << row << ' ' << x;
-      EXPECT_EQ(picture.is_broken(row, x), broken) << row << ' ' << x;
-      seen.insert(expected);
-    }
-  }
-  EXPECT_GT(seen.size(), 1u);
-}
-
-TEST(HeatPicture, StepsBetweenColumnsBelongToTheOneBefore) {
-  const std::vector<Column> columns{{0, 1}, {5, 1}, {10, 1}};
-  EXPECT_EQ(columns_between(columns, 0.0, 100.0), (ColumnSpan{0, 3}));
-  EXPECT_EQ(columns_between(columns, 5.0, 6.0), (ColumnSpan{1, 2}));
-  EXPECT_EQ(columns_between(columns, 7.2, 7.4), (ColumnSpan{1, 2}));
-  EXPECT_EQ(columns_between(columns, 4.9, 5.1), (ColumnSpan{0, 2}));
-  EXPECT_EQ(columns_between({}, 0.0, 9.0), (ColumnSpan{0, 0}));
-}
-
 // --- Magnitudes ----------------------------------------------------------------------------------
 
 TEST_F(StepPanels, MagnitudesSayTheStatisticsWithAndWithoutTheScale) {
   view.lane = "half";
   view.site = "layer0.weight_grad";
-  show(model_of(plain_run(2, 100)));
+  show(test::model_of(test::plain_run(2, 100)));
   EXPECT_EQ(ui_.text("steps/magnitudes/title"), "Magnitudes of layer0.weight_grad");
   ui_.move_to(place_of("steps/magnitudes", 20.0));
   ui_.frame();
@@ -514,28 +442,28 @@ TEST_F(StepPanels, MagnitudesSayTheStatisticsWithAndWithoutTheScale) {
 
 TEST_F(StepPanels, DrawWhateverARunLacks) {
   RunInfo none;
-  RunView no_windows(plain_info(2), RunStatus::complete);
+  RunView no_windows(test::plain_info(2), RunStatus::complete);
   for (int64_t step = 0; step < 5; ++step) no_windows.add_step(0, {.step = step, .loss = 1.0});
   test::RunSpec nan_spec = test::healthy_spec();
   nan_spec.nan_from_the_start = true;
   nan_spec.steps = 6;
   nan_spec.elements = 32;
-  RunView nothing_measured(plain_info(1), RunStatus::complete);
+  RunView nothing_measured(test::plain_info(1), RunStatus::complete);
   nothing_measured.add_step(0, {.step = 0, .loss = -1.0});
   nothing_measured.add_window(0, 0, {.step = 0, .step_count = 1, .stats = {}});
   std::vector<RunView> runs;
   runs.emplace_back(none, RunStatus::running);
-  runs.emplace_back(plain_info(0), RunStatus::running);
-  runs.emplace_back(plain_info(2), RunStatus::running);
+  runs.emplace_back(test::plain_info(0), RunStatus::running);
+  runs.emplace_back(test::plain_info(2), RunStatus::running);
   runs.push_back(std::move(no_windows));
   runs.push_back(std::move(nothing_measured));
-  runs.push_back(plain_run(1, 1));
+  runs.push_back(test::plain_run(1, 1));
   runs.push_back(test::make_run(nan_spec));
   runs.push_back(test::full_run());
   runs.push_back(test::large_run(1000));
   for (RunView& run : runs) {
     view = {};
-    show(model_of(std::move(run)));
+    show(test::model_of(std::move(run)));
     for (const char* layer : {"", "layer0", "conv1", "no such layer"}) {
       view.layer = layer;
       for (const char* plot : kPlots) {
@@ -552,7 +480,7 @@ TEST_F(StepPanels, DrawWhateverARunLacks) {
 }
 
 TEST_F(StepPanels, KeepInsideASmallWindow) {
-  const auto run = model_of(plain_run(40, 30));
+  const auto run = test::model_of(test::plain_run(40, 30));
   ui_.draw_with([&] {
     const Frame frame{view,         *run,        nullptr, resolve_selection(*run, view),
                       dark_theme(), ui_.fonts(), 2.0f,    textures_,
