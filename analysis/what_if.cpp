@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "analysis/rules/format_limits.h"
 
@@ -121,6 +122,22 @@ WhatIf what_if(const TensorStats& stats, const FloatFormat& recorded, const Floa
   result.subnormal = bounds[kBelowNormal];
   result.overflow = bounds[kOverflowed];
   return result;
+}
+
+int fitting_shift(const TensorStats& stats, const FloatFormat& recorded, const FloatFormat& format,
+                  int most) noexcept {
+  using Loss = std::pair<int64_t, int64_t>;
+  Loss least{std::numeric_limits<int64_t>::max(), 0};
+  int first = 0, last = 0;
+  for (int shift = -most; shift <= most; ++shift) {
+    const WhatIf answer = what_if(stats, recorded, format, shift);
+    const Loss loss{answer.overflow.high, answer.underflow.high};
+    if (loss > least) continue;
+    if (loss < least) first = shift;
+    least = loss;
+    last = shift;
+  }
+  return first + (last - first) / 2;
 }
 
 }  // namespace halfscope

@@ -41,6 +41,11 @@ struct WhatIf {
 WhatIf what_if(const TensorStats& stats, const FloatFormat& recorded, const FloatFormat& format,
                double shift) noexcept;
 
+/// The whole number between -most and most at which `format` loses least: first of all it has no
+/// overflow, or as little as can be, then as little underflow. In the middle, if several are alike.
+int fitting_shift(const TensorStats& stats, const FloatFormat& recorded, const FloatFormat& format,
+                  int most) noexcept;
+
 /// Magnitudes at which rounding to nearest even changes what becomes of a value: zero below
 /// `flush`, subnormal below `normal`, infinite (or NaN, or saturated) from `overflow` on.
 struct RangeLimits {

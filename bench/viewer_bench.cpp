@@ -163,13 +163,17 @@ int main(int argc, char** argv) {
 
   const double before = resident();
   start = Clock::now();
+  const double processor = processor_ms();
   auto view = std::make_shared<const RunView>(RunView::open(file));
   const double read = seconds_since(start);
   auto first = gui::RunModel::make(file.string(), view, false);
-  const double pictures = seconds_since(start);
+  const double pictures = seconds_since(start), worked = processor_ms() - processor;
   auto run = gui::RunModel::make(file.string(), view, true);
-  std::printf("  opened in %.2f s (read %.2f s), with verdict and advice %.2f s; %.0f MB more\n",
-              pictures, read, seconds_since(start), resident() - before);
+  std::printf(
+      "  opened in %.2f s (processor %.2f s; reading %.2f s), with verdict and advice %.2f s "
+      "(processor %.2f s); %.0f MB more\n",
+      pictures, worked / 1e3, read, seconds_since(start), (processor_ms() - processor) / 1e3,
+      resident() - before);
   std::printf("  %zu columns of pictures\n", run->columns().size());
   first.reset();
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "gui/app/app.h"
+#include "gui/panels/float_lab.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

@@ -227,8 +227,8 @@ void draw_scale(const Shown& shown) {
   ViewState& view = frame.view;
   label("values/scale/text", scale_text_of(shown), frame.fonts.text,
         shown.shift() == 0.0 ? frame.theme.soft : frame.theme.ink);
-  const float reset = text_width(frame.fonts.text, "reset") + 16.0f * frame.scale;
-  const float width = ImGui::GetContentRegionAvail().x - reset - 8.0f * frame.scale;
+  const float buttons = text_width(frame.fonts.text, "fitreset") + 32.0f * frame.scale;
+  const float width = ImGui::GetContentRegionAvail().x - buttons - 12.0f * frame.scale;
   double shift = view.scale_shift;
   if (ui::slider("values/scale", &shift, -kMostShift, kMostShift, "", width)) {
     view.scale_shift = snapped(shift);
@@ -238,6 +238,14 @@ void draw_scale(const Shown& shown) {
                        : "No loss scale acts on this tensor; all its values are multiplied. Alt: "
                          "in between powers of two.");
   ImGui::SameLine();
+  if (ui::button("values/fit", "fit")) {
+    view.scale_shift =
+        fitting_shift(shown.stats, shown.site.format, shown.lens, static_cast<int>(kMostShift));
+  }
+  ui::tip(
+      "The scale at which this format loses least of this tensor: no overflow if that can be, "
+      "then as little underflow as can be, in the middle of all that are alike.");
+  ImGui::SameLine(0, 4.0f * frame.scale);
   ImGui::BeginDisabled(view.scale_shift == 0.0);
   if (ui::button("values/reset", "reset")) view.scale_shift = 0.0;
   ImGui::EndDisabled();

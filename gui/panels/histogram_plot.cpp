@@ -255,6 +255,25 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
   }
 }
 
+namespace {
+
+/// What the lens makes of values from 2^from to 2^(from + 1).
+std::string fate_text(const FloatFormat& lens, double from) {
+  const Zones zones(lens);
+  const std::string name = format_name(lens);
+  const double to = from + 1.0;
+  if (to <= zones.flush) return "rounded to zero in " + name;
+  if (from >= zones.overflow) return "beyond the largest number of " + name;
+  if (from < zones.flush) return "partly rounded to zero in " + name;
+  if (to > zones.overflow + 0.01) return "partly beyond the largest number of " + name;
+  if (from >= lens.min_exponent()) return "normal in " + name;
+  const int lost = lens.min_exponent() - static_cast<int>(std::floor(from));
+  return fmt::format("subnormal in {}: {} significant bits instead of {}", name,
+                     std::max(1, lens.mantissa_bits + 1 - lost), lens.mantissa_bits + 1);
+}
+
+}  // namespace
+
 std::string bin_text(const HistogramPlot& plot, double exponent) {
   const int bin = static_cast<int>(std::floor(exponent - plot.shift)) - kMinExponentBin;
   if (bin < 0 || bin >= kExponentBins) return "";
@@ -263,6 +282,7 @@ std::string bin_text(const HistogramPlot& plot, double exponent) {
   std::string text =
       fmt::format("{} to {}\n{} elements, {}", power_text(from), power_text(from + 1.0),
                   grouped(count), percent(share_of(plot.stats, bin)));
+  text += "\n" + fate_text(plot.lens, from);
   if (plot.shift != 0.0) {
     text += fmt::format("\nrecorded as {} to {}", power_text(bin + kMinExponentBin),
                         power_text(bin + kMinExponentBin + 1));

@@ -55,12 +55,16 @@ void draw_nothing(const Frame& frame) {
     return;
   }
   for (int lane = 0; lane < run.lane_count(); ++lane) {
-    if (run.errors(lane).empty()) continue;
+    const std::vector<int> others = LaneErrors::others(run, lane);
+    if (others.empty()) continue;
+    const bool is_reference =
+        std::find(others.begin(), others.end(), frame.at.lane) != others.end();
     const std::string& name = run.lane(lane).name;
-    empty_note(
-        "lanes/empty",
-        fmt::format("Lane {} is what others were compared with.", run.lane(frame.at.lane).name),
-        frame.theme);
+    empty_note("lanes/empty",
+               fmt::format("Lane {} {}", run.lane(frame.at.lane).name,
+                           is_reference ? "is what others were compared with."
+                                        : "was not compared with another one."),
+               frame.theme);
     if (ui::button("lanes/look", ("Look at lane " + name).c_str())) frame.view.lane = name;
     return;
   }

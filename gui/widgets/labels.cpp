@@ -95,6 +95,12 @@ void label(std::string_view path, std::string_view text, ImFont* font, ImU32 col
   if (shown.size() != text.size()) ui::tip(std::string(text).c_str());
 }
 
+void flow(float width, float gap) {
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  ImGui::SameLine(0, gap);
+  if (ImGui::GetCursorScreenPos().x + width > right) ImGui::NewLine();
+}
+
 void empty_note(std::string_view path, std::string_view text, const Theme& theme) {
   ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
   ui::text_wrapped(path, text);

@@ -36,6 +36,8 @@ float text_width(ImFont* font, std::string_view text);
 /// tooltip where it was cut.
 void label(std::string_view path, std::string_view text, ImFont* font, ImU32 color,
            float width = 0.0f);
+/// Goes on behind the item before if `width` is free there, else in a new line.
+void flow(float width, float gap);
 /// The one sentence of a panel that has nothing to show.
 void empty_note(std::string_view path, std::string_view text, const Theme& theme);
 

@@ -104,6 +104,14 @@ TEST_F(Histogram, DraggingTheBarsMovesThemWithThePointer) {
   EXPECT_EQ(view().scale_shift, 0.0);
 }
 
+TEST_F(Histogram, OneClickFitsTheScale) {
+  ui().click("values/fit");
+  EXPECT_EQ(view().scale_shift, fitting_shift(stats(), kFp16, kFp16, 32));
+  EXPECT_GT(view().scale_shift, 0.0) << "the gradients hang over the lower end";
+  EXPECT_EQ(ui().text("values/underflow"), expected_underflow(kFp16));
+  EXPECT_TRUE(ui().text("values/underflow").ends_with(" 0"));
+}
+
 TEST_F(Histogram, TheScaleGoesIntoThePlan) {
   const Selection at = panel_.at();
   const StepRow* row = panel_.run().step_row(at.lane, at.step);

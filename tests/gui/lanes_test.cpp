@@ -90,6 +90,9 @@ TEST_F(Lanes, FromTheReferenceItIsOneClickToTheLaneThatWasCompared) {
   view().lane = "float32";
   ui().frame(2);
   EXPECT_NE(ui().text("lanes/empty").find("others were compared with"), std::string::npos);
+  view().lane = "mixed_float16+fp32";
+  ui().frame(2);
+  EXPECT_NE(ui().text("lanes/empty").find("not compared with another"), std::string::npos);
   ui().click("lanes/look");
   EXPECT_EQ(view().lane, "mixed_float16");
   EXPECT_TRUE(ui().has("lanes/within"));

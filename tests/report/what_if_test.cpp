@@ -190,6 +190,25 @@ TEST(WhatIf, TiesAreToldApart) {
   EXPECT_EQ(known.ties, 0);
 }
 
+TEST(WhatIf, TheScaleThatFits) {
+  const std::vector<float> tiny = around(-30.0, 4.0, 24, 500, 9);
+  const TensorStats stats = stats_of(tiny, kFp16);
+  ASSERT_GT(stats.underflow, 0);
+  const int shift = fitting_shift(stats, kFp16, kFp16, 32);
+  const Counts there = counts_of(tiny, kFp16, shift);
+  EXPECT_EQ(there.overflow + there.underflow, 0);
+  // In the middle of all that fit: there is room in both directions.
+  const Counts below = counts_of(tiny, kFp16, shift - 8), above = counts_of(tiny, kFp16, shift + 8);
+  EXPECT_EQ(below.overflow + below.underflow + above.overflow + above.underflow, 0);
+  // Wider than the format: no overflow, and no less underflow without one.
+  const std::vector<float> wide = around(0.0, 20.0, 24, 500, 11);
+  const TensorStats spread = stats_of(wide, kFp16);
+  const int best = fitting_shift(spread, kFp16, kFp16, 64);
+  EXPECT_EQ(counts_of(wide, kFp16, best).overflow, 0);
+  EXPECT_GT(what_if(spread, kFp16, kFp16, best + 1).overflow.high, 0);
+  EXPECT_EQ(fitting_shift(TensorStats{}, kFp16, kFp16, 32), 0);
+}
+
 TEST(WhatIf, LimitsOfFormats) {
   const RangeLimits fp16 = range_limits(kFp16);
   EXPECT_EQ(fp16.flush, 0x1p-25);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Arithmetic: one operation exactly and as the format rounds it.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "core/numeric/codes.h"
+#include "gui/lab/lab_tabs.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr std::array<LabOperation, 5> kOperations{
+    LabOperation::add, LabOperation::sub, LabOperation::mul, LabOperation::div, LabOperation::fma};
+constexpr std::array<const char*, 5> kOperationPaths{"add", "sub", "mul", "div", "fma"};
+
+void operand(const LabFrame& frame, const char* name, std::string* text, float value, float gap) {
+  const std::string path = std::string("lab/") + name;
+  lab_field(frame, path, name, text, frame.px(120), gap);
+  std::string problem;
+  if (!read_number(*text, frame.lab.shown(), problem)) {
+    ui::tip(problem.c_str());
+    return;
+  }
+  ui::tip((*text + " is held as " + exact_text(value)).c_str());
+}
+
+}  // namespace
+
+void draw_arithmetic_tab(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  lab_format(frame);
+  for (size_t i = 0; i < kOperations.size(); ++i) {
+    const LabOperation operation = kOperations[i];
+    flow(text_width(frame.fonts.text, lab_operation_name(operation)) +
+             2 * ImGui::GetStyle().FramePadding.x,
+         frame.px(i > 0 ? 2 : 16));
+    if (ui::segment(fmt::format("lab/operation/{}", kOperationPaths[i]),
+                    lab_operation_name(operation), lab.operation == operation)) {
+      lab.operation = operation;
+    }
+  }
+  const LabResult result = calculate(lab);
+  operand(frame, "a", &lab.a, result.a, 0);
+  operand(frame, "b", &lab.b, result.b, frame.px(12));
+  if (lab.operation == LabOperation::fma) {
+    operand(frame, "c", &lab.c, result.c, frame.px(12));
+  }
+  flow(frame.px(140), frame.px(12));
+  const std::string mode(rounding_mode_name(lab.mode));
+  if (ui::begin_combo("lab/mode", mode.c_str(), frame.px(140))) {
+    for (const RoundingMode each : kAllRoundingModes) {
+      const std::string name(rounding_mode_name(each));
+      if (ui::selectable("lab/mode/choose/" + name, name.c_str(), each == lab.mode)) {
+        lab.mode = each;
+      }
+    }
+    ImGui::EndCombo();
+  }
+  std::string problem;
+  for (const std::string* text : {&lab.a, &lab.b, &lab.c}) {
+    if (text == &lab.c && lab.operation != LabOperation::fma) continue;
+    if (!read_number(*text, lab.shown(), problem)) {
+      label("lab/operand/problem", problem, frame.fonts.text, frame.theme.bad);
+      return;
+    }
+  }
+  ImGui::Dummy({0, frame.px(4)});
+  constexpr ImGuiTableFlags kFlags =
+      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+  if (!ImGui::BeginTable("lab/result", 2, kFlags)) return;
+  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed);
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
+  const auto held = [&](float value) {
+    return exact_text(value) + "   " +
+           code_text(detail::code_of_value(value, lab.shown()), lab.shown());
+  };
+  lab_fact(frame, "lab/held/a", "a", held(result.a), "As the format holds it.");
+  lab_fact(frame, "lab/held/b", "b", held(result.b), "As the format holds it.");
+  if (lab.operation == LabOperation::fma) {
+    lab_fact(frame, "lab/held/c", "c", held(result.c), "As the format holds it.");
+  }
+  lab_fact(frame, "lab/result/exact", "exact result", result.exact.empty() ? "none" : result.exact,
+           "Before any rounding, all digits.");
+  lab_fact(frame, "lab/result/value", "rounded", held(result.value),
+           "Rounded once, to the format.");
+  lab_fact(frame, "lab/result/error", "error",
+           std::isnan(result.error_ulps) ? "-"
+           : result.error_ulps == 0.0    ? "0"
+                                         : fmt::format("{:+.4g} ulp", result.error_ulps),
+           "Rounded minus exact, in units of the last place.");
+  lab_fact(frame, "lab/result/flags", "flags", flags_text(result.flags),
+           "The exceptions of IEEE 754, and what became of the result.");
+  ImGui::EndTable();
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// Bits: the code of a number as cells to click and paint, and everything it stands for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/numeric/codes.h"
+#include "core/numeric/ulp.h"
+#include "gui/lab/lab_tabs.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr std::array<const char*, 9> kCompared{"fp32",   "tf32", "fp16", "bf16", "e5m2",
+                                               "e4m3fn", "e3m2", "e2m3", "e2m1"};
+
+struct BitPart {
+  const char* name;
+  ImU32 color;
+};
+
+BitPart part_of(const LabFrame& frame, int bit) {
+  const FloatFormat& format = frame.lab.shown();
+  if (bit == format.bits() - 1) return {"sign", frame.sign_color()};
+  if (bit >= format.mantissa_bits) return {"exponent", frame.exponent_color()};
+  return {"fraction", frame.fraction_color()};
+}
+
+/// A click flips a bit; the pointer, held down, gives all it passes the same value.
+void draw_cell(const LabFrame& frame, int bit, ImVec2 min, ImVec2 max) {
+  FloatLab& lab = frame.lab;
+  const bool on = (lab.code >> bit & 1) != 0;
+  const BitPart part = part_of(frame, bit);
+  ImGuiStorage& storage = *ImGui::GetStateStorage();
+  const ImGuiID painting = ImGui::GetID("lab/bits/painting");
+  ImGui::SetCursorScreenPos(min);
+  ImGui::PushID(bit);
+  ImGui::InvisibleButton("##bit", {max.x - min.x, max.y - min.y});
+  ImGui::PopID();
+  track_item(fmt::format("lab/bit/{}", bit), on ? "1" : "0");
+  const bool over = ImGui::IsMouseHoveringRect(min, max);
+  if (ImGui::IsItemActivated()) {
+    storage.SetInt(painting, on ? 1 : 2);  // what is painted, plus one
+    lab.set_bit(bit, !on);
+  } else if (over && ImGui::IsMouseDown(0) && storage.GetInt(painting) != 0) {
+    const bool paint = storage.GetInt(painting) == 2;
+    if (paint != on) lab.set_bit(bit, paint);
+  }
+  if (!ImGui::IsMouseDown(0)) storage.SetInt(painting, 0);
+
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float radius = frame.px(3);
+  list.AddRectFilled(min, max, on ? part.color : with_alpha(part.color, 0.13f), radius);
+  list.AddRect(min, max, with_alpha(part.color, over ? 1.0f : 0.55f), radius, 0,
+               frame.scale * (over ? 2.0f : 1.0f));
+  ImFont* font = frame.fonts.mono;
+  const char* digit = on ? "1" : "0";
+  const float width = text_width(font, digit);
+  list.AddText(
+      font, font->FontSize,
+      {std::round((min.x + max.x - width) / 2), std::round((min.y + max.y - font->FontSize) / 2)},
+      on ? frame.theme.card : frame.theme.ink, digit);
+  if (over) {
+    ui::tip(fmt::format("bit {}, {}{}\nClick to flip, drag to paint.", bit, part.name,
+                        part.name[0] == 'f' ? fmt::format(": 2^{} of the significand",
+                                                          bit - lab.shown().mantissa_bits)
+                                            : "")
+                .c_str());
+  }
+}
+
+void draw_cells(const LabFrame& frame) {
+  const FloatFormat& format = frame.lab.shown();
+  const int bits = format.bits();
+  const float gap = frame.px(3), group = frame.px(8);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float room = ImGui::GetContentRegionAvail().x - 2 * group;
+  const float each =
+      std::floor(std::clamp(room / static_cast<float>(bits), frame.px(9), frame.px(30)));
+  const float height = std::round(frame.px(30));
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  float x = at.x;
+  float part_start = x;
+  for (int bit = bits - 1; bit >= 0; --bit) {
+    draw_cell(frame, bit, {x, at.y}, {x + each - gap, at.y + height});
+    x += each;
+    const BitPart part = part_of(frame, bit);
+    const bool last = bit == 0 || part_of(frame, bit - 1).name != part.name;
+    if (!last) continue;
+    // The name of the part below it, where there is room.
+    ImFont* font = frame.fonts.small;
+    const float y = at.y + height + frame.px(3);
+    list.AddLine({part_start, y}, {x - gap, y}, part.color, frame.scale * 2.0f);
+    if (x - part_start >= text_width(font, part.name) || part.name[0] != 's') {
+      list.AddText(font, font->FontSize, {part_start, y + frame.px(3)}, frame.theme.soft,
+                   part.name);
+    }
+    x += group;
+    part_start = x;
+  }
+  ImGui::SetCursorScreenPos({at.x, at.y + height + frame.px(9) + frame.fonts.small->FontSize});
+  ImGui::Dummy({x - at.x, 0});
+}
+
+/// "01011 is 11: 11 - 15 = -4".
+std::string exponent_text(const FloatLab& lab) {
+  const FloatFormat& format = lab.shown();
+  const uint32_t field = lab.code >> format.mantissa_bits & ((1u << format.exponent_bits) - 1);
+  const std::string kind = kind_text(lab.number(), format);
+  if (kind == "infinity" || kind == "NaN") return fmt::format("{}, kept for {}", field, kind);
+  if (field == 0) return fmt::format("0: no implicit 1, exponent {}", format.min_exponent());
+  return fmt::format("{} - {} = {}", field, format.bias, static_cast<int>(field) - format.bias);
+}
+
+std::string conversion_text(const FloatLab& lab) {
+  const float value = lab.number();
+  if (!lab.typed()) return "";
+  if (!std::isfinite(value)) return "typed " + lab.typed()->text() + ": out of range";
+  const ExactDecimal difference = ExactDecimal(static_cast<double>(value)) - *lab.typed();
+  if (difference.zero()) return "none: it is held exactly";
+  const double off = difference.approximate();
+  std::string text = fmt::format("{} ({:+.2g} ulp)", difference.text(),
+                                 off / ulp_size(lab.typed()->approximate(), lab.shown()));
+  return text;
+}
+
+void draw_facts(const LabFrame& frame, float width) {
+  const FloatLab& lab = frame.lab;
+  const FloatFormat& format = lab.shown();
+  const float value = lab.number();
+  constexpr ImGuiTableFlags kFlags =
+      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+  if (!ImGui::BeginTable("lab/facts", 2, kFlags, {width, 0})) return;
+  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed);
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
+  lab_fact(frame, "lab/exact", "value", exact_text(value), "All digits: no rounding in this line.");
+  lab_fact(frame, "lab/formula", kind_text(value, format).c_str(), formula_text(value, format),
+           "(-1)^sign, the significand and the power of two.");
+  lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab));
+  lab_fact(frame, "lab/code", "code",
+           code_text(lab.code, format) + "   " + hex_float(static_cast<double>(value)),
+           "As an integer, and as a hexadecimal float, which C and Python read.");
+  const std::string conversion = conversion_text(lab);
+  lab_fact(frame, "lab/conversion", "conversion error", conversion.empty() ? "-" : conversion,
+           "What is stored minus what was typed, exactly.");
+  if (!std::isnan(value)) {
+    lab_fact(frame, "lab/neighbours", "neighbours",
+             value_text(neighbour(value, -1, format), format) + "  and  " +
+                 value_text(neighbour(value, +1, format), format),
+             "The values one ulp below and above, in the fewest digits that read back.");
+  }
+  if (std::isfinite(value)) {
+    lab_fact(frame, "lab/ulp", "one ulp",
+             power_text(std::log2(ulp_size(static_cast<double>(value), format))),
+             "The distance of neighbouring values in this binade.");
+  }
+  ImGui::EndTable();
+}
+
+void draw_copies(const LabFrame& frame) {
+  const FloatLab& lab = frame.lab;
+  const double value = static_cast<double>(lab.number());
+  const bool finite = std::isfinite(value);
+  const std::string hex = hex_float(value);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {frame.px(8), frame.px(2)});
+  if (ui::button("lab/copy/c", "Copy C")) {
+    const char* constant = std::isnan(value) ? "NAN" : value > 0 ? "INFINITY" : "-INFINITY";
+    ImGui::SetClipboardText(fmt::format("{} /* {} {} */", finite ? hex + "f" : constant,
+                                        format_name(lab.shown()), code_text(lab.code, lab.shown()))
+                                .c_str());
+  }
+  ImGui::SameLine();
+  if (ui::button("lab/copy/python", "Copy Python")) {
+    ImGui::SetClipboardText(finite ? fmt::format("float.fromhex(\"{}\")", hex).c_str()
+                                   : fmt::format("float(\"{}\")", hex).c_str());
+  }
+  ImGui::SameLine();
+  if (ui::button("lab/copy/decimal", "Copy decimal")) {
+    ImGui::SetClipboardText(exact_text(lab.number()).c_str());
+  }
+  ImGui::PopStyleVar();
+}
+
+/// What was typed, or else the number, in other formats.
+void draw_compared(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  constexpr ImGuiTableFlags kFlags =
+      ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+  if (!ImGui::BeginTable("lab/compared", 3, kFlags)) return;
+  ImGui::TableSetupColumn("format", ImGuiTableColumnFlags_WidthFixed);
+  ImGui::TableSetupColumn("code", ImGuiTableColumnFlags_WidthFixed);
+  ImGui::TableSetupColumn("the same number there", ImGuiTableColumnFlags_WidthStretch);
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ImGui::TableHeadersRow();
+  ImGui::PopStyleColor();
+  std::string problem;
+  for (const char* name : kCompared) {
+    const FloatFormat format = parse_format(name).value_or(kFp32);
+    const std::optional<uint32_t> typed =
+        lab.typed() ? read_number(lab.entry, format, problem) : std::nullopt;
+    const uint32_t code = typed ? *typed : encode(lab.number(), format);
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    if (ui::selectable(fmt::format("lab/in/{}", name), name, format == lab.shown(), {0, 0},
+                       ImGuiSelectableFlags_SpanAllColumns)) {
+      lab.set_format(format);
+    }
+    ImGui::PushFont(frame.fonts.mono);
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(code_text(code, format).c_str());
+    ImGui::TableNextColumn();
+    ui::text_wrapped(fmt::format("lab/in/{}/value", name), exact_text(decode(code, format)));
+    ImGui::PopFont();
+  }
+  ImGui::EndTable();
+}
+
+}  // namespace
+
+void draw_bits_tab(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  lab_format(frame);
+  if (lab_field(frame, "lab/entry", "number", &lab.entry, frame.px(190), frame.px(16))) {
+    lab.entry_edited();
+  }
+  ui::tip("A decimal, inf, nan, a hexadecimal float (0x1.8p-3) or a code (0x2e66, 0b0101).");
+  if (lab_button(frame, "lab/down", "-1 ulp")) lab.step(-1);
+  if (lab_button(frame, "lab/up", "+1 ulp")) lab.step(+1);
+  if (!lab.entry_problem().empty()) {
+    label("lab/entry/problem", lab.entry_problem(), frame.fonts.text, frame.theme.bad);
+  }
+  ImGui::Dummy({0, frame.px(2)});
+  draw_cells(frame);
+  const float room = ImGui::GetContentRegionAvail().x;
+  const bool beside = room > frame.px(820);
+  const float width = beside ? std::floor(room * 0.48f) : room;
+  ImGui::BeginGroup();
+  draw_facts(frame, width);
+  draw_copies(frame);
+  ImGui::EndGroup();
+  if (beside) ImGui::SameLine(0, frame.px(24));
+  ImGui::BeginGroup();
+  draw_compared(frame);
+  ImGui::EndGroup();
+}
+
+}  // namespace halfscope::gui

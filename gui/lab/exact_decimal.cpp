@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include "gui/lab/exact_decimal.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+namespace halfscope::gui {
+namespace {
+
+constexpr int kMostExponent = 400;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The digits with zeros in front, to a length.
+std::string widened(const std::string& digits, size_t length) {
+  return std::string(length - digits.size(), '\0') + digits;
+}
+
+}  // namespace
+
+void ExactDecimal::trim() {
+  while (decimals_ > 0 && !digits_.empty() && digits_.back() == 0) {
+    digits_.pop_back();
+    --decimals_;
+  }
+  digits_.erase(0, std::min(digits_.find_first_not_of('\0'), digits_.size()));
+  if (digits_.empty()) {
+    decimals_ = 0;
+    negative_ = false;
+  }
+}
+
+ExactDecimal::ExactDecimal(double x) {
+  if (!std::isfinite(x) || x == 0.0) return;
+  // A multiple of 2^-k has at most k decimals, and no double is finer than 2^-1074.
+  std::array<char, 1500> text;
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::fixed, 1074);
+  *this = parse(std::string_view(text.data(), static_cast<size_t>(end - text.data())))
+              .value_or(ExactDecimal());
+}
+
+std::optional<ExactDecimal> ExactDecimal::parse(std::string_view text) {
+  ExactDecimal result;
+  if (text.starts_with('-') || text.starts_with('+')) {
+    result.negative_ = text[0] == '-';
+    text.remove_prefix(1);
+  }
+  bool point = false, any = false;
+  size_t at = 0;
+  for (; at < text.size() && (is_digit(text[at]) || (text[at] == '.' && !point)); ++at) {
+    if (text[at] == '.') {
+      point = true;
+      continue;
+    }
+    any = true;
+    result.digits_ += static_cast<char>(text[at] - '0');
+    result.decimals_ += point ? 1 : 0;
+  }
+  if (!any) return std::nullopt;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    std::string_view rest = text.substr(at + 1);
+    if (rest.starts_with('+')) rest.remove_prefix(rest.starts_with("+-") ? rest.size() : 1);
+    int exponent = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), exponent);
+    if (error != std::errc() || end != rest.data() + rest.size()) return std::nullopt;
+    if (std::abs(exponent) > kMostExponent) return std::nullopt;
+    if (exponent > 0) {
+      const size_t up = static_cast<size_t>(exponent);
+      result.digits_.append(up - std::min(up, result.decimals_), '\0');
+      result.decimals_ -= std::min(up, result.decimals_);
+    } else {
+      result.decimals_ += static_cast<size_t>(-exponent);
+    }
+    at = text.size();
+  }
+  if (at != text.size()) return std::nullopt;
+  result.trim();
+  return result;
+}
+
+std::string ExactDecimal::text() const {
+  if (zero()) return "0";
+  std::string digits = widened(digits_, std::max(digits_.size(), decimals_ + 1));
+  for (char& digit : digits) digit = static_cast<char>(digit + '0');
+  if (decimals_ > 0) digits.insert(digits.size() - decimals_, ".");
+  return (negative_ ? "-" : "") + digits;
+}
+
+double ExactDecimal::approximate() const { return std::strtod(text().c_str(), nullptr); }
+
+ExactDecimal ExactDecimal::operator-() const {
+  ExactDecimal result = *this;
+  result.negative_ = !zero() && !negative_;
+  return result;
+}
+
+ExactDecimal operator+(const ExactDecimal& a, const ExactDecimal& b) {
+  ExactDecimal result;
+  result.decimals_ = std::max(a.decimals_, b.decimals_);
+  std::string x = a.digits_ + std::string(result.decimals_ - a.decimals_, '\0');
+  std::string y = b.digits_ + std::string(result.decimals_ - b.decimals_, '\0');
+  const size_t length = std::max(x.size(), y.size()) + 1;
+  x = widened(x, length);
+  y = widened(y, length);
+  const bool same = a.negative_ == b.negative_;
+  const bool swapped = !same && x < y;  // the larger magnitude first
+  if (swapped) std::swap(x, y);
+  result.negative_ = swapped ? b.negative_ : a.negative_;
+  result.digits_.assign(length, '\0');
+  int carry = 0;
+  for (size_t i = length; i-- > 0;) {
+    int digit = x[i] + carry + (same ? y[i] : -y[i]);
+    carry = digit < 0 ? -1 : digit / 10;
+    if (digit < 0) digit += 10;
+    result.digits_[i] = static_cast<char>(digit % 10);
+  }
+  result.trim();
+  return result;
+}
+
+ExactDecimal operator*(const ExactDecimal& a, const ExactDecimal& b) {
+  ExactDecimal result;
+  result.negative_ = a.negative_ != b.negative_;
+  result.decimals_ = a.decimals_ + b.decimals_;
+  std::vector<int> sums(a.digits_.size() + b.digits_.size(), 0);
+  for (size_t i = a.digits_.size(); i-- > 0;) {
+    for (size_t j = b.digits_.size(); j-- > 0;) {
+      sums[i + j + 1] += a.digits_[i] * b.digits_[j];
+    }
+    // Carried after every row, so that no sum grows beyond an int.
+    for (size_t k = sums.size(); k-- > 1;) {
+      sums[k - 1] += sums[k] / 10;
+      sums[k] %= 10;
+    }
+  }
+  for (const int digit : sums) result.digits_ += static_cast<char>(digit);
+  result.trim();
+  return result;
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// Formats: what each holds, and of small ones every code there is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "core/numeric/codes.h"
+#include "gui/lab/lab_tabs.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr std::array<const char*, 11> kListed{"fp32", "tf32",   "bf16",     "fp16",
+                                              "e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz",
+                                              "e3m2", "e2m3",   "e2m1"};
+constexpr int kMapBits = 8, kMapColumns = 16;
+
+void draw_table(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit |
+                                     ImGuiTableFlags_NoSavedSettings | ImGuiTableFlags_ScrollX;
+  std::vector<std::string> names(kListed.begin(), kListed.end());
+  const std::string own = format_name(lab.shown());
+  if (std::find(names.begin(), names.end(), own) == names.end()) names.push_back(own);
+  const float height = (static_cast<float>(names.size()) + 1.0f) *
+                           (frame.fonts.text->FontSize + ImGui::GetStyle().CellPadding.y * 2) +
+                       ImGui::GetStyle().ScrollbarSize + frame.px(4);
+  if (!ImGui::BeginTable("lab/formats", 10, kFlags, {0, height})) return;
+  struct Heading {
+    const char* name;
+    const char* tip;
+  };
+  constexpr std::array<Heading, 10> kHeadings{
+      Heading{"format", "Click a row to look at it."},
+      Heading{"bits", "All of them, the sign included."},
+      Heading{"exponent", "Bits of the exponent."},
+      Heading{"fraction", "Bits of the significand without the implicit one."},
+      Heading{"bias", "What is taken off the exponent field."},
+      Heading{"largest", "The largest finite number."},
+      Heading{"smallest normal", "Below it numbers have fewer bits."},
+      Heading{"smallest", "The smallest number above zero. Half of it is rounded to zero."},
+      Heading{"epsilon", "The distance from 1 to the next number."},
+      Heading{"beyond", "What it has other than numbers."}};
+  for (const Heading& heading : kHeadings) {
+    ImGui::TableSetupColumn(heading.name, ImGuiTableColumnFlags_WidthFixed);
+  }
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  for (const Heading& heading : kHeadings) {
+    ImGui::TableNextColumn();
+    ImGui::TableHeader(heading.name);
+    ImGui::PopStyleColor();
+    ui::tip(heading.tip);
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  }
+  ImGui::PopStyleColor();
+  for (const std::string& name : names) {
+    const FloatFormat format = parse_format(name).value_or(kFp32);
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    if (ui::selectable("lab/formats/" + name, name.c_str(), format == lab.shown(), {0, 0},
+                       ImGuiSelectableFlags_SpanAllColumns)) {
+      lab.set_format(format);
+    }
+    const auto cell = [](const std::string& text) {
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(text.c_str());
+    };
+    cell(std::to_string(format.bits()));
+    cell(std::to_string(format.exponent_bits));
+    cell(std::to_string(format.mantissa_bits));
+    cell(std::to_string(format.bias));
+    ImGui::TableNextColumn();
+    ui::text("lab/formats/" + name + "/largest",
+             value_text(static_cast<float>(format.max_finite()), format));
+    cell(power_text(format.min_exponent()));
+    cell(power_text(format.min_exponent() - format.mantissa_bits));
+    cell(power_text(-format.mantissa_bits));
+    cell(format.has_infinity() ? format.has_nan() ? "infinity, NaN" : "infinity"
+         : format.has_nan()    ? "NaN"
+                               : "saturates");
+  }
+  ImGui::EndTable();
+}
+
+ImU32 cell_color(const LabFrame& frame, float value, const FloatFormat& format) {
+  const std::string kind = kind_text(value, format);
+  if (kind == "NaN") return frame.theme.bad_soft;
+  if (kind == "infinity") return frame.theme.zone_lost;
+  if (kind == "zero") return frame.theme.axis;
+  if (kind == "subnormal") return with_alpha(frame.theme.subnormal, 0.28f);
+  return with_alpha(frame.theme.in_range, std::signbit(value) ? 0.16f : 0.30f);
+}
+
+/// Every code of a small format, 16 a row, as memory dumps have them.
+void draw_map(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  const FloatFormat format = lab.shown();
+  const uint32_t codes = 1u << format.bits();
+  ImFont* font = frame.fonts.small;
+  const float gutter = frame.px(34);
+  const float each = std::floor(
+      std::clamp((ImGui::GetContentRegionAvail().x - gutter) / static_cast<float>(kMapColumns),
+                 frame.px(18), frame.px(72)));
+  const float height = std::round(font->FontSize + frame.px(6));
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  for (uint32_t code = 0; code < codes; ++code) {
+    const float x = at.x + gutter + each * static_cast<float>(code % kMapColumns);
+    const float y = at.y + height * std::floor(static_cast<float>(code) / kMapColumns);
+    const ImVec2 min{x, y}, max{x + each - frame.scale, y + height - frame.scale};
+    if (code % kMapColumns == 0) {
+      list.AddText(font, font->FontSize, {at.x, y + frame.px(3)}, frame.theme.faint,
+                   code_text(code, format).c_str());
+    }
+    const float value = decode(code, format);
+    ImGui::SetCursorScreenPos(min);
+    ImGui::PushID(static_cast<int>(code));
+    const bool clicked = ImGui::InvisibleButton("##code", {each - frame.scale, height});
+    ImGui::PopID();
+    track_item(fmt::format("lab/map/{}", code), exact_text(value));
+    list.AddRectFilled(min, max, cell_color(frame, value, format), frame.px(2));
+    if (code == lab.code) {
+      list.AddRect(min, max, frame.theme.cursor, frame.px(2), 0, frame.px(1.5f));
+    }
+    std::string text = std::isnan(value) ? "NaN" : value_text(value, format);
+    if (text_width(font, text) > each - frame.px(4)) {
+      text = fmt::format("{:.2g}", static_cast<double>(value));
+    }
+    const float width = text_width(font, text);
+    if (width <= each - frame.px(2)) {
+      list.AddText(font, font->FontSize, {std::round((min.x + max.x - width) / 2), y + frame.px(2)},
+                   frame.theme.ink, text.c_str());
+    }
+    if (ImGui::IsItemHovered()) {
+      list.AddRect(min, max, frame.theme.accent, frame.px(2));
+      ui::tip(fmt::format("{}: {}\n{}, {}\n\nClick to take its bits.", code_text(code, format),
+                          exact_text(value), kind_text(value, format), formula_text(value, format))
+                  .c_str());
+    }
+    if (clicked) {
+      lab.set_code(code);
+      lab.show(LabTab::bits);
+    }
+  }
+  const float rows = std::ceil(static_cast<float>(codes) / kMapColumns);
+  ImGui::SetCursorScreenPos({at.x, at.y + height * rows + frame.px(4)});
+  ImGui::Dummy({0, 0});
+}
+
+}  // namespace
+
+void draw_formats_tab(const LabFrame& frame) {
+  lab_format(frame);
+  ImGui::SameLine(0, frame.px(12));
+  ImGui::AlignTextToFramePadding();
+  label("lab/facts/line", format_facts(frame.lab.shown()), frame.fonts.text, frame.theme.soft);
+  draw_table(frame);
+  ImGui::Dummy({0, frame.px(4)});
+  if (frame.lab.shown().bits() > kMapBits) {
+    label("lab/map/none", "Formats of at most 8 bits show a map of all their codes here.",
+          frame.fonts.text, frame.theme.soft);
+    return;
+  }
+  draw_map(frame);
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// Rounding: one value through all modes, the two neighbours it lies between, and the bits that
+// decide.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/numeric/codes.h"
+#include "core/numeric/rng.h"
+#include "core/numeric/round.h"
+#include "core/numeric/ulp.h"
+#include "gui/lab/lab_tabs.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+void draw_modes(const LabFrame& frame, double value) {
+  const FloatFormat& format = frame.lab.shown();
+  constexpr ImGuiTableFlags kFlags =
+      ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+  if (!ImGui::BeginTable("lab/modes", 5, kFlags)) return;
+  for (const char* name : {"mode", "result", "code", "error, ulp"}) {
+    ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed);
+  }
+  ImGui::TableSetupColumn("flags", ImGuiTableColumnFlags_WidthStretch);
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ImGui::TableHeadersRow();
+  ImGui::PopStyleColor();
+  for (const RoundingMode mode : kAllRoundingModes) {
+    const std::string name(rounding_mode_name(mode));
+    const Rounded<double> rounded =
+        round_to_format(value, format, Rounding{.mode = mode, .random = frame.lab.random});
+    const float result = static_cast<float>(rounded.value);
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ui::text("lab/mode/" + name, name);
+    if (mode == RoundingMode::stochastic) {
+      ui::tip(
+          "Up with the probability of its distance from the lower neighbour. The dice give "
+          "other random bits.");
+    }
+    ImGui::PushFont(frame.fonts.mono);
+    ImGui::TableNextColumn();
+    ui::text("lab/mode/" + name + "/result", value_text(result, format));
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(code_text(detail::code_of_value(result, format), format).c_str());
+    ImGui::TableNextColumn();
+    const double error = (rounded.value - value) / ulp_size(value, format);
+    const std::string ulps = std::isfinite(error) ? fmt::format("{:+.4g}", error) : "-";
+    ui::text("lab/mode/" + name + "/error", error == 0.0 ? "0" : ulps);
+    ImGui::PopFont();
+    ImGui::TableNextColumn();
+    ImGui::PushStyleColor(ImGuiCol_Text,
+                          rounded.flags == kExact ? frame.theme.soft : frame.theme.warn);
+    ui::text("lab/mode/" + name + "/flags", flags_text(rounded.flags));
+    ImGui::PopStyleColor();
+  }
+  ImGui::EndTable();
+}
+
+/// "1.0000000000 | 1 | 0 | 1" with what each is called.
+void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImFont* font = frame.fonts.mono;
+  ImFont* small = frame.fonts.small;
+  const float height = std::round(font->FontSize + frame.px(10));
+  float x = at.x;
+  const auto box = [&](const char* path, const std::string& text, const char* name, ImU32 color) {
+    const float name_width = text_width(small, name);
+    const float width = std::max(text_width(font, text) + frame.px(14), name_width + frame.px(4));
+    const ImVec2 max{x + width, at.y + height};
+    list.AddRectFilled({x, at.y}, max, with_alpha(color, 0.16f), frame.px(3));
+    list.AddRect({x, at.y}, max, color, frame.px(3), 0, frame.scale);
+    list.AddText(font, font->FontSize,
+                 {std::round((x + max.x - text_width(font, text)) / 2), at.y + frame.px(5)},
+                 frame.theme.ink, text.c_str());
+    list.AddText(small, small->FontSize,
+                 {std::round((x + max.x - name_width) / 2), max.y + frame.px(2)}, frame.theme.soft,
+                 name);
+    track_rect(path, {x, at.y}, max, text);
+    x = max.x + frame.px(6);
+  };
+  box("lab/kept", place.kept, "kept", frame.fraction_color());
+  box("lab/guard", place.guard ? "1" : "0", "guard", frame.exponent_color());
+  box("lab/round", place.round ? "1" : "0", "round", frame.exponent_color());
+  box("lab/sticky", place.sticky ? "1" : "0", "sticky", frame.sign_color());
+  ImGui::Dummy({x - at.x, height + small->FontSize + frame.px(6)});
+  ui::tip(
+      "The bits behind the last kept one: guard is worth a half of it, round a quarter, sticky "
+      "is 1 if anything else is set. Nearest even goes up if guard is 1 and any of round, "
+      "sticky and the last kept bit is 1.");
+}
+
+/// The value between its neighbours.
+void draw_between(const LabFrame& frame, const RoundingPlace& place) {
+  const FloatFormat& format = frame.lab.shown();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float width = std::min(ImGui::GetContentRegionAvail().x, frame.px(420));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImFont* small = frame.fonts.small;
+  const float left = at.x + frame.px(8), right = at.x + width - frame.px(8);
+  const float y = at.y + frame.px(16);
+  list.AddLine({left, y}, {right, y}, frame.theme.axis, frame.scale * 2);
+  const float middle = (left + right) / 2;
+  list.AddLine({middle, y - frame.px(4)}, {middle, y + frame.px(4)}, frame.theme.axis, frame.scale);
+  for (const float x : {left, right}) {
+    list.AddCircleFilled({x, y}, frame.px(5), frame.fraction_color());
+  }
+  const float x = left + (right - left) * static_cast<float>(place.fraction);
+  list.AddTriangleFilled({x, y - frame.px(2)}, {x - frame.px(5), y - frame.px(11)},
+                         {x + frame.px(5), y - frame.px(11)}, frame.theme.cursor);
+  const std::string below = value_text(place.below, format);
+  const bool beyond = std::fabs(static_cast<double>(place.above)) > format.max_finite();
+  const std::string above = beyond ? "beyond the largest" : value_text(place.above, format);
+  const float text_y = y + frame.px(8);
+  list.AddText(small, small->FontSize, {at.x, text_y}, frame.theme.ink, below.c_str());
+  list.AddText(small, small->FontSize, {at.x + width - text_width(small, above), text_y},
+               beyond ? frame.theme.lost : frame.theme.ink, above.c_str());
+  const std::string part = fmt::format("{:.4g} ulp", place.fraction);
+  list.AddText(small, small->FontSize, {std::round(middle - text_width(small, part) / 2), text_y},
+               frame.theme.soft, part.c_str());
+  track_rect("lab/between", at, {at.x + width, text_y + small->FontSize},
+             fmt::format("{} to {}", below, above));
+  ImGui::Dummy({width, frame.px(28) + small->FontSize});
+}
+
+}  // namespace
+
+void draw_rounding_tab(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  lab_format(frame);
+  lab_field(frame, "lab/value", "value", &lab.value, frame.px(190), frame.px(16));
+  ui::tip("A decimal, taken to the nearest double first, or a hexadecimal float.");
+  if (lab_button(frame, "lab/dice", "Dice")) {
+    lab.random = static_cast<uint32_t>(splitmix64(lab.random));
+  }
+  ui::tip("Other random bits for the stochastic mode.");
+  const std::optional<double> value = read_double(lab.value);
+  if (!value) {
+    label("lab/value/problem", "\"" + lab.value + "\" is no number", frame.fonts.text,
+          frame.theme.bad);
+    return;
+  }
+  ImGui::Dummy({0, frame.px(2)});
+  const float room = ImGui::GetContentRegionAvail().x;
+  const bool beside = room > frame.px(860);
+  ImGui::BeginGroup();
+  if (const std::optional<RoundingPlace> place = rounding_place(*value, lab.shown())) {
+    draw_bits(frame, *place);
+    draw_between(frame, *place);
+  } else {
+    label("lab/value/special",
+          std::isnan(*value) || std::isinf(*value) || *value == 0.0
+              ? "Zeros, infinities and NaN are not rounded."
+              : "Far beyond the largest value: no neighbours to choose from.",
+          frame.fonts.text, frame.theme.soft);
+  }
+  ImGui::EndGroup();
+  if (beside) ImGui::SameLine(frame.px(480));
+  draw_modes(frame, *value);
+}
+
+}  // namespace halfscope::gui

@@ -1,2 +1,0 @@
-#include "gui/lab/float_lab.h"
-namespace halfscope::gui { void draw_float_lab(FloatLab&, const Theme&, const Fonts&, float){} }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Numbers and names as the panels write them.
+#include "gui/widgets/labels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gui/panels/histogram_plot.h"
+#include "tests/gui/ui_driver.h"
+
+namespace halfscope::gui {
+namespace {
+
+TEST(Labels, Numbers) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(65536), "65 536");
+  EXPECT_EQ(grouped(-1234567), "-1 234 567");
+  EXPECT_EQ(grouped(-123), "-123");
+  EXPECT_EQ(power_text(16), "2^16");
+  EXPECT_EQ(power_text(-3.5), "2^-3.5");
+}
+
+TEST(Labels, SharesAndBounds) {
+  const WhatIf answer{.n = 1000, .overflow = {}, .underflow = {}, .subnormal = {}};
+  EXPECT_EQ(share_text(answer, {0, 0}), "0");
+  EXPECT_EQ(share_text(answer, {31, 31}), "3.1 %");
+  EXPECT_EQ(share_text(answer, {30, 32}), "3 - 3.2 %");
+  EXPECT_EQ(share_text(answer, {0, 500}), "0 - 50 %");
+}
+
+TEST(Labels, TooLongNamesLoseTheirMiddle) {
+  UiDriver ui;
+  ImFont* font = ui.fonts().text;
+  const std::string name = "encoder/layer_11/attention/output/dense";
+  EXPECT_EQ(fitted(name, font, 1000.0f), name);
+  for (float width = 200.0f; width > 30.0f; width -= 9.0f) {
+    const std::string cut = fitted(name, font, width);
+    EXPECT_LE(text_width(font, cut), width);
+    EXPECT_EQ(cut.front(), 'e');
+    EXPECT_EQ(cut.back(), 'e');
+  }
+  // No character is cut in half.
+  const std::string greek = "\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4";
+  for (float width = 60.0f; width > 20.0f; width -= 1.0f) {
+    const std::string cut = fitted(greek, font, width);
+    EXPECT_EQ((cut.size() - 2) % 2, 0u) << cut;
+  }
+}
+
+TEST(ExponentAxis, HoldsTheValuesAsTheyAreAndMoved) {
+  TensorStats stats{.n = 10};
+  stats.exponents[static_cast<size_t>(-60 - kMinExponentBin)] = 5;
+  stats.exponents[static_cast<size_t>(20 - kMinExponentBin)] = 5;
+  const ExponentAxis axis = fit_exponents(stats, 0.0);
+  EXPECT_LE(axis.low, -60.0);
+  EXPECT_GE(axis.high, 21.0);
+  EXPECT_GE(fit_exponents(stats, 12.0).high, 33.0);
+  EXPECT_LE(fit_exponents(stats, -12.0).low, -72.0);
+  EXPECT_LE(fit_exponents(TensorStats{}, 0.0).low, -25.0) << "fp16 at least";
+  EXPECT_GE(fit_exponents(TensorStats{}, 0.0).high, 17.0);
+}
+
+TEST(BinText, SaysWhatBecomesOfTheValues) {
+  TensorStats stats{.n = 4};
+  stats.exponents[static_cast<size_t>(-20 - kMinExponentBin)] = 4;
+  HistogramPlot plot{.stats = stats, .lens = kFp16};
+  EXPECT_NE(bin_text(plot, -19.5).find("4 elements, 100 %"), std::string::npos);
+  EXPECT_NE(bin_text(plot, -19.5).find("5 significant bits instead of 11"), std::string::npos);
+  EXPECT_NE(bin_text(plot, -27.5).find("rounded to zero"), std::string::npos);
+  EXPECT_NE(bin_text(plot, 3.5).find("normal in fp16"), std::string::npos);
+  EXPECT_NE(bin_text(plot, 15.5).find("normal in fp16"), std::string::npos);
+  EXPECT_NE(bin_text(plot, 17.5).find("beyond the largest"), std::string::npos);
+  plot.shift = 10.0;
+  EXPECT_NE(bin_text(plot, -9.5).find("recorded as 2^-20 to 2^-19"), std::string::npos);
+  EXPECT_EQ(bin_text(plot, 1000.0), "");
+}
+
+}  // namespace
+}  // namespace halfscope::gui
