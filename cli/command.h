@@ -24,6 +24,7 @@ void add_recommend(CLI::App& app, Command& command);
 void add_report(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_runs(CLI::App& app, Command& command);
+void add_view(CLI::App& app, Command& command);
 void add_mma_check(CLI::App& app, Command& command);
 void add_fprev(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);

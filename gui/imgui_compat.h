@@ -3,6 +3,7 @@
 #pragma once
 
 #include <imgui.h>
+#include <imgui_internal.h>
 
 namespace halfscope::gui {
 
@@ -42,5 +43,25 @@ inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
   return ImGui::IsKeyPressed(ImGui::GetKeyIndex(key), repeat);
 }
 #endif
+
+/// Height of a font's text in pixels, of the size it was loaded with.
+inline float font_size(const ImFont& font) {
+#if IMGUI_VERSION_NUM >= 19200
+  return font.LegacySize;
+#else
+  return font.FontSize;
+#endif
+}
+
+/// The wheel belongs to the item just submitted while the pointer is over it, and does not scroll
+/// its window.
+inline void take_wheel() {
+#if IMGUI_VERSION_NUM >= 18900
+  ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
+  ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelX);
+#else
+  ImGui::SetItemUsingMouseWheel();
+#endif
+}
 
 }  // namespace halfscope::gui

@@ -20,6 +20,9 @@ endforeach()
 if(TARGET halfscope)
   install(TARGETS halfscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET halfscope_view)
+  install(TARGETS halfscope_view RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(EXPORT HalfScopeTargets NAMESPACE halfscope:: DESTINATION ${halfscope_package_dir})
 
 # The libraries are static, so what they link privately a consumer has to find too.

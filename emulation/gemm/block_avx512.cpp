@@ -38,8 +38,14 @@ struct BlockVector {
   static F through_fp16(F x) {
     return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  static I count_zeros(I n, I x) {
-    return _mm512_mask_sub_epi32(n, _mm512_testn_epi32_mask(x, x), n, _mm512_set1_epi32(-1));
+  /// See AVX2.
+  static I count_zeros(I n, I x0, I x1, I x2, I x3) {
+    const I bytes = _mm512_packs_epi16(_mm512_packs_epi32(x0, x1), _mm512_packs_epi32(x2, x3));
+    return _mm512_mask_sub_epi8(n, _mm512_testn_epi8_mask(bytes, bytes), n, _mm512_set1_epi8(-1));
+  }
+  static I counted(I n, int v) {
+    const I first = _mm512_set4_epi32(-253, -254, -255, -256);
+    return _mm512_shuffle_epi8(n, _mm512_add_epi32(first, _mm512_set1_epi32(4 * v)));
   }
   static I add(I x, I y) { return _mm512_add_epi32(x, y); }
   static I sub(I x, I y) { return _mm512_sub_epi32(x, y); }

@@ -96,7 +96,11 @@ void run_blocks(const BlockTile& t) {
   constexpr int kPart = kChecked ? 16 : kProducts;
   constexpr int kUnroll = kPart < V::kUnroll ? kPart : V::kUnroll;
   constexpr int64_t kPitch = kBlockRows;
+  // Products swamped in each row of c, counted in bytes for as many blocks as they last.
+  constexpr int64_t kLasting = 255 / kProducts;
+  I recent[kNotes ? kBlockRows : 1] = {};
   for (int64_t block = 0; block < t.blocks; ++block) {
+    [[maybe_unused]] const bool flush = (block + 1) % kLasting == 0 || block + 1 == t.blocks;
     const float* b = t.b + block * kProducts * kPanel;
     const uint32_t* b_codes = t.b_codes + block * kProducts * kCodes * kLanes;
     const float* a = t.a + block * kProducts * kPitch;
@@ -104,11 +108,7 @@ void run_blocks(const BlockTile& t) {
     float* c = t.c;
     int32_t* bad = t.bad;
     for (int i = 0; i < t.rows; ++i, ++a, ++a_codes, c += kPanel, bad += kPanel) {
-      [[maybe_unused]] I swamped[kVectors];
-      if constexpr (kNotes) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) swamped[v] = V::set(0);
-      }
+      [[maybe_unused]] I swamped = recent[kNotes ? i : 0];
       // Not loop invariants: else the compiler keeps every address of the block on the stack.
       V::hide(b);
       V::hide(b_codes);
@@ -153,13 +153,19 @@ void run_blocks(const BlockTile& t) {
 #pragma GCC unroll 16
           for (int k = first; k < first + kUnroll; ++k) {
             const F ak = V::broadcast(a + k * kPitch);
+            [[maybe_unused]] I each[kPanelVectors];
 #pragma GCC unroll 4
             for (int v = 0; v < kVectors; ++v) {
               const F product = V::mul(ak, V::load(b + k * kPanel + v * kLanes));
               const I aligned = V::truncate(V::mul(product, scale[v]));
-              if constexpr (kNotes) swamped[v] = V::count_zeros(swamped[v], aligned);
+              if constexpr (kNotes) each[v] = aligned;
               sum[v] = V::add(sum[v], aligned);
               V::pin(sum[v]);
+            }
+            if constexpr (kNotes && kVectors == kPanelVectors) {
+              swamped = V::count_zeros(swamped, each[0], each[1], each[2], each[3]);
+            } else if constexpr (kNotes) {
+              swamped = V::count_zeros(swamped, each[0], each[0], each[0], each[0]);
             }
           }
         }
@@ -175,12 +181,17 @@ void run_blocks(const BlockTile& t) {
         const F next = finish<V, kKind>(kChecked ? start[v] : sum[v], scale[v]);
         V::store(c + v * kLanes, next);
         if constexpr (kNotes) {
-          int32_t* const count = t.swamped + i * kPanel + v * kLanes;
           float* const largest = t.largest + i * kPanel + v * kLanes;
-          V::store(count, V::add(V::load(count), swamped[v]));
           // Magnitudes are in the order of their bits.
           const I size = V::bit_and(V::bits(next), V::set(0x7fffffff));
           V::store(largest, V::floats(V::max(V::bits(V::load(largest)), size)));
+        }
+      }
+      if constexpr (kNotes) {
+        recent[i] = flush ? V::set(0) : swamped;
+        for (int v = 0; flush && v < kVectors; ++v) {
+          int32_t* const count = t.swamped + i * kPanel + v * kLanes;
+          V::store(count, V::add(V::load(count), V::counted(swamped, v)));
         }
       }
     }

@@ -306,17 +306,11 @@ class BlockProduct {
   };
 
   int64_t nonzero_products(int64_t m, int64_t n) const {
+    std::vector<int32_t> left(static_cast<size_t>(k_)), right(left.size());
+    count_nonzeros(m, k_, a_.data, a_.row_stride, a_.column_stride, left.data());
+    count_nonzeros(n, k_, b_.data, b_.column_stride, b_.row_stride, right.data());
     int64_t products = 0;
-    for (int64_t k = 0; k < k_; ++k) {
-      int64_t left = 0, right = 0;
-      for (int64_t i = 0; i < m; ++i) {
-        left += a_.data[i * a_.row_stride + k * a_.column_stride] != 0.0f ? 1 : 0;
-      }
-      for (int64_t j = 0; j < n; ++j) {
-        right += b_.data[k * b_.row_stride + j * b_.column_stride] != 0.0f ? 1 : 0;
-      }
-      products += left * right;
-    }
+    for (size_t k = 0; k < left.size(); ++k) products += int64_t{left[k]} * right[k];
     return products;
   }
 

@@ -80,4 +80,25 @@ OperandFacts facts_of(const SumSpec& spec, int64_t steps, int64_t a_count, const
   return facts_of(range_of(a_count, a), range_of(b_count, b));
 }
 
+void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                    int64_t k_stride, int32_t* to) noexcept {
+  std::fill_n(to, k, 0);
+  if (k_stride == 1) {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t i = 0; i < k; ++i) to[i] += from[line * line_stride + i] != 0.0f ? 1 : 0;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    const float* const x = from + i * k_stride;
+    int32_t count = 0;
+    if (line_stride == 1) {  // the usual case, for the sake of vectors
+      for (int64_t line = 0; line < lines; ++line) count += x[line] != 0.0f ? 1 : 0;
+    } else {
+      for (int64_t line = 0; line < lines; ++line) count += x[line * line_stride] != 0.0f ? 1 : 0;
+    }
+    to[i] = count;
+  }
+}
+
 }  // namespace halfscope::gemm_detail

@@ -43,6 +43,10 @@ struct OperandRange {
 OperandRange range_of(int64_t count, const float* x) noexcept;
 OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept;
 
+/// How many of the lines have something other than zero at each k.
+void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                    int64_t k_stride, int32_t* to) noexcept;
+
 /// What with_chains can make use of.
 struct OperandFacts {
   bool exact_products = false;  ///< fp32 holds every product
@@ -188,6 +192,8 @@ int64_t panel_width(const Chains<T>& chains, int64_t columns) {
   return ceil_div(static_cast<int64_t>(vectors_for(chains, columns)) * chains.lanes(), 8) * 8;
 }
 
+inline constexpr int kMaxPanel = 32;  ///< columns
+
 /// Runs one tile and hands its results over: chains in float go straight to (or continue in) the
 /// float matrix at c, chains in double go through a small tile and are delivered.
 /// tile.c and tile.c_row are set here; rows of c are `stride` apart.
@@ -206,7 +212,6 @@ void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, 
     tile.c = c;
     function(tile);
   } else {
-    constexpr int kMaxPanel = 32;
     alignas(64) T results[kMaxRows * kMaxPanel];
     for (int i = 0; i < rows; ++i) c_row[i] = i * kMaxPanel;
     tile.c = results;

@@ -5,6 +5,7 @@
 #include "emulation/gemm/gemm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -91,27 +92,54 @@ void add_rows(int64_t rows, int64_t columns, float* from, float* to, int64_t str
   }
 }
 
-/// How many of the lines have something other than zero at each k.
-void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
-                    int64_t k_stride, int32_t* to) {
-  std::fill_n(to, k, 0);
-  if (k_stride == 1) {
-    for (int64_t line = 0; line < lines; ++line) {
-      for (int64_t i = 0; i < k; ++i) to[i] += from[line * line_stride + i] != 0.0f ? 1 : 0;
-    }
-    return;
-  }
-  for (int64_t i = 0; i < k; ++i) {
-    const float* const x = from + i * k_stride;
-    int32_t count = 0;
-    if (line_stride == 1) {  // the usual case, for the sake of vectors
-      for (int64_t line = 0; line < lines; ++line) count += x[line] != 0.0f ? 1 : 0;
+/// Largest magnitude in the lines; infinity if there is a NaN.
+double largest_of(int64_t lines, int64_t k, const float* from, int64_t line_stride,
+                  int64_t k_stride) {
+  const bool by_lines = k_stride == 1;
+  const int64_t outer = by_lines ? lines : k, inner = by_lines ? k : lines;
+  const int64_t outer_stride = by_lines ? line_stride : k_stride;
+  const int64_t stride = by_lines ? k_stride : line_stride;
+  int32_t bits = 0;  // magnitudes are in the order of their bits
+  for (int64_t i = 0; i < outer; ++i) {
+    const float* const x = from + i * outer_stride;
+    const auto magnitude = [](float y) { return std::bit_cast<int32_t>(y) & 0x7fffffff; };
+    if (stride == 1) {  // the usual case, for the sake of vectors
+      for (int64_t j = 0; j < inner; ++j) bits = std::max(bits, magnitude(x[j]));
     } else {
-      for (int64_t line = 0; line < lines; ++line) count += x[line * line_stride] != 0.0f ? 1 : 0;
+      for (int64_t j = 0; j < inner; ++j) bits = std::max(bits, magnitude(x[j * stride]));
     }
-    to[i] = count;
   }
+  const double size = static_cast<double>(std::bit_cast<float>(bits));
+  return std::isnan(size) ? INFINITY : size;
 }
+
+/// Where a sum can get stuck at the largest number, reaching it may be an overflow.
+double saturation_of(const SumSpec& spec) {
+  const bool saturates = spec.accumulation.sums_in_format() && spec.write.saturates();
+  return saturates ? spec.write.max_finite() : INFINITY;
+}
+
+/// How large a chain can become between two looks of a tile at it.
+class Growth {
+ public:
+  static constexpr int64_t kLookEvery = 4;
+  explicit Growth(const SumSpec& spec) {
+    const FloatFormat& format = spec.accumulation.sums_in_format() ? spec.write : kFp32;
+    error_ = FloatFormat::power_of_two(-format.mantissa_bits - 1) + 0x1p-20;
+    smallest_ = FloatFormat::power_of_two(format.min_exponent() - format.mantissa_bits);
+  }
+  /// Given the largest magnitude seen, and that of a product. The result has some room to spare:
+  /// products and sums may be rounded, to fp32 too.
+  double bound(double seen, double product) const {
+    for (int64_t i = 1; i < kLookEvery; ++i) {
+      seen = (seen + product * (1 + error_) + 2 * smallest_) * (1 + error_);
+    }
+    return seen;
+  }
+
+ private:
+  double error_, smallest_;
+};
 
 /// By the reference.
 SumDiagnostics diagnose_element(const Product& p, int64_t i, int64_t j) {
@@ -137,7 +165,8 @@ class TiledProduct {
         chunks_(chunks_of(how, p.k, k_block(chains, p.k))),
         panel_(chains.panel()),
         row_tiles_(ceil_div(p.m, chains.kernels.rows)),
-        in_place_(std::is_same_v<T, float> && row_tiles_ == 1 && p.b.column_stride == 1) {
+        in_place_(std::is_same_v<T, float> && row_tiles_ == 1 && p.b.column_stride == 1),
+        growth_(p.spec) {
     for (const Chunk& chunk : chunks_) kb_ = std::max(kb_, chunk.length);
     row_bias_ = widen_bias(chains, single_ ? p.row_bias : nullptr, p.m);
     column_bias_ = p.row_bias != nullptr
@@ -145,6 +174,7 @@ class TiledProduct {
                        : widen_bias(chains, single_ ? p.column_bias : nullptr, p.n);
     if (p.diagnostics != nullptr) {
       notes_.resize(static_cast<size_t>(row_tiles_ * ceil_div(p.n, panel_)));
+      survey();
     }
     if (single_) return;
     const bool both = how.promote > 0 && how.split_k > 1;
@@ -164,6 +194,7 @@ class TiledProduct {
     {
       T* const packed_a = scratch<T, Purpose::rows>(kb_ * chains_.row_pitch());
       const int team = omp_get_num_threads(), self = omp_get_thread_num();
+      Watch watch;
       for (int64_t j0 = 0; j0 < p_.n; j0 += nb) {
         const int64_t columns = std::min(nb, p_.n - j0), panels = ceil_div(columns, panel_);
         // With few row tiles the panels are shared out too.
@@ -173,11 +204,16 @@ class TiledProduct {
           for (int64_t q = 0; q < panels; ++q) {
             const int64_t lines = std::min<int64_t>(panel_, columns - q * panel_);
             if (in_place_ && lines == panel_) continue;
+            T* const to = packed_b + q * panel_ * kb_;
+            const int64_t width = panel_width(chains_, lines);
             pack_lines(
                 chains_.kernels, lines, chunk.length,
                 p_.b.data + chunk.begin * p_.b.row_stride + (j0 + q * panel_) * p_.b.column_stride,
-                p_.b.column_stride, p_.b.row_stride, packed_b + q * panel_ * kb_,
-                panel_width(chains_, lines));
+                p_.b.column_stride, p_.b.row_stride, to, width);
+            if (notes_.empty() || lines == width) continue;
+            for (int64_t k = 0; k < chunk.length; ++k) {
+              std::fill(to + k * width + lines, to + (k + 1) * width, T{0});
+            }
           }
           const Part mine(row_tiles_ * groups, team, self);
           for (int64_t item = mine.begin; item < mine.end; ++item) {
@@ -190,8 +226,8 @@ class TiledProduct {
             }
             const Part group(panels, groups, item % groups);
             for (int64_t q = group.begin; q < group.end; ++q) {
-              run_tile(chunk, item / groups, j0 + q * panel_, packed_a,
-                       packed_b + q * panel_ * kb_);
+              run_tile(chunk, item / groups, j0 + q * panel_, packed_a, packed_b + q * panel_ * kb_,
+                       watch);
             }
           }
 #pragma omp barrier
@@ -203,11 +239,21 @@ class TiledProduct {
   }
 
  private:
-  void run_tile(const Chunk& chunk, int64_t row_tile, int64_t j, const T* a, const T* b) {
+  /// What a thread has seen of the sizes of chains.
+  struct Watch {
+    double largest = 0;  ///< that will count in the end
+    int64_t tiles = 0, again = 0;
+    /// Tiles of which many would run twice are better looked at closely at once.
+    bool closely() const { return largest == 0 || 4 * again > tiles + 64; }
+  };
+
+  void run_tile(const Chunk& chunk, int64_t row_tile, int64_t j, const T* a, const T* b,
+                Watch& watch) {
     const Part rows(p_.m, row_tiles_, row_tile);
     Tile<T> tile{};
+    const int64_t panel = j / panel_;
     if (!notes_.empty()) {
-      tile.notes = &notes_[static_cast<size_t>(row_tile * ceil_div(p_.n, panel_) + j / panel_)];
+      tile.notes = &notes_[static_cast<size_t>(row_tile * ceil_div(p_.n, panel_) + panel)];
     }
     tile.a_stride = chains_.row_pitch();
     tile.columns = static_cast<int>(std::min<int64_t>(panel_, p_.n - j));
@@ -234,7 +280,12 @@ class TiledProduct {
       tile.accumulate = !piece.starts;
       tile.finish = piece.ends;
       float* const to = single_ ? p_.c : sums_.chain;
-      run_tile_to(chains_, tile, static_cast<int>(rows.size()), false, to + at, p_.n);
+      if (tile.notes == nullptr) {
+        run_tile_to(chains_, tile, static_cast<int>(rows.size()), false, to + at, p_.n);
+      } else {
+        run_noting(tile, rows.size(), to + at, left_largest_[row_tile] * right_largest_[panel],
+                   watch);
+      }
       if (single_ || !piece.ends) continue;
       float* const sum = sums_.promoted != nullptr ? sums_.promoted : p_.c;
       add_rows(rows.size(), tile.columns, sums_.chain + at, sum + at, p_.n, false);
@@ -243,43 +294,73 @@ class TiledProduct {
     }
   }
 
+  /// Only the largest chain of all is of interest: a tile is looked at now and then, and once more
+  /// closely if in between it may have been larger than any before it.
+  void run_noting(Tile<T>& tile, int64_t rows, float* c, double product, Watch& watch) {
+    float before[kMaxRows][kMaxPanel];
+    const bool closely = watch.closely();
+    const auto copy = [&](auto move) {  // chains that start here start from zero
+      for (int64_t i = 0; tile.accumulate && i < rows; ++i) {
+        for (int j = 0; j < tile.columns; ++j) move(c[i * p_.n + j], before[i][j]);
+      }
+    };
+    if (!closely) copy([](float& x, float& y) { y = x; });
+    tile.look_every = closely ? 1 : Growth::kLookEvery;
+    run_tile_to(chains_, tile, static_cast<int>(rows), false, c, p_.n);
+    TileNotes& notes = *tile.notes;
+    const auto counts = [&] { return notes.finite && notes.largest < limit_; };
+    ++watch.tiles;
+    if (!closely && counts() && !(growth_.bound(notes.largest, product) <= watch.largest)) {
+      ++watch.again;
+      copy([](float& x, float& y) { x = y; });
+      const int64_t unchanged = notes.unchanged;
+      tile.look_every = 1;
+      run_tile_to(chains_, tile, static_cast<int>(rows), false, c, p_.n);
+      notes.unchanged = unchanged;
+    }
+    if (counts()) watch.largest = std::max(watch.largest, notes.largest);
+  }
+
+  /// Numbers of operands other than zero, at each k, and their largest.
+  void survey() {
+    const int64_t panels = ceil_div(p_.n, panel_);
+    left_.resize(static_cast<size_t>(row_tiles_ * p_.k));
+    right_.resize(static_cast<size_t>(panels * p_.k));
+    left_largest_.resize(static_cast<size_t>(row_tiles_));
+    right_largest_.resize(static_cast<size_t>(panels));
+#pragma omp parallel for schedule(static) num_threads(threads_for(p_.m* p_.n* p_.k))
+    for (int64_t i = 0; i < row_tiles_ + panels; ++i) {
+      if (i < row_tiles_) {
+        const Part rows(p_.m, row_tiles_, i);
+        const float* const from = p_.a.data + rows.begin * p_.a.row_stride;
+        count_nonzeros(rows.size(), p_.k, from, p_.a.row_stride, p_.a.column_stride,
+                       left_.data() + i * p_.k);
+        left_largest_[i] = largest_of(rows.size(), p_.k, from, p_.a.row_stride, p_.a.column_stride);
+      } else {
+        const int64_t q = i - row_tiles_, lines = std::min<int64_t>(panel_, p_.n - q * panel_);
+        const float* const from = p_.b.data + q * panel_ * p_.b.column_stride;
+        count_nonzeros(lines, p_.k, from, p_.b.column_stride, p_.b.row_stride,
+                       right_.data() + q * p_.k);
+        right_largest_[q] = largest_of(lines, p_.k, from, p_.b.column_stride, p_.b.row_stride);
+      }
+    }
+  }
+
   /// What the notes come to. Products with a zero leave their chain as it is, too. Tiles where an
   /// accumulator overflowed are looked at term by term.
   SumDiagnostics evaluate() const {
     const int64_t panels = ceil_div(p_.n, panel_), tiles = row_tiles_ * panels;
-    // Where a sum can get stuck at the largest number, reaching it may be an overflow.
-    const bool saturates = p_.spec.accumulation.sums_in_format() && p_.spec.write.saturates();
-    const double limit = saturates ? p_.spec.write.max_finite() : INFINITY;
     std::vector<SumDiagnostics> found(static_cast<size_t>(tiles));
-    std::vector<int32_t> left(static_cast<size_t>(row_tiles_ * p_.k)),
-        right(static_cast<size_t>(panels * p_.k));
     const int threads = threads_for(p_.m * p_.n * p_.k);
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < row_tiles_ + panels; ++i) {
-      if (i < row_tiles_) {
-        const Part rows(p_.m, row_tiles_, i);
-        count_nonzeros(rows.size(), p_.k, p_.a.data + rows.begin * p_.a.row_stride, p_.a.row_stride,
-                       p_.a.column_stride, left.data() + i * p_.k);
-      } else {
-        const int64_t j = (i - row_tiles_) * panel_;
-        count_nonzeros(std::min<int64_t>(panel_, p_.n - j), p_.k,
-                       p_.b.data + j * p_.b.column_stride, p_.b.column_stride, p_.b.row_stride,
-                       right.data() + (i - row_tiles_) * p_.k);
-      }
-    }
 #pragma omp parallel for schedule(dynamic, 16) num_threads(threads)
     for (int64_t i = 0; i < tiles; ++i) {
       const Part rows(p_.m, row_tiles_, i / panels);
       const int64_t j = i % panels * panel_, j_end = std::min(j + panel_, p_.n);
       const TileNotes& notes = notes_[static_cast<size_t>(i)];
       SumDiagnostics& tile = found[static_cast<size_t>(i)];
-      if (notes.finite && notes.largest < limit) {
-        const int64_t sums = rows.size() * (j_end - j);
-        tile.sums = sums;
-        const int32_t* const left_of = left.data() + i / panels * p_.k;
-        const int32_t* const right_of = right.data() + i % panels * p_.k;
-        for (int64_t k = 0; k < p_.k; ++k) tile.products += left_of[k] * right_of[k];
-        tile.swamped = notes.unchanged - (sums * p_.k - tile.products);
+      if (notes.finite && notes.largest < limit_) {
+        tile.sums = rows.size() * (j_end - j);
+        tile.swamped = notes.unchanged - tile.sums * p_.k;
         tile.largest = notes.largest;
       } else {
         for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -287,11 +368,34 @@ class TiledProduct {
             tile.merge(diagnose_element(p_, row, column));
           }
         }
+        // Comes back with the products of all tiles.
+        const int64_t products = nonzero_products(i / panels, 1, i % panels, 1);
+        tile.products -= products;
+        tile.swamped -= products;
       }
     }
     SumDiagnostics all;
+    all.products = all.swamped = nonzero_products(0, row_tiles_, 0, panels);
     for (const SumDiagnostics& each : found) all.merge(each);
     return all;
+  }
+
+  /// Of some row tiles and panels.
+  int64_t nonzero_products(int64_t row_tile, int64_t row_tiles, int64_t panel,
+                           int64_t panels) const {
+    std::vector<int64_t> left(static_cast<size_t>(p_.k)), right(left.size());
+    const auto add_up = [&](const std::vector<int32_t>& from, int64_t first, int64_t count,
+                            std::vector<int64_t>& to) {
+      const int32_t* x = from.data() + first * p_.k;
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t& sum : to) sum += *x++;
+      }
+    };
+    add_up(left_, row_tile, row_tiles, left);
+    add_up(right_, panel, panels, right);
+    int64_t products = 0;
+    for (size_t k = 0; k < left.size(); ++k) products += left[k] * right[k];
+    return products;
   }
 
   void add_bias() {
@@ -315,7 +419,12 @@ class TiledProduct {
   const T* row_bias_ = nullptr;
   const T* column_bias_ = nullptr;
   PartialSums sums_;
-  std::vector<TileNotes> notes_;  ///< [row tile][panel], if diagnostics are wanted
+  // If diagnostics are wanted:
+  std::vector<TileNotes> notes_;                      ///< [row tile][panel]
+  std::vector<int32_t> left_, right_;                 ///< operands not zero, [row tile or panel][k]
+  std::vector<double> left_largest_, right_largest_;  ///< [row tile or panel]
+  const Growth growth_;
+  const double limit_ = saturation_of(p_.spec);  ///< chains below it have not overflowed
 };
 
 /// Columns that the vectors cover beyond the n that exist, relative to n.

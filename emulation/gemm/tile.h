@@ -45,7 +45,7 @@ struct SumRounding {
 /// What tiles that take notes find in the steps of their chains, added up over calls.
 struct TileNotes {
   int64_t unchanged = 0;  ///< steps that left their chain as it was
-  double largest = 0;     ///< magnitude of a chain after a step
+  double largest = 0;     ///< magnitude of a chain where it was looked at (Tile::look_every)
   bool finite = true;     ///< all chains are; if not, the other numbers are of no use
 };
 
@@ -67,7 +67,9 @@ struct Tile {
   const T* row_bias;     ///< bias[i] or null; read only if finish
   const T* column_bias;  ///< bias[j] or null, readable to a whole vector; read only if finish
   const FormatRounding* rounding;  ///< used by the chains that round after every term
-  TileNotes* notes;                ///< of tiles that take notes
+  // Of tiles that take notes; columns of b that do not exist must be zeros.
+  TileNotes* notes;
+  int64_t look_every;  ///< steps from one look at the size of the chains to the next
   // Tiles of rounded.h only.
   const SumRounding* sums;
   int64_t first_term;  ///< number of the first of the k terms in its sum

@@ -16,9 +16,18 @@ struct FloatVector {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(Reg a, Reg b) {
-    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
+  using Count = __m256i;
+  static Count count_none() { return _mm256_setzero_si256(); }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, Reg a, Reg b) {
+    return _mm256_sub_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
+  }
+  static int64_t total(Count n) {
+    int32_t lane[kLanes];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lane), n);
+    int64_t sum = 0;
+    for (const int32_t x : lane) sum += x;
+    return sum;
   }
   static Reg larger(Reg size, Reg x) {
     return _mm256_max_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), size);
@@ -106,9 +115,18 @@ struct DoubleVector {
   }
   static Reg sign() { return _mm256_set1_pd(-0.0); }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(Reg a, Reg b) {
-    return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ)));
+  using Count = __m256i;
+  static Count count_none() { return _mm256_setzero_si256(); }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, Reg a, Reg b) {
+    return _mm256_sub_epi64(n, _mm256_castpd_si256(_mm256_cmp_pd(a, b, _CMP_EQ_OQ)));
+  }
+  static int64_t total(Count n) {
+    int64_t lane[kLanes];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lane), n);
+    int64_t sum = 0;
+    for (const int64_t x : lane) sum += x;
+    return sum;
   }
   static Reg larger(Reg size, Reg x) {
     return _mm256_max_pd(_mm256_andnot_pd(_mm256_set1_pd(-0.0), x), size);
@@ -218,9 +236,9 @@ const KernelSet& avx2_noting_kernels() noexcept {
                              make_kernels<ShortcutStep<DoubleVector>, 4, true>(),
                              {},
                              {},
-                             make_narrow_kernels<FloatVector, ToFp16, 5, true>(),
-                             make_narrow_kernels<FloatVector, ToBf16, 5, true>(),
-                             make_narrow_kernels<FloatVector, ToBf16OfBf16, 5, true>()};
+                             make_narrow_kernels<FloatVector, ToFp16, 4, true>(),
+                             make_narrow_kernels<FloatVector, ToBf16, 4, true>(),
+                             make_narrow_kernels<FloatVector, ToBf16OfBf16, 4, true>()};
   return set;
 }
 

@@ -13,14 +13,32 @@
 namespace halfscope::gemm_detail {
 namespace {
 
+/// The lanes of a mask as bits. Not by conversion: where GCC 12 runs out of registers, it stores
+/// the 8 or 16 bits of a mask on the stack and takes the 32 that lie there for its value.
+uint32_t lanes_of(__mmask8 mask) {
+  uint32_t lanes;
+  asm("kmovb %1, %0" : "=r"(lanes) : "k"(mask));
+  return lanes;
+}
+uint32_t lanes_of(__mmask16 mask) {
+  uint32_t lanes;
+  asm("kmovw %1, %0" : "=r"(lanes) : "k"(mask));
+  return lanes;
+}
+
 struct FloatVector {
   using Scalar = float;
   using Reg = __m512;
   static constexpr int kLanes = 16;
   static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1); }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  using Count = int64_t;
+  static Count count_none() { return 0; }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, Reg a, Reg b) {
+    return n + __builtin_popcount(lanes_of(_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ)));
+  }
+  static int64_t total(Count n) { return n; }
   static Reg larger(Reg size, Reg x) {
     constexpr int kLargerMagnitude = 0x0b;
     return _mm512_range_ps(size, x, kLargerMagnitude);
@@ -83,8 +101,13 @@ struct DoubleVector {
   static __mmask8 mask(int n) { return static_cast<__mmask8>((1u << n) - 1); }
   static Reg sign() { return _mm512_set1_pd(-0.0); }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(Reg a, Reg b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
+  using Count = int64_t;
+  static Count count_none() { return 0; }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, Reg a, Reg b) {
+    return n + __builtin_popcount(lanes_of(_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ)));
+  }
+  static int64_t total(Count n) { return n; }
   static Reg larger(Reg size, Reg x) {
     constexpr int kLargerMagnitude = 0x0b;
     return _mm512_range_pd(size, x, kLargerMagnitude);

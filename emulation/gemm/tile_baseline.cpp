@@ -40,12 +40,14 @@ struct ArrayVector {
     for (int i = 0; i < n; ++i) p[i] = x.lane[i];
   }
   // For tiles that take notes.
-  /// The lanes where a == b.
-  static uint32_t same(const Reg& a, const Reg& b) {
-    uint32_t lanes = 0;
-    for (int i = 0; i < kLanes; ++i) lanes |= a.lane[i] == b.lane[i] ? 1u << i : 0u;
-    return lanes;
+  using Count = int64_t;
+  static Count count_none() { return 0; }
+  /// Counts the lanes where a == b.
+  static Count count_same(Count n, const Reg& a, const Reg& b) {
+    for (int i = 0; i < kLanes; ++i) n += a.lane[i] == b.lane[i] ? 1 : 0;
+    return n;
   }
+  static int64_t total(Count n) { return n; }
   static Reg larger(const Reg& size, const Reg& x) {
     return each([&](int i) {
       const T other = std::fabs(x.lane[i]);

@@ -167,54 +167,31 @@ struct KahanStep {
   Acc add(const Acc& acc, Reg bias) const { return {V::add(acc.sum, bias), acc.lost}; }
 };
 
-/// The notes of one tile (TileNotes).
-template <class V, int kVectors>
+/// The notes of one tile (TileNotes). Lanes without a column count too: they stay +0, unless a row
+/// of a makes them NaN, and then `finite` is as false as it is for such operands.
+template <class V>
 struct LaneNotes {
-  int64_t unchanged = 0;
-  uint32_t exists[kVectors];                          ///< the lanes that are columns of c
-  typename V::Reg largest[kVectors], rest[kVectors];  ///< rest: 0, or NaN once x - x is
+  typename V::Count same = V::count_none();
+  typename V::Reg largest = V::zero(), rest = V::zero();  ///< rest: 0, or NaN once x - x is
 
-  explicit LaneNotes(int columns) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      const int here = columns - v * V::kLanes;
-      exists[v] = (1u << (here < V::kLanes ? here : V::kLanes)) - 1;
-      largest[v] = rest[v] = V::zero();
-    }
+  void step(typename V::Reg before, typename V::Reg after) {
+    same = V::count_same(same, before, after);
   }
-  void step(int v, typename V::Reg before, typename V::Reg after) {
-    unchanged += __builtin_popcount(V::same(before, after) & exists[v]);
-    largest[v] = V::larger(largest[v], after);
-  }
-  void end(int v, typename V::Reg x) { rest[v] = V::add(rest[v], V::sub(x, x)); }
-  void add_to(TileNotes& notes, int columns) const {
+  void look(typename V::Reg x) { largest = V::larger(largest, x); }
+  void end(typename V::Reg x) { rest = V::add(rest, V::sub(x, x)); }
+  void add_to(TileNotes& notes, int64_t steps_beside) const {
     using T = typename V::Scalar;
-    notes.unchanged += unchanged;
-    for (int v = 0; v < kVectors; ++v) {
-      T largest_of[V::kLanes], rest_of[V::kLanes];
-      V::store(largest_of, largest[v]);
-      V::store(rest_of, rest[v]);
-      for (int lane = 0; lane < V::kLanes && v * V::kLanes + lane < columns; ++lane) {
-        notes.finite = notes.finite && rest_of[lane] == rest_of[lane];
-        const double size = static_cast<double>(largest_of[lane]);
-        notes.largest = notes.largest > size ? notes.largest : size;
-      }
+    notes.unchanged += V::total(same) - steps_beside;
+    T largest_of[V::kLanes], rest_of[V::kLanes];
+    V::store(largest_of, largest);
+    V::store(rest_of, rest);
+    for (int lane = 0; lane < V::kLanes; ++lane) {
+      notes.finite = notes.finite && rest_of[lane] == rest_of[lane];
+      const double size = static_cast<double>(largest_of[lane]);
+      notes.largest = notes.largest > size ? notes.largest : size;
     }
   }
 };
-struct NoNotes {
-  explicit NoNotes(int) {}
-};
-template <bool kFirst, class A, class B>
-struct ChooseType {
-  using Type = A;
-};
-template <class A, class B>
-struct ChooseType<false, A, B> {
-  using Type = B;
-};
-template <bool kFirst, class A, class B>
-using Choose = typename ChooseType<kFirst, A, B>::Type;
 
 template <class Step, int kRows, int kVectors, bool kGather, bool kNotes>
 void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
@@ -225,7 +202,6 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   const Step step(t.rounding);
   const int last = t.columns - (kVectors - 1) * kLanes;  // columns of the last vector, 1..kLanes
   typename Step::Acc acc[kRows][kVectors];
-  [[maybe_unused]] Choose<kNotes, LaneNotes<V, kVectors>, NoNotes> notes(t.columns);
   if (t.accumulate) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
@@ -260,6 +236,39 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
         for (int v = 0; v < kVectors; ++v) acc[i][v] = step.step(a, bk[v], acc[i][v]);
       }
     }
+  } else if constexpr (kNotes) {
+    LaneNotes<V> notes;
+    const T* a = t.a;
+    const int64_t a_stride = t.a_stride;
+    for (int64_t left = t.k; left > 0; left -= t.look_every) {
+      const T* const end = a + (left < t.look_every ? left : t.look_every) * a_stride;
+      for (; a != end; a += a_stride, b += b_stride) {
+        Reg bk[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) bk[v] = V::load(b + v * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
+          const Reg ak = V::broadcast(a + i);
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) {
+            const Reg next = step.step(ak, bk[v], acc[i][v]);
+            notes.step(acc[i][v], next);
+            acc[i][v] = next;
+          }
+        }
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) notes.look(acc[i][v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) notes.end(acc[i][v]);
+    }
+    notes.add_to(*t.notes, t.k * kRows * (kVectors * kLanes - t.columns));
   } else {
     const T* a = t.a;
     const int64_t a_stride = t.a_stride;
@@ -271,21 +280,9 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
       for (int i = 0; i < kRows; ++i) {
         const Reg ak = V::broadcast(a + i);
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          const typename Step::Acc next = step.step(ak, bk[v], acc[i][v]);
-          if constexpr (kNotes) notes.step(v, acc[i][v], next);
-          acc[i][v] = next;
-        }
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = step.step(ak, bk[v], acc[i][v]);
       }
     }
-  }
-  if constexpr (kNotes) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) notes.end(v, acc[i][v]);
-    }
-    notes.add_to(*t.notes, t.columns);
   }
   if (t.finish) {
     if (t.row_bias != nullptr) {

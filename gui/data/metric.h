@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "analysis/packed_stats.h"
+#include "core/numeric/tensor_stats.h"
 #include "core/train/recording.h"
 
 namespace halfscope::gui {
@@ -18,8 +19,12 @@ inline constexpr std::array<Metric, 6> kMetrics{Metric::worst,      Metric::over
 const char* metric_name(Metric metric) noexcept;     // "Underflow"
 const char* metric_meaning(Metric metric) noexcept;  // one sentence, for tooltips
 
+/// The counters of unpacked statistics.
+TensorCounts counts_of(const TensorStats& stats) noexcept;
+
 /// The share in `counts`; 0 where nothing was measured. `worst` is the largest of overflow,
-/// underflow, non-finite and, of updates, lost ones.
+/// underflow and lost updates; NaN and infinities are left out, since they spread to innocent
+/// layers.
 double metric_share(const TensorCounts& counts, Metric metric) noexcept;
 
 /// Which tensors of a layer are looked at.

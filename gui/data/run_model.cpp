@@ -169,17 +169,7 @@ int RunModel::worst_site(int lane_index, int layer, RoleView role, Metric metric
     if (column >= 0) {
       share = lane.grid(metric).at(static_cast<size_t>(site), static_cast<size_t>(column));
     } else {
-      const TensorStats& total = view_->total(lane_index, site);
-      TensorCounts counts{.n = total.n,
-                          .zero = total.zero,
-                          .pos_inf = total.pos_inf,
-                          .neg_inf = total.neg_inf,
-                          .nan = total.nan,
-                          .overflow = total.overflow,
-                          .underflow = total.underflow,
-                          .subnormal = total.subnormal,
-                          .lost = total.lost};
-      share = metric_share(counts, metric);
+      share = metric_share(counts_of(view_->total(lane_index, site)), metric);
     }
     if (share > most) {
       most = share;

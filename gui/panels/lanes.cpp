@@ -262,7 +262,7 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 max{at.x + width, at.y + height};
   const bool selected = frame.layer() != nullptr && frame.layer()->path == layer.layer;
-  if (selected || hovered || frame.view.hovered_layer == layer.layer) {
+  if (selected || hovered || frame.view.lit_layer == layer.layer) {
     list.AddRectFilled(
         at, max, selected ? frame.theme.selection : with_alpha(frame.theme.ink, 0.06f), 3.0f * s);
   }

@@ -17,12 +17,16 @@ namespace halfscope::gui {
 
 struct Request {
   enum class Kind : uint8_t {
-    open_file,  ///< text: the run file
-    make_demo,  ///< trains the demo run and opens it
-    copy,       ///< text to the clipboard
-    save_plan,  ///< the lane's plan with the edits, to the file `text`
-    try_plan,   ///< trains with the edits beside this run
+    open_file,     ///< text: the run file
+    make_demo,     ///< trains the demo run and opens it
+    copy,          ///< text to the clipboard
+    save_plan,     ///< the lane's plan with the edits, to the file `text`
+    copy_command,  ///< the command that trains the edited plan, to the clipboard
+    try_plan,      ///< trains with the edits beside this run
     stop_trial,
+    choose_baseline,  ///< asks for a run to compare with
+    swap_runs,
+    close_baseline,
     export_report,  ///< HTML, to the file `text`
     export_csv,     ///< `content` to the file `text`
     show_help,
@@ -53,6 +57,7 @@ struct Frame {
   float scale;  ///< of the display times the user's
   Textures& textures;
   std::vector<Request>& requests;
+  bool focus_filter = false;  ///< the layer filter takes the keyboard in this frame
 
   const LaneModel& lane() const { return run.lane(at.lane); }
   const LaneInfo& lane_info() const { return run.view().lane(at.lane); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "core/plan/plan.h"
 
@@ -26,6 +27,15 @@ bool PlanEdits::keeps(const std::string& layer) const noexcept {
 void PlanEdits::keep(const std::string& layer, bool in_fp32) {
   std::erase(fp32_layers, layer);
   if (in_fp32) fp32_layers.push_back(layer);
+}
+
+void ViewState::begin_frame() {
+  lit_layer = std::move(hovered_layer);
+  lit_site = std::move(hovered_site);
+  lit_step = hovered_step;
+  hovered_layer.clear();
+  hovered_site.clear();
+  hovered_step = -1;
 }
 
 void History::note(const Place& place) {

@@ -65,10 +65,20 @@ struct ViewState : Place {
   bool log_counts = false;  ///< its counts on a logarithmic axis
   PlanEdits edits{};
   Region maximized = Region::none;
+  std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off
+  bool unscaled = false;                     ///< magnitudes of gradients, without the loss scale
+  /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.
+  double row_zoom = 1.0, row_scroll = 0.0;
 
   // What the pointer is over, anew in every frame.
   std::string hovered_layer{}, hovered_site{};
   int64_t hovered_step = -1;
+  // The same of the frame before, which panels light up in whatever order they are drawn.
+  std::string lit_layer{}, lit_site{};
+  int64_t lit_step = -1;
+
+  /// Before the panels are drawn: what was hovered is lit now, and nothing is hovered yet.
+  void begin_frame();
 };
 
 /// Back and Forward.

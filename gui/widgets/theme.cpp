@@ -244,6 +244,22 @@ ImU32 heat_color(double level) noexcept {
   return mix(IM_COL32_R_SHIFT) | mix(IM_COL32_G_SHIFT) | mix(IM_COL32_B_SHIFT) | IM_COL32_A_MASK;
 }
 
+void draw_severity(ImDrawList& draw, ImVec2 center, float size, Severity severity, ImU32 color) {
+  switch (severity) {
+    case Severity::error:
+      draw.AddRectFilled({center.x - size, center.y - size}, {center.x + size, center.y + size},
+                         color, size * 0.4f);
+      break;
+    case Severity::warning:
+      draw.AddTriangleFilled({center.x, center.y - size}, {center.x + size, center.y + size},
+                             {center.x - size, center.y + size}, color);
+      break;
+    case Severity::info:
+      draw.AddCircle(center, size, color, 0, size * 0.5f);
+      break;
+  }
+}
+
 ImU32 with_alpha(ImU32 color, float alpha) noexcept {
   const auto a = static_cast<ImU32>(std::lround(std::clamp(alpha, 0.0f, 1.0f) * 255.0f));
   return (color & ~static_cast<ImU32>(IM_COL32_A_MASK)) | (a << IM_COL32_A_SHIFT);

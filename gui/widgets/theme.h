@@ -51,6 +51,9 @@ Fonts load_fonts(float scale);
 /// matplotlib, CC0); zero is the plot's ground. `level` 0 to 1.
 ImU32 heat_color(double level) noexcept;
 
+/// A shape per severity, so that it is not told by colour alone.
+void draw_severity(ImDrawList& draw, ImVec2 center, float size, Severity severity, ImU32 color);
+
 ImU32 with_alpha(ImU32 color, float alpha) noexcept;
 ImVec4 vec(ImU32 color) noexcept;
 

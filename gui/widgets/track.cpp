@@ -131,8 +131,8 @@ bool slider(std::string_view path, double* value, double low, double high, const
 }
 
 bool begin_combo(std::string_view path, const char* preview, float width) {
-  // The path is in the label: an ID pushed here would have to be popped in the open list's window.
-  const std::string label = "##combo" + std::string(path);
+  // No PathId: an open list is a window with a stack of its own, which PopID would find.
+  const std::string label = "##" + std::string(path);
   ImGui::SetNextItemWidth(width);
   const bool open = ImGui::BeginCombo(label.c_str(), preview);
   // Of an open list the item before is no longer the box.

@@ -111,6 +111,23 @@ Matrices matrices(int64_t m, int64_t n, int64_t k, uint32_t seed, const FloatFor
   return x;
 }
 
+TEST(Diagnostics, LongChainsOfWhichAnyMayBeTheLargest) {
+  for (const char* kind : {"format", "format-mul-add", "fma32-then-round"}) {
+    for (const char* format : {"fp16", "bf16"}) {
+      const SumSpec spec{*parse_accumulation(kind), *parse_format(format), kFp16};
+      Matrices x = matrices(23, 37, 1100, 5, spec.write, false);
+      check(x, spec, "both signs, ");
+      // Later tiles have larger sums, which come and go between two looks of a tile.
+      for (size_t i = 0; i < x.a.size(); ++i) {
+        const float size = 1.0f + static_cast<float>(i / 1100 / 3) / 16;
+        x.a[i] = i % 5 == 2 ? -size : i % 5 == 1 ? size : 0.0f;
+      }
+      for (float& b : x.b) b = b > 0 ? 1.0f : 0.5f;
+      check(x, spec, "coming and going, ");
+    }
+  }
+}
+
 TEST(Diagnostics, ChainsAgainstTheOracle) {
   uint32_t seed = 0;
   for (const char* kind : {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round",

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <random>
 #include <set>
@@ -287,13 +288,13 @@ inline void expect_same(const std::vector<float>& expected, const std::vector<fl
   }
 }
 
-/// Runs f(description) for every instruction set of this machine and 1, 2 and 3 threads.
+/// Runs f(description) for every instruction set of this machine and several numbers of threads.
 template <class F>
-void everywhere(F f) {
+void everywhere(F f, std::initializer_list<int> thread_counts = {1, 2, 3}) {
   const Isa before = active_isa();
   const int threads_before = omp_get_max_threads();
   for (const Isa isa : supported_isas()) {
-    for (const int threads : {1, 2, 3}) {
+    for (const int threads : thread_counts) {
       set_active_isa(isa);
       omp_set_num_threads(threads);
       f(std::string(isa_name(isa)) + ", " + std::to_string(threads) + " threads");

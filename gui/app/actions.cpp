@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// Everything a user can do by key, menu or palette, in one table: the menus, the palette and the
+// sheet of keys are made from it, so none of them can be wrong about another.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "gui/app/app.h"
+#include "gui/imgui_compat.h"
+#include "gui/panels/events.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr float kSmallestScale = 0.75f, kLargestScale = 3.0f;
+
+struct Chord {
+  bool ctrl = false, alt = false, shift = false;
+  Key key{};
+  ImGuiKey named = ImGuiKey_COUNT;  ///< COUNT: `key` counts
+};
+
+/// "Ctrl+O", "Alt+Left", "?", "F".
+Chord parse_chord(std::string_view text) {
+  Chord chord;
+  const auto take = [&text](std::string_view start) {
+    if (!text.starts_with(start)) return false;
+    text.remove_prefix(start.size());
+    return true;
+  };
+  chord.ctrl = take("Ctrl+");
+  chord.alt = take("Alt+");
+  chord.shift = take("Shift+");
+  struct Named {
+    std::string_view name;
+    ImGuiKey key;
+  };
+  static constexpr Named kNamed[] = {{"Left", ImGuiKey_LeftArrow}, {"Right", ImGuiKey_RightArrow},
+                                     {"Up", ImGuiKey_UpArrow},     {"Down", ImGuiKey_DownArrow},
+                                     {"Space", ImGuiKey_Space},    {"Home", ImGuiKey_Home},
+                                     {"End", ImGuiKey_End}};
+  for (const Named& each : kNamed) {
+    if (text == each.name) {
+      chord.named = each.key;
+      return chord;
+    }
+  }
+  if (text == "?") {
+    chord.shift = true;
+    chord.key = symbol_key('/');
+  } else if (text[0] >= 'A' && text[0] <= 'Z') {
+    chord.key = letter_key(text[0]);
+  } else {
+    chord.key = symbol_key(text[0]);
+  }
+  return chord;
+}
+
+bool pressed(const Chord& chord) {
+  const ImGuiIO& io = ImGui::GetIO();
+  if (io.KeyCtrl != chord.ctrl || io.KeyAlt != chord.alt || io.KeyShift != chord.shift) {
+    return false;
+  }
+  return chord.named != ImGuiKey_COUNT ? named_key_pressed(chord.named, true)
+                                       : key_pressed(chord.key, true);
+}
+
+}  // namespace
+
+const std::vector<AppAction>& app_actions() {
+  static const std::vector<AppAction> actions{
+      {"Run", "Open ...", "Ctrl+O", [](App& app) { app.choose_run(); }, false},
+      {"Run", "Compare with ...", "Ctrl+B", [](App& app) { app.choose_baseline(); }, true},
+      {"Run", "Make a demo run", "", [](App& app) { app.make_demo(); }, false},
+      {"Run", "Try the edited plan", "Ctrl+T", [](App& app) { app.try_plan(); }, true},
+      {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
+      {"Run", "Save the edited plan ...", "Ctrl+S", [](App& app) { app.choose_plan(); }, true},
+      {"Run", "Export the report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
+      {"Run", "Close", "Ctrl+W", [](App& app) { app.close_run(); }, true},
+      {"Run", "Quit", "Ctrl+Q", [](App& app) { app.quit(); }, false},
+      {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
+      {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
+      {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},
+      {"View", "Earlier", "A", [](App& app) { app.pan(-0.1); }, true},
+      {"View", "Later", "D", [](App& app) { app.pan(0.1); }, true},
+      {"View", "Tensors or layers as rows", "R",
+       [](App& app) { app.view().tensor_rows = !app.view().tensor_rows; }, true},
+      {"View", "Maximize this region", "M", [](App& app) { app.toggle_maximized(); }, true},
+      {"View", "Larger", "Ctrl+=", [](App& app) { app.scale_by(1.1f); }, false},
+      {"View", "Smaller", "Ctrl+-", [](App& app) { app.scale_by(1.0f / 1.1f); }, false},
+      {"View", "Usual size", "Ctrl+0", [](App& app) { app.scale_by(0.0f); }, false},
+      {"View", "Dark or light", "Ctrl+D", [](App& app) { app.toggle_theme(); }, false},
+      {"Go", "Back", "Alt+Left", [](App& app) { app.back(); }, true},
+      {"Go", "Forward", "Alt+Right", [](App& app) { app.forward(); }, true},
+      {"Go", "Previous step", "[", [](App& app) { app.step_by(-1); }, true},
+      {"Go", "Next step", "]", [](App& app) { app.step_by(1); }, true},
+      {"Go", "Next event", "N", [](App& app) { app.next_event(1); }, true},
+      {"Go", "Previous event", "P", [](App& app) { app.next_event(-1); }, true},
+      {"Go", "Next layer", "J", [](App& app) { app.layer_by(1); }, true},
+      {"Go", "Previous layer", "K", [](App& app) { app.layer_by(-1); }, true},
+      {"Go", "Follow the last step", "Space", [](App& app) { app.follow(); }, true},
+      {"Go", "Step or layer ...", "Ctrl+G", [](App& app) { app.show_go_to(); }, true},
+      {"Go", "Filter layers", "Ctrl+F", [](App& app) { app.focus_filter(); }, true},
+      {"Help", "Float lab", "L", [](App& app) { app.show_lab(""); }, false},
+      {"Help", "Commands ...", "Ctrl+P", [](App& app) { app.show_palette(); }, false},
+      {"Help", "Keys", "?", [](App& app) { app.show_keys(); }, false}};
+  return actions;
+}
+
+void App::handle_keys() {
+  static const std::vector<Chord> chords = [] {
+    std::vector<Chord> list;
+    for (const AppAction& action : app_actions()) {
+      list.push_back(*action.shortcut ? parse_chord(action.shortcut) : Chord{});
+    }
+    return list;
+  }();
+  if (!popup_.empty() || dialog_.is_open()) return;
+  const std::vector<AppAction>& actions = app_actions();
+  const bool typing = ImGui::GetIO().WantTextInput;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const AppAction& action = actions[i];
+    if (!*action.shortcut || (action.needs_run && !has_run())) continue;
+    if (typing && !chords[i].ctrl) continue;
+    if (pressed(chords[i])) {
+      action.run(*this);
+      return;
+    }
+  }
+  if (!typing && named_key_pressed(ImGuiKey_Escape)) view_.maximized = Region::none;
+}
+
+void App::choose_run() {
+  purpose_ = Purpose::open_run;
+  dialog_.open("Open a run", ".hscope", false);
+}
+
+void App::choose_baseline() {
+  purpose_ = Purpose::open_baseline;
+  dialog_.open("Open a run to compare with", ".hscope", false);
+}
+
+void App::choose_report() {
+  if (!run_ || !run_->report()) return;
+  purpose_ = Purpose::save_report;
+  dialog_.open("Save the report", ".html", true,
+               std::filesystem::path(run_->file()).stem().string() + ".html");
+}
+
+void App::choose_plan() {
+  if (!run_) return;
+  purpose_ = Purpose::save_plan;
+  dialog_.open("Save the edited plan", ".json", true, "plan.json");
+}
+
+void App::show_lab(const std::string& text) {
+  if (!text.empty() && !lab_.open(text)) tell("The float lab does not understand: " + text, true);
+  has_run() ? void(view_.tab = Tab::float_lab) : void(popup_ = "lab");
+}
+
+void App::fit() { view_.range = {}; }
+
+void App::zoom(double factor) {
+  if (!run_ || run_->step_count() < 2) return;
+  const double last = static_cast<double>(run_->step_count() - 1);
+  const StepRange range = view_.range.all() ? StepRange{0.0, last} : view_.range;
+  const double step = static_cast<double>(std::max<int64_t>(selection().step, 0));
+  const double anchor =
+      step >= range.first && step <= range.last ? step : (range.first + range.last) / 2;
+  StepRange wanted{anchor + (range.first - anchor) * factor,
+                   anchor + (range.last - anchor) * factor};
+  if (wanted.last - wanted.first < 2.0) return;
+  wanted.first = std::max(wanted.first, 0.0);
+  wanted.last = std::min(wanted.last, last);
+  view_.range = wanted.first <= 0.0 && wanted.last >= last ? StepRange{} : wanted;
+}
+
+void App::pan(double share) {
+  if (!run_ || view_.range.all()) return;
+  const double last = static_cast<double>(run_->step_count() - 1);
+  const double width = view_.range.last - view_.range.first;
+  const double first =
+      std::clamp(view_.range.first + share * width, 0.0, std::max(0.0, last - width));
+  view_.range = {first, first + width};
+}
+
+void App::step_by(int64_t steps) {
+  if (!run_ || run_->step_count() == 0) return;
+  view_.cursor = std::clamp<int64_t>(selection().step + steps, 0, run_->step_count() - 1);
+}
+
+void App::next_event(int direction) {
+  if (!run_) return;
+  const Selection at = selection();
+  const std::vector<Event> events = events_of(*run_, at.lane);
+  const Event* found = nullptr;
+  for (const Event& event : events) {
+    if (direction > 0 && event.step > at.step) {
+      found = &event;
+      break;
+    }
+    if (direction < 0 && event.step < at.step) found = &event;
+  }
+  if (found == nullptr) {
+    tell(direction > 0 ? "No event after this step." : "No event before this step.");
+    return;
+  }
+  view_.cursor = found->step;
+}
+
+void App::layer_by(int rows) {
+  if (!run_) return;
+  const Frame frame = make_frame();
+  const std::vector<int> layers = frame.visible_layers();
+  if (layers.empty()) return;
+  const auto here = std::find(layers.begin(), layers.end(), frame.at.layer);
+  const int64_t place = here == layers.end() ? (rows > 0 ? -1 : 0) : here - layers.begin();
+  const int64_t next =
+      std::clamp<int64_t>(place + rows, 0, static_cast<int64_t>(layers.size()) - 1);
+  frame.select_layer(layers[static_cast<size_t>(next)]);
+}
+
+void App::follow() { view_.cursor = -1; }
+
+void App::back() {
+  Place place = view_;
+  history_.back(place);
+  static_cast<Place&>(view_) = place;
+}
+
+void App::forward() {
+  Place place = view_;
+  history_.forward(place);
+  static_cast<Place&>(view_) = place;
+}
+
+void App::scale_by(float factor) {
+  settings_.ui_scale = factor == 0.0f
+                           ? 1.0f
+                           : std::clamp(settings_.ui_scale * factor, kSmallestScale, kLargestScale);
+}
+
+void App::toggle_theme() { settings_.dark = !settings_.dark; }
+
+void App::toggle_maximized() {
+  view_.maximized = view_.maximized == Region::none ? Region::steps : Region::none;
+}
+
+}  // namespace halfscope::gui

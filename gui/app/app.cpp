@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+// Models, requests, settings: what the application knows. What it draws stands in layout.cpp and
+// popups.cpp, what keys and menus do in actions.cpp.
+#include "gui/app/app.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/output_file.h"
+#include "core/error.h"
+#include "gui/state/edited_plan.h"
+
+namespace halfscope::gui {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kToastSeconds = 5.0;
+
+std::string name_of(const std::string& file) { return fs::path(file).filename().string(); }
+
+std::string error_text(const Error& error) {
+  return error.hint().empty() ? error.what() : fmt::format("{} - {}", error.what(), error.hint());
+}
+
+}  // namespace
+
+App::App(Textures& textures, Options options)
+    : textures_(textures),
+      options_(std::move(options)),
+      settings_file_(options_.state_folder),
+      settings_(settings_file_.load()),
+      theme_(settings_.dark ? &dark_theme() : &light_theme()) {
+  dialog_.set_folder(".");
+}
+
+App::~App() { remember(); }
+
+void App::remember() {
+  settings_file_.save(settings_);
+  if (run_ && run_loader_) settings_file_.save_view(run_->file(), view_);
+}
+
+void App::open(const std::string& file) {
+  remember();
+  run_loader_ = std::make_unique<Loader>(file, options_.wake);
+  run_.reset();
+  run_generation_ = -1;
+  load_error_.clear();
+  load_hint_.clear();
+  loading_ = true;
+  view_ = settings_file_.load_view(file);
+  shown_tab_ = view_.tab;
+  tab_wanted_ = true;
+  history_ = {};
+  dialog_.set_folder(fs::path(file).parent_path());
+}
+
+void App::open_baseline(const std::string& file) {
+  baseline_loader_ = std::make_unique<Loader>(file, options_.wake);
+  baseline_.reset();
+  baseline_generation_ = -1;
+  baseline_error_.clear();
+}
+
+void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline) {
+  run_loader_.reset();
+  baseline_loader_.reset();
+  run_ = std::move(run);
+  baseline_ = std::move(baseline);
+  loading_ = false;
+  load_error_.clear();
+}
+
+void App::close_run() {
+  remember();
+  show(nullptr);
+  view_ = {};
+  history_ = {};
+}
+
+void App::take_in_models() {
+  if (run_loader_) {
+    Loader::State state = run_loader_->state();
+    if (state.generation != run_generation_) {
+      const bool first = run_ == nullptr && state.model != nullptr;
+      run_generation_ = state.generation;
+      if (state.model) run_ = state.model;
+      loading_ = state.loading;
+      load_error_ = state.error;
+      load_hint_ = state.hint;
+      // While a trial has not written anything yet there is nothing wrong with its file.
+      if (!run_ && trial_ && trial_->running() && trial_->run_file() == run_loader_->file()) {
+        load_error_.clear();
+        loading_ = true;
+      }
+      if (first) settings_.add_recent(run_->file());
+    }
+  }
+  if (baseline_loader_) {
+    Loader::State state = baseline_loader_->state();
+    if (state.generation != baseline_generation_) {
+      baseline_generation_ = state.generation;
+      if (state.model) baseline_ = state.model;
+      if (!state.error.empty() && state.error != baseline_error_) tell(state.error, true);
+      baseline_error_ = state.error;
+    }
+  }
+  if (trial_ && trial_->poll()) {
+    if (trial_->failed()) {
+      tell("The training ended with an error; see the tab Log.", true);
+      view_.tab = Tab::log;
+    } else {
+      tell(fmt::format("The training is done: {}", trial_->run_file()));
+    }
+  }
+}
+
+void App::tell(std::string text, bool is_problem) {
+  log_.push_back((is_problem ? "error: " : "") + text);
+  if (is_problem) problem_ = text;
+  toast_ = std::move(text);
+  toast_until_ = ImGui::GetTime() + kToastSeconds;
+}
+
+Selection App::selection() const { return run_ ? resolve_selection(*run_, view_) : Selection{}; }
+
+Frame App::make_frame() {
+  return {.view = view_,
+          .run = *run_,
+          .baseline = baseline_.get(),
+          .at = selection(),
+          .theme = *theme_,
+          .fonts = fonts_,
+          .scale = scale(),
+          .textures = textures_,
+          .requests = requests_,
+          .focus_filter = focus_filter_};
+}
+
+bool App::prepare(float display_scale) {
+  display_scale_ = display_scale;
+  theme_ = settings_.dark ? &dark_theme() : &light_theme();
+  const bool new_scale = scale() != built_scale_;
+  if (!new_scale && built_dark_ == settings_.dark) return false;
+  apply_style(*theme_, scale());
+  built_dark_ = settings_.dark;
+  if (new_scale) fonts_ = load_fonts(scale());
+  built_scale_ = scale();
+  return new_scale;
+}
+
+bool App::busy() const noexcept {
+  return loading_ || (trial_ && trial_->running()) || (run_ && run_->live()) || !toast_.empty();
+}
+
+std::string App::title() const {
+  return run_ ? name_of(run_->file()) + " - HalfScope" : std::string("HalfScope");
+}
+
+void App::answer(const Request& request) {
+  switch (request.kind) {
+    case Request::Kind::open_file:
+      open(request.text);
+      break;
+    case Request::Kind::make_demo:
+      make_demo();
+      break;
+    case Request::Kind::copy:
+      ImGui::SetClipboardText(request.text.c_str());
+      tell("Copied.");
+      break;
+    case Request::Kind::copy_command:
+      copy_command();
+      break;
+    case Request::Kind::save_plan:
+      choose_plan();
+      break;
+    case Request::Kind::try_plan:
+      try_plan();
+      break;
+    case Request::Kind::stop_trial:
+      stop_trial();
+      break;
+    case Request::Kind::choose_baseline:
+      choose_baseline();
+      break;
+    case Request::Kind::swap_runs:
+      std::swap(run_, baseline_);
+      std::swap(run_loader_, baseline_loader_);
+      std::swap(run_generation_, baseline_generation_);
+      break;
+    case Request::Kind::close_baseline:
+      baseline_.reset();
+      baseline_loader_.reset();
+      break;
+    case Request::Kind::export_report:
+      choose_report();
+      break;
+    case Request::Kind::export_csv:
+      csv_ = request.content;
+      purpose_ = Purpose::save_csv;
+      dialog_.open("Save data as CSV", ".csv", true, request.text);
+      break;
+    case Request::Kind::show_help:
+      show_keys();
+      break;
+    case Request::Kind::quit:
+      quit();
+      break;
+  }
+}
+
+void App::frame() {
+  take_in_models();
+  view_.begin_frame();
+  handle_keys();
+
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  ImGui::SetNextWindowPos(viewport.Pos);
+  ImGui::SetNextWindowSize(viewport.Size);
+  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                                 ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_MenuBar |
+                                 ImGuiWindowFlags_NoBringToFrontOnFocus;
+  ImGui::Begin("HalfScope", nullptr, flags);
+  draw_menu_bar();
+  if (run_ && run_->lane_count() > 0) {
+    draw_run();
+  } else {
+    draw_welcome();
+  }
+  ImGui::End();
+  draw_popups();
+  if (const std::optional<std::string> file = dialog_.draw(*theme_, scale())) {
+    try {
+      switch (purpose_) {
+        case Purpose::open_run:
+          open(*file);
+          break;
+        case Purpose::open_baseline:
+          open_baseline(*file);
+          break;
+        case Purpose::save_report:
+          if (run_ && run_->report()) write_output_file(*file, report_html(*run_->report()), true);
+          tell("Saved " + *file);
+          break;
+        case Purpose::save_plan:
+          write_output_file(
+              *file,
+              edited_plan(run_->view().lane(std::max(selection().lane, 0)), view_.edits) + "\n",
+              true);
+          tell("Saved " + *file);
+          break;
+        case Purpose::save_csv:
+          write_output_file(*file, csv_, true);
+          tell("Saved " + *file);
+          break;
+      }
+    } catch (const Error& error) {
+      tell(error_text(error), true);
+    }
+  }
+  draw_toast();
+
+  std::vector<Request> requests;
+  requests.swap(requests_);
+  for (const Request& request : requests) answer(request);
+  if (!ImGui::IsAnyMouseDown() && run_) history_.note(view_);
+}
+
+void App::make_demo() {
+  try {
+    const fs::path folder = (options_.state_folder.empty() ? fs::temp_directory_path() / "halfscope"
+                                                           : options_.state_folder) /
+                            "trials";
+    trial_.reset();  // one at a time
+    trial_ = Trial::demo(folder);
+    open(trial_->run_file());
+    tell("Training a small network that fp16 breaks ...");
+  } catch (const Error& error) {
+    tell(error_text(error), true);
+  }
+}
+
+void App::try_plan() {
+  if (!run_ || view_.edits.empty()) return;
+  try {
+    const Selection at = selection();
+    const fs::path folder = (options_.state_folder.empty() ? fs::temp_directory_path() / "halfscope"
+                                                           : options_.state_folder) /
+                            "trials";
+    const int reference = run_->report() ? run_->report()->reference : -1;
+    trial_.reset();
+    trial_ = Trial::of_plan(folder, run_->view().info(), at.lane, reference, view_.edits);
+    log_.push_back("$ " + trial_->command());
+    // The run it came from goes on standing beside it.
+    baseline_ = run_;
+    baseline_loader_ = std::move(run_loader_);
+    baseline_generation_ = run_generation_;
+    const ViewState before = view_;
+    open(trial_->run_file());
+    view_ = before;
+    view_.lane.clear();
+    view_.edits = {};  // they are this run's plan now
+    view_.cursor = -1;
+    view_.range = {};
+    view_.tab = Tab::compare;
+    tell("Training the edited plan ...");
+  } catch (const Error& error) {
+    tell(error_text(error), true);
+  }
+}
+
+void App::stop_trial() {
+  if (trial_ && trial_->running()) {
+    trial_->stop();
+    tell("Asked the training to stop.");
+  }
+}
+
+void App::copy_command() {
+  if (!run_) return;
+  try {
+    const int reference = run_->report() ? run_->report()->reference : -1;
+    std::vector<std::string> words =
+        trial_command(run_->view().info(), reference, view_.edits, "plan.json", "trial.hscope");
+    words.insert(words.begin(), "halfscope");
+    ImGui::SetClipboardText(command_text(words).c_str());
+    tell("Copied. Save the plan as plan.json for it.");
+  } catch (const Error& error) {
+    tell(error_text(error), true);
+  }
+}
+
+}  // namespace halfscope::gui

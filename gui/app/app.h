@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// App: the viewer without its window. Between NewFrame and Render it draws everything and answers
+// what panels ask for; it needs no display and no graphics card, so tests drive it as it is.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/app/file_dialog.h"
+#include "gui/app/trial.h"
+#include "gui/data/loader.h"
+#include "gui/data/run_model.h"
+#include "gui/lab/float_lab.h"
+#include "gui/panels/panel.h"
+#include "gui/state/settings.h"
+#include "gui/state/view_state.h"
+#include "gui/widgets/textures.h"
+#include "gui/widgets/theme.h"
+
+namespace halfscope::gui {
+
+class App {
+ public:
+  struct Options {
+    std::filesystem::path state_folder{};  ///< "" remembers nothing
+    std::function<void()> wake{};          ///< makes an idle window draw a frame; any thread
+  };
+
+  App(Textures& textures, Options options);
+  ~App();
+  App(const App&) = delete;
+  App& operator=(const App&) = delete;
+
+  /// Opens a run file beside which the others are closed; a trial goes on.
+  void open(const std::string& file);
+  void open_baseline(const std::string& file);
+  /// Models that are there already, as tests have them.
+  void show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline = {});
+
+  /// Before NewFrame. True if the font atlas is new and has to go to the graphics card.
+  bool prepare(float display_scale);
+  /// One frame of the whole user interface.
+  void frame();
+  /// Remembers settings and view; also done when it is destroyed.
+  void remember();
+
+  bool wants_quit() const noexcept { return quit_; }
+  /// True while something moves that a frame has to be drawn for.
+  bool busy() const noexcept;
+  /// "run.hscope - HalfScope".
+  std::string title() const;
+
+  ViewState& view() noexcept { return view_; }
+  Settings& settings() noexcept { return settings_; }
+  const RunModel* run() const noexcept { return run_.get(); }
+  const RunModel* baseline() const noexcept { return baseline_.get(); }
+  const Trial* trial() const noexcept { return trial_.get(); }
+  FloatLab& lab() noexcept { return lab_; }
+  /// Why the run file cannot be read, and what to do; "" if it can.
+  const std::string& load_error() const noexcept { return load_error_; }
+  const std::string& load_hint() const noexcept { return load_hint_; }
+  /// What the last problem was; "" if none.
+  const std::string& problem() const noexcept { return problem_; }
+
+  // What keys, menus and the palette do (actions.cpp).
+  void choose_run();
+  void choose_baseline();
+  void choose_report();
+  void choose_plan();
+  void make_demo();
+  void try_plan();
+  void stop_trial();
+  void close_run();
+  void copy_command();
+  void fit();
+  void zoom(double factor);
+  void pan(double share);
+  void step_by(int64_t steps);
+  void next_event(int direction);
+  void layer_by(int rows);
+  void follow();
+  void back();
+  void forward();
+  void focus_filter() noexcept { focus_filter_ = true; }
+  void show_palette() noexcept { popup_ = "palette"; }
+  void show_go_to() noexcept { popup_ = "go_to"; }
+  void show_keys() noexcept { popup_ = "keys"; }
+  void scale_by(float factor);
+  void toggle_theme();
+  void toggle_maximized();
+  /// The float lab at a value such as "fp16 0.1".
+  void show_lab(const std::string& text);
+  void quit() noexcept { quit_ = true; }
+  bool has_run() const noexcept { return run_ != nullptr; }
+
+ private:
+  void take_in_models();
+  void answer(const Request& request);
+  void tell(std::string text, bool is_problem = false);
+  Selection selection() const;
+  Frame make_frame();
+  float scale() const noexcept { return display_scale_ * settings_.ui_scale; }
+
+  void draw_menu_bar();
+  void draw_status();
+  void draw_welcome();
+  void draw_run();
+  void draw_center(const Frame& frame, ImVec2 size);
+  void draw_values(const Frame& frame);
+  void draw_tabs(const Frame& frame);
+  void draw_log();
+  void draw_toast();
+  void draw_popups();
+  void draw_palette();
+  void draw_go_to();
+  void draw_keys();
+  void handle_keys();
+
+  Textures& textures_;
+  Options options_;
+  SettingsFile settings_file_;
+  Settings settings_;
+  const Theme* theme_;
+  Fonts fonts_;
+  float display_scale_ = 1.0f, built_scale_ = 0.0f;
+  bool built_dark_ = true;
+
+  std::unique_ptr<Loader> run_loader_, baseline_loader_;
+  std::shared_ptr<const RunModel> run_, baseline_;
+  int64_t run_generation_ = -1, baseline_generation_ = -1;
+  std::string load_error_, load_hint_, baseline_error_;
+  bool loading_ = false;
+  std::unique_ptr<Trial> trial_;
+
+  ViewState view_;
+  History history_;
+  std::vector<Request> requests_;
+  FloatLab lab_;
+  FileDialog dialog_;
+  enum class Purpose : uint8_t { open_run, open_baseline, save_report, save_plan, save_csv };
+  Purpose purpose_ = Purpose::open_run;
+  std::string csv_;  ///< what save_csv will write
+
+  std::string popup_, palette_text_, go_to_text_;
+  bool focus_filter_ = false, focus_popup_ = false, quit_ = false;
+  bool tab_wanted_ = true;
+  Tab shown_tab_ = Tab::recommendations;
+  std::string toast_, problem_;
+  double toast_until_ = 0.0;
+  std::vector<std::string> log_;
+};
+
+/// One thing a user can do, in a menu, by a key and in the palette.
+struct AppAction {
+  const char* menu;      ///< "Run"
+  const char* name;      ///< "Open ..."
+  const char* shortcut;  ///< "Ctrl+O"; "" without one
+  void (*run)(App&);
+  bool needs_run;
+};
+const std::vector<AppAction>& app_actions();
+
+}  // namespace halfscope::gui

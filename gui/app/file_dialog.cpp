@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "gui/app/file_dialog.h"
+
+#include <algorithm>
+
+#include "gui/imgui_compat.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+
+namespace fs = std::filesystem;
+
+void FileDialog::set_folder(const fs::path& folder) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(folder.empty() ? fs::path(".") : folder, error);
+  if (!error) folder_ = absolute.lexically_normal();
+}
+
+void FileDialog::open(std::string title, std::string ending, bool save, std::string name) {
+  title_ = std::move(title);
+  ending_ = std::move(ending);
+  name_ = std::move(name);
+  save_ = save;
+  open_ = appear_ = true;
+  overwrite_ = false;
+  problem_.clear();
+  if (folder_.empty()) set_folder(".");
+  list();
+}
+
+void FileDialog::list() {
+  entries_.clear();
+  std::error_code error;
+  fs::directory_iterator files(folder_, fs::directory_options::skip_permission_denied, error);
+  problem_ = error ? "cannot read this folder: " + error.message() : "";
+  constexpr size_t kMost = 5000;
+  for (; !error && files != fs::directory_iterator{} && entries_.size() < kMost;
+       files.increment(error)) {
+    std::error_code ignored;
+    const std::string name = files->path().filename().string();
+    if (name.starts_with('.')) continue;
+    if (files->is_directory(ignored)) {
+      entries_.push_back({name, true});
+    } else if (name.ends_with(ending_)) {
+      entries_.push_back({name, false});
+    }
+  }
+  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return a.folder != b.folder ? a.folder : a.name < b.name;
+  });
+}
+
+std::optional<std::string> FileDialog::finish() {
+  if (name_.empty()) return std::nullopt;
+  fs::path path = fs::path(name_).is_absolute() ? fs::path(name_) : folder_ / name_;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    set_folder(path);
+    name_.clear();
+    list();
+    return std::nullopt;
+  }
+  if (save_) {
+    if (!path.has_extension()) path += ending_;
+    if (fs::exists(path, error) && !overwrite_) {
+      overwrite_ = true;
+      problem_ = path.filename().string() + " is there already: press Save again to replace it";
+      return std::nullopt;
+    }
+  } else if (!fs::exists(path, error)) {
+    problem_ = "there is no file " + path.string();
+    return std::nullopt;
+  }
+  open_ = false;
+  ImGui::CloseCurrentPopup();
+  return path.string();
+}
+
+std::optional<std::string> FileDialog::draw(const Theme& theme, float scale) {
+  if (!open_) return std::nullopt;
+  const std::string id = title_ + "###file_dialog";
+  if (appear_) ImGui::OpenPopup(id.c_str());
+  ImGui::SetNextWindowSize({620 * scale, 430 * scale}, ImGuiCond_Appearing);
+  const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
+  ImGui::SetNextWindowPos(center, ImGuiCond_Appearing, {0.5f, 0.5f});
+  std::optional<std::string> chosen;
+  if (!ImGui::BeginPopupModal(id.c_str(), &open_)) return chosen;
+  if (ui::small_button("dialog/up", "Up")) {
+    set_folder(folder_.parent_path());
+    list();
+  }
+  ImGui::SameLine();
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
+  ui::text("dialog/folder", folder_.string());
+  ImGui::PopStyleColor();
+  const float bottom = 2 * ImGui::GetFrameHeightWithSpacing() + 4 * scale;
+  ImGui::BeginChild("entries", {0, -bottom}, true);
+  std::optional<std::string> enter;
+  for (const Entry& entry : entries_) {
+    const std::string label = entry.folder ? entry.name + "/" : entry.name;
+    if (ui::selectable(
+            "dialog/entry/" + entry.name, label.c_str(), entry.name == name_, {0, 0},
+            ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
+      name_ = entry.folder ? name_ : entry.name;
+      overwrite_ = false;
+      if (entry.folder) enter = entry.name;
+      if (!entry.folder && ImGui::IsMouseDoubleClicked(0)) chosen = finish();
+    }
+  }
+  if (entries_.empty()) ImGui::TextDisabled("No folders and no *%s files here.", ending_.c_str());
+  ImGui::EndChild();
+  if (enter) {
+    set_folder(folder_ / *enter);
+    list();
+  }
+  const float buttons = 180 * scale;
+  if (appear_) ImGui::SetKeyboardFocusHere();
+  if (ui::input_text("dialog/name", save_ ? "name of the new file" : "file or folder", &name_,
+                     -buttons)) {
+    overwrite_ = false;
+    problem_.clear();
+  }
+  const bool entered = ImGui::IsItemFocused() && named_key_pressed(ImGuiKey_Enter);
+  ImGui::SameLine();
+  if (ui::button("dialog/ok", save_ ? "Save" : "Open", {80 * scale, 0}) || entered) {
+    chosen = finish();
+  }
+  ImGui::SameLine();
+  if (ui::button("dialog/cancel", "Cancel", {80 * scale, 0}) ||
+      named_key_pressed(ImGuiKey_Escape)) {
+    open_ = false;
+    ImGui::CloseCurrentPopup();
+  }
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.warn);
+  ui::text("dialog/problem", problem_);
+  ImGui::PopStyleColor();
+  appear_ = false;
+  ImGui::EndPopup();
+  return chosen;
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+// Where things stand on the screen: the menu bar, the verdict, four regions with splitters between
+// them, and the card that greets those who come without a run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "gui/app/app.h"
+#include "gui/panels/float_lab.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr float kSplitter = 6.0f;
+
+/// A bar between two regions. `vertical`: it stands upright and moves sideways. Returns by how
+/// far it was dragged, in pixels.
+float splitter(const char* path, bool vertical, float length, float scale, const Theme& theme) {
+  const float thick = kSplitter * scale;
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const ImVec2 size = vertical ? ImVec2{thick, length} : ImVec2{length, thick};
+  ImGui::InvisibleButton(path, size);
+  track_item(path);
+  const bool active = ImGui::IsItemActive(), hot = active || ImGui::IsItemHovered();
+  if (hot) {
+    ImGui::SetMouseCursor(vertical ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
+    const ImVec2 middle{start.x + size.x / 2, start.y + size.y / 2};
+    const float half = 16 * scale;
+    ImDrawList& draw = *ImGui::GetWindowDrawList();
+    if (vertical) {
+      draw.AddLine({middle.x, middle.y - half}, {middle.x, middle.y + half}, theme.accent,
+                   2 * scale);
+    } else {
+      draw.AddLine({middle.x - half, middle.y}, {middle.x + half, middle.y}, theme.accent,
+                   2 * scale);
+    }
+  }
+  if (!active) return 0.0f;
+  return vertical ? ImGui::GetIO().MouseDelta.x : ImGui::GetIO().MouseDelta.y;
+}
+
+/// Keeps a size that is moved by `pixels` within [low, high], all but pixels in units of scale 1.
+void resize(float& size, float pixels, float scale, float low, float high) {
+  size = std::clamp(size + pixels / scale, low, std::max(low, high));
+}
+
+struct RegionChild {
+  RegionChild(const char* name, ImVec2 size) { ImGui::BeginChild(name, size, true); }
+  ~RegionChild() { ImGui::EndChild(); }
+  RegionChild(const RegionChild&) = delete;
+  RegionChild& operator=(const RegionChild&) = delete;
+};
+
+}  // namespace
+
+void App::draw_menu_bar() {
+  if (!ImGui::BeginMenuBar()) return;
+  const char* open_menu = nullptr;
+  bool is_open = false;
+  for (const AppAction& action : app_actions()) {
+    if (open_menu == nullptr || std::string_view(open_menu) != action.menu) {
+      if (is_open) ImGui::EndMenu();
+      open_menu = action.menu;
+      is_open = ImGui::BeginMenu(open_menu);
+      if (!is_open) track_item(fmt::format("menu/{}", open_menu), open_menu);
+      if (is_open && std::string_view(open_menu) == "Run" && !settings_.recent.empty()) {
+        if (ImGui::BeginMenu("Recent")) {
+          const std::vector<std::string> recent = settings_.recent;  // opening one changes it
+          for (const std::string& file : recent) {
+            if (ui::menu_item("menu/recent/" + file, file.c_str())) open(file);
+          }
+          ImGui::EndMenu();
+        }
+        ImGui::Separator();
+      }
+    }
+    if (!is_open) continue;
+    const bool enabled = !action.needs_run || has_run();
+    if (ui::menu_item(fmt::format("menu/{}/{}", action.menu, action.name), action.name,
+                      action.shortcut, false, enabled)) {
+      action.run(*this);
+    }
+  }
+  if (is_open) ImGui::EndMenu();
+  draw_status();
+  ImGui::EndMenuBar();
+}
+
+void App::draw_status() {
+  if (!run_) return;
+  std::string text = std::filesystem::path(run_->file()).filename().string();
+  const RunInfo& info = run_->view().info();
+  text += fmt::format("   {}   {}   seed {}", info.model, info.data, info.seed);
+  if (baseline_) {
+    text += "   against " + std::filesystem::path(baseline_->file()).filename().string();
+  }
+  std::string state;
+  ImU32 color = theme_->soft;
+  if (!load_error_.empty()) {
+    state = load_error_;
+    color = theme_->bad;
+  } else if (run_->live()) {
+    state = fmt::format("live, step {}", run_->step_count());
+    color = theme_->good;
+  } else {
+    state = fmt::format("{}, {} steps", status_name(run_->view().status()), run_->step_count());
+  }
+  const float dot = 14 * scale();
+  const float width =
+      ImGui::CalcTextSize(text.c_str()).x + ImGui::CalcTextSize(state.c_str()).x + 2.5f * dot;
+  const float left = ImGui::GetWindowWidth() - width - 12 * scale();
+  if (left > ImGui::GetCursorPosX()) ImGui::SetCursorPosX(left);
+  ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
+  ui::text("status/run", text);
+  ImGui::PopStyleColor();
+  const ImVec2 place = ImGui::GetCursorScreenPos();
+  const float middle = place.y + ImGui::GetTextLineHeight() / 2 + 1 * scale();
+  ImGui::GetWindowDrawList()->AddCircleFilled({place.x + 8 * scale(), middle}, 4 * scale(), color);
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + dot);
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ui::text("status/state", state);
+  ImGui::PopStyleColor();
+}
+
+void App::draw_run() {
+  const Frame frame = make_frame();
+  const float unit = scale(), gap = kSplitter * unit;
+  Layout& layout = settings_.layout;
+  draw_verdict(frame);
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (view_.maximized != Region::none) {
+    const RegionChild child("maximized", room);
+    switch (view_.maximized) {
+      case Region::layers:
+        draw_layers(frame);
+        break;
+      case Region::values:
+        draw_values(frame);
+        break;
+      case Region::tabs:
+        draw_tabs(frame);
+        break;
+      case Region::steps:
+      case Region::none:
+        draw_center(frame, ImGui::GetContentRegionAvail());
+        break;
+    }
+    return;
+  }
+  // What a small window has no room for shrinks, the middle last.
+  const float bottom =
+      std::clamp(layout.bottom * unit, 60 * unit, std::max(60 * unit, room.y * 0.6f));
+  const float left = std::min(layout.left * unit, room.x * 0.3f);
+  const float right = std::min(layout.right * unit, room.x * 0.4f);
+  const float top = std::max(room.y - bottom - gap, 60 * unit);
+  const float middle = std::max(room.x - left - right - 2 * gap, 60 * unit);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
+  const ImVec2 spacing{8 * unit, 5 * unit};
+  const auto region = [&](const char* name, ImVec2 size, const auto& draw) {
+    const RegionChild child(name, size);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, spacing);
+    draw();
+    ImGui::PopStyleVar();
+  };
+  region("layers", {left, top}, [&] { draw_layers(frame); });
+  focus_filter_ = false;
+  ImGui::SameLine();
+  resize(layout.left, splitter("splitter/left", true, top, unit, *theme_), unit, 140, 600);
+  ImGui::SameLine();
+  region("steps", {middle, top}, [&] { draw_center(frame, ImGui::GetContentRegionAvail()); });
+  ImGui::SameLine();
+  resize(layout.right, -splitter("splitter/right", true, top, unit, *theme_), unit, 260, 900);
+  ImGui::SameLine();
+  region("values", {right, top}, [&] { draw_values(frame); });
+  resize(layout.bottom, -splitter("splitter/bottom", false, room.x, unit, *theme_), unit, 90,
+         room.y / unit * 0.6f);
+  region("tabs", {room.x, room.y - top - gap}, [&] { draw_tabs(frame); });
+  ImGui::PopStyleVar();
+}
+
+void App::draw_center(const Frame& frame, ImVec2 size) {
+  const float unit = scale(), gap = kSplitter * unit;
+  Layout& layout = settings_.layout;
+  const float loss = std::clamp(layout.loss * unit, 70 * unit, std::max(70 * unit, size.y * 0.4f));
+  const float magnitudes =
+      std::clamp(layout.magnitudes * unit, 70 * unit, std::max(70 * unit, size.y * 0.4f));
+  const float heat = std::max(size.y - loss - magnitudes - 2 * gap, 60 * unit);
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  const ImVec2 spacing = ImGui::GetStyle().ItemSpacing;
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
+  const auto part = [&](const char* name, float height, void (*draw)(const Frame&)) {
+    ImGui::BeginChild(name, {size.x, height}, false,
+                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, spacing);
+    draw(frame);
+    ImGui::PopStyleVar();
+    ImGui::EndChild();
+  };
+  part("loss", loss, gui::draw_loss);
+  resize(layout.loss, splitter("splitter/loss", false, size.x, unit, *theme_), unit, 70, 500);
+  part("heatmap", heat, gui::draw_heatmap);
+  resize(layout.magnitudes, -splitter("splitter/magnitudes", false, size.x, unit, *theme_), unit,
+         70, 500);
+  part("magnitudes", magnitudes, gui::draw_magnitudes);
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+}
+
+void App::draw_values(const Frame& frame) {
+  draw_histogram(frame);
+  ImGui::Dummy({0, 4 * scale()});
+  ImGui::Separator();
+  ImGui::Dummy({0, 2 * scale()});
+  gui::draw_lanes(frame);
+}
+
+void App::draw_tabs(const Frame& frame) {
+  struct Choice {
+    Tab tab;
+    std::string name;
+  };
+  size_t advice = 0;
+  if (const Report* report = run_->report()) {
+    advice = static_cast<size_t>(
+        std::count_if(report->findings.begin(), report->findings.end(),
+                      [&](const Finding& each) { return each.lane == frame.at.lane; }));
+  }
+  const Choice choices[] = {{Tab::recommendations, fmt::format("Recommendations ({})", advice)},
+                            {Tab::events, "Events"},
+                            {Tab::layer_details, "Layer details"},
+                            {Tab::float_lab, "Float lab"},
+                            {Tab::compare, "Compare runs"},
+                            {Tab::log, "Log"}};
+  if (!ImGui::BeginTabBar("tabs")) return;
+  const bool wanted = view_.tab != shown_tab_ || tab_wanted_;
+  for (const Choice& choice : choices) {
+    ImGuiTabItemFlags flags = 0;
+    if (wanted && view_.tab == choice.tab) flags |= ImGuiTabItemFlags_SetSelected;
+    const std::string id = choice.name + fmt::format("###tab{}", static_cast<int>(choice.tab));
+    const bool shown = ImGui::BeginTabItem(id.c_str(), nullptr, flags);
+    const size_t end = choice.name.find(" (");
+    track_item("tab/" + choice.name.substr(0, end), choice.name);
+    if (!shown) continue;
+    if (!wanted) view_.tab = choice.tab;
+    ImGui::PushID(static_cast<int>(choice.tab));
+    switch (choice.tab) {
+      case Tab::recommendations:
+        draw_recommendations(frame);
+        break;
+      case Tab::events:
+        draw_events(frame);
+        break;
+      case Tab::layer_details:
+        draw_layer_details(frame);
+        break;
+      case Tab::float_lab:
+        draw_float_lab(lab_, *theme_, fonts_, scale());
+        break;
+      case Tab::compare:
+        draw_compare(frame);
+        break;
+      case Tab::log:
+        draw_log();
+        break;
+    }
+    ImGui::PopID();
+    ImGui::EndTabItem();
+  }
+  shown_tab_ = view_.tab;
+  tab_wanted_ = false;
+  ImGui::EndTabBar();
+}
+
+void App::draw_log() {
+  if (trial_ && trial_->running()) {
+    if (ui::small_button("log/stop", "Stop the training")) stop_trial();
+  }
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  ImGui::BeginChild("log", {0, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
+  ImGui::PushFont(fonts_.mono);
+  for (size_t i = 0; i < log_.size(); ++i) {
+    const bool bad = log_[i].starts_with("error: ");
+    ImGui::PushStyleColor(ImGuiCol_Text, bad ? theme_->bad : theme_->ink);
+    ui::text(fmt::format("log/{}", i), log_[i]);
+    ImGui::PopStyleColor();
+  }
+  if (trial_) ui::text("log/output", trial_->output());
+  if (log_.empty() && !trial_) ImGui::TextDisabled("Nothing has happened yet.");
+  ImGui::PopFont();
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
+}
+
+void App::draw_toast() {
+  if (toast_.empty()) return;
+  if (ImGui::GetTime() > toast_until_) {
+    toast_.clear();
+    return;
+  }
+  const float unit = scale(), pad = 10 * unit;
+  const ImVec2 display = ImGui::GetIO().DisplaySize;
+  const float wrap = std::min(520 * unit, display.x * 0.6f);
+  const ImVec2 text = ImGui::CalcTextSize(toast_.c_str(), nullptr, false, wrap);
+  const ImVec2 end{display.x - 16 * unit, display.y - 16 * unit};
+  const ImVec2 start{end.x - text.x - 2 * pad, end.y - text.y - 2 * pad};
+  ImDrawList& draw = *ImGui::GetForegroundDrawList();
+  draw.AddRectFilled(start, end, theme_->accent_soft, 6 * unit);
+  draw.AddRect(start, end, theme_->accent, 6 * unit);
+  draw.AddText(fonts_.text, ImGui::GetFontSize(), {start.x + pad, start.y + pad}, theme_->ink,
+               toast_.c_str(), nullptr, wrap);
+  track_rect("toast", start, end, toast_);
+}
+
+void App::draw_welcome() {
+  const float unit = scale();
+  const ImVec2 room = ImGui::GetContentRegionAvail(), start = ImGui::GetCursorPos();
+  const ImVec2 size{std::min(620 * unit, room.x), std::min(500 * unit, room.y)};
+  ImGui::SetCursorPos({start.x + (room.x - size.x) / 2, start.y + (room.y - size.y) * 0.4f});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2{28 * unit, 24 * unit});
+  ImGui::BeginChild("welcome", size, true);
+  ImGui::PopStyleVar();
+  ImGui::PushFont(fonts_.large);
+  ui::text("welcome/title", "HalfScope");
+  ImGui::PopFont();
+  ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
+  ui::text_wrapped("welcome/what",
+                   "See which layer breaks in reduced precision, why, and what would cure it.");
+  ImGui::PopStyleColor();
+  ImGui::Dummy({0, 12 * unit});
+  if (!load_error_.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_->bad);
+    ui::text_wrapped("welcome/error", load_error_);
+    ImGui::PopStyleColor();
+    if (!load_hint_.empty()) ui::text_wrapped("welcome/hint", load_hint_);
+    ImGui::Dummy({0, 12 * unit});
+  } else if (run_loader_ && loading_) {
+    ui::text("welcome/loading", trial_ && trial_->running()
+                                    ? "Training; the first step comes soon ..."
+                                    : "Reading " + run_loader_->file());
+    ImGui::Dummy({0, 12 * unit});
+  } else if (run_) {
+    ui::text("welcome/empty", "This run has no lanes: it ended before its training began.");
+    ImGui::Dummy({0, 12 * unit});
+  }
+  const ImVec2 wide{260 * unit, 34 * unit};
+  const auto line = [&](const char* path, const char* label, const char* text, auto&& act) {
+    if (ui::button(path, label, wide)) act();
+    ImGui::SameLine(0, 16 * unit);
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
+    ImGui::PushTextWrapPos(0.0f);
+    ImGui::TextUnformatted(text);
+    ImGui::PopTextWrapPos();
+    ImGui::PopStyleColor();
+  };
+  line("welcome/open", "Open a run ...", "or drop a .hscope file on the window",
+       [this] { choose_run(); });
+  line("welcome/demo", "Make a demo run", "trains a small network that fp16 breaks; seconds",
+       [this] { make_demo(); });
+  line("welcome/lab", "Float lab", "bits, rounding and sums of any format",
+       [this] { popup_ = "lab"; });
+  if (!settings_.recent.empty()) {
+    ImGui::Dummy({0, 12 * unit});
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
+    ImGui::TextUnformatted("Recent");
+    ImGui::PopStyleColor();
+    const std::vector<std::string> recent = settings_.recent;
+    for (const std::string& file : recent) {
+      if (ui::selectable("welcome/recent/" + file, file.c_str(), false)) open(file);
+    }
+  }
+  ImGui::EndChild();
+}
+
+}  // namespace halfscope::gui

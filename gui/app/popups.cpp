@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// Windows that come up by a key and go away again: the palette of commands, "go to", the sheet of
+// keys, the float lab without a run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "gui/app/app.h"
+#include "gui/imgui_compat.h"
+#include "gui/panels/float_lab.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+/// A window in the upper middle that closes by Escape or a click beside it.
+bool begin_popup(const char* name, ImVec2 size, bool& opens) {
+  if (opens) ImGui::OpenPopup(name);
+  const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
+  ImGui::SetNextWindowPos({center.x, ImGui::GetIO().DisplaySize.y * 0.14f}, ImGuiCond_Always,
+                          {0.5f, 0.0f});
+  ImGui::SetNextWindowSize(size);
+  const bool open = ImGui::BeginPopup(name);
+  if (open && named_key_pressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
+  return open;
+}
+
+}  // namespace
+
+void App::draw_popups() {
+  if (popup_.empty()) return;
+  if (popup_ == "palette") draw_palette();
+  if (popup_ == "go_to") draw_go_to();
+  if (popup_ == "keys") draw_keys();
+  if (popup_ == "lab") {
+    bool opens = !focus_popup_;
+    focus_popup_ = true;
+    const ImVec2 display = ImGui::GetIO().DisplaySize;
+    if (begin_popup("lab", {display.x * 0.7f, display.y * 0.7f}, opens)) {
+      draw_float_lab(lab_, *theme_, fonts_, scale());
+      ImGui::EndPopup();
+    } else {
+      popup_.clear();
+      focus_popup_ = false;
+    }
+  }
+}
+
+void App::draw_palette() {
+  bool opens = !focus_popup_;
+  if (opens) palette_text_.clear();
+  if (!begin_popup("palette", {560 * scale(), 0}, opens)) {
+    popup_.clear();
+    focus_popup_ = false;
+    return;
+  }
+  if (!focus_popup_) ImGui::SetKeyboardFocusHere();
+  focus_popup_ = true;
+  ui::input_text("palette/text", "type what you want to do", &palette_text_, -1);
+  const bool enter = named_key_pressed(ImGuiKey_Enter);
+  const AppAction* chosen = nullptr;
+  bool first = true;
+  for (const AppAction& action : app_actions()) {
+    const std::string name = fmt::format("{}: {}", action.menu, action.name);
+    if (action.needs_run && !has_run()) continue;
+    if (!passes_filter(name, palette_text_)) continue;
+    const ImVec2 start = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    if (ui::selectable(fmt::format("palette/{}", action.name), name.c_str(), first) ||
+        (first && enter)) {
+      if (chosen == nullptr) chosen = &action;
+    }
+    const float key_width = ImGui::CalcTextSize(action.shortcut).x;
+    ImGui::GetWindowDrawList()->AddText({start.x + width - key_width, start.y}, theme_->soft,
+                                        action.shortcut);
+    first = false;
+  }
+  if (chosen != nullptr) {
+    ImGui::CloseCurrentPopup();
+    popup_.clear();
+    focus_popup_ = false;
+    chosen->run(*this);
+  }
+  ImGui::EndPopup();
+}
+
+void App::draw_go_to() {
+  bool opens = !focus_popup_;
+  if (opens) go_to_text_.clear();
+  if (!run_ || !begin_popup("go_to", {460 * scale(), 0}, opens)) {
+    popup_.clear();
+    focus_popup_ = false;
+    return;
+  }
+  if (!focus_popup_) ImGui::SetKeyboardFocusHere();
+  focus_popup_ = true;
+  ui::input_text("go_to/text", "a step, or a part of a layer's name", &go_to_text_, -1);
+  const bool enter = named_key_pressed(ImGuiKey_Enter);
+  bool done = false;
+  int64_t step = -1;
+  const char* end = go_to_text_.data() + go_to_text_.size();
+  const auto [rest, error] = std::from_chars(go_to_text_.data(), end, step);
+  if (error == std::errc{} && rest == end && step >= 0) {
+    const std::string label = fmt::format("step {}", std::min(step, run_->step_count() - 1));
+    if (ui::selectable("go_to/step", label.c_str(), true) || enter) {
+      view_.cursor = std::min(step, run_->step_count() - 1);
+      done = true;
+    }
+  } else if (!go_to_text_.empty()) {
+    constexpr int kShown = 12;
+    const Frame frame = make_frame();
+    const std::vector<LayerModel>& layers = frame.lane().layers;
+    int shown = 0;
+    for (size_t i = 0; i < layers.size() && shown < kShown; ++i) {
+      if (!passes_filter(layers[i].path, go_to_text_)) continue;
+      if (ui::selectable("go_to/layer/" + layers[i].path, layers[i].path.c_str(), shown == 0) ||
+          (shown == 0 && enter && !done)) {
+        frame.select_layer(static_cast<int>(i));
+        done = true;
+      }
+      ++shown;
+    }
+    if (shown == 0) ImGui::TextDisabled("No layer of that name.");
+  }
+  if (done) {
+    ImGui::CloseCurrentPopup();
+    popup_.clear();
+    focus_popup_ = false;
+  }
+  ImGui::EndPopup();
+}
+
+void App::draw_keys() {
+  bool opens = !focus_popup_;
+  if (!begin_popup("keys", {760 * scale(), 0}, opens)) {
+    popup_.clear();
+    focus_popup_ = false;
+    return;
+  }
+  focus_popup_ = true;
+  ImGui::PushFont(fonts_.bold);
+  ui::text("keys/title", "Keys and mouse");
+  ImGui::PopFont();
+  ImGui::Columns(2, "keys", false);
+  const auto line = [this](const char* key, const char* what) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_->accent);
+    ImGui::TextUnformatted(key);
+    ImGui::PopStyleColor();
+    ImGui::SameLine(110 * scale() + ImGui::GetColumnOffset());
+    ImGui::TextUnformatted(what);
+  };
+  for (const AppAction& action : app_actions()) {
+    if (*action.shortcut) line(action.shortcut, action.name);
+  }
+  ImGui::NextColumn();
+  line("Wheel", "zoom the steps at the pointer");
+  line("Ctrl+wheel", "zoom the rows of the heatmap");
+  line("Drag", "move along the steps");
+  line("Shift+drag", "mark steps to zoom to");
+  line("Double click", "show all steps");
+  line("Click", "select the layer, set the step");
+  line("Right click", "what can be done with it");
+  line("Drag the bars", "try out a loss scale");
+  line("Esc", "close, or end a maximized region");
+  ImGui::Columns(1);
+  ImGui::EndPopup();
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Scripts for screenshots: one command a line, the same that a user's hands would do. They drive
+// the application by the paths of its widgets, or set what is looked at.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gui/app/app.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+
+/// The pointer and the keys that a script holds; whoever begins a frame hands them to Dear ImGui.
+struct ScriptInput {
+  ImVec2 mouse{-1, -1};
+  bool down = false;
+  float wheel = 0.0f;
+  bool ctrl = false, shift = false, alt = false;
+  std::string typed{};
+};
+
+/// What stands around a script.
+struct ScriptStage {
+  App& app;
+  Tracker& tracker;
+  ScriptInput& input;
+  std::function<void()> frame;                           ///< draws one frame
+  std::function<void(const std::string&)> save_picture;  ///< of the last frame
+};
+
+/// Runs the lines. Throws Error (usage) that names the line that cannot be done.
+///   lane NAME, other-lane NAME, layer NAME, tensor NAME, step N|last, steps FIRST LAST|all,
+///   metric NAME, role NAME, rows layers|tensors, tab NAME, keep LAYER, scale-shift N, lens FORMAT,
+///   theme dark|light, click PATH, double-click PATH, hover PATH, drag PATH DX DY, wheel PATH N,
+///   type TEXT, wait run|report|trial, frames N, picture FILE
+/// `#` begins a comment. Names with blanks stand in quotes.
+void run_script(const std::string& text, const ScriptStage& stage);
+
+/// Draws frames until the run and what the rules say of it are there. Throws Error if it cannot be
+/// read.
+void wait_for_run(const ScriptStage& stage, bool with_report);
+
+}  // namespace halfscope::gui

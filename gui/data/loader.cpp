@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#include "gui/data/loader.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "core/error.h"
+
+namespace halfscope::gui {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPoll{250};
+
+/// Changes whenever a writer commits: time and size of the file and of its write-ahead log.
+struct Signature {
+  std::array<fs::file_time_type, 2> times{};
+  std::array<uintmax_t, 2> sizes{};
+  bool exists = false;
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+Signature signature_of(const std::string& file) {
+  Signature signature;
+  std::error_code error;
+  signature.exists = fs::exists(file, error);
+  size_t i = 0;
+  for (const std::string& each : {file, file + "-wal"}) {
+    const fs::file_time_type time = fs::last_write_time(each, error);
+    if (!error) signature.times[i] = time;
+    const uintmax_t size = fs::file_size(each, error);
+    if (!error) signature.sizes[i] = size;
+    ++i;
+  }
+  return signature;
+}
+
+}  // namespace
+
+Loader::Loader(std::string file, std::function<void()> wake)
+    : file_(std::move(file)), wake_(std::move(wake)), thread_([this] { follow(); }) {}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stop_signal_.notify_all();
+  thread_.join();
+}
+
+Loader::State Loader::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void Loader::publish(std::shared_ptr<const RunModel> model, bool loading) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.model = std::move(model);
+    state_.loading = loading;
+    state_.error.clear();
+    state_.hint.clear();
+    ++state_.generation;
+  }
+  if (wake_) wake_();
+}
+
+void Loader::fail(const std::string& error, const std::string& hint) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.loading = false;
+    if (state_.error == error) return;
+    state_.error = error;
+    state_.hint = hint;
+    ++state_.generation;
+  }
+  if (wake_) wake_();
+}
+
+void Loader::load_once() {
+  try {
+    auto view = std::make_shared<const RunView>(RunView::open(file_));
+    // A first look comes at once, what the rules say a little later; a model with a verdict is
+    // not replaced by one without.
+    if (!state().model) publish(RunModel::make(file_, view, false), true);
+    publish(RunModel::make(file_, view, true), false);
+  } catch (const Error& error) {
+    fail(error.what(), error.hint());
+  } catch (const std::bad_alloc&) {
+    fail("not enough memory to read " + file_, "close other programs, or record fewer steps");
+  } catch (const std::exception& error) {
+    fail("cannot read " + file_ + ": " + error.what(), "");
+  }
+}
+
+void Loader::follow() {
+  Signature seen;
+  bool first = true, was_live = false;
+  Clock::duration pause = kPoll;
+  Clock::time_point last_load = Clock::now();
+  for (;;) {
+    const Signature now = signature_of(file_);
+    // A writer that dies changes nothing in its file: a live run is looked at again now and then.
+    const bool look_again = was_live && Clock::now() - last_load > std::chrono::seconds(2);
+    if (first || now != seen || look_again) {
+      if (!now.exists && !first) {
+        fail(file_ + " is gone", "what was read of it stays on the screen");
+      } else {
+        const Clock::time_point start = Clock::now();
+        load_once();
+        last_load = Clock::now();
+        // Half of the time at most goes into reading.
+        pause = std::max<Clock::duration>(kPoll, last_load - start);
+        const State current = state();
+        was_live = current.model && current.model->live();
+      }
+      seen = now;
+      first = false;
+    }
+    std::unique_lock lock(mutex_);
+    if (stop_signal_.wait_for(lock, pause, [this] { return stop_; })) return;
+  }
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// Loader: follows one run file on a thread of its own and publishes immutable models, so that the
+// user interface never waits for a disk. A file that grows is read again; one that goes away or
+// is damaged later is told, and the last good model stays.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "gui/data/run_model.h"
+
+namespace halfscope::gui {
+
+class Loader {
+ public:
+  struct State {
+    std::shared_ptr<const RunModel> model{};  ///< null until the first one is there
+    std::string error{}, hint{};              ///< of the last attempt; "" if it went well
+    bool loading = true;                      ///< a first model, or rules and report, are under way
+    int64_t generation = 0;                   ///< counts what was published
+  };
+
+  /// `wake` is called from the loader's thread whenever there is something new.
+  explicit Loader(std::string file, std::function<void()> wake = {});
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  const std::string& file() const noexcept { return file_; }
+  State state() const;
+
+ private:
+  void follow();
+  void load_once();
+  void publish(std::shared_ptr<const RunModel> model, bool loading);
+  void fail(const std::string& error, const std::string& hint);
+
+  std::string file_;
+  std::function<void()> wake_;
+  mutable std::mutex mutex_;
+  std::condition_variable stop_signal_;
+  State state_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace halfscope::gui

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// This run beside another one: how every lane ended, and which layers got better or worse.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+std::string number(const std::optional<double>& value) {
+  return value ? short_number(*value) : std::string("-");
+}
+
+std::string name_of(const RunModel& run) {
+  const size_t slash = run.file().rfind('/');
+  return slash == std::string::npos ? run.file() : run.file().substr(slash + 1);
+}
+
+void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
+  const Report* report = run.report();
+  if (report == nullptr) return;
+  for (size_t i = 0; i < report->lanes.size(); ++i) {
+    const LaneReport& lane = report->lanes[i];
+    const std::string path = fmt::format("compare/{}/{}", which, lane.name);
+    ImGui::TableNextRow();
+    const auto cell = [&](const char* name, const std::string& text) {
+      ImGui::TableNextColumn();
+      ui::text(path + "/" + name, text);
+    };
+    cell("run", name_of(run));
+    cell("lane", lane.name);
+    ImGui::TableNextColumn();
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.verdict(lane.state));
+    ui::text(path + "/state", lane.reference ? "reference" : verdict_name(lane.state));
+    ImGui::PopStyleColor();
+    cell("steps", std::to_string(lane.steps));
+    cell("loss", number(lane.last_loss));
+    cell("skipped", std::to_string(lane.skipped));
+    cell("accuracy", lane.test_accuracy ? percent(*lane.test_accuracy) : std::string("-"));
+  }
+}
+
+/// Largest share over the whole run among a layer's tensors.
+double worst_share(const RunModel& run, int lane, int layer, const ViewState& view) {
+  const int site = run.worst_site(lane, layer, view.role, view.metric, -1);
+  if (site < 0) return 0.0;
+  const TensorStats& total = run.view().total(lane, site);
+  return metric_share(counts_of(total), view.metric);
+}
+
+void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lane) {
+  struct Row {
+    const std::string* path;
+    double here, there;
+  };
+  std::vector<Row> rows;
+  const std::vector<LayerModel>& layers = frame.lane().layers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const int twin = other.find_layer(other_lane, layers[i].path);
+    if (twin < 0) continue;
+    const double here = worst_share(frame.run, frame.at.lane, static_cast<int>(i), frame.view);
+    const double there = worst_share(other, other_lane, twin, frame.view);
+    if (here != there) rows.push_back({&layers[i].path, here, there});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::abs(a.here - a.there) > std::abs(b.here - b.there);
+  });
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text("compare/what",
+           fmt::format("{} over the whole run, {} of this run against {} of the other; largest "
+                       "differences first",
+                       metric_name(frame.view.metric), frame.lane_info().name,
+                       other.view().lane(other_lane).name));
+  ImGui::PopStyleColor();
+  if (rows.empty()) {
+    ui::text("compare/same", "No layer differs in this.");
+    return;
+  }
+  if (!ImGui::BeginTable("layers", 4, ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit)) {
+    return;
+  }
+  for (const char* name : {"Layer", "This run", "Other run", ""}) ImGui::TableSetupColumn(name);
+  ImGui::TableHeadersRow();
+  constexpr size_t kShown = 100;
+  for (size_t i = 0; i < std::min(rows.size(), kShown); ++i) {
+    const Row& row = rows[i];
+    const std::string path = "compare/layer/" + *row.path;
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    if (ui::selectable(path, row.path->c_str(), *row.path == frame.view.layer, {0, 0},
+                       ImGuiSelectableFlags_SpanAllColumns)) {
+      frame.view.layer = *row.path;
+      frame.view.site.clear();
+    }
+    ImGui::TableNextColumn();
+    ui::text(path + "/here", percent(row.here));
+    ImGui::TableNextColumn();
+    ui::text(path + "/there", percent(row.there));
+    ImGui::TableNextColumn();
+    const bool better = row.here < row.there;
+    ImGui::PushStyleColor(ImGuiCol_Text, better ? frame.theme.good : frame.theme.bad);
+    ui::text(path + "/sign", better ? "better" : "worse");
+    ImGui::PopStyleColor();
+  }
+  ImGui::EndTable();
+}
+
+}  // namespace
+
+void draw_compare(const Frame& frame) {
+  if (frame.baseline == nullptr) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ui::text_wrapped("compare/empty",
+                     "Open a second run to hold this one against it. A plan that is tried stands "
+                     "beside the run it came from by itself.");
+    ImGui::PopStyleColor();
+    if (ui::button("compare/open", "Open a run to compare with ...")) {
+      frame.ask(Request::Kind::choose_baseline);
+    }
+    return;
+  }
+  if (ui::small_button("compare/swap", "Swap")) frame.ask(Request::Kind::swap_runs);
+  ui::tip("Looks at the other run, and holds it against this one.");
+  ImGui::SameLine();
+  if (ui::small_button("compare/close", "Close the other run")) {
+    frame.ask(Request::Kind::close_baseline);
+  }
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  ImGui::BeginChild("compare", {0, 0}, false);
+  const ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit;
+  if (ImGui::BeginTable("lanes", 7, flags)) {
+    for (const char* name :
+         {"Run", "Lane", "Verdict", "Steps", "Last loss", "Skipped", "Test accuracy"}) {
+      ImGui::TableSetupColumn(name);
+    }
+    ImGui::TableHeadersRow();
+    draw_lanes(frame, frame.run, "this");
+    draw_lanes(frame, *frame.baseline, "other");
+    ImGui::EndTable();
+  }
+  const int other_lane = frame.baseline->view()
+                             .find_lane(frame.lane_info().name)
+                             .value_or(frame.baseline->first_lane());
+  if (other_lane >= 0) draw_layers_beside(frame, *frame.baseline, other_lane);
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
+}
+
+}  // namespace halfscope::gui

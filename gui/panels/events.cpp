@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// What happened when: skipped steps, scales that grew, first overflows; and how the first bad
+// tensor reached the loss, from root to symptom.
+#include "gui/panels/events.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "analysis/rules/text.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+
+const char* event_name(Event::Kind kind) noexcept {
+  switch (kind) {
+    case Event::Kind::bad:
+      return "not finite";
+    case Event::Kind::skipped:
+      return "skipped";
+    case Event::Kind::scale_down:
+      return "scale down";
+    case Event::Kind::scale_up:
+      return "scale up";
+    case Event::Kind::finding:
+      return "finding";
+  }
+  return "";
+}
+
+std::vector<Event> events_of(const RunModel& run, int lane) {
+  std::vector<Event> events;
+  const RunView& view = run.view();
+  const std::vector<SiteInfo>& sites = view.lane(lane).sites;
+  const StepRow* before = nullptr;
+  for (const StepRow& row : view.steps(lane)) {
+    if (row.skipped) {
+      events.push_back({.kind = Event::Kind::skipped,
+                        .step = row.step,
+                        .site = row.first_bad,
+                        .text = "the update was left out: a gradient was not finite"});
+    } else if (!std::isfinite(row.loss) && (before == nullptr || std::isfinite(before->loss))) {
+      events.push_back({.kind = Event::Kind::bad,
+                        .step = row.step,
+                        .site = row.first_bad,
+                        .text = "the loss is not finite from here on"});
+    } else if (row.first_bad >= 0 && (before == nullptr || before->first_bad < 0)) {
+      events.push_back({.kind = Event::Kind::bad,
+                        .step = row.step,
+                        .site = row.first_bad,
+                        .text = "the first tensor to overflow or to hold NaN"});
+    }
+    if (before != nullptr && row.loss_scale != before->loss_scale) {
+      const bool up = row.loss_scale > before->loss_scale;
+      events.push_back({.kind = up ? Event::Kind::scale_up : Event::Kind::scale_down,
+                        .step = row.step,
+                        .text = fmt::format("loss scale {} to {}", scale_text(before->loss_scale),
+                                            scale_text(row.loss_scale))});
+    }
+    before = &row;
+  }
+  if (const Report* report = run.report()) {
+    for (const Finding& finding : report->findings) {
+      if (finding.lane != lane || finding.step < 0) continue;
+      events.push_back({.kind = Event::Kind::finding,
+                        .step = finding.step,
+                        .site = view.find_site(lane, finding.site).value_or(-1),
+                        .text = finding.mechanism});
+    }
+  }
+  for (Event& event : events) {
+    if (event.site >= static_cast<int>(sites.size())) event.site = -1;
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const Event& a, const Event& b) { return a.step < b.step; });
+  return events;
+}
+
+namespace {
+
+ImU32 color_of(const Theme& theme, Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::bad:
+      return theme.bad;
+    case Event::Kind::skipped:
+    case Event::Kind::scale_down:
+      return theme.warn;
+    case Event::Kind::scale_up:
+      return theme.good;
+    case Event::Kind::finding:
+      return theme.accent;
+  }
+  return theme.soft;
+}
+
+/// "conv2.activation 22 % overflow  ->  ...  ->  loss": every link can be clicked.
+void draw_chain(const Frame& frame) {
+  const Report* report = frame.run.report();
+  if (report == nullptr) return;
+  const auto event =
+      std::find_if(report->events.begin(), report->events.end(),
+                   [&](const EventReport& each) { return each.lane == frame.at.lane; });
+  if (event == report->events.end()) return;
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text("events/chain", fmt::format("First bad step {}, from root to symptom:", event->step));
+  ImGui::PopStyleColor();
+  const char* arrow = frame.fonts.unicode ? "\u2192" : "->";
+  const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x;
+  for (size_t i = 0; i < event->links.size(); ++i) {
+    const EventLink& link = event->links[i];
+    const std::string text = link.note.empty() ? link.name : link.name + ": " + link.note;
+    const float needed = ImGui::CalcTextSize(text.c_str()).x + 60 * frame.scale;
+    if (i > 0) {
+      ImGui::SameLine();
+      if (ImGui::GetItemRectMax().x + needed > right) ImGui::NewLine();
+      ImGui::TextDisabled("%s", arrow);
+      ImGui::SameLine();
+    }
+    if (ui::small_button(fmt::format("events/link/{}", i), text.c_str())) {
+      frame.view.cursor = event->step;
+      if (!link.layer.empty()) {
+        frame.view.layer = link.layer;
+        frame.view.site = link.name;
+      }
+    }
+  }
+  ImGui::Dummy({0, 2 * frame.scale});
+}
+
+}  // namespace
+
+void draw_events(const Frame& frame) {
+  // Worked out again only for another snapshot or lane.
+  static struct {
+    std::weak_ptr<const RunView> view;
+    const void* report = nullptr;
+    int lane = -1;
+    std::vector<Event> events;
+  } cache;
+  if (cache.view.lock() != frame.run.shared_view() || cache.lane != frame.at.lane ||
+      cache.report != frame.run.report()) {
+    cache = {frame.run.shared_view(), frame.run.report(), frame.at.lane,
+             events_of(frame.run, frame.at.lane)};
+  }
+  draw_chain(frame);
+  if (cache.events.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.good);
+    ui::text("events/empty", "No step was skipped, nothing overflowed, the loss scale stayed.");
+    ImGui::PopStyleColor();
+    return;
+  }
+  const ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_ScrollY |
+                                ImGuiTableFlags_BordersInnerV | ImGuiTableFlags_SizingStretchProp;
+  if (!ImGui::BeginTable("events", 4, flags)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  ImGui::TableSetupColumn("Step", ImGuiTableColumnFlags_WidthFixed, 70 * frame.scale);
+  ImGui::TableSetupColumn("Event", ImGuiTableColumnFlags_WidthFixed, 90 * frame.scale);
+  ImGui::TableSetupColumn("Tensor", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+  ImGui::TableSetupColumn("What", ImGuiTableColumnFlags_WidthStretch, 2.5f);
+  ImGui::TableHeadersRow();
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(cache.events.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      const Event& event = cache.events[static_cast<size_t>(i)];
+      const std::string path = fmt::format("events/{}", i);
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      if (ui::selectable(path + "/step", std::to_string(event.step).c_str(),
+                         event.step == frame.at.step, {0, 0},
+                         ImGuiSelectableFlags_SpanAllColumns)) {
+        frame.view.cursor = event.step;
+        if (event.site >= 0) frame.select_site(event.site);
+      }
+      if (ImGui::IsItemHovered()) frame.view.hovered_step = event.step;
+      ImGui::TableNextColumn();
+      ImGui::PushStyleColor(ImGuiCol_Text, color_of(frame.theme, event.kind));
+      ui::text(path + "/kind", event_name(event.kind));
+      ImGui::PopStyleColor();
+      ImGui::TableNextColumn();
+      ui::text(path + "/site", event.site >= 0
+                                   ? frame.lane_info().sites[static_cast<size_t>(event.site)].name()
+                                   : std::string("-"));
+      ImGui::TableNextColumn();
+      ui::text(path + "/what", event.text);
+    }
+  }
+  ImGui::EndTable();
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gui/data/run_model.h"
+
+namespace halfscope::gui {
+
+struct Event {
+  enum class Kind : uint8_t { bad, skipped, scale_down, scale_up, finding };
+  Kind kind = Kind::bad;
+  int64_t step = 0;
+  int site = -1;  ///< SiteInfo::order; -1 if it is about the whole lane
+  std::string text{};
+};
+const char* event_name(Event::Kind kind) noexcept;
+
+/// Of one lane, by step.
+std::vector<Event> events_of(const RunModel& run, int lane);
+
+}  // namespace halfscope::gui

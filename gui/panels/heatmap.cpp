@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: MIT
+// Layers (or tensors) over steps: where and when precision is lost, at one glance. The picture is
+// one texture, made anew only when something it shows has changed.
+#include <imgui.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "analysis/rules/text.h"
+#include "gui/data/heat_picture.h"
+#include "gui/imgui_compat.h"
+#include "gui/panels/step_plot.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr float kTallestRow = 32.0f;
+constexpr double kLabelHeight = 15.0;  // rows that are named are at least so far apart
+constexpr double kSeparated = 6.0;     // rows of this height have a hair between them
+constexpr float kLeastTint = 0.10f;    // so that tiny shares are no zero
+
+/// Where rows stand, in pixels from the top of the plot.
+struct RowLayout {
+  size_t count = 0;
+  double height = 1.0, scroll = 0.0;  // of a row; of what lies above the plot
+  double room = 0.0;                  // height of the plot
+
+  double top(size_t row) const { return static_cast<double>(row) * height - scroll; }
+  double used() const { return std::min(room, static_cast<double>(count) * height - scroll); }
+  bool overflows() const { return static_cast<double>(count) * height > room + 0.5; }
+  int row_at(double y) const {
+    if (y < 0.0 || y >= used()) return -1;
+    return std::min(static_cast<int>((y + scroll) / height), static_cast<int>(count) - 1);
+  }
+};
+
+RowLayout lay_out(const Frame& frame, size_t count, double room) {
+  ViewState& view = frame.view;
+  RowLayout rows{.count = count, .room = room};
+  if (count == 0) return rows;
+  const double tallest = std::round(static_cast<double>(kTallestRow * frame.scale));
+  double fit = std::clamp(room / static_cast<double>(count), 1.0, tallest);
+  if (fit >= kSeparated) fit = std::floor(fit);  // all rows alike
+  view.row_zoom = std::clamp(view.row_zoom, 1.0, tallest / fit);
+  rows.height = fit * view.row_zoom;
+  const double most = std::max(0.0, static_cast<double>(count) - room / rows.height);
+  view.row_scroll = std::clamp(view.row_scroll, 0.0, most);
+  rows.scroll = std::round(view.row_scroll * rows.height);
+  return rows;
+}
+
+std::vector<HeatRow> rows_of(const Frame& frame) {
+  std::vector<HeatRow> rows;
+  const std::vector<SiteInfo>& sites = frame.lane_info().sites;
+  for (const int layer : frame.visible_layers()) {
+    if (!frame.view.tensor_rows) {
+      rows.push_back({.layer = layer});
+      continue;
+    }
+    for (const int site : frame.lane().layers[static_cast<size_t>(layer)].sites) {
+      if (shows(frame.view.role, sites[static_cast<size_t>(site)].role)) {
+        rows.push_back({.layer = layer, .site = site});
+      }
+    }
+  }
+  return rows;
+}
+
+std::string row_name(const Frame& frame, const HeatRow& row) {
+  return row.site >= 0 ? frame.lane_info().sites[static_cast<size_t>(row.site)].name()
+                       : frame.lane().layers[static_cast<size_t>(row.layer)].path;
+}
+
+/// For the margin, where "activation_grad" has no room.
+std::string short_name(const Frame& frame, const HeatRow& row) {
+  if (row.site < 0) return row_name(frame, row);
+  const SiteInfo& site = frame.lane_info().sites[static_cast<size_t>(row.site)];
+  std::string tensor = site.tensor;
+  for (const auto& [word, shorter] : {std::pair<std::string_view, const char*>{"activation", "act"},
+                                      {"weight", "w"},
+                                      {"running", "run"}}) {
+    if (tensor.starts_with(word)) tensor.replace(0, word.size(), shorter);
+  }
+  return site.path + "." + tensor;
+}
+
+/// In at most `width` pixels; of a tensor the layer's folders go first.
+std::string label_of(const Frame& frame, const HeatRow& row, float width) {
+  ImFont& font = *frame.fonts.small;
+  std::string name = short_name(frame, row);
+  const size_t folder = name.rfind('/');
+  if (row.site >= 0 && folder != std::string::npos && elided(font, name, width) != name) {
+    name.erase(0, folder + 1);
+  }
+  return elided(font, name, width);
+}
+
+// --- Picture ------------------------------------------------------------------------------------
+
+ImU32 tint(const Theme& theme, double level) {
+  const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(level, 0.0, 1.0);
+  // On a light ground the scale runs the other way: the worst is farthest from the ground.
+  return heat_color(theme.dark ? shown : 1.0 - shown);
+}
+
+struct Picture {
+  std::weak_ptr<const RunView> view{};
+  const Textures* textures = nullptr;
+  int lane = -1;
+  Metric metric = Metric::worst;
+  RoleView role = RoleView::all;
+  bool dark = true;
+  std::vector<HeatRow> rows{};
+  Axis x{};
+  double height = 0.0, scroll = 0.0, used = 0.0;  // of RowLayout
+  ImTextureID texture{};
+
+  bool same(const Picture& other) const {
+    return !view.owner_before(other.view) && !other.view.owner_before(view) &&
+           textures == other.textures && lane == other.lane && metric == other.metric &&
+           role == other.role && dark == other.dark && rows == other.rows && x == other.x &&
+           height == other.height && scroll == other.scroll && used == other.used;
+  }
+};
+
+void paint(const Frame& frame, Picture& key) {
+  const auto width = static_cast<size_t>(key.x.pixels());
+  const auto height = static_cast<size_t>(std::lround(key.used));
+  if (width == 0 || height == 0) return;
+  const bool mark_broken = key.metric == Metric::worst || key.metric == Metric::non_finite;
+  // Of many rows only those in sight are worked out.
+  const auto first = static_cast<size_t>(key.scroll / key.height);
+  const auto last = std::min(key.rows.size(),
+                             static_cast<size_t>(std::ceil((key.scroll + key.used) / key.height)));
+  const HeatPicture heat = make_heat_picture(frame.run, key.lane, key.metric, key.role,
+                                             std::span(key.rows).subspan(first, last - first),
+                                             key.x.low, key.x.high, width, mark_broken);
+  const Theme& theme = frame.theme;
+  std::array<ImU32, 256> colors{};
+  for (size_t i = 0; i < colors.size(); ++i) {
+    colors[i] = tint(theme, heat_level(static_cast<Heat>(i)));
+  }
+  colors[kZeroHeat] = colors[kNotMeasured] = theme.plot;
+  static thread_local std::vector<ImU32> pixels;  // a few megabytes that every picture needs
+  pixels.resize(width * height);
+  // In tiles, since cells lie column after column and pixels line after line.
+  constexpr size_t kTile = 64;
+  for (size_t left = 0; left < width; left += kTile) {
+    const size_t right = std::min(width, left + kTile);
+    for (size_t y = 0; y < height; ++y) {
+      const double place = static_cast<double>(y) + key.scroll;
+      const auto row = std::min(static_cast<size_t>(place / key.height), last - 1);
+      ImU32* line = pixels.data() + y * width;
+      const bool hair =
+          key.height >= kSeparated && place + 1.0 >= static_cast<double>(row + 1) * key.height;
+      for (size_t x = left; x < right; ++x) {
+        const Heat value = heat.heat(row - first, x);
+        ImU32 color = colors[value];
+        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = theme.bad;
+        if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
+        line[x] = hair ? theme.plot : color;
+      }
+    }
+  }
+  key.texture =
+      frame.textures.update("heatmap", static_cast<int>(width), static_cast<int>(height), pixels);
+}
+
+// --- Around it ----------------------------------------------------------------------------------
+
+void draw_header(const Frame& frame) {
+  ViewState& view = frame.view;
+  const PlotLook look = look_of(frame);
+  panel_title(frame, "steps/heatmap/title", "Heatmap");
+  ImGui::SameLine();
+  if (ui::begin_combo("steps/metric", metric_name(view.metric), look.px(132.0f))) {
+    for (const Metric metric : kMetrics) {
+      const std::string path = std::string("steps/metric/") + metric_name(metric);
+      if (ui::selectable(path, metric_name(metric), metric == view.metric)) view.metric = metric;
+      ui::tip(metric_meaning(metric));
+    }
+    ImGui::EndCombo();
+  } else {
+    ui::tip(metric_meaning(view.metric));
+  }
+  ImGui::SameLine();
+  if (ui::segment("steps/layer_rows", "Layers", !view.tensor_rows)) view.tensor_rows = false;
+  ui::tip("One row per layer: the worst of its tensors.");
+  ImGui::SameLine(0.0f, 1.0f);
+  if (ui::segment("steps/tensor_rows", "Tensors", view.tensor_rows)) view.tensor_rows = true;
+  ui::tip("One row per recorded tensor.");
+
+  static constexpr const char* kHint =
+      "wheel: zoom   drag: pan   Shift+drag: range   double click: fit";
+  ImGui::PushFont(frame.fonts.small);
+  const float width = ImGui::CalcTextSize(kHint).x;
+  ImGui::SameLine();
+  const float left = ImGui::GetContentRegionAvail().x - width;
+  if (left > look.px(16.0f)) {
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + left);
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.faint);
+    ImGui::TextUnformatted(kHint);
+    ImGui::PopStyleColor();
+    ImGui::PopFont();
+  } else {
+    ImGui::PopFont();
+    ImGui::NewLine();
+  }
+}
+
+void draw_color_bar(const Frame& frame, const StepArea& area) {
+  const PlotLook look = look_of(frame);
+  ImFont& font = *frame.fonts.small;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
+  const float bottom = std::min(area.max.y, area.min.y + look.px(190.0f)) - 2.0f * box;
+  if (bottom - area.min.y < look.px(48.0f)) return;
+  constexpr int kParts = 24;
+  const float height = bottom - area.min.y;
+  for (int part = 0; part < kParts; ++part) {
+    const double high = 1.0 - static_cast<double>(part) / kParts;
+    const ImU32 above = tint(frame.theme, high), below = tint(frame.theme, high - 1.0 / kParts);
+    list.AddRectFilledMultiColor(
+        {x, area.min.y + height * static_cast<float>(part) / kParts},
+        {x + width, area.min.y + height * static_cast<float>(part + 1) / kParts}, above, above,
+        below, below);
+  }
+  const auto label = [&](float y, const char* text) {
+    list.AddText(&font, font_size(font),
+                 {x + width + look.px(4.0f), std::round(y - font_size(font) / 2.0f)},
+                 frame.theme.soft, text);
+  };
+  const bool unicode = frame.fonts.unicode;
+  label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
+  label(area.min.y + height / 3.0f, "1%");
+  label(area.min.y + height * 2.0f / 3.0f, unicode ? "10\u207b\u2074" : "1e-4");
+  label(bottom - look.px(4.0f), unicode ? "10\u207b\u2076" : "1e-6");
+  const float zero = bottom + look.px(4.0f);
+  list.AddRectFilled({x, zero}, {x + width, zero + box}, frame.theme.plot);
+  list.AddRect({x, zero}, {x + width, zero + box}, frame.theme.axis);
+  label(zero + box / 2.0f, "0");
+  track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, zero + box});
+}
+
+/// Names left of the rows. Of rows that are too low for all names every second, third ... has one.
+void draw_names(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
+                const RowLayout& layout, int lit, int chosen) {
+  const PlotLook look = look_of(frame);
+  ImFont& font = *frame.fonts.small;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float dot = look.px(3.0f), left = area.outer_min.x + look.px(14.0f);
+  const float width = area.min.x - look.px(6.0f) - left;
+  const auto stride = static_cast<size_t>(
+      std::max(1.0, std::ceil(kLabelHeight * static_cast<double>(frame.scale) / layout.height)));
+  list.PushClipRect({area.outer_min.x, area.min.y}, {area.min.x, area.max.y}, true);
+  const auto draw = [&](size_t row, ImU32 color, bool ground) {
+    const float middle = area.min.y + static_cast<float>(layout.top(row) + layout.height / 2.0);
+    const float top = std::round(
+        std::clamp(middle - font_size(font) / 2.0f, area.min.y, area.max.y - font_size(font)));
+    const std::string name = label_of(frame, rows[row], width);
+    const float text_width = font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, name.c_str()).x;
+    if (ground) {
+      list.AddRectFilled({area.outer_min.x, top - 1.0f},
+                         {area.min.x - 1.0f, top + font_size(font) + 2.0f}, frame.theme.selection,
+                         look.px(2.0f));
+    }
+    list.AddText(&font, font_size(font), {std::floor(left + width - text_width), top}, color,
+                 name.c_str());
+    const auto& severity = frame.lane().layers[static_cast<size_t>(rows[row].layer)].severity;
+    if (severity) {
+      const float x = std::floor(left + width - text_width) - look.px(8.0f);
+      draw_severity(list, {x, top + std::round(font_size(font) / 2.0f)}, dot, *severity,
+                    frame.theme.severity(*severity));
+    }
+    if (tracker() != nullptr) {
+      track_rect("steps/heatmap/row/" + row_name(frame, rows[row]),
+                 {area.outer_min.x, area.min.y + static_cast<float>(layout.top(row))},
+                 {area.min.x, area.min.y + static_cast<float>(layout.top(row + 1))}, name);
+    }
+  };
+  // Names make room for those that are lit.
+  const double apart = kLabelHeight * static_cast<double>(frame.scale);
+  const auto is_covered = [&](size_t row, int by) {
+    return by >= 0 &&
+           std::fabs(layout.top(row) - layout.top(static_cast<size_t>(by))) < apart - 0.5;
+  };
+  for (size_t row = 0; row < rows.size(); row += stride) {
+    if (layout.top(row + 1) <= 0.0 || layout.top(row) >= layout.room) continue;
+    if (!is_covered(row, lit) && !is_covered(row, chosen)) draw(row, frame.theme.soft, false);
+  }
+  const auto draw_lit = [&](int row) {
+    if (row < 0) return;
+    const double top = layout.top(static_cast<size_t>(row));
+    if (top + layout.height > 0.0 && top < layout.room) {
+      draw(static_cast<size_t>(row), frame.theme.ink, true);
+    }
+  };
+  draw_lit(chosen);
+  if (lit != chosen) draw_lit(lit);
+  list.PopClipRect();
+}
+
+void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
+  const ColumnSpan columns = columns_between(frame.run.columns(), from, to);
+  const HeatCell cell =
+      worst_cell(frame.run, frame.at.lane, frame.view.metric, frame.view.role, row, columns);
+  const auto show = [&](const PlotTip& tip) { tip.show(look_of(frame), "steps/heatmap/tip"); };
+  if (cell.site < 0) {
+    PlotTip tip(row_name(frame, row));
+    tip.note(steps_text(
+        static_cast<int64_t>(std::floor(from)),
+        std::max(static_cast<int64_t>(std::floor(from)), static_cast<int64_t>(std::ceil(to)) - 1)));
+    tip.note("Not measured.");
+    return show(tip);
+  }
+  const SiteInfo& site = frame.lane_info().sites[static_cast<size_t>(cell.site)];
+  const Column& column = frame.run.columns()[static_cast<size_t>(cell.column)];
+  PlotTip tip(site.name());
+  const int shown = columns.last - columns.first;
+  std::string when = steps_text(column.step, column.last());
+  if (shown > 1) {
+    const Column& end = frame.run.columns()[static_cast<size_t>(columns.last - 1)];
+    const int64_t steps =
+        end.last() + 1 - frame.run.columns()[static_cast<size_t>(columns.first)].step;
+    when += ", the worst of " + grouped(steps) + " steps here";
+  }
+  tip.note(site.op + ", " + format_name(site.format) + ", " + when);
+  const std::optional<TensorStats> stats = frame.run.stats(frame.at.lane, cell.site, cell.column);
+  if (!stats) return show(tip);
+  const double n = static_cast<double>(stats->n);
+  const auto share = [n](int64_t count) { return percent(static_cast<double>(count) / n); };
+  tip.row("overflow", share(stats->overflow));
+  tip.row("underflow", share(stats->underflow));
+  tip.row("subnormal", share(stats->subnormal));
+  tip.row("NaN / Inf", share(stats->non_finite()));
+  if (site.role == Role::update) tip.row("lost updates", share(stats->lost));
+  tip.row("exactly zero", share(stats->zero));
+  const int64_t finite = stats->n - stats->non_finite();
+  if (finite == 0) {
+    tip.note("No value is finite.");
+  } else if (!(stats->max_abs > 0.0f)) {
+    tip.note("All finite values are zero.");
+  } else {
+    tip.row("max", magnitude_text(frame, static_cast<double>(stats->max_abs)));
+    tip.row("rms", magnitude_text(frame, std::sqrt(stats->sum_sq / static_cast<double>(finite))));
+    tip.row("min, not zero", magnitude_text(frame, static_cast<double>(stats->min_abs)));
+  }
+  const StepRow* step = frame.run.step_row(frame.at.lane, column.step);
+  if (step != nullptr && step->loss_scale != 1.0) {
+    tip.row("loss scale", scale_text(step->loss_scale));
+  }
+  show(tip);
+}
+
+PlotTable table_of(const Frame& frame, const std::vector<HeatRow>& rows, const Axis& x) {
+  PlotTable table("step");
+  const ColumnSpan columns = columns_between(frame.run.columns(), x.low, x.high);
+  for (const HeatRow& row : rows) {
+    table.add(row_name(frame, row), static_cast<size_t>(columns.last - columns.first),
+              [&](size_t i) {
+                const int column = columns.first + static_cast<int>(i);
+                const auto step =
+                    static_cast<double>(frame.run.columns()[static_cast<size_t>(column)].step);
+                const HeatCell cell = worst_cell(frame.run, frame.at.lane, frame.view.metric,
+                                                 frame.view.role, row, {column, column + 1});
+                if (cell.site < 0) return PlotPoint{step, std::nan("")};
+                const auto stats = frame.run.stats(frame.at.lane, cell.site, column);
+                if (!stats) return PlotPoint{step, std::nan("")};
+                return PlotPoint{step, metric_share({.n = stats->n,
+                                                     .zero = stats->zero,
+                                                     .pos_inf = stats->pos_inf,
+                                                     .neg_inf = stats->neg_inf,
+                                                     .nan = stats->nan,
+                                                     .overflow = stats->overflow,
+                                                     .underflow = stats->underflow,
+                                                     .subnormal = stats->subnormal,
+                                                     .lost = stats->lost},
+                                                    frame.view.metric)};
+              });
+  }
+  return table;
+}
+
+void choose(const Frame& frame, const HeatRow& row) {
+  if (row.site >= 0) {
+    frame.select_site(row.site);
+  } else {
+    frame.select_layer(row.layer);
+  }
+}
+
+void hover(const Frame& frame, const HeatRow& row) {
+  frame.view.hovered_layer = frame.lane().layers[static_cast<size_t>(row.layer)].path;
+  frame.view.hovered_site = row.site >= 0 ? row_name(frame, row) : "";
+}
+
+/// Row of the layer or tensor that the pointer is over in any panel; -1 without one.
+int lit_row(const Frame& frame, const std::vector<HeatRow>& rows) {
+  const ViewState& view = frame.view;
+  const bool now = !view.hovered_layer.empty();
+  const std::string& layer = now ? view.hovered_layer : view.lit_layer;
+  const std::string& site = now ? view.hovered_site : view.lit_site;
+  const int wanted = frame.run.find_layer(frame.at.lane, layer);
+  if (wanted < 0) return -1;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].layer != wanted) continue;
+    if (rows[i].site < 0 || site.empty() || row_name(frame, rows[i]) == site) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+/// Pan and zoom of rows.
+void steer_rows(const Frame& frame, const Plot& plot, const RowLayout& layout) {
+  ViewState& view = frame.view;
+  if (layout.count == 0) return;
+  const ImGuiIO& io = ImGui::GetIO();
+  if (plot.wheel() != 0.0f && io.KeyCtrl) {
+    const double y = static_cast<double>(io.MousePos.y - plot.min().y);
+    const double row = (y + layout.scroll) / layout.height;
+    const double before = view.row_zoom;
+    view.row_zoom =
+        std::max(1.0, view.row_zoom * std::pow(1.25, static_cast<double>(plot.wheel())));
+    // The row under the pointer stays there.
+    view.row_scroll = row - y / (layout.height * view.row_zoom / before);
+  }
+  if (plot.pan().y != 0.0f && layout.overflows()) {
+    view.row_scroll -= static_cast<double>(plot.pan().y) / layout.height;
+  }
+  if (plot.double_clicked() || plot.action() == PlotAction::fit) {
+    view.row_zoom = 1.0;
+    view.row_scroll = 0.0;
+  }
+}
+
+/// Scrolls to a row that has just been chosen, wherever that was.
+void follow(const Frame& frame, const std::vector<HeatRow>& rows, const RowLayout& layout,
+            int chosen) {
+  static thread_local HeatRow before;
+  const HeatRow now = chosen < 0 ? HeatRow{} : rows[static_cast<size_t>(chosen)];
+  if (now == before) return;
+  before = now;
+  if (chosen < 0 || !layout.overflows()) return;
+  const double top = layout.top(static_cast<size_t>(chosen));
+  if (top >= 0.0 && top + layout.height <= layout.room) return;
+  frame.view.row_scroll = static_cast<double>(chosen) - 0.5 * layout.room / layout.height;
+}
+
+void draw_scroll_bar(const Frame& frame, const Plot& plot, const RowLayout& layout) {
+  if (!layout.overflows()) return;
+  const float height = plot.max().y - plot.min().y;
+  const double all = static_cast<double>(layout.count) * layout.height;
+  const float top = plot.min().y + height * static_cast<float>(layout.scroll / all);
+  const float length = std::max(8.0f, height * static_cast<float>(layout.room / all));
+  const float x = plot.max().x - std::round(4.0f * frame.scale);
+  plot.list().AddRectFilled({x, top}, {plot.max().x - 1.0f, top + length},
+                            with_alpha(frame.theme.ink, 0.45f), 2.0f);
+}
+
+/// The names are a way to choose rows as well.
+int pointed_name(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
+                 const RowLayout& layout) {
+  ImGui::SetCursorScreenPos({area.outer_min.x, area.min.y});
+  const bool clicked = ImGui::InvisibleButton(
+      "##rows", {area.min.x - area.outer_min.x - 1.0f, area.max.y - area.min.y});
+  track_item("steps/heatmap/rows");
+  if (!ImGui::IsItemHovered()) return -1;
+  const int row = layout.row_at(static_cast<double>(ImGui::GetIO().MousePos.y - area.min.y));
+  if (row < 0) return -1;
+  hover(frame, rows[static_cast<size_t>(row)]);
+  if (clicked) choose(frame, rows[static_cast<size_t>(row)]);
+  PlotTip tip(row_name(frame, rows[static_cast<size_t>(row)]));
+  const LayerModel& layer =
+      frame.lane().layers[static_cast<size_t>(rows[static_cast<size_t>(row)].layer)];
+  tip.note(layer.op.empty() ? "no operator" : layer.op);
+  if (!layer.findings.empty()) {
+    tip.note(counted(static_cast<int64_t>(layer.findings.size()), "finding"));
+  }
+  tip.show(look_of(frame), "steps/heatmap/rows/tip");
+  return row;
+}
+
+void draw_rows(const Frame& frame, const StepArea& area) {
+  static thread_local Picture picture;
+  const PlotLook look = look_of(frame);
+  ViewState& view = frame.view;
+  const std::vector<HeatRow> rows = rows_of(frame);
+  const RowLayout layout =
+      lay_out(frame, rows.size(), static_cast<double>(area.max.y - area.min.y));
+  Picture now{.view = frame.run.shared_view(),
+              .textures = &frame.textures,
+              .lane = frame.at.lane,
+              .metric = view.metric,
+              .role = view.role,
+              .dark = frame.theme.dark,
+              .rows = rows,
+              .x = area.x,
+              .height = layout.height,
+              .scroll = layout.scroll,
+              .used = layout.used()};
+  const bool has_picture = !rows.empty() && !frame.run.columns().empty();
+  if (has_picture && !picture.same(now)) {
+    paint(frame, now);
+    picture = std::move(now);
+  }
+  const int named = rows.empty() ? -1 : pointed_name(frame, area, rows, layout);
+  int pointed = -1, lit = -1, chosen = -1;
+  {
+    PlotSpec spec = empty_plot("steps/heatmap", area);
+    spec.x_labels = frame.run.step_count() > 0;
+    Plot plot(look, spec);
+    if (has_picture) {
+      plot.image(picture.texture, area.min,
+                 {area.max.x, area.min.y + static_cast<float>(std::lround(layout.used()))});
+    } else {
+      plot.message(rows.empty() && !frame.lane().layers.empty() ? "No layer matches the filter."
+                   : frame.run.step_count() == 0                ? "No step is done yet."
+                                                                : "No statistics were recorded.");
+    }
+    steer_steps(frame, plot, true);
+    steer_rows(frame, plot, layout);
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    if (plot.hovered()) pointed = layout.row_at(static_cast<double>(mouse.y - area.min.y));
+    if (pointed >= 0) hover(frame, rows[static_cast<size_t>(pointed)]);
+    if (pointed >= 0 && plot.clicked()) choose(frame, rows[static_cast<size_t>(pointed)]);
+    lit = std::max(named, lit_row(frame, rows));
+    for (size_t i = 0; i < rows.size() && chosen < 0; ++i) {
+      const bool own =
+          view.tensor_rows ? rows[i].site == frame.at.site : rows[i].layer == frame.at.layer;
+      if (own && frame.at.layer >= 0) chosen = static_cast<int>(i);
+    }
+    follow(frame, rows, layout, chosen);
+    const auto frame_row = [&](int row, ImU32 color, float width) {
+      if (row < 0) return;
+      const float top = area.min.y + static_cast<float>(layout.top(static_cast<size_t>(row)));
+      const float low = std::max(static_cast<float>(layout.height), 3.0f);
+      const ImVec2 min{area.min.x, std::round(top) - 1.0f}, max{area.max.x, std::round(top + low)};
+      // On a dark edge of its own, since the worst cells are as pale as the frame.
+      plot.list().AddRect(min, max, frame.theme.plot, 0.0f, ImDrawFlags_None, width + 2.0f);
+      plot.list().AddRect(min, max, color, 0.0f, ImDrawFlags_None, width);
+    };
+    if (lit != chosen) frame_row(lit, with_alpha(frame.theme.cursor, 0.45f), 1.0f);
+    frame_row(chosen, frame.theme.cursor, std::max(1.0f, std::round(1.0f * frame.scale)));
+    draw_step_lines(frame, plot);
+    draw_scroll_bar(frame, plot, layout);
+    if (pointed >= 0 && !plot.panning() && has_picture) {
+      const double x = std::floor(static_cast<double>(mouse.x - area.min.x));
+      const double per_pixel = (area.x.high - area.x.low) / area.x.pixels();
+      const double from = area.x.low + x * per_pixel;
+      show_tip(frame, rows[static_cast<size_t>(pointed)], from, from + per_pixel);
+    }
+    if (plot.action() != PlotAction::none) {
+      hand_out(frame, plot, table_of(frame, rows, area.x), "heatmap.csv");
+    }
+  }
+  if (!rows.empty()) draw_names(frame, area, rows, layout, lit, chosen);
+}
+
+}  // namespace
+
+void draw_heatmap(const Frame& frame) {
+  draw_header(frame);
+  const StepArea area = step_area(frame, kStepLabels);
+  if (frame.at.lane >= 0) {
+    draw_rows(frame, area);
+    draw_color_bar(frame, area);
+  } else {
+    Plot plot(look_of(frame), empty_plot("steps/heatmap", area));
+    plot.message("This run has no lanes.");
+  }
+  take_area(area);
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// Everything about the selected layer at the cursor: formats, neighbours, every tensor's counters.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "core/numeric/float_format.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+/// "2^-3.2"; "-" for zero and what is not finite.
+std::string power_text(double value) {
+  if (!(value > 0.0) || !std::isfinite(value)) return "-";
+  return fmt::format("2^{:.1f}", std::log2(value));
+}
+
+std::string share_text(int64_t part, int64_t whole) {
+  if (whole <= 0) return "-";
+  return part == 0 ? "0" : percent(static_cast<double>(part) / static_cast<double>(whole));
+}
+
+void column(const char* name, const char* meaning) {
+  ImGui::TableNextColumn();
+  ImGui::TableHeader(name);
+  ui::tip(meaning);
+}
+
+void draw_tensors(const Frame& frame, const LayerModel& layer) {
+  constexpr int kColumns = 11;
+  const ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_ScrollY |
+                                ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerV;
+  if (!ImGui::BeginTable("tensors", kColumns, flags)) return;
+  ImGui::TableSetupScrollFreeze(1, 1);
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  column("Tensor", "What it is to the layer. A click selects it.");
+  column("Format", "The format it is written in, which the counters refer to.");
+  column("Shape", "Of one step.");
+  column("Zero", "Elements that are zero before rounding.");
+  column("Overflow", metric_meaning(Metric::overflow));
+  column("Underflow", metric_meaning(Metric::underflow));
+  column("Subnormal", metric_meaning(Metric::subnormal));
+  column("NaN/Inf", metric_meaning(Metric::non_finite));
+  column("Lost", metric_meaning(Metric::lost_updates));
+  column("Largest", "The largest finite magnitude.");
+  column("RMS", "Root of the mean square of the finite elements.");
+  for (const int site : layer.sites) {
+    const SiteInfo& info = frame.lane_info().sites[static_cast<size_t>(site)];
+    const std::string path = "details/tensor/" + info.tensor;
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    if (ui::selectable(path, info.tensor.c_str(), site == frame.at.site, {0, 0},
+                       ImGuiSelectableFlags_SpanAllColumns)) {
+      frame.select_site(site);
+    }
+    if (ImGui::IsItemHovered()) frame.view.hovered_site = info.name();
+    const auto cell = [&](const char* name, const std::string& text) {
+      ImGui::TableNextColumn();
+      ui::text(path + "/" + name, text);
+    };
+    cell("format", format_name(info.format));
+    cell("shape", to_string(info.shape));
+    const std::optional<TensorStats> stats = frame.run.stats(frame.at.lane, site, frame.at.column);
+    if (!stats) {
+      for (int i = 3; i < kColumns; ++i) {
+        ImGui::TableNextColumn();
+        ImGui::TextDisabled("-");
+      }
+      continue;
+    }
+    cell("zero", share_text(stats->zero, stats->n));
+    cell("overflow", share_text(stats->overflow, stats->n));
+    cell("underflow", share_text(stats->underflow, stats->n));
+    cell("subnormal", share_text(stats->subnormal, stats->n));
+    cell("non_finite", share_text(stats->non_finite(), stats->n));
+    cell("lost", info.role == Role::update ? share_text(stats->lost, stats->n) : "");
+    cell("largest", power_text(stats->max_abs));
+    const int64_t finite = stats->n - stats->non_finite();
+    cell("rms",
+         finite > 0 ? power_text(std::sqrt(stats->sum_sq / static_cast<double>(finite))) : "-");
+  }
+  ImGui::EndTable();
+}
+
+}  // namespace
+
+void draw_layer_details(const Frame& frame) {
+  const LayerModel* layer = frame.layer();
+  if (layer == nullptr) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ui::text("details/empty", "Select a layer on the left, or a row of the heatmap.");
+    ImGui::PopStyleColor();
+    return;
+  }
+  const int count = static_cast<int>(frame.lane().layers.size());
+  if (ui::small_button("details/previous", "< previous") && frame.at.layer > 0) {
+    frame.select_layer(frame.at.layer - 1);
+  }
+  ImGui::SameLine();
+  if (ui::small_button("details/next", "next >") && frame.at.layer + 1 < count) {
+    frame.select_layer(frame.at.layer + 1);
+  }
+  ImGui::SameLine(0, 16 * frame.scale);
+  ImGui::PushFont(frame.fonts.bold);
+  ui::text("details/layer", layer->path);
+  ImGui::PopFont();
+  ImGui::SameLine();
+  std::string facts = layer->op;
+  if (layer->info != nullptr) {
+    const LayerInfo& info = *layer->info;
+    facts +=
+        fmt::format("   reads {}   writes {}{}   {} parameters   after {}", format_name(info.read),
+                    format_name(info.write), info.follows ? " (follows its inputs)" : "",
+                    info.parameters, info.inputs.empty() ? "nothing" : name_list(info.inputs));
+  }
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text("details/facts", facts);
+  ImGui::SameLine(0, 16 * frame.scale);
+  const Column window =
+      frame.at.column >= 0 ? frame.run.columns()[static_cast<size_t>(frame.at.column)] : Column{};
+  ui::text("details/window", frame.at.column < 0      ? std::string("nothing recorded")
+                             : window.step_count == 1 ? fmt::format("step {}", window.step)
+                                                      : fmt::format("steps {} to {} together",
+                                                                    window.step, window.last()));
+  ImGui::PopStyleColor();
+  if (const Report* report = frame.run.report()) {
+    for (const int finding : layer->findings) {
+      const Finding& each = report->findings[static_cast<size_t>(finding)];
+      ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.severity(each.severity));
+      ui::text_wrapped(fmt::format("details/finding/{}", finding),
+                       fmt::format("{}: {}", severity_name(each.severity), each.text));
+      ImGui::PopStyleColor();
+    }
+  }
+  draw_tensors(frame, *layer);
+}
+
+}  // namespace halfscope::gui

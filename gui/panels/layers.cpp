@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// The list of layers: which lane, which tensors, and for every layer how much of it is lost.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/rules/text.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+void draw_lane_choice(const Frame& frame) {
+  const RunView& run = frame.run.view();
+  const std::string& name = frame.lane_info().name;
+  if (ui::begin_combo("layers/lane", name.c_str(), -1)) {
+    for (int lane = 0; lane < run.lane_count(); ++lane) {
+      const std::string& each = run.lane(lane).name;
+      if (ui::selectable("layers/lane/" + each, each.c_str(), lane == frame.at.lane)) {
+        frame.view.lane = each;
+      }
+    }
+    ImGui::EndCombo();
+  } else {
+    ui::tip("The lane that is looked at: one training under one precision plan.");
+  }
+}
+
+void draw_role_choice(const Frame& frame) {
+  struct Choice {
+    RoleView role;
+    const char *sign, *plain, *tip;
+  };
+  static constexpr Choice kChoices[] = {
+      {RoleView::all, "All", "All", "All recorded tensors"},
+      {RoleView::weights, "W", "W", "Weights"},
+      {RoleView::activations, "A", "A", "Activations: what layers compute forward"},
+      {RoleView::gradients, "\u2207", "Grad", "Gradients of activations and of weights"},
+      {RoleView::updates, "\u0394", "Upd", "Updates: what is added to the weights"}};
+  const float gap = 3 * frame.scale;
+  for (const Choice& choice : kChoices) {
+    const char* label = frame.fonts.unicode ? choice.sign : choice.plain;
+    if (choice.role != RoleView::all) ImGui::SameLine(0, gap);
+    if (ui::segment(fmt::format("layers/role/{}", role_view_name(choice.role)), label,
+                    frame.view.role == choice.role)) {
+      frame.view.role = choice.role;
+      frame.view.site.clear();  // the worst one of the role
+    }
+    ui::tip(choice.tip);
+  }
+}
+
+void draw_row_menu(const Frame& frame, const LayerModel& layer, const std::string& path) {
+  if (!ImGui::BeginPopupContextItem()) return;
+  const bool kept = frame.view.edits.keeps(layer.path);
+  if (ui::menu_item(path + "/keep", "Keep in fp32 (what if)", nullptr, kept)) {
+    frame.view.edits.keep(layer.path, !kept);
+  }
+  if (ui::menu_item(path + "/isolate", "Show only this layer")) frame.view.filter = layer.path;
+  if (ui::menu_item(path + "/copy", "Copy name")) frame.ask(Request::Kind::copy, layer.path);
+  ImGui::EndPopup();
+}
+
+/// NaN or infinities in a tensor of the role that is looked at, anywhere in the run.
+bool has_non_finite(const Frame& frame, const LayerModel& layer) {
+  return std::any_of(layer.sites.begin(), layer.sites.end(), [&](int site) {
+    const SiteInfo& info = frame.lane_info().sites[static_cast<size_t>(site)];
+    return shows(frame.view.role, info.role) &&
+           frame.run.view().total(frame.at.lane, site).non_finite() > 0;
+  });
+}
+
+void draw_row(const Frame& frame, int index) {
+  const Theme& theme = frame.theme;
+  const LayerModel& layer = frame.lane().layers[static_cast<size_t>(index)];
+  const float scale = frame.scale, height = ImGui::GetTextLineHeight() + 6 * scale;
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  const std::string path = "layers/row/" + layer.path;
+  if (ui::selectable(path, "##row", index == frame.at.layer, {width, height})) {
+    frame.select_layer(index);
+  }
+  const bool hovered = ImGui::IsItemHovered();
+  if (hovered) frame.view.hovered_layer = layer.path;
+  draw_row_menu(frame, layer, path);
+
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  const ImVec2 end{start.x + width, start.y + height};
+  if (!hovered && frame.view.lit_layer == layer.path && index != frame.at.layer) {
+    draw.AddRectFilled(start, end, with_alpha(theme.accent, 0.12f), 3 * scale);
+  }
+  const float middle = (start.y + end.y) / 2, mark = 3.5f * scale;
+  if (layer.severity) {
+    draw_severity(draw, {start.x + 8 * scale, middle}, mark, *layer.severity,
+                  theme.severity(*layer.severity));
+  }
+  const int site =
+      frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);
+  double share = 0.0;
+  if (site >= 0) {
+    const TensorStats& total = frame.run.view().total(frame.at.lane, site);
+    share = metric_share(counts_of(total), frame.view.metric);
+  }
+  const float bar_width = std::min(64 * scale, width * 0.3f);
+  const float bar_left = end.x - bar_width - 4 * scale, text_left = start.x + 18 * scale;
+  const bool kept = frame.view.edits.keeps(layer.path);
+  draw.PushClipRect({text_left, start.y}, {bar_left - 6 * scale, end.y}, true);
+  draw.AddText({text_left, start.y + 3 * scale}, kept ? theme.good : theme.ink,
+               (layer.path + (kept ? "  fp32" : "")).c_str());
+  draw.PopClipRect();
+  const float bar_top = middle - 4 * scale, bar_bottom = middle + 4 * scale;
+  draw.AddRectFilled({bar_left, bar_top}, {bar_left + bar_width, bar_bottom}, theme.grid,
+                     2 * scale);
+  if (share > 0.0) {
+    const double level = std::max(0.02, heat_level(heat_of(share)));
+    draw.AddRectFilled({bar_left, bar_top},
+                       {bar_left + bar_width * static_cast<float>(level), bar_bottom},
+                       heat_color(0.35 + 0.6 * level), 2 * scale);
+  }
+  const bool non_finite = has_non_finite(frame, layer);
+  if (non_finite) {
+    draw.PushClipRect({bar_left, bar_top}, {bar_left + bar_width, bar_bottom}, true);
+    for (float x = bar_left - 8 * scale; x < bar_left + bar_width; x += 6 * scale) {
+      draw.AddLine({x, bar_bottom}, {x + 8 * scale, bar_top}, theme.faint, 1.5f * scale);
+    }
+    draw.PopClipRect();
+  }
+  if (hovered) {
+    std::string tip = fmt::format("{}  ({})", layer.path, layer.op);
+    if (site >= 0) {
+      tip += fmt::format(
+          "\n{} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",
+          metric_name(frame.view.metric), percent(share),
+          frame.lane_info().sites[static_cast<size_t>(site)].tensor,
+          non_finite ? "\nStriped: it holds NaN or Inf, which came here or arose here." : "");
+    }
+    if (frame.run.report() != nullptr) {
+      for (const int finding : layer.findings) {
+        tip += "\n- " + frame.run.report()->findings[static_cast<size_t>(finding)].mechanism;
+      }
+    }
+    ui::tip(tip.c_str());
+  }
+}
+
+}  // namespace
+
+void draw_layers(const Frame& frame) {
+  draw_lane_choice(frame);
+  draw_role_choice(frame);
+  if (frame.focus_filter) ImGui::SetKeyboardFocusHere();
+  ui::input_text("layers/filter", "filter layers (Ctrl+F)", &frame.view.filter, -1);
+  const std::vector<int> rows = frame.visible_layers();
+  struct Choice {
+    LayerOrder order;
+    const char *name, *tip;
+  };
+  static constexpr Choice kOrders[] = {
+      {LayerOrder::execution, "in order", "In the order in which they run"},
+      {LayerOrder::severity, "worst first", "By the weight of what was found"},
+      {LayerOrder::name, "by name", "By their paths"}};
+  const auto current = std::find_if(std::begin(kOrders), std::end(kOrders),
+                                    [&](const Choice& c) { return c.order == frame.view.order; });
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text("layers/count", fmt::format("{} of {}", rows.size(), frame.lane().layers.size()));
+  ImGui::PopStyleColor();
+  ImGui::SameLine();
+  const float combo = 110 * frame.scale;
+  ImGui::SetCursorPosX(ImGui::GetContentRegionMax().x - combo);
+  if (ui::begin_combo("layers/order", current->name, combo)) {
+    for (const Choice& choice : kOrders) {
+      if (ui::selectable(fmt::format("layers/order/{}", choice.name), choice.name,
+                         choice.order == frame.view.order)) {
+        frame.view.order = choice.order;
+      }
+      ui::tip(choice.tip);
+    }
+    ImGui::EndCombo();
+  }
+  if (rows.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ui::text_wrapped("layers/empty", frame.view.filter.empty()
+                                         ? "No tensor of this kind was recorded."
+                                         : "No layer matches the filter.");
+    ImGui::PopStyleColor();
+    return;
+  }
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  ImGui::BeginChild("rows", {0, 0}, false);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(rows.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      draw_row(frame, rows[static_cast<size_t>(i)]);
+    }
+  }
+  ImGui::PopStyleVar();
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// Loss of all lanes over steps, and the loss scale of the selected one as stairs on a second axis.
+// Skipped steps and growths of the scale are marks, so that an overflow is seen beside its cause.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "analysis/rules/text.h"
+#include "gui/panels/step_plot.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+/// What is drawn of the steps in sight. It is made anew when one of its sources changes, since a
+/// run may have a hundred thousand steps.
+struct LossTraces {
+  std::weak_ptr<const RunView> view{};
+  Axis x{};
+  int lane = -1;
+  std::vector<Trace> losses{};  // by lane
+  Trace scale{};
+  std::vector<double> skips{}, growths{};  // x, one per pixel column at most
+  bool all_positive = true;
+
+  bool is_of(const Frame& frame, const Axis& axis) const {
+    const std::shared_ptr<const RunView> now = frame.run.shared_view();
+    return !view.owner_before(now) && !now.owner_before(view) && x == axis && lane == frame.at.lane;
+  }
+};
+
+double middle(const StepRow& row) { return static_cast<double>(row.step) + 0.5; }
+
+void add_marks(LossTraces& traces, std::span<const StepRow> rows) {
+  const double apart = (traces.x.high - traces.x.low) / traces.x.pixels();
+  const auto add = [apart](std::vector<double>& places, double x) {
+    if (places.empty() || x >= places.back() + apart) places.push_back(x);
+  };
+  const auto begin = std::lower_bound(rows.begin(), rows.end(), traces.x.low - 1.0,
+                                      [](const StepRow& row, double x) { return middle(row) < x; });
+  for (auto row = begin; row != rows.end() && middle(*row) <= traces.x.high; ++row) {
+    if (row->skipped) add(traces.skips, middle(*row));
+    if (row != rows.begin() && row->loss_scale > (row - 1)->loss_scale) {
+      add(traces.growths, middle(*row));
+    }
+  }
+}
+
+LossTraces make_traces(const Frame& frame, const Axis& x) {
+  LossTraces traces{.view = frame.run.shared_view(), .x = x, .lane = frame.at.lane};
+  for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+    const std::span<const StepRow> rows = frame.run.view().steps(lane);
+    traces.losses.push_back(reduce(x, rows.size(), [rows](size_t i) {
+      return PlotPoint{middle(rows[i]), rows[i].loss};
+    }));
+    const Trace& trace = traces.losses.back();
+    if (!trace.empty() && !(trace.low > 0.0)) traces.all_positive = false;
+  }
+  const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
+  const bool scaled = std::any_of(rows.begin(), rows.end(),
+                                  [](const StepRow& row) { return row.loss_scale != 1.0; });
+  if (scaled) {
+    traces.scale = reduce(x, rows.size(), [rows](size_t i) {
+      const double scale = rows[i].loss_scale;
+      return PlotPoint{static_cast<double>(rows[i].step), scale > 0.0 ? scale : std::nan("")};
+    });
+  }
+  add_marks(traces, rows);
+  return traces;
+}
+
+std::string lane_path(const LaneInfo& lane) { return "steps/loss/" + lane.name; }
+constexpr const char* kScalePath = "steps/loss/loss scale";
+constexpr const char* kSkipPath = "steps/loss/skipped";
+constexpr const char* kGrowthPath = "steps/loss/growth";
+
+ImU32 lane_color(const Frame& frame, int lane) {
+  return frame.theme.lines[static_cast<size_t>(lane) % frame.theme.lines.size()];
+}
+ImU32 scale_color(const Frame& frame) { return frame.theme.good; }
+
+std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces) {
+  std::vector<LegendEntry> entries;
+  for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+    const LaneInfo& info = frame.run.view().lane(lane);
+    entries.push_back({.path = lane_path(info),
+                       .label = info.name,
+                       .color = lane_color(frame, lane),
+                       .meaning = "Mean loss of the batch. Click hides the line, double click "
+                                  "shows it alone."});
+  }
+  if (!traces.scale.points.empty()) {
+    entries.push_back({.path = kScalePath,
+                       .label = "loss scale",
+                       .color = scale_color(frame),
+                       .meaning = "What the selected lane's loss is multiplied by, so that small "
+                                  "gradients do not underflow. Right axis."});
+  }
+  if (!traces.skips.empty()) {
+    entries.push_back({.path = kSkipPath,
+                       .label = "skipped",
+                       .color = frame.theme.bad,
+                       .mark = PlotMark::triangle_down,
+                       .meaning = "Steps without an update, since a gradient was not finite."});
+  }
+  if (!traces.growths.empty()) {
+    entries.push_back({.path = kGrowthPath,
+                       .label = "scale grew",
+                       .color = scale_color(frame),
+                       .mark = PlotMark::diamond,
+                       .meaning = "Steps from which on the loss scale is larger."});
+  }
+  return entries;
+}
+
+/// Where the loss is not finite: a stripe along the top, with a cross and a word where it begins.
+void draw_gaps(const Frame& frame, Plot& plot, const Trace& trace) {
+  const float scale = frame.scale;
+  const double wide = 1.0 + 1.5 * (plot.x().high - plot.x().low) / plot.x().pixels();
+  float free_from = -1e9f;
+  for (size_t i = 0; i < trace.gaps.size();) {
+    size_t last = i;
+    while (last + 1 < trace.gaps.size() && trace.gaps[last + 1] - trace.gaps[last] <= wide) ++last;
+    const float from = std::max(plot.min().x, plot.x().pixel(trace.gaps[i] - 0.5));
+    const float to = std::max(from + 2.0f, plot.x().pixel(trace.gaps[last] + 0.5));
+    plot.list().AddRectFilled({from, plot.min().y}, {to, plot.min().y + std::round(3.0f * scale)},
+                              frame.theme.bad);
+    if (from >= free_from) {
+      const float y = plot.min().y + std::round(15.0f * scale);
+      plot.tag({from + std::round(2.0f * scale), y}, frame.theme.bad, "NaN / Inf");
+      free_from = from + 80.0f * scale;
+    }
+    i = last + 1;
+  }
+}
+
+void show_tip(const Frame& frame, int64_t step) {
+  PlotTip tip("Step " + grouped(step));
+  const StepRow* own = frame.run.step_row(frame.at.lane, step);
+  for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+    const StepRow* row = frame.run.step_row(lane, step);
+    tip.row("loss, " + frame.run.view().lane(lane).name,
+            row == nullptr             ? "not recorded"
+            : std::isfinite(row->loss) ? fmt::format("{:.4g}", row->loss)
+                                       : "NaN / Inf",
+            lane_color(frame, lane));
+  }
+  if (own != nullptr) {
+    if (own->loss_scale != 1.0) {
+      tip.row("loss scale", scale_text(own->loss_scale), scale_color(frame));
+    }
+    if (std::isfinite(own->learning_rate)) {
+      tip.row("learning rate", short_number(own->learning_rate));
+    }
+    tip.row("gradient norm",
+            std::isfinite(own->grad_norm) ? short_number(own->grad_norm) : "not finite");
+    if (std::isfinite(own->accuracy)) tip.row("batch accuracy", percent(own->accuracy));
+    if (own->skipped) tip.note("Update skipped: a gradient was not finite.");
+  }
+  const EvalRow* eval = nullptr;
+  for (const EvalRow& row : frame.run.view().evals(frame.at.lane)) {
+    if (row.step <= step + 1) eval = &row;
+  }
+  if (eval != nullptr) {
+    tip.row("test accuracy after " + counted(eval->step, "step"), percent(eval->accuracy));
+  }
+  tip.show(look_of(frame), "steps/loss/tip");
+}
+
+PlotTable table_of(const Frame& frame, const Axis& x) {
+  PlotTable table("step");
+  for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+    const std::string& name = frame.run.view().lane(lane).name;
+    std::vector<const StepRow*> rows;
+    for (const StepRow& row : frame.run.view().steps(lane)) {
+      if (middle(row) >= x.low && middle(row) <= x.high) rows.push_back(&row);
+    }
+    const auto add = [&](const std::string& what, auto value) {
+      table.add(what + " " + name, rows.size(), [&](size_t i) {
+        return PlotPoint{static_cast<double>(rows[i]->step), value(*rows[i])};
+      });
+    };
+    add("loss", [](const StepRow& row) { return row.loss; });
+    add("loss_scale", [](const StepRow& row) { return row.loss_scale; });
+    add("skipped", [](const StepRow& row) { return row.skipped ? 1.0 : 0.0; });
+    add("grad_norm", [](const StepRow& row) { return row.grad_norm; });
+  }
+  return table;
+}
+
+/// The y axis that shows what is not hidden of the losses.
+Axis loss_axis(const Frame& frame, const LossTraces& traces) {
+  double low = HUGE_VAL, high = -HUGE_VAL;
+  for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+    if (is_hidden(frame.view.hidden_series, lane_path(frame.run.view().lane(lane)))) continue;
+    low = std::min(low, traces.losses[static_cast<size_t>(lane)].low);
+    high = std::max(high, traces.losses[static_cast<size_t>(lane)].high);
+  }
+  const bool log = traces.all_positive && high > 10.0 * low;
+  const AxisScale scale = log ? AxisScale::log10 : AxisScale::linear;
+  const ValueRange range = padded(scale, low, high, 0.08);
+  return {.scale = scale, .low = range.low, .high = range.high};
+}
+
+}  // namespace
+
+void draw_loss(const Frame& frame) {
+  static thread_local LossTraces traces;
+  const PlotLook look = look_of(frame);
+  ViewState& view = frame.view;
+  panel_title(frame, "steps/loss/title", "Loss");
+  if (frame.at.lane < 0) {
+    const StepArea area = step_area(frame, 0.0f);
+    Plot plot(look, empty_plot("steps/loss", area));
+    plot.message("This run has no lanes.");
+    take_area(area);
+    return;
+  }
+  ImGui::SameLine();
+  const ImVec2 legend_at = ImGui::GetCursorScreenPos();
+  const float legend_right = legend_at.x + ImGui::GetContentRegionAvail().x - look.px(2.0f);
+  ImGui::NewLine();
+  const bool tall = ImGui::GetContentRegionAvail().y > look.px(150.0f);
+  const StepArea area = step_area(frame, tall ? kStepLabels : 2.0f);
+  if (!traces.is_of(frame, area.x)) traces = make_traces(frame, area.x);
+
+  const bool has_scale = !traces.scale.points.empty() && !is_hidden(view.hidden_series, kScalePath);
+  PlotSpec spec{.path = "steps/loss",
+                .min = area.min,
+                .max = area.max,
+                .x = area.x,
+                .y = loss_axis(frame, traces),
+                .x_labels = tall};
+  if (has_scale) {
+    // Whole octaves of which at least six are seen: one halving is no cliff.
+    const ValueRange range = padded(AxisScale::log2, traces.scale.low, traces.scale.high, 0.0);
+    double low = std::floor(std::log2(range.low)) - 1.0, high = std::ceil(std::log2(range.high));
+    low = std::min(low, high - 6.0);
+    spec.right =
+        Axis{.scale = AxisScale::log2, .low = std::exp2(low), .high = std::exp2(high + 1.0)};
+  }
+  const bool any_loss = std::any_of(traces.losses.begin(), traces.losses.end(),
+                                    [](const Trace& trace) { return !trace.empty(); });
+  spec.y_labels = spec.y_grid = any_loss;
+  if (frame.run.step_count() == 0) spec = empty_plot("steps/loss", area);
+  {
+    Plot plot(look, spec);
+    if (frame.run.step_count() == 0) plot.message("No step is done yet.");
+    if (has_scale) {
+      plot.stairs(traces.scale, plot.x().high + 1.0, with_alpha(scale_color(frame), 0.8f), 1.0f,
+                  PlotSide::right);
+    }
+    for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+      // The selected lane lies above all others.
+      const int each = (frame.at.lane + 1 + lane) % frame.run.lane_count();
+      if (is_hidden(view.hidden_series, lane_path(frame.run.view().lane(each)))) continue;
+      const bool chosen = each == frame.at.lane;
+      const Trace& trace = traces.losses[static_cast<size_t>(each)];
+      plot.line(trace, with_alpha(lane_color(frame, each), chosen ? 1.0f : 0.75f),
+                line_width(area.x, trace, chosen));
+      if (chosen) draw_gaps(frame, plot, trace);
+    }
+    if (!is_hidden(view.hidden_series, kGrowthPath)) {
+      for (const double x : traces.growths) {
+        plot.mark_at_top(PlotMark::diamond, x, look.px(8.0f), scale_color(frame), 3.5f);
+      }
+    }
+    if (!is_hidden(view.hidden_series, kSkipPath)) {
+      for (const double x : traces.skips) {
+        plot.mark_at_top(PlotMark::triangle_down, x, look.px(8.0f), frame.theme.bad);
+      }
+    }
+    steer_steps(frame, plot);
+    draw_step_lines(frame, plot);
+    if (plot.hovered() && !plot.panning() && frame.run.step_count() > 0) {
+      show_tip(frame, pointed_step(frame, plot));
+    }
+    if (plot.action() != PlotAction::none) {
+      hand_out(frame, plot, table_of(frame, area.x), "loss.csv");
+    }
+  }
+  ImGui::SetCursorScreenPos({legend_at.x, legend_at.y + ImGui::GetStyle().FramePadding.y});
+  draw_legend(look, legend_of(frame, traces), legend_right, view.hidden_series);
+  take_area(area);
+}
+
+}  // namespace halfscope::gui

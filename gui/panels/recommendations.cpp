@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// What would help, with the evidence, and switches that put it into the edited plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/report/cost.h"
+#include "analysis/rules/text.h"
+#include "gui/panels/panel.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+/// One line of the table: something that can be switched on, or a finding that only tells.
+struct Row {
+  std::string layer{};  ///< "" for the whole lane
+  std::string action{}, evidence{}, rule{};
+  Severity severity = Severity::info;
+  const Finding* finding = nullptr;
+  bool keep_fp32 = false;
+  double loss_scale = 0.0;
+  bool can_switch() const noexcept { return keep_fp32 || loss_scale > 0.0; }
+};
+
+std::vector<Row> rows_of(const Frame& frame, const Report& report) {
+  std::vector<Row> rows;
+  std::set<std::string> kept;
+  bool scale_named = false;
+  for (const Finding& finding : report.findings) {
+    if (finding.lane != frame.at.lane) continue;
+    const Action& action = finding.action;
+    Row row{.layer = finding.layer,
+            .action = action.text.empty() ? "-" : action.text,
+            .evidence = finding.mechanism.empty() ? finding.text : finding.mechanism,
+            .rule = finding.rule,
+            .severity = finding.severity,
+            .finding = &finding};
+    if (action.kind == Action::Kind::keep_fp32) {
+      for (const std::string& layer : action.layers) {
+        if (!kept.insert(layer).second) continue;
+        row.layer = layer;
+        row.action = "keep in fp32";
+        row.keep_fp32 = true;
+        rows.push_back(row);
+      }
+      if (row.keep_fp32 || !action.layers.empty()) continue;
+    }
+    if (action.kind == Action::Kind::loss_scale && action.loss_scale > 0.0 && !scale_named) {
+      row.loss_scale = action.loss_scale;
+      scale_named = true;
+    }
+    rows.push_back(row);
+  }
+  for (const std::string& layer : frame.view.edits.fp32_layers) {
+    if (kept.contains(layer)) continue;
+    rows.push_back({.layer = layer,
+                    .action = "keep in fp32",
+                    .evidence = "Your own choice: no rule asks for it.",
+                    .rule = "-",
+                    .keep_fp32 = true});
+  }
+  return rows;
+}
+
+void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
+  PlanEdits& edits = frame.view.edits;
+  if (row.keep_fp32) {
+    bool on = edits.keeps(row.layer);
+    if (ui::checkbox(path + "/what_if", "", &on)) edits.keep(row.layer, on);
+    ui::tip("Puts it into the edited plan. Nothing changes until the plan is tried or saved.");
+  } else if (row.loss_scale > 0.0) {
+    bool on = edits.loss_scale == row.loss_scale;
+    if (ui::checkbox(path + "/what_if", "", &on)) {
+      edits.loss_scale = on ? std::optional(row.loss_scale) : std::nullopt;
+    }
+    ui::tip("Trains with this static loss scale instead of the lane's own scaling.");
+  }
+}
+
+void draw_row(const Frame& frame, const Row& row, size_t index) {
+  const std::string path = fmt::format("advice/{}", index);
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  draw_switch(frame, row, path);
+  ImGui::TableNextColumn();
+  const std::string name = row.layer.empty() ? "(whole lane)" : row.layer;
+  if (ui::selectable(path + "/layer", name.c_str(), false) && row.finding != nullptr) {
+    if (!row.layer.empty()) {
+      frame.view.layer = row.layer;
+      frame.view.site = row.finding->layer == row.layer ? row.finding->site : "";
+    }
+    if (row.finding->step >= 0) frame.view.cursor = row.finding->step;
+  }
+  if (ImGui::IsItemHovered()) frame.view.hovered_layer = row.layer;
+  ui::tip("Selects the layer, its tensor and the first step it shows at.");
+  ImGui::TableNextColumn();
+  ui::text_wrapped(path + "/action", row.action);
+  ImGui::TableNextColumn();
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.severity(row.severity));
+  ui::text(path + "/severity", severity_name(row.severity));
+  ImGui::PopStyleColor();
+  ImGui::TableNextColumn();
+  ui::text_wrapped(path + "/evidence", row.evidence);
+  if (row.finding != nullptr) ui::tip(row.finding->text.c_str());
+  ImGui::TableNextColumn();
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text(path + "/rule", row.rule);
+  ImGui::PopStyleColor();
+}
+
+/// What the recorded counters say of the layers that would be kept: a bound, since what happens
+/// behind them in the network is not known before it is trained.
+std::string predicted(const Frame& frame) {
+  const PlanEdits& edits = frame.view.edits;
+  int64_t overflow = 0, underflow = 0, kept_overflow = 0, kept_underflow = 0;
+  const std::vector<SiteInfo>& sites = frame.lane_info().sites;
+  for (size_t site = 0; site < sites.size(); ++site) {
+    const TensorStats& total = frame.run.view().total(frame.at.lane, static_cast<int>(site));
+    overflow += total.overflow;
+    underflow += total.underflow;
+    if (!edits.keeps(sites[site].path)) continue;
+    kept_overflow += total.overflow;
+    kept_underflow += total.underflow;
+  }
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole))
+                     : std::string("none");
+  };
+  std::string text;
+  if (!edits.fp32_layers.empty()) {
+    text = fmt::format("Estimate: takes away {} of all overflows and {} of all underflows",
+                       share(kept_overflow, overflow), share(kept_underflow, underflow));
+    const Cost cost = report::cost_of_fp32(frame.lane_info(), edits.fp32_layers);
+    text += fmt::format(".  Costs {:.1f} kB of weights and {:.1f} kB of activations a batch",
+                        static_cast<double>(cost.weight_bytes) / 1000.0,
+                        static_cast<double>(cost.activation_bytes) / 1000.0);
+    if (cost.multiply_share) {
+      text += fmt::format(", {} of the multiplications in fp32", percent(*cost.multiply_share));
+    }
+    text += ".";
+  }
+  if (edits.loss_scale) {
+    text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : "  ",
+                        scale_text(*edits.loss_scale));
+  }
+  return text;
+}
+
+void draw_footer(const Frame& frame) {
+  PlanEdits& edits = frame.view.edits;
+  const bool any = !edits.empty();
+  ImGui::BeginDisabled(!any);
+  if (ui::button("advice/try", "Try it")) frame.ask(Request::Kind::try_plan);
+  ui::tip("Trains the edited plan in the background and shows it live beside this run.");
+  ImGui::SameLine();
+  if (ui::button("advice/save", "Save plan ...")) frame.ask(Request::Kind::save_plan);
+  ImGui::SameLine();
+  if (ui::button("advice/copy", "Copy command")) frame.ask(Request::Kind::copy_command);
+  ui::tip("The command that trains the edited plan, for a terminal.");
+  ImGui::SameLine();
+  if (ui::button("advice/clear", "Clear")) edits = {};
+  ImGui::EndDisabled();
+  ImGui::SameLine(0, 16 * frame.scale);
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text_wrapped(
+      "advice/predicted",
+      any ? predicted(frame) : "Switch something on to see what it would cost and take away.");
+  ImGui::PopStyleColor();
+}
+
+}  // namespace
+
+void draw_recommendations(const Frame& frame) {
+  const Report* report = frame.run.report();
+  if (report == nullptr) {
+    ImGui::TextDisabled("The rules are at work ...");
+    return;
+  }
+  const std::vector<Row> rows = rows_of(frame, *report);
+  const float footer = ImGui::GetFrameHeightWithSpacing() + ImGui::GetTextLineHeight();
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  ImGui::BeginChild("advice", {0, -footer}, false);
+  if (rows.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.good);
+    ui::text_wrapped("advice/empty", fmt::format("Nothing to advise: no rule found anything in {}.",
+                                                 frame.lane_info().name));
+    ImGui::PopStyleColor();
+  } else {
+    const ImGuiTableFlags flags =
+        ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV | ImGuiTableFlags_Resizable;
+    if (ImGui::BeginTable("advice", 6, flags)) {
+      const float unit = frame.scale;
+      ImGui::TableSetupColumn("What if", ImGuiTableColumnFlags_WidthFixed, 54 * unit);
+      ImGui::TableSetupColumn("Layer", ImGuiTableColumnFlags_WidthStretch, 0.9f);
+      ImGui::TableSetupColumn("Action", ImGuiTableColumnFlags_WidthStretch, 1.6f);
+      ImGui::TableSetupColumn("Weight", ImGuiTableColumnFlags_WidthFixed, 64 * unit);
+      ImGui::TableSetupColumn("Evidence", ImGuiTableColumnFlags_WidthStretch, 3.2f);
+      ImGui::TableSetupColumn("Rule", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+      ImGui::TableHeadersRow();
+      for (size_t i = 0; i < rows.size(); ++i) draw_row(frame, rows[i], i);
+      ImGui::EndTable();
+    }
+  }
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
+  draw_footer(frame);
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// The verdict bar: is it safe, and if not, where to look first.
+#include <algorithm>
+
+#include "gui/panels/panel.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+/// The state in words and as a shape, so that it is not told by colour alone.
+const char* badge(Verdict::State state, bool unicode) {
+  switch (state) {
+    case Verdict::State::healthy:
+      return unicode ? "\u2713 healthy" : "healthy";
+    case Verdict::State::cured:
+      return unicode ? "\u2713 cured" : "cured";
+    case Verdict::State::attention:
+      return unicode ? "\u25b2 attention" : "! attention";
+    case Verdict::State::broken:
+      return unicode ? "\u2718 broken" : "x broken";
+  }
+  return "";
+}
+
+/// Goes to what a finding speaks of.
+void go_to(const Frame& frame, const Finding& finding) {
+  ViewState& view = frame.view;
+  view.lane = frame.run.view().lane(finding.lane).name;
+  view.layer = finding.layer;
+  view.site = finding.site;
+  view.role = RoleView::all;
+  if (finding.step >= 0) view.cursor = finding.step;
+}
+
+}  // namespace
+
+void draw_verdict(const Frame& frame) {
+  const float scale = frame.scale;
+  const Theme& theme = frame.theme;
+  const Report* report = frame.run.report();
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  const float pad = 12 * scale;
+  if (report == nullptr) {
+    const float height = ImGui::GetTextLineHeight() + 2 * pad;
+    ImGui::GetWindowDrawList()->AddRectFilled(start, {start.x + width, start.y + height},
+                                              theme.card, 5 * scale);
+    ImGui::SetCursorScreenPos({start.x + pad, start.y + pad});
+    ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
+    ui::text("verdict/headline", "Working out what happened ...");
+    ImGui::PopStyleColor();
+    ImGui::SetCursorScreenPos({start.x, start.y + height + ImGui::GetStyle().ItemSpacing.y});
+    return;
+  }
+  const Verdict& verdict = report->verdict;
+  const Finding* worst = nullptr;
+  for (const Finding& finding : report->findings) {
+    if (finding.severity == Severity::info || finding.lane != report->sick) continue;
+    if (worst == nullptr || finding.severity > worst->severity) worst = &finding;
+  }
+  ImGui::PushFont(frame.fonts.bold);
+  const char* state = badge(verdict.state, frame.fonts.unicode);
+  const float badge_width = ImGui::CalcTextSize(state).x;
+  const float button_width = worst == nullptr ? 0.0f
+                                              : ImGui::CalcTextSize("Show me where").x +
+                                                    2 * ImGui::GetStyle().FramePadding.x + pad;
+  const float text_x = start.x + pad + badge_width + 1.5f * pad;
+  const float wrap = start.x + width - pad - button_width;
+  const float text_width = std::max(wrap - text_x, 100 * scale);
+  const ImVec2 head = ImGui::CalcTextSize(verdict.headline.c_str(), nullptr, false, text_width);
+  ImGui::PopFont();
+  const ImVec2 more = verdict.more.empty()
+                          ? ImVec2{0, 0}
+                          : ImGui::CalcTextSize(verdict.more.c_str(), nullptr, false, text_width);
+  const float gap = verdict.more.empty() ? 0.0f : 3 * scale;
+  const float height = head.y + gap + more.y + 2 * (pad - 3 * scale);
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  const ImVec2 end{start.x + width, start.y + height};
+  draw.AddRectFilled(start, end, theme.verdict_soft(verdict.state), 5 * scale);
+  draw.AddRectFilled(start, {start.x + 5 * scale, end.y}, theme.verdict(verdict.state), 5 * scale,
+                     ImDrawFlags_RoundCornersLeft);
+  const float top = start.y + pad - 3 * scale;
+  const auto write = [&](const char* path, const std::string& text, float x, float y) {
+    ImGui::SetCursorScreenPos({x, y});
+    ImGui::PushTextWrapPos(wrap - ImGui::GetWindowPos().x);
+    ui::text(path, text);
+    ImGui::PopTextWrapPos();
+  };
+  ImGui::PushFont(frame.fonts.bold);
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.verdict(verdict.state));
+  write("verdict/state", state, start.x + pad + 4 * scale, top);
+  ImGui::PopStyleColor();
+  write("verdict/headline", verdict.headline, text_x, top);
+  ImGui::PopFont();
+  if (!verdict.more.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
+    write("verdict/more", verdict.more, text_x, top + head.y + gap);
+    ImGui::PopStyleColor();
+  }
+  if (worst != nullptr) {
+    const float button_height = ImGui::GetFrameHeight();
+    ImGui::SetCursorScreenPos({end.x - button_width, start.y + (height - button_height) / 2});
+    if (ui::button("verdict/show", "Show me where")) go_to(frame, *worst);
+    ui::tip("Selects the layer, the tensor and the step of the weightiest finding.");
+  }
+  ImGui::SetCursorScreenPos({start.x, end.y + ImGui::GetStyle().ItemSpacing.y});
+  ImGui::Dummy({0, 0});
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "gui/state/edited_plan.h"
+
+#include <algorithm>
+
+#include "analysis/rules/text.h"
+#include "core/error.h"
+#include "core/plan/plan.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr const char* kSuffix = "+edited";
+
+}  // namespace
+
+std::string edited_plan(const LaneInfo& lane, const PlanEdits& edits) {
+  Plan plan = plan_from_json(lane.plan_json);
+  for (const std::string& layer : edits.fp32_layers) keep_fp32(plan, exact_glob(layer));
+  if (!edits.fp32_layers.empty() && !plan.name.ends_with(kSuffix)) plan.name += kSuffix;
+  return plan_to_json(plan);
+}
+
+std::vector<std::string> trial_command(const RunInfo& run, int reference, const PlanEdits& edits,
+                                       const std::string& plan_file, const std::string& out) {
+  if (run.settings.empty()) {
+    throw Error("this run does not say how it was trained",
+                "save the plan and train with it where the run came from");
+  }
+  std::vector<std::string> words{"train"};
+  words.insert(words.end(), run.settings.begin(), run.settings.end());
+  std::string lanes = plan_file;
+  if (reference >= 0) {
+    const std::string& name = run.lanes.at(static_cast<size_t>(reference)).name;
+    if (preset_plan(name)) lanes = name + "," + lanes;
+  }
+  words.insert(words.end(), {"--lanes", lanes});
+  if (edits.loss_scale) {
+    std::string scale = short_number(*edits.loss_scale);
+    const auto whole = static_cast<int64_t>(*edits.loss_scale);
+    if (static_cast<double>(whole) == *edits.loss_scale) scale = std::to_string(whole);
+    words.insert(words.end(), {"--loss-scale", "static:" + scale});
+  } else {
+    const auto flag = std::find(run.lane_settings.begin(), run.lane_settings.end(), "--loss-scale");
+    if (flag != run.lane_settings.end() && flag + 1 != run.lane_settings.end()) {
+      words.insert(words.end(), {*flag, *(flag + 1)});
+    }
+  }
+  words.insert(words.end(), {"--out", out, "--force"});
+  return words;
+}
+
+std::string command_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
+  return text;
+}
+
+}  // namespace halfscope::gui

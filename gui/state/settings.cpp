@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include "gui/state/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "analysis/output_file.h"
+
+namespace halfscope::gui {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kRecent = 12;
+
+Json read_json(const fs::path& file) {
+  std::ifstream stream(file);
+  Json json = Json::parse(stream, nullptr, false);
+  return json.is_object() ? json : Json::object();
+}
+
+void write_json(const fs::path& file, const Json& json) {
+  try {
+    std::error_code error;
+    fs::create_directories(file.parent_path(), error);
+    write_output_file(file, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", true);
+  } catch (const std::exception&) {
+    // Remembering is a courtesy: a full disk is no reason to stop looking at a run.
+  }
+}
+
+/// The member if it is there and of the right type; else what stands in `value` stays.
+template <typename T>
+void take(const Json& json, const char* key, T& value) {
+  const auto found = json.find(key);
+  if (found == json.end()) return;
+  try {
+    value = found->get<T>();
+  } catch (const std::exception&) {
+    return;  // of another version
+  }
+}
+
+template <typename Enum>
+void take_enum(const Json& json, const char* key, Enum last, Enum& value) {
+  int number = -1;
+  take(json, key, number);
+  if (number >= 0 && number <= static_cast<int>(last)) value = static_cast<Enum>(number);
+}
+
+void take_size(const Json& json, const char* key, float& value) {
+  float size = value;
+  take(json, key, size);
+  if (size >= 40.0f && size <= 4000.0f) value = size;  // false for NaN, too
+}
+
+/// FNV-1a, 64 bits: a name for a file, not a secret.
+uint64_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+void Settings::add_recent(const std::string& file) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(file, error);
+  const std::string path = error ? file : absolute.lexically_normal().string();
+  std::erase(recent, path);
+  recent.insert(recent.begin(), path);
+  if (recent.size() > kRecent) recent.resize(kRecent);
+}
+
+fs::path state_folder() {
+  if (const char* folder = std::getenv("XDG_STATE_HOME"); folder && *folder) {
+    return fs::path(folder) / "halfscope";
+  }
+  if (const char* home = std::getenv("HOME"); home && *home) {
+    return fs::path(home) / ".local/state/halfscope";
+  }
+  return {};
+}
+
+Settings SettingsFile::load() const {
+  Settings settings;
+  if (folder_.empty()) return settings;
+  const Json json = read_json(folder_ / "viewer.json");
+  take(json, "dark", settings.dark);
+  float scale = 1.0f;
+  take(json, "ui_scale", scale);
+  if (scale >= 0.75f && scale <= 3.0f) settings.ui_scale = scale;
+  take_size(json, "left", settings.layout.left);
+  take_size(json, "right", settings.layout.right);
+  take_size(json, "bottom", settings.layout.bottom);
+  take_size(json, "loss", settings.layout.loss);
+  take_size(json, "magnitudes", settings.layout.magnitudes);
+  float width = 1440, height = 900;
+  take_size(json, "width", width);
+  take_size(json, "height", height);
+  settings.width = std::max(480, static_cast<int>(width));
+  settings.height = std::max(320, static_cast<int>(height));
+  take(json, "recent", settings.recent);
+  if (settings.recent.size() > kRecent) settings.recent.resize(kRecent);
+  return settings;
+}
+
+void SettingsFile::save(const Settings& settings) const {
+  if (folder_.empty()) return;
+  write_json(folder_ / "viewer.json", Json{{"schema", "halfscope.viewer/1"},
+                                           {"dark", settings.dark},
+                                           {"ui_scale", settings.ui_scale},
+                                           {"left", settings.layout.left},
+                                           {"right", settings.layout.right},
+                                           {"bottom", settings.layout.bottom},
+                                           {"loss", settings.layout.loss},
+                                           {"magnitudes", settings.layout.magnitudes},
+                                           {"width", settings.width},
+                                           {"height", settings.height},
+                                           {"recent", settings.recent}});
+}
+
+fs::path SettingsFile::view_file(const std::string& run_file) const {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(run_file, error);
+  return folder_ / "views" /
+         fmt::format("{:016x}.json",
+                     hash_of(error ? run_file : absolute.lexically_normal().string()));
+}
+
+ViewState SettingsFile::load_view(const std::string& run_file) const {
+  ViewState view;
+  if (folder_.empty()) return view;
+  const Json json = read_json(view_file(run_file));
+  take(json, "lane", view.lane);
+  take(json, "other_lane", view.other_lane);
+  take(json, "layer", view.layer);
+  take(json, "site", view.site);
+  take_enum(json, "role", RoleView::updates, view.role);
+  take_enum(json, "metric", Metric::lost_updates, view.metric);
+  take(json, "cursor", view.cursor);
+  take(json, "first_step", view.range.first);
+  take(json, "last_step", view.range.last);
+  take_enum(json, "tab", Tab::log, view.tab);
+  take(json, "tensor_rows", view.tensor_rows);
+  take_enum(json, "order", LayerOrder::name, view.order);
+  take(json, "lens", view.lens);
+  take(json, "fp32_layers", view.edits.fp32_layers);
+  double scale = 0.0;
+  take(json, "loss_scale", scale);
+  if (scale > 0.0) view.edits.loss_scale = scale;
+  return view;
+}
+
+void SettingsFile::save_view(const std::string& run_file, const ViewState& view) const {
+  if (folder_.empty()) return;
+  write_json(view_file(run_file), Json{{"schema", "halfscope.view/1"},
+                                       {"run", run_file},
+                                       {"lane", view.lane},
+                                       {"other_lane", view.other_lane},
+                                       {"layer", view.layer},
+                                       {"site", view.site},
+                                       {"role", static_cast<int>(view.role)},
+                                       {"metric", static_cast<int>(view.metric)},
+                                       {"cursor", view.cursor},
+                                       {"first_step", view.range.first},
+                                       {"last_step", view.range.last},
+                                       {"tab", static_cast<int>(view.tab)},
+                                       {"tensor_rows", view.tensor_rows},
+                                       {"order", static_cast<int>(view.order)},
+                                       {"lens", view.lens},
+                                       {"fp32_layers", view.edits.fp32_layers},
+                                       {"loss_scale", view.edits.loss_scale.value_or(0.0)}});
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The command line of the viewer, which `halfscope view` and `halfscope-view` share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace halfscope::gui {
+
+struct ViewOptions {
+  std::vector<std::string> runs{};     ///< the run, and another one to compare with
+  std::string screenshot{}, script{};  ///< files
+  std::string size = "1440x900";
+  double scale = 0.0;  ///< 0: what the display says
+  bool light = false;
+  std::string lab{};               ///< "fp16 0.1"
+  int width = 1440, height = 900;  ///< of `size`
+};
+
+void add_view_options(CLI::App& app, ViewOptions& options);
+/// Throws Error (usage) for values that make no sense, and for files that are not there.
+void check_view_options(ViewOptions& options);
+/// The same again as arguments.
+std::vector<std::string> view_arguments(const ViewOptions& options);
+
+}  // namespace halfscope::gui

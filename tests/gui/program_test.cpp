@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// The program itself, drawn by OpenGL without a display: scripts, pictures, errors. Skips where
+// there is no OpenGL, which it says.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "analysis/recorder.h"
+#include "gui/app/child_process.h"
+#include "tests/analysis/sample_run.h"
+
+#define STBI_ONLY_PNG
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include <stb_image.h>
+#pragma GCC diagnostic pop
+
+namespace halfscope {
+namespace {
+
+using test::TemporaryFolder;
+using testing::HasSubstr;
+
+struct Outcome {
+  int code = -1;
+  std::string said;  ///< output and error output
+};
+
+Outcome run_program(std::vector<std::string> words) {
+  gui::ChildProcess child(words);
+  for (int i = 0; i < 6000 && child.running(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    child.poll();
+  }
+  return {child.exit_code().value_or(-1), child.output()};
+}
+
+struct Picture {
+  int width = 0, height = 0;
+  std::vector<unsigned char> rgba;
+  size_t colors() const {
+    std::set<uint32_t> all;
+    for (size_t i = 0; i + 3 < rgba.size(); i += 4) {
+      all.insert(uint32_t{rgba[i]} << 16 | uint32_t{rgba[i + 1]} << 8 | rgba[i + 2]);
+    }
+    return all.size();
+  }
+  int at(int x, int y, int channel) const {
+    return rgba[static_cast<size_t>((y * width + x) * 4 + channel)];
+  }
+};
+
+Picture read_picture(const std::filesystem::path& file) {
+  Picture picture;
+  int channels = 0;
+  unsigned char* data = stbi_load(file.c_str(), &picture.width, &picture.height, &channels, 4);
+  if (data == nullptr) return picture;
+  picture.rgba.assign(data, data + picture.width * picture.height * 4);
+  stbi_image_free(data);
+  return picture;
+}
+
+class ViewProgram : public testing::Test {
+ protected:
+  ViewProgram() {
+    Recorder recorder(run_);
+    test::send_run(recorder, test::sample_info(), 8);
+  }
+  static Outcome view(std::vector<std::string> words) {
+    words.insert(words.begin(), HALFSCOPE_VIEWER);
+    return run_program(std::move(words));
+  }
+  /// Empty if there is OpenGL for pictures here.
+  std::string no_opengl() const {
+    const Outcome outcome = view({"--screenshot", (folder_ / "probe.png").string()});
+    return outcome.code == 0 ? "" : outcome.said;
+  }
+  TemporaryFolder folder_;
+  std::string run_ = (folder_ / "run.hscope").string();
+};
+
+TEST_F(ViewProgram, WritesAPictureOfARun) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto file = folder_ / "run.png";
+  const Outcome outcome =
+      view({run_, "--screenshot", file.string(), "--size", "1000x700", "--light"});
+  ASSERT_EQ(outcome.code, 0) << outcome.said;
+  const Picture picture = read_picture(file);
+  EXPECT_EQ(picture.width, 1000);
+  EXPECT_EQ(picture.height, 700);
+  EXPECT_GT(picture.colors(), 100u) << "text, bars and a heatmap";
+  EXPECT_EQ(picture.at(999, 350, 3), 255);
+  EXPECT_GT(picture.at(3, 350, 0), 200) << "light ground";
+}
+
+TEST_F(ViewProgram, HalfscopeViewStartsIt) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto file = folder_ / "run.png";
+  const Outcome outcome =
+      run_program({HALFSCOPE_PROGRAM, "view", run_, "--screenshot", file.string()});
+  ASSERT_EQ(outcome.code, 0) << outcome.said;
+  EXPECT_EQ(read_picture(file).width, 1440);
+  const Outcome wrong = run_program({HALFSCOPE_PROGRAM, "view", "--size", "1x1"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.said, HasSubstr("--size 1x1"));
+}
+
+TEST_F(ViewProgram, TheSameRunGivesTheSamePicture) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  for (const char* name : {"a.png", "b.png"}) {
+    ASSERT_EQ(view({run_, "--screenshot", (folder_ / name).string()}).code, 0);
+  }
+  EXPECT_EQ(read_picture(folder_ / "a.png").rgba, read_picture(folder_ / "b.png").rgba);
+}
+
+TEST_F(ViewProgram, ScriptsMoveItAndSayWhatTheyCannotDo) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto script = folder_ / "script.txt";
+  const auto first = folder_ / "first.png", last = folder_ / "last.png";
+  std::ofstream(script) << "# the tab of events\npicture \"" << first.string()
+                        << "\"\nstep 3\ntab events\nclick \"tab/Layer details\"\n";
+  const Outcome outcome = view({run_, "--screenshot", last.string(), "--script", script.string()});
+  ASSERT_EQ(outcome.code, 0) << outcome.said;
+  EXPECT_NE(read_picture(first).rgba, read_picture(last).rgba);
+  std::ofstream(script) << "step 3\nclick no/such/thing\n";
+  const Outcome bad = view({run_, "--screenshot", last.string(), "--script", script.string()});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.said, HasSubstr("line 2"));
+  EXPECT_THAT(bad.said, HasSubstr("no/such/thing"));
+}
+
+TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
+  for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"none.hscope"}, "there is no file none.hscope"},
+           {{"--size", "big", "--screenshot", "x.png"}, "--size big"},
+           {{"--scale", "99"}, "--scale 99"},
+           {{"--script", "x"}, "--screenshot"},
+           {{"--nonsense"}, "--nonsense"}}) {
+    const Outcome outcome = view(words);
+    EXPECT_EQ(outcome.code, 2) << text;
+    EXPECT_THAT(outcome.said, HasSubstr(text));
+    EXPECT_THAT(outcome.said, HasSubstr("hint: "));
+  }
+}
+
+TEST_F(ViewProgram, WithoutADisplayItSaysWhatToDo) {
+  const Outcome outcome =
+      run_program({"env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY", HALFSCOPE_VIEWER, run_});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.said, HasSubstr("cannot open a window"));
+  EXPECT_THAT(outcome.said, HasSubstr("--screenshot"));
+}
+
+}  // namespace
+}  // namespace halfscope
