@@ -7,6 +7,7 @@
 
 #include "analysis/rules/text.h"
 #include "core/numeric/codes.h"
+#include "gui/imgui_compat.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -42,13 +43,13 @@ void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float 
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float box = std::round(frame.fonts.text->FontSize * 0.6f);
+  const float box = std::round(font_size(*frame.fonts.text) * 0.6f);
   for (size_t i = 0; i < sums.series.size(); ++i) {
     const LabSeries& series = sums.series[i];
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float y = std::round(at.y + (frame.fonts.text->FontSize - box) / 2);
+    const float y = std::round(at.y + (font_size(*frame.fonts.text) - box) / 2);
     list.AddRectFilled({at.x, y}, {at.x + box, y + box}, color_of(frame, i), frame.px(2));
     ImGui::Dummy({box, box});
     ImGui::SameLine(0, frame.px(6));
@@ -74,7 +75,7 @@ void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float h
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(160));
   ImFont* font = frame.fonts.small;
-  const float gutter = frame.px(52), below = font->FontSize + frame.px(4);
+  const float gutter = frame.px(52), below = font_size(*font) + frame.px(4);
   const ImVec2 min{at.x + gutter, at.y + frame.px(4)}, max{at.x + width, at.y + height - below};
   list.AddRectFilled(min, max, frame.theme.plot);
   double top = std::fabs(exact);
@@ -94,8 +95,8 @@ void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float h
     const float y = std::round(point(0, part * top).y);
     list.AddLine({min.x, y}, {max.x, y}, frame.theme.grid);
     const std::string text = short_number(part * exact);
-    list.AddText(font, font->FontSize,
-                 {min.x - text_width(font, text) - frame.px(6), y - font->FontSize / 2},
+    list.AddText(font, font_size(*font),
+                 {min.x - text_width(font, text) - frame.px(6), y - font_size(*font) / 2},
                  frame.theme.soft, text.c_str());
   }
   list.AddLine(point(0, 0), point(terms, exact), frame.theme.axis, frame.scale);
@@ -111,8 +112,8 @@ void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float h
                      frame.px(1.8f));
   }
   const std::string last = counted(static_cast<int64_t>(terms), "term");
-  list.AddText(font, font->FontSize, {min.x, max.y + frame.px(3)}, frame.theme.soft, "0");
-  list.AddText(font, font->FontSize, {max.x - text_width(font, last), max.y + frame.px(3)},
+  list.AddText(font, font_size(*font), {min.x, max.y + frame.px(3)}, frame.theme.soft, "0");
+  list.AddText(font, font_size(*font), {max.x - text_width(font, last), max.y + frame.px(3)},
                frame.theme.soft, last.c_str());
   ImGui::Dummy({width, height});
   track_item("lab/sums/plot", fmt::format("{} lines", sums.series.size()));

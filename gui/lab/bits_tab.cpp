@@ -8,6 +8,7 @@
 
 #include "core/numeric/codes.h"
 #include "core/numeric/ulp.h"
+#include "gui/imgui_compat.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -61,8 +62,8 @@ void draw_cell(const LabFrame& frame, int bit, ImVec2 min, ImVec2 max) {
   const char* digit = on ? "1" : "0";
   const float width = text_width(font, digit);
   list.AddText(
-      font, font->FontSize,
-      {std::round((min.x + max.x - width) / 2), std::round((min.y + max.y - font->FontSize) / 2)},
+      font, font_size(*font),
+      {std::round((min.x + max.x - width) / 2), std::round((min.y + max.y - font_size(*font)) / 2)},
       on ? frame.theme.card : frame.theme.ink, digit);
   if (over) {
     ui::tip(fmt::format("bit {}, {}{}\nClick to flip, drag to paint.", bit, part.name,
@@ -96,13 +97,13 @@ void draw_cells(const LabFrame& frame) {
     const float y = at.y + height + frame.px(3);
     list.AddLine({part_start, y}, {x - gap, y}, part.color, frame.scale * 2.0f);
     if (x - part_start >= text_width(font, part.name) || part.name[0] != 's') {
-      list.AddText(font, font->FontSize, {part_start, y + frame.px(3)}, frame.theme.soft,
+      list.AddText(font, font_size(*font), {part_start, y + frame.px(3)}, frame.theme.soft,
                    part.name);
     }
     x += group;
     part_start = x;
   }
-  ImGui::SetCursorScreenPos({at.x, at.y + height + frame.px(9) + frame.fonts.small->FontSize});
+  ImGui::SetCursorScreenPos({at.x, at.y + height + frame.px(9) + font_size(*frame.fonts.small)});
   ImGui::Dummy({x - at.x, 0});
 }
 

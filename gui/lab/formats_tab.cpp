@@ -8,6 +8,7 @@
 
 #include "analysis/rules/text.h"
 #include "core/numeric/codes.h"
+#include "gui/imgui_compat.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -28,7 +29,7 @@ void draw_table(const LabFrame& frame) {
   const std::string own = format_name(lab.shown());
   if (std::find(names.begin(), names.end(), own) == names.end()) names.push_back(own);
   const float height = (static_cast<float>(names.size()) + 1.0f) *
-                           (frame.fonts.text->FontSize + ImGui::GetStyle().CellPadding.y * 2) +
+                           (font_size(*frame.fonts.text) + ImGui::GetStyle().CellPadding.y * 2) +
                        ImGui::GetStyle().ScrollbarSize + frame.px(4);
   if (!ImGui::BeginTable("lab/formats", 10, kFlags, {0, height})) return;
   struct Heading {
@@ -107,7 +108,7 @@ void draw_map(const LabFrame& frame) {
   const float each = std::floor(
       std::clamp((ImGui::GetContentRegionAvail().x - gutter) / static_cast<float>(kMapColumns),
                  frame.px(18), frame.px(72)));
-  const float height = std::round(font->FontSize + frame.px(6));
+  const float height = std::round(font_size(*font) + frame.px(6));
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   for (uint32_t code = 0; code < codes; ++code) {
@@ -115,7 +116,7 @@ void draw_map(const LabFrame& frame) {
     const float y = at.y + height * std::floor(static_cast<float>(code) / kMapColumns);
     const ImVec2 min{x, y}, max{x + each - frame.scale, y + height - frame.scale};
     if (code % kMapColumns == 0) {
-      list.AddText(font, font->FontSize, {at.x, y + frame.px(3)}, frame.theme.faint,
+      list.AddText(font, font_size(*font), {at.x, y + frame.px(3)}, frame.theme.faint,
                    code_text(code, format).c_str());
     }
     const float value = decode(code, format);
@@ -135,8 +136,9 @@ void draw_map(const LabFrame& frame) {
     }
     const float width = text_width(font, text);
     if (width <= each - frame.px(2)) {
-      list.AddText(font, font->FontSize, {std::round((min.x + max.x - width) / 2), y + frame.px(2)},
-                   frame.theme.ink, text.c_str());
+      list.AddText(font, font_size(*font),
+                   {std::round((min.x + max.x - width) / 2), y + frame.px(2)}, frame.theme.ink,
+                   text.c_str());
     }
     if (ImGui::IsItemHovered()) {
       list.AddRect(min, max, frame.theme.accent, frame.px(2));

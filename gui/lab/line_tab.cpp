@@ -2,7 +2,6 @@
 // Number line: the values of formats as ticks below each other; where they are too many for ticks,
 // as shades. The wheel zooms, dragging moves.
 #include <fmt/format.h>
-#include <imgui_internal.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include "core/numeric/codes.h"
 #include "core/numeric/round.h"
 #include "core/numeric/ulp.h"
+#include "gui/imgui_compat.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -43,15 +43,6 @@ float nearest_value(double x, const FloatFormat& format) {
 
 int64_t place_of(double x, const FloatFormat& format) {
   return detail::ulp_place(nearest_value(x, format), format);
-}
-
-/// The wheel is for this item, not for scrolling what it lies in.
-void take_wheel() {
-#if IMGUI_VERSION_NUM < 18910
-  ImGui::SetItemUsingMouseWheel();
-#else
-  ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
-#endif
 }
 
 void draw_row(const LabFrame& frame, const LineAxis& axis, const FloatFormat& format, float top,
@@ -102,7 +93,7 @@ void draw_scale(const LabFrame& frame, const LineAxis& axis, float top, float bo
     list.AddLine({x, top}, {x, bottom}, frame.theme.grid);
     const std::string text = std::fabs(tick) < step * 1e-6 ? "0" : fmt::format("{:.4g}", tick);
     const float width = text_width(font, text);
-    list.AddText(font, font->FontSize,
+    list.AddText(font, font_size(*font),
                  {std::clamp(std::round(x - width / 2), axis.left, axis.right - width),
                   bottom + frame.px(2)},
                  frame.theme.soft, text.c_str());
@@ -156,7 +147,7 @@ void draw_line_tab(const LabFrame& frame) {
   const float gutter = frame.px(62);
   const LineAxis axis{lab.line_low, lab.line_high, at.x + gutter,
                       at.x + std::max(ImGui::GetContentRegionAvail().x, frame.px(200))};
-  const float row = frame.px(20), below = frame.fonts.small->FontSize + frame.px(4);
+  const float row = frame.px(20), below = font_size(*frame.fonts.small) + frame.px(4);
   const float bottom = at.y + row * static_cast<float>(formats.size());
   ImGui::SetCursorScreenPos({axis.left, at.y});
   ImGui::InvisibleButton("lab/line", {axis.right - axis.left, bottom - at.y + below});
@@ -184,8 +175,8 @@ void draw_line_tab(const LabFrame& frame) {
   for (size_t i = 0; i < formats.size(); ++i) {
     const bool active = formats[i] == lab.shown();
     list.AddText(
-        font, font->FontSize,
-        {at.x, std::round(at.y + row * (static_cast<float>(i) + 0.5f) - font->FontSize / 2)},
+        font, font_size(*font),
+        {at.x, std::round(at.y + row * (static_cast<float>(i) + 0.5f) - font_size(*font) / 2)},
         active ? frame.theme.ink : frame.theme.soft,
         fitted(format_name(formats[i]), font, gutter - frame.px(6)).c_str());
   }

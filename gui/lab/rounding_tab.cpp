@@ -10,6 +10,7 @@
 #include "core/numeric/rng.h"
 #include "core/numeric/round.h"
 #include "core/numeric/ulp.h"
+#include "gui/imgui_compat.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -67,7 +68,7 @@ void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImFont* font = frame.fonts.mono;
   ImFont* small = frame.fonts.small;
-  const float height = std::round(font->FontSize + frame.px(10));
+  const float height = std::round(font_size(*font) + frame.px(10));
   float x = at.x;
   const auto box = [&](const char* path, const std::string& text, const char* name, ImU32 color) {
     const float name_width = text_width(small, name);
@@ -75,10 +76,10 @@ void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
     const ImVec2 max{x + width, at.y + height};
     list.AddRectFilled({x, at.y}, max, with_alpha(color, 0.16f), frame.px(3));
     list.AddRect({x, at.y}, max, color, frame.px(3), 0, frame.scale);
-    list.AddText(font, font->FontSize,
+    list.AddText(font, font_size(*font),
                  {std::round((x + max.x - text_width(font, text)) / 2), at.y + frame.px(5)},
                  frame.theme.ink, text.c_str());
-    list.AddText(small, small->FontSize,
+    list.AddText(small, font_size(*small),
                  {std::round((x + max.x - name_width) / 2), max.y + frame.px(2)}, frame.theme.soft,
                  name);
     track_rect(path, {x, at.y}, max, text);
@@ -88,7 +89,7 @@ void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
   box("lab/guard", place.guard ? "1" : "0", "guard", frame.exponent_color());
   box("lab/round", place.round ? "1" : "0", "round", frame.exponent_color());
   box("lab/sticky", place.sticky ? "1" : "0", "sticky", frame.sign_color());
-  ImGui::Dummy({x - at.x, height + small->FontSize + frame.px(6)});
+  ImGui::Dummy({x - at.x, height + font_size(*small) + frame.px(6)});
   ui::tip(
       "The bits behind the last kept one: guard is worth a half of it, round a quarter, sticky "
       "is 1 if anything else is set. Nearest even goes up if guard is 1 and any of round, "
@@ -117,15 +118,15 @@ void draw_between(const LabFrame& frame, const RoundingPlace& place) {
   const bool beyond = std::fabs(static_cast<double>(place.above)) > format.max_finite();
   const std::string above = beyond ? "beyond the largest" : value_text(place.above, format);
   const float text_y = y + frame.px(8);
-  list.AddText(small, small->FontSize, {at.x, text_y}, frame.theme.ink, below.c_str());
-  list.AddText(small, small->FontSize, {at.x + width - text_width(small, above), text_y},
+  list.AddText(small, font_size(*small), {at.x, text_y}, frame.theme.ink, below.c_str());
+  list.AddText(small, font_size(*small), {at.x + width - text_width(small, above), text_y},
                beyond ? frame.theme.lost : frame.theme.ink, above.c_str());
   const std::string part = fmt::format("{:.4g} ulp", place.fraction);
-  list.AddText(small, small->FontSize, {std::round(middle - text_width(small, part) / 2), text_y},
+  list.AddText(small, font_size(*small), {std::round(middle - text_width(small, part) / 2), text_y},
                frame.theme.soft, part.c_str());
-  track_rect("lab/between", at, {at.x + width, text_y + small->FontSize},
+  track_rect("lab/between", at, {at.x + width, text_y + font_size(*small)},
              fmt::format("{} to {}", below, above));
-  ImGui::Dummy({width, frame.px(28) + small->FontSize});
+  ImGui::Dummy({width, frame.px(28) + font_size(*small)});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "gui/imgui_compat.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/labels.h"
@@ -122,7 +123,7 @@ void draw_controls(const Frame& frame, const SiteInfo& site) {
 void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
   const Frame& frame = shown.frame;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float height = std::round(frame.fonts.small->FontSize + 3.0f * frame.scale);
+  const float height = std::round(font_size(*frame.fonts.small) + 3.0f * frame.scale);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   for (const FloatFormat& format : shown.formats) {
     const std::string name = format_name(format);
@@ -141,7 +142,7 @@ void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
     }
     ImFont* font = frame.fonts.small;
     const std::string cut = fitted(name, font, axis.left - left - 6.0f * frame.scale);
-    list.AddText(font, font->FontSize, {at.x, std::round(at.y + (height - font->FontSize) / 2)},
+    list.AddText(font, font_size(*font), {at.x, std::round(at.y + (height - font_size(*font)) / 2)},
                  active ? frame.theme.ink : frame.theme.soft, cut.c_str());
     draw_band(list, axis, {axis.left, at.y}, max, format, active, frame.theme);
   }
@@ -152,7 +153,7 @@ void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
 /// The bars; dragging them changes the scale.
 void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float height) {
   const Frame& frame = shown.frame;
-  const float below = frame.fonts.small->FontSize + 6.0f * frame.scale;
+  const float below = font_size(*frame.fonts.small) + 6.0f * frame.scale;
   const ImVec2 corner = ImGui::GetCursorScreenPos();
   const ImVec2 min{axis.left, corner.y}, max{axis.right, corner.y + height};
   ImGui::SetCursorScreenPos(min);
@@ -196,7 +197,7 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
                                  : "All values are zero: nothing has an exponent.";
     const std::string cut = fitted(text, frame.fonts.text, max.x - min.x - 8.0f * frame.scale);
     const float width = text_width(frame.fonts.text, cut);
-    list.AddText(frame.fonts.text, frame.fonts.text->FontSize,
+    list.AddText(frame.fonts.text, font_size(*frame.fonts.text),
                  {std::round((min.x + max.x - width) / 2), std::round((min.y + max.y) / 2)},
                  frame.theme.soft, cut.c_str());
     track_rect("values/nothing", min, max, text);

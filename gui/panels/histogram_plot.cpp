@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "gui/imgui_compat.h"
 #include "gui/widgets/labels.h"
 
 namespace halfscope::gui {
@@ -97,7 +98,7 @@ void zone_name(ImDrawList& list, const ExponentAxis& axis, double from, double t
   const float left = axis.x(from), right = axis.x(to);
   const float width = text_width(font, text);
   if (right - left < width + 8.0f * scale) return;
-  list.AddText(font, font->FontSize, {std::round((left + right - width) / 2), y}, color, text);
+  list.AddText(font, font_size(*font), {std::round((left + right - width) / 2), y}, color, text);
 }
 
 void draw_axis(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
@@ -117,7 +118,7 @@ void draw_axis(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
     const std::string text = std::to_string(e);
     const float width = text_width(font, text);
     const float place = std::clamp(x - width / 2, min.x, max.x - width);
-    list.AddText(font, font->FontSize, {std::round(place), max.y + 4.0f * scale}, theme.soft,
+    list.AddText(font, font_size(*font), {std::round(place), max.y + 4.0f * scale}, theme.soft,
                  text.c_str());
   }
 }
@@ -183,7 +184,7 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
   double highest = highest_share(plot.stats);
   if (plot.other != nullptr) highest = std::max(highest, highest_share(*plot.other));
   const Heights heights(plot, highest);
-  const float name_row = fonts.small->FontSize + 4.0f * scale;
+  const float name_row = font_size(*fonts.small) + 4.0f * scale;
   const float top = min.y + name_row, bottom = max.y;
 
   list.PushClipRect(min, max, true);
@@ -237,19 +238,19 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
   if (highest > 0.0) {  // the share of the highest bar, left of the plot
     const std::string most = percent(highest);
     const float width = text_width(fonts.small, most);
-    list.AddText(fonts.small, fonts.small->FontSize,
-                 {min.x - width - 6.0f * scale, top - fonts.small->FontSize * 0.5f}, theme.soft,
+    list.AddText(fonts.small, font_size(*fonts.small),
+                 {min.x - width - 6.0f * scale, top - font_size(*fonts.small) * 0.5f}, theme.soft,
                  most.c_str());
     const std::string least = heights.log() ? percent(heights.least()) : "0";
     const float least_width = text_width(fonts.small, least);
-    list.AddText(fonts.small, fonts.small->FontSize,
-                 {min.x - least_width - 6.0f * scale, bottom - fonts.small->FontSize}, theme.soft,
+    list.AddText(fonts.small, font_size(*fonts.small),
+                 {min.x - least_width - 6.0f * scale, bottom - font_size(*fonts.small)}, theme.soft,
                  least.c_str());
     if (heights.log()) {
       const char* text = "log";
-      list.AddText(fonts.small, fonts.small->FontSize,
+      list.AddText(fonts.small, font_size(*fonts.small),
                    {min.x - text_width(fonts.small, text) - 6.0f * scale,
-                    (top + bottom - fonts.small->FontSize) / 2},
+                    (top + bottom - font_size(*fonts.small)) / 2},
                    theme.faint, text);
     }
   }

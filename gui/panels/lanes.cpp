@@ -10,6 +10,7 @@
 
 #include "analysis/rules/text.h"
 #include "gui/data/lane_errors.h"
+#include "gui/imgui_compat.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -112,12 +113,12 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
   ImFont* font = frame.fonts.small;
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = std::max(ImGui::GetContentRegionAvail().x, 160.0f * s);
-  const float height = std::round(84.0f * s), below = font->FontSize + 6.0f * s;
+  const float height = std::round(84.0f * s), below = font_size(*font) + 6.0f * s;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 max{at.x + width, at.y + height};
   list.AddRectFilled(at, max, frame.theme.plot);
   const float each = width / static_cast<float>(bars.size());
-  const float top = at.y + font->FontSize + 6.0f * s;
+  const float top = at.y + font_size(*font) + 6.0f * s;
   for (size_t i = 0; i < bars.size(); ++i) {
     const UlpBar& bar = bars[i];
     const float left = std::round(at.x + each * static_cast<float>(i) + 3.0f * s);
@@ -134,7 +135,7 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
     const auto centred = [&](const std::string& text, float y, ImU32 ink) {
       const float wide = text_width(font, text);
       if (wide > each) return;
-      list.AddText(font, font->FontSize, {std::round((left + right - wide) / 2), y}, ink,
+      list.AddText(font, font_size(*font), {std::round((left + right - wide) / 2), y}, ink,
                    text.c_str());
     };
     std::string amount = percent(share(bar.count, total));
@@ -142,7 +143,7 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
       amount = amount.substr(0, amount.size() - 2);
     }
     if (bar.count > 0) {
-      centred(amount, max.y - bar_height - font->FontSize - 2.0f * s, frame.theme.ink);
+      centred(amount, max.y - bar_height - font_size(*font) - 2.0f * s, frame.theme.ink);
     }
     centred(bar.label, max.y + 3.0f * s, bar.count > 0 ? frame.theme.soft : frame.theme.faint);
     track_rect(fmt::format("lanes/ulps/{}", bar.label), {left, at.y}, {right, max.y},
@@ -266,13 +267,13 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
     list.AddRectFilled(
         at, max, selected ? frame.theme.selection : with_alpha(frame.theme.ink, 0.06f), 3.0f * s);
   }
-  const float text_y = std::round(at.y + (height - font->FontSize) / 2);
-  list.AddText(font, font->FontSize, {at.x + 4.0f * s, text_y},
+  const float text_y = std::round(at.y + (height - font_size(*font)) / 2);
+  list.AddText(font, font_size(*font), {at.x + 4.0f * s, text_y},
                selected ? frame.theme.ink : frame.theme.soft,
                fitted(layer.layer, font, name_width - 8.0f * s).c_str());
   const std::string number = total_text(layer.total);
   const float number_width = 52.0f * s;
-  list.AddText(font, font->FontSize, {max.x - text_width(font, number) - 4.0f * s, text_y},
+  list.AddText(font, font_size(*font), {max.x - text_width(font, number) - 4.0f * s, text_y},
                std::isfinite(layer.total) ? frame.theme.ink : frame.theme.bad, number.c_str());
 
   const float left = at.x + name_width, right = max.x - number_width - 4.0f * s;
@@ -317,7 +318,7 @@ void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
     name_width = std::max(name_width, text_width(frame.fonts.small, layer.layer) + 12.0f * s);
   }
   name_width = std::min(name_width, ImGui::GetContentRegionAvail().x * 0.36f);
-  const float height = std::round(frame.fonts.small->FontSize + 6.0f * s);
+  const float height = std::round(font_size(*frame.fonts.small) + 6.0f * s);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(layers.size()), height);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "gui/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -64,7 +65,8 @@ std::string format_facts(const FloatFormat& format) {
 }
 
 float text_width(ImFont* font, std::string_view text) {
-  return font->CalcTextSizeA(font->FontSize, 1e9f, 0.0f, text.data(), text.data() + text.size()).x;
+  return font->CalcTextSizeA(font_size(*font), 1e9f, 0.0f, text.data(), text.data() + text.size())
+      .x;
 }
 
 std::string fitted(std::string_view text, ImFont* font, float width) {
