@@ -87,7 +87,8 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Later", "D", [](App& app) { app.pan(0.1); }, true},
       {"View", "Tensors or layers as rows", "R",
        [](App& app) { app.view().tensor_rows = !app.view().tensor_rows; }, true},
-      {"View", "Maximize this region", "M", [](App& app) { app.toggle_maximized(); }, true},
+      {"View", "Maximize the region under the pointer", "M",
+       [](App& app) { app.toggle_maximized(); }, true},
       {"View", "Larger", "Ctrl+=", [](App& app) { app.scale_by(1.1f); }, false},
       {"View", "Smaller", "Ctrl+-", [](App& app) { app.scale_by(1.0f / 1.1f); }, false},
       {"View", "Usual size", "Ctrl+0", [](App& app) { app.scale_by(0.0f); }, false},
@@ -160,7 +161,11 @@ void App::show_lab(const std::string& text) {
   has_run() ? void(view_.tab = Tab::float_lab) : void(popup_ = "lab");
 }
 
-void App::fit() { view_.range = {}; }
+void App::fit() {
+  view_.range = {};
+  view_.row_zoom = 1.0;
+  view_.row_scroll = 0.0;
+}
 
 void App::zoom(double factor) {
   if (!run_ || run_->step_count() < 2) return;
@@ -245,7 +250,7 @@ void App::scale_by(float factor) {
 void App::toggle_theme() { settings_.dark = !settings_.dark; }
 
 void App::toggle_maximized() {
-  view_.maximized = view_.maximized == Region::none ? Region::steps : Region::none;
+  view_.maximized = view_.maximized == Region::none ? hovered_region_ : Region::none;
 }
 
 }  // namespace halfscope::gui

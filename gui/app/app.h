@@ -147,6 +147,7 @@ class App {
 
   std::string popup_, palette_text_, go_to_text_;
   bool focus_filter_ = false, focus_popup_ = false, quit_ = false;
+  Region hovered_region_ = Region::steps;  ///< that the pointer was in last
   bool tab_wanted_ = true;
   Tab shown_tab_ = Tab::recommendations;
   std::string toast_, problem_;

@@ -116,9 +116,9 @@ void App::draw_status() {
   ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
   ui::text("status/run", text);
   ImGui::PopStyleColor();
-  const ImVec2 place = ImGui::GetCursorScreenPos();
-  const float middle = place.y + ImGui::GetTextLineHeight() / 2 + 1 * scale();
-  ImGui::GetWindowDrawList()->AddCircleFilled({place.x + 8 * scale(), middle}, 4 * scale(), color);
+  const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
+  ImGui::GetWindowDrawList()->AddCircleFilled(
+      {high.x + 16 * scale(), (low.y + high.y) / 2 + 1 * scale()}, 4 * scale(), color);
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + dot);
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ui::text("status/state", state);
@@ -159,25 +159,27 @@ void App::draw_run() {
   const float middle = std::max(room.x - left - right - 2 * gap, 60 * unit);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
   const ImVec2 spacing{8 * unit, 5 * unit};
-  const auto region = [&](const char* name, ImVec2 size, const auto& draw) {
+  const auto region = [&](const char* name, Region which, ImVec2 size, const auto& draw) {
     const RegionChild child(name, size);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, spacing);
     draw();
     ImGui::PopStyleVar();
+    if (ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) hovered_region_ = which;
   };
-  region("layers", {left, top}, [&] { draw_layers(frame); });
+  region("layers", Region::layers, {left, top}, [&] { draw_layers(frame); });
   focus_filter_ = false;
   ImGui::SameLine();
   resize(layout.left, splitter("splitter/left", true, top, unit, *theme_), unit, 140, 600);
   ImGui::SameLine();
-  region("steps", {middle, top}, [&] { draw_center(frame, ImGui::GetContentRegionAvail()); });
+  region("steps", Region::steps, {middle, top},
+         [&] { draw_center(frame, ImGui::GetContentRegionAvail()); });
   ImGui::SameLine();
   resize(layout.right, -splitter("splitter/right", true, top, unit, *theme_), unit, 260, 900);
   ImGui::SameLine();
-  region("values", {right, top}, [&] { draw_values(frame); });
+  region("values", Region::values, {right, top}, [&] { draw_values(frame); });
   resize(layout.bottom, -splitter("splitter/bottom", false, room.x, unit, *theme_), unit, 90,
          room.y / unit * 0.6f);
-  region("tabs", {room.x, room.y - top - gap}, [&] { draw_tabs(frame); });
+  region("tabs", Region::tabs, {room.x, room.y - top - gap}, [&] { draw_tabs(frame); });
   ImGui::PopStyleVar();
 }
 

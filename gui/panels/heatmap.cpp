@@ -142,6 +142,8 @@ void paint(const Frame& frame, Picture& key) {
                                              std::span(key.rows).subspan(first, last - first),
                                              key.x.low, key.x.high, width, mark_broken);
   const Theme& theme = frame.theme;
+  const ImU32 stripe =
+      mix(theme.bad, theme.plot, 0.55);  // told, not shouted: it came from elsewhere
   std::array<ImU32, 256> colors{};
   for (size_t i = 0; i < colors.size(); ++i) {
     colors[i] = tint(theme, heat_level(static_cast<Heat>(i)));
@@ -162,7 +164,7 @@ void paint(const Frame& frame, Picture& key) {
       for (size_t x = left; x < right; ++x) {
         const Heat value = heat.heat(row - first, x);
         ImU32 color = colors[value];
-        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = theme.bad;
+        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = stripe;
         if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
         line[x] = hair ? theme.plot : color;
       }

@@ -237,11 +237,15 @@ ImU32 heat_color(double level) noexcept {
   const double place = std::clamp(level, 0.0, 1.0) * static_cast<double>(kHeat.size() - 1);
   const size_t below = std::min(static_cast<size_t>(place), kHeat.size() - 2);
   const double share = place - static_cast<double>(below);
-  const auto mix = [&](int shift) {
-    const double a = (kHeat[below] >> shift) & 255, b = (kHeat[below + 1] >> shift) & 255;
-    return static_cast<ImU32>(std::lround(a + (b - a) * share)) << shift;
+  return mix(kHeat[below], kHeat[below + 1], share);
+}
+
+ImU32 mix(ImU32 a, ImU32 b, double share) noexcept {
+  const auto part = [&](int shift) {
+    const double from = (a >> shift) & 255, to = (b >> shift) & 255;
+    return static_cast<ImU32>(std::lround(from + (to - from) * share)) << shift;
   };
-  return mix(IM_COL32_R_SHIFT) | mix(IM_COL32_G_SHIFT) | mix(IM_COL32_B_SHIFT) | IM_COL32_A_MASK;
+  return part(IM_COL32_R_SHIFT) | part(IM_COL32_G_SHIFT) | part(IM_COL32_B_SHIFT) | IM_COL32_A_MASK;
 }
 
 void draw_severity(ImDrawList& draw, ImVec2 center, float size, Severity severity, ImU32 color) {

@@ -54,6 +54,8 @@ ImU32 heat_color(double level) noexcept;
 /// A shape per severity, so that it is not told by colour alone.
 void draw_severity(ImDrawList& draw, ImVec2 center, float size, Severity severity, ImU32 color);
 
+/// Part `share` of `b` in `a`; opaque.
+ImU32 mix(ImU32 a, ImU32 b, double share) noexcept;
 ImU32 with_alpha(ImU32 color, float alpha) noexcept;
 ImVec4 vec(ImU32 color) noexcept;
 
