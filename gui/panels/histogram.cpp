@@ -223,11 +223,39 @@ std::string scale_text_of(const Shown& shown) {
                      power_text(shown.scale.log2 + shift));
 }
 
+/// The loss scale that the plan would get; none where no single one acts on the tensor.
+std::optional<double> scale_to_use(const Shown& shown) {
+  if (!shown.scaled || !shown.scale.known || shown.scale.varies) return std::nullopt;
+  return std::exp2(shown.scale.log2 + shown.shift());
+}
+
+/// What the scale is, and the button that puts it into the plan.
+void draw_scale_text(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  const std::optional<double> scale = scale_to_use(shown);
+  const bool is_used = scale && frame.view.edits.loss_scale == scale;
+  const char* name = is_used ? "in the plan" : "use in plan";
+  const float button = text_width(frame.fonts.text, name) + 2 * ImGui::GetStyle().FramePadding.x;
+  const float gap = 8.0f * frame.scale;
+  const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
+  const float room = ImGui::GetContentRegionAvail().x - (scale ? button + gap : 0.0f);
+  ImGui::AlignTextToFramePadding();
+  label("values/scale/text", scale_text_of(shown), frame.fonts.text,
+        shown.shift() == 0.0 ? frame.theme.soft : frame.theme.ink, room);
+  if (!scale) return;
+  ImGui::SameLine(right - button);
+  ImGui::BeginDisabled(is_used);
+  if (ui::button("values/use", name)) frame.view.edits.loss_scale = scale;
+  ImGui::EndDisabled();
+  ui::tip(("Makes " + power_text(std::log2(*scale)) +
+           " the static loss scale of the edited plan, which can be saved or tried.")
+              .c_str());
+}
+
 void draw_scale(const Shown& shown) {
   const Frame& frame = shown.frame;
   ViewState& view = frame.view;
-  label("values/scale/text", scale_text_of(shown), frame.fonts.text,
-        shown.shift() == 0.0 ? frame.theme.soft : frame.theme.ink);
+  draw_scale_text(shown);
   const float buttons = text_width(frame.fonts.text, "fitreset") + 32.0f * frame.scale;
   const float width = ImGui::GetContentRegionAvail().x - buttons - 12.0f * frame.scale;
   double shift = view.scale_shift;
@@ -328,24 +356,6 @@ void draw_counts(const Shown& shown) {
       key += shown.other_shift != 0.0 ? " at this lane's loss scale." : ".";
     }
     label("values/key", key, frame.fonts.small, frame.theme.soft);
-  }
-}
-
-void draw_use_scale(const Shown& shown) {
-  const Frame& frame = shown.frame;
-  const bool lane_scales = frame.lane_info().loss_scale != "none";
-  if (!shown.scale.known || shown.scale.varies || !(shown.scaled || lane_scales)) return;
-  if (!shown.scaled) return;  // the shift is no loss scale then
-  const double scale = std::exp2(shown.scale.log2 + shown.shift());
-  const bool is_used = frame.view.edits.loss_scale == scale;
-  ImGui::BeginDisabled(is_used);
-  if (ui::button("values/use", "Use as static loss scale")) frame.view.edits.loss_scale = scale;
-  ImGui::EndDisabled();
-  ui::tip("Puts this loss scale into the edited plan, which can be saved or tried.");
-  if (is_used) {
-    ImGui::SameLine();
-    label("values/used", "in the edited plan: " + power_text(std::log2(scale)), frame.fonts.small,
-          frame.theme.good);
   }
 }
 
@@ -473,7 +483,6 @@ void draw_histogram(const Frame& frame) {
   draw_counts(shown);
   draw_scale(shown);
   draw_outcome(shown);
-  draw_use_scale(shown);
   draw_table(shown);
 }
 

@@ -225,13 +225,12 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
     list.AddLine({x, min.y}, {x, max.y}, theme.axis, scale);
   }
   const float y = min.y + 2.0f * scale;
-  zone_name(list, axis, axis.low, zones.flush, y, "becomes 0", theme.lost, fonts.small, scale);
-  zone_name(list, axis, zones.flush, zones.normal, y, "subnormal", theme.subnormal, fonts.small,
-            scale);
-  zone_name(list, axis, zones.normal, zones.overflow, y, "in range", theme.in_range, fonts.small,
+  zone_name(list, axis, axis.low, zones.flush, y, "becomes 0", theme.bad, fonts.small, scale);
+  zone_name(list, axis, zones.flush, zones.normal, y, "subnormal", theme.warn, fonts.small, scale);
+  zone_name(list, axis, zones.normal, zones.overflow, y, "in range", theme.accent, fonts.small,
             scale);
   zone_name(list, axis, zones.overflow, axis.high, y,
-            plot.lens.saturates() ? "saturates" : "overflow", theme.lost, fonts.small, scale);
+            plot.lens.saturates() ? "saturates" : "overflow", theme.bad, fonts.small, scale);
   list.PopClipRect();
   list.AddLine({min.x, max.y}, {max.x, max.y}, theme.axis, scale);
 

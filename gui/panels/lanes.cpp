@@ -283,8 +283,10 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
   const float full = std::isfinite(layer.total) ? axis.part(layer.total) : 1.0f;
   const ImU32 pale = std::isfinite(layer.total) ? with_alpha(frame.theme.outline, 0.35f)
                                                 : with_alpha(frame.theme.bad, 0.45f);
-  list.AddRectFilled({left, middle - 5.0f * s}, {left + (right - left) * full, middle + 5.0f * s},
-                     pale, 2.0f * s);
+  if (full > 0.0f) {
+    list.AddRectFilled({left, middle - 5.0f * s}, {left + (right - left) * full, middle + 5.0f * s},
+                       pale, 2.0f * s);
+  }
   if (layer.local > 0.0) {
     list.AddRectFilled({left, middle - 2.0f * s},
                        {left + (right - left) * axis.part(layer.local), middle + 2.0f * s},
@@ -362,8 +364,8 @@ void draw_lanes(const Frame& frame) {
     empty_note("lanes/empty",
                site == nullptr
                    ? "Select a tensor to see how far it is from that lane's."
-                   : fmt::format("{} was not compared: samples hold activations and gradients "
-                                 "that both lanes have.",
+                   : fmt::format("{} was not compared: samples hold what both lanes have, before "
+                                 "the update.",
                                  site->name()),
                frame.theme);
   }

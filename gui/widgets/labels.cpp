@@ -113,7 +113,12 @@ bool format_combo(std::string_view path, std::string* name, const char* own, flo
                   const Theme& theme) {
   const std::string place(path);
   bool changed = false;
-  const std::string preview = name->empty() && own != nullptr ? own : *name;
+  std::string preview = name->empty() && own != nullptr ? own : *name;
+  // Where the box is too narrow for "fp16 (its own)", the format alone.
+  const float room = width - ImGui::GetFrameHeight() - 2 * ImGui::GetStyle().FramePadding.x;
+  if (name->empty() && text_width(ImGui::GetFont(), preview) > room) {
+    preview.resize(std::min(preview.find(' '), preview.size()));
+  }
   ImGui::SetNextWindowSizeConstraints({width, 0.0f}, {FLT_MAX, FLT_MAX});
   if (!ui::begin_combo(path, preview.c_str(), width)) return false;
   if (own != nullptr && ui::selectable(place + "/own", own, name->empty())) {

@@ -123,7 +123,7 @@ TEST_F(Histogram, TheScaleGoesIntoThePlan) {
   EXPECT_NE(text.find(power_text(std::log2(row->loss_scale) + 3.0)), std::string::npos) << text;
   ui().click("values/use");
   EXPECT_EQ(view().edits.loss_scale, row->loss_scale * 8.0);
-  EXPECT_TRUE(ui().has("values/used"));
+  EXPECT_EQ(ui().text("values/use"), "in the plan");
 }
 
 TEST_F(Histogram, OtherTensorsAreNotScaledWithTheLoss) {
