@@ -72,6 +72,7 @@ void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunMod
   baseline_ = std::move(baseline);
   loading_ = false;
   load_error_.clear();
+  select_what_matters();
 }
 
 void App::close_run() {
@@ -97,6 +98,7 @@ void App::take_in_models() {
         loading_ = true;
       }
       if (first) settings_.add_recent(run_->file());
+      select_what_matters();
     }
   }
   if (baseline_loader_) {
@@ -116,6 +118,12 @@ void App::take_in_models() {
       tell(fmt::format("The training is done: {}", trial_->run_file()));
     }
   }
+}
+
+void App::select_what_matters() {
+  const Report* report = run_ ? run_->report() : nullptr;
+  if (report == nullptr || !view_.layer.empty() || report->sick < 0) return;
+  if (const Finding* worst = worst_finding(*report)) go_to_finding(view_, *run_, *worst);
 }
 
 void App::tell(std::string text, bool is_problem) {

@@ -99,6 +99,8 @@ class App {
 
  private:
   void take_in_models();
+  /// Of a run that nothing was selected in yet: what its weightiest finding speaks of.
+  void select_what_matters();
   void answer(const Request& request);
   void tell(std::string text, bool is_problem = false);
   Selection selection() const;

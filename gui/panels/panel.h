@@ -71,6 +71,11 @@ struct Frame {
   void ask(Request::Kind kind, std::string text = {}) const;
 };
 
+/// The weightiest warning or error of the lane that suffers most; null without one.
+const Finding* worst_finding(const Report& report) noexcept;
+/// Lane, layer, tensor and step that it speaks of.
+void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding);
+
 void draw_verdict(const Frame& frame);
 void draw_layers(const Frame& frame);
 void draw_loss(const Frame& frame);        ///< loss scale and loss over steps

@@ -23,17 +23,24 @@ const char* badge(Verdict::State state, bool unicode) {
   return "";
 }
 
-/// Goes to what a finding speaks of.
-void go_to(const Frame& frame, const Finding& finding) {
-  ViewState& view = frame.view;
-  view.lane = frame.run.view().lane(finding.lane).name;
+}  // namespace
+
+const Finding* worst_finding(const Report& report) noexcept {
+  const Finding* worst = nullptr;
+  for (const Finding& finding : report.findings) {
+    if (finding.severity == Severity::info || finding.lane != report.sick) continue;
+    if (worst == nullptr || finding.severity > worst->severity) worst = &finding;
+  }
+  return worst;
+}
+
+void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding) {
+  view.lane = run.view().lane(finding.lane).name;
   view.layer = finding.layer;
   view.site = finding.site;
   view.role = RoleView::all;
   if (finding.step >= 0) view.cursor = finding.step;
 }
-
-}  // namespace
 
 void draw_verdict(const Frame& frame) {
   const float scale = frame.scale;
@@ -54,11 +61,7 @@ void draw_verdict(const Frame& frame) {
     return;
   }
   const Verdict& verdict = report->verdict;
-  const Finding* worst = nullptr;
-  for (const Finding& finding : report->findings) {
-    if (finding.severity == Severity::info || finding.lane != report->sick) continue;
-    if (worst == nullptr || finding.severity > worst->severity) worst = &finding;
-  }
+  const Finding* worst = worst_finding(*report);
   ImGui::PushFont(frame.fonts.bold);
   const char* state = badge(verdict.state, frame.fonts.unicode);
   const float badge_width = ImGui::CalcTextSize(state).x;
@@ -101,7 +104,7 @@ void draw_verdict(const Frame& frame) {
   if (worst != nullptr) {
     const float button_height = ImGui::GetFrameHeight();
     ImGui::SetCursorScreenPos({end.x - button_width, start.y + (height - button_height) / 2});
-    if (ui::button("verdict/show", "Show me where")) go_to(frame, *worst);
+    if (ui::button("verdict/show", "Show me where")) go_to_finding(frame.view, frame.run, *worst);
     ui::tip("Selects the layer, the tensor and the step of the weightiest finding.");
   }
   ImGui::SetCursorScreenPos({start.x, end.y + ImGui::GetStyle().ItemSpacing.y});

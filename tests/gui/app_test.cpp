@@ -29,9 +29,17 @@ TEST(App, ShowsTheVerdictOfTheReport) {
   EXPECT_NE(user.text("verdict/state").find(verdict_name(report.verdict.state)), std::string::npos);
 }
 
-TEST(App, OneClickShowsWhereItBreaks) {
+TEST(App, ABrokenRunShowsWhereItBreaksAtOnce) {
   AppDriver user(test::make_run(test::hot_spec()));
   user.frame(3);
+  EXPECT_EQ(user.app().view().site, "conv2.activation");
+}
+
+TEST(App, OneClickLeadsBackToWhereItBreaks) {
+  AppDriver user(test::make_run(test::hot_spec()));
+  user.frame(3);
+  user.click("layers/row/fc1");
+  user.frame();
   user.click("verdict/show");
   EXPECT_EQ(user.app().view().layer, "conv2");
   EXPECT_EQ(user.app().view().site, "conv2.activation");
@@ -137,6 +145,7 @@ TEST(App, StepsGoByKeysAndStayInTheRun) {
   AppDriver user(test::full_run());
   user.frame(2);
   const int64_t last = user.app().run()->step_count() - 1;
+  user.app().view().cursor = -1;
   user.press(symbol_key('['));
   EXPECT_EQ(user.app().view().cursor, last - 1);
   user.press(symbol_key(']'));
