@@ -20,8 +20,8 @@ struct Row {
   Severity severity = Severity::info;
   const Finding* finding = nullptr;
   bool keep_fp32 = false;
+  bool fp32_storage = false;
   double loss_scale = 0.0;
-  bool can_switch() const noexcept { return keep_fp32 || loss_scale > 0.0; }
 };
 
 std::vector<Row> rows_of(const Frame& frame, const Report& report) {
@@ -47,6 +47,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
       }
       if (row.keep_fp32 || !action.layers.empty()) continue;
     }
+    row.fp32_storage = action.kind == Action::Kind::format;
     if (action.kind == Action::Kind::loss_scale && action.loss_scale > 0.0 && !scale_named) {
       row.loss_scale = action.loss_scale;
       scale_named = true;
@@ -70,6 +71,9 @@ void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
     bool on = edits.keeps(row.layer);
     if (ui::checkbox(path + "/what_if", "", &on)) edits.keep(row.layer, on);
     ui::tip("Puts it into the edited plan. Nothing changes until the plan is tried or saved.");
+  } else if (row.fp32_storage) {
+    ui::checkbox(path + "/what_if", "", &edits.fp32_storage);
+    ui::tip("Keeps the variables and the optimizer's state in fp32 (master weights).");
   } else if (row.loss_scale > 0.0) {
     bool on = edits.loss_scale == row.loss_scale;
     if (ui::checkbox(path + "/what_if", "", &on)) {
@@ -140,6 +144,11 @@ std::string predicted(const Frame& frame) {
       text += fmt::format(", {} of the multiplications in fp32", percent(*cost.multiply_share));
     }
     text += ".";
+  }
+  if (edits.fp32_storage) {
+    const Cost cost = report::cost_of_fp32_storage(frame.lane_info());
+    text += fmt::format("{}Variables in fp32 cost {:.1f} kB more.", text.empty() ? "" : "  ",
+                        static_cast<double>(cost.weight_bytes) / 1000.0);
   }
   if (edits.loss_scale) {
     text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : "  ",

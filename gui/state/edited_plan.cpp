@@ -17,7 +17,9 @@ constexpr const char* kSuffix = "+edited";
 std::string edited_plan(const LaneInfo& lane, const PlanEdits& edits) {
   Plan plan = plan_from_json(lane.plan_json);
   for (const std::string& layer : edits.fp32_layers) keep_fp32(plan, exact_glob(layer));
-  if (!edits.fp32_layers.empty() && !plan.name.ends_with(kSuffix)) plan.name += kSuffix;
+  if (edits.fp32_storage) plan.storage = kFp32;
+  if ((!edits.fp32_layers.empty() || edits.fp32_storage) && !plan.name.ends_with(kSuffix))
+    plan.name += kSuffix;
   return plan_to_json(plan);
 }
 

@@ -10,8 +10,8 @@
 
 namespace halfscope::gui {
 
-/// The lane's plan with a rule for every layer to keep in fp32, as JSON. Throws Error if the file
-/// holds no plan that can be read.
+/// The lane's plan with a rule for every layer to keep in fp32, and its storage, as JSON. Throws
+/// Error if the file holds no plan that can be read.
 std::string edited_plan(const LaneInfo& lane, const PlanEdits& edits);
 
 /// Arguments of `halfscope` that train the edited plan as `run` was trained, beside the reference

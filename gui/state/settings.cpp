@@ -152,6 +152,9 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   take_enum(json, "order", LayerOrder::name, view.order);
   take(json, "lens", view.lens);
   take(json, "fp32_layers", view.edits.fp32_layers);
+  take(json, "fp32_storage", view.edits.fp32_storage);
+  take(json, "whole_run", view.whole_run);
+  take(json, "log_counts", view.log_counts);
   double scale = 0.0;
   take(json, "loss_scale", scale);
   if (scale > 0.0) view.edits.loss_scale = scale;
@@ -176,6 +179,9 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
                                        {"order", static_cast<int>(view.order)},
                                        {"lens", view.lens},
                                        {"fp32_layers", view.edits.fp32_layers},
+                                       {"fp32_storage", view.edits.fp32_storage},
+                                       {"whole_run", view.whole_run},
+                                       {"log_counts", view.log_counts},
                                        {"loss_scale", view.edits.loss_scale.value_or(0.0)}});
 }
 

@@ -36,8 +36,9 @@ enum class LayerOrder : uint8_t { execution, severity, name };
 struct PlanEdits {
   std::vector<std::string> fp32_layers{};  ///< node paths, no two alike
   std::optional<double> loss_scale{};      ///< a static scale
+  bool fp32_storage = false;               ///< of variables and of the optimizer's state
 
-  bool empty() const noexcept { return fp32_layers.empty() && !loss_scale; }
+  bool empty() const noexcept { return fp32_layers.empty() && !loss_scale && !fp32_storage; }
   bool keeps(const std::string& layer) const noexcept;
   void keep(const std::string& layer, bool in_fp32);
   friend bool operator==(const PlanEdits&, const PlanEdits&) = default;

@@ -195,6 +195,9 @@ TEST(EditedPlan, KeepsTheLayersAndNothingElse) {
   EXPECT_EQ(resolve(plan, "block*/conv", "Conv").write, kFp32);
   EXPECT_EQ(resolve(plan, "block2/conv", "Conv").write, kFp16) << "a path is no glob";
   EXPECT_EQ(plan.name, "mixed_float16+edited");
+  lane.plan_json = plan_to_json(*preset_plan("float16"));
+  EXPECT_EQ(plan_from_json(edited_plan(lane, {})).storage, kFp16);
+  EXPECT_EQ(plan_from_json(edited_plan(lane, {.fp32_storage = true})).storage, kFp32);
 }
 
 TEST(TrialCommand, TrainsAsTheRunDid) {
