@@ -78,6 +78,7 @@ const std::vector<AppAction>& app_actions() {
       {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
       {"Run", "Save the edited plan ...", "Ctrl+S", [](App& app) { app.choose_plan(); }, true},
       {"Run", "Export the report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
+      {"Run", "Save a picture ...", "Ctrl+I", [](App& app) { app.choose_picture(); }, false},
       {"Run", "Close", "Ctrl+W", [](App& app) { app.close_run(); }, true},
       {"Run", "Quit", "Ctrl+Q", [](App& app) { app.quit(); }, false},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
@@ -148,6 +149,13 @@ void App::choose_report() {
   purpose_ = Purpose::save_report;
   dialog_.open("Save the report", ".html", true,
                std::filesystem::path(run_->file()).stem().string() + ".html");
+}
+
+void App::choose_picture() {
+  purpose_ = Purpose::save_picture;
+  dialog_.open(
+      "Save a picture of the window", ".png", true,
+      run_ ? std::filesystem::path(run_->file()).stem().string() + ".png" : "halfscope.png");
 }
 
 void App::choose_plan() {

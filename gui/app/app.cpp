@@ -160,8 +160,8 @@ bool App::prepare(float display_scale) {
   return new_scale;
 }
 
-bool App::busy() const noexcept {
-  return loading_ || (trial_ && trial_->running()) || (run_ && run_->live()) || !toast_.empty();
+void App::picture_saved(const std::string& file, const std::string& problem) {
+  tell(problem.empty() ? "Saved " + file : problem, !problem.empty());
 }
 
 std::string App::title() const {
@@ -261,6 +261,10 @@ void App::frame() {
               true);
           tell("Saved " + *file);
           break;
+        case Purpose::save_picture:
+          picture_file_ = *file;
+          picture_in_ = 3;
+          break;
         case Purpose::save_csv:
           write_output_file(*file, csv_, true);
           tell("Saved " + *file);
@@ -271,6 +275,7 @@ void App::frame() {
     }
   }
   draw_toast();
+  if (picture_in_ > 0 && --picture_in_ == 0) picture_wish_ = picture_file_;
 
   std::vector<Request> requests;
   requests.swap(requests_);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gui/app/file_dialog.h"
@@ -48,9 +49,13 @@ class App {
   /// Remembers settings and view; also done when it is destroyed.
   void remember();
 
+  /// The file that a picture of the next frame is wanted in, once; "" if none is.
+  std::string take_picture_wish() { return std::exchange(picture_wish_, {}); }
+  void picture_saved(const std::string& file, const std::string& problem);
+
   bool wants_quit() const noexcept { return quit_; }
-  /// True while something moves that a frame has to be drawn for.
-  bool busy() const noexcept;
+  /// True while the next frame has to be drawn without waiting for input.
+  bool draws_on() const noexcept { return picture_in_ > 0; }
   /// "run.hscope - HalfScope".
   std::string title() const;
 
@@ -71,6 +76,7 @@ class App {
   void choose_baseline();
   void choose_report();
   void choose_plan();
+  void choose_picture();
   void make_demo();
   void try_plan();
   void stop_trial();
@@ -143,9 +149,18 @@ class App {
   std::vector<Request> requests_;
   FloatLab lab_;
   FileDialog dialog_;
-  enum class Purpose : uint8_t { open_run, open_baseline, save_report, save_plan, save_csv };
+  enum class Purpose : uint8_t {
+    open_run,
+    open_baseline,
+    save_report,
+    save_plan,
+    save_csv,
+    save_picture
+  };
   Purpose purpose_ = Purpose::open_run;
   std::string csv_;  ///< what save_csv will write
+  std::string picture_file_, picture_wish_;
+  int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
 
   std::string popup_, palette_text_, go_to_text_;
   bool focus_filter_ = false, focus_popup_ = false, quit_ = false;

@@ -131,14 +131,16 @@ void Offscreen::begin(ImU32 ground) {
   glClear(GL_COLOR_BUFFER_BIT);
 }
 
-void Offscreen::save_png(const std::string& file) const {
-  const auto row = static_cast<size_t>(width_) * 4;
-  std::vector<unsigned char> pixels(row * static_cast<size_t>(height_));
-  glReadPixels(0, 0, width_, height_, GL_RGBA, GL_UNSIGNED_BYTE, pixels.data());
+void Offscreen::save_png(const std::string& file) const { save_frame(file, width_, height_); }
+
+void save_frame(const std::string& file, int width, int height) {
+  const auto row = static_cast<size_t>(width) * 4;
+  std::vector<unsigned char> pixels(row * static_cast<size_t>(height));
+  glReadPixels(0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels.data());
   // OpenGL counts rows from below; and a page behind would shine through what is not opaque.
   std::vector<unsigned char> picture(pixels.size());
-  for (int y = 0; y < height_; ++y) {
-    const auto from = pixels.begin() + static_cast<std::ptrdiff_t>(row) * (height_ - 1 - y);
+  for (int y = 0; y < height; ++y) {
+    const auto from = pixels.begin() + static_cast<std::ptrdiff_t>(row) * (height - 1 - y);
     std::copy(from, from + static_cast<std::ptrdiff_t>(row),
               picture.begin() + static_cast<std::ptrdiff_t>(row) * y);
   }
@@ -148,7 +150,7 @@ void Offscreen::save_png(const std::string& file) const {
     static_cast<std::string*>(to)->append(static_cast<const char*>(data),
                                           static_cast<size_t>(size));
   };
-  if (!stbi_write_png_to_func(append, &png, width_, height_, 4, picture.data(),
+  if (!stbi_write_png_to_func(append, &png, width, height, 4, picture.data(),
                               static_cast<int>(row))) {
     throw Error("cannot make a PNG of the picture");
   }

@@ -26,6 +26,9 @@ class GlTextures final : public Textures {
   std::map<std::string, Texture, std::less<>> textures_;
 };
 
+/// What the current frame buffer holds, as PNG. Throws Error if the file cannot be written.
+void save_frame(const std::string& file, int width, int height);
+
 /// A context without display and window (EGL, surfaceless) and a picture to draw into. Throws
 /// Error that says what is missing.
 class Offscreen {

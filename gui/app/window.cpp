@@ -7,7 +7,7 @@
 #include <backends/imgui_impl_glfw.h>
 #include <backends/imgui_impl_opengl3.h>
 
-#include <array>
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -116,6 +116,7 @@ void run_in_window(const ViewOptions& options) {
     std::string title;
     bool first = true;
     while (!glfwWindowShouldClose(window.get()) && !app.wants_quit()) {
+      if (app.draws_on()) inbox.frames = std::max(inbox.frames, 1);
       if (inbox.frames > 0) {
         glfwPollEvents();
         --inbox.frames;
@@ -143,6 +144,15 @@ void run_in_window(const ViewOptions& options) {
       glViewport(0, 0, width, height);
       glClear(GL_COLOR_BUFFER_BIT);
       ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+      if (const std::string file = app.take_picture_wish(); !file.empty()) {
+        std::string problem;
+        try {
+          save_frame(file, width, height);
+        } catch (const Error& error) {
+          problem = error.what();
+        }
+        app.picture_saved(file, problem);
+      }
       glfwSwapBuffers(window.get());
       glfwGetWindowSize(window.get(), &app.settings().width, &app.settings().height);
     }
