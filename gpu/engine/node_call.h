@@ -28,14 +28,6 @@ struct RunState {
 
 using Step = std::function<void(const RunState&)>;
 
-inline Error no_such_sums(const Node& node) {
-  return usage_error(node.path + " (" + node.op + "): the accumulation " +
-                         accumulation_name(node.plan.accumulation) +
-                         " does not run on a GPU backend yet",
-                     "use --accumulate fp32 or another chain there, or train the plan in a lane "
-                     "emulated:PLAN");
-}
-
 template <class X, class T>
 struct NodeCall {
   X* executor = nullptr;
@@ -59,11 +51,16 @@ struct NodeCall {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
   const T* optional_in(size_t i) const { return i < in.size() ? in[i] : nullptr; }
-  /// Throws Error for sums that are not rounded to nearest even.
-  SumSpec sum_spec() const {
-    const SumSpec spec = sum_spec_of(*graph, *node, unrounded);
-    if (spec.accumulation.rounds_otherwise()) throw no_such_sums(*node);
-    return spec;
+  /// Without the key of stochastic sums, which step_with_key() brings.
+  SumSpec sum_spec() const { return sum_spec_of(*graph, *node, unrounded); }
+  /// A step that calls launch(key) with the key that the node's sums have in that run.
+  template <class Launch>
+  Step step_with_key(const Launch& launch) const {
+    const RoundingChoice rounding = node->plan.accumulation.rounding;
+    const ValueId value = node->outputs[0];
+    return [rounding, value, launch](const RunState& state) {
+      launch(sum_key(rounding, value, state.random));
+    };
   }
 
   template <class U>

@@ -144,7 +144,16 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   accumulate_in(narrow_sums, Accumulation::format);
   Plan promoted = preset_plan("mixed_float16").value();
   accumulate_in(promoted, parse_accumulation("pairwise:promote=64,split-k=2").value());
-  for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted}) {
+  Plan stochastic_sums = preset_plan("float16").value();
+  accumulate_in(stochastic_sums, parse_accumulation("format:rounding=stochastic").value());
+  Plan cores = preset_plan("mixed_float16").value();
+  accumulate_in(cores, parse_accumulation("tensor-core:h100").value());
+  Plan cut_cores = preset_plan("mixed_bfloat16").value();
+  accumulate_in(cut_cores, parse_accumulation("tensor-core:a100,promote=64,split-k=2").value());
+  Plan fp8_cores = preset_plan("fp8_current").value();
+  accumulate_in(fp8_cores, parse_accumulation("tensor-core:h100-wgmma,promote=128").value());
+  for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted, stochastic_sums, cores,
+                           cut_cores, fp8_cores}) {
     SCOPED_TRACE(plan_to_json(plan));
     run_lockstep(plan, "adam", candidate(), same_library());
     if (HasFatalFailure()) return;
