@@ -62,12 +62,11 @@ HS_HD inline float split_step(const TensorCoreProfile& core, const float* a, con
   return to_accumulator(core.dot, add_sums(partial, sum));
 }
 
-/// One chain from +0 over [begin, end); a last short block is filled with zeros.
+/// One chain over [begin, end); a last short block is filled with zeros.
 template <class Terms>
 HS_HD float core_chain(const TensorCoreProfile& core, const Terms& terms, int64_t begin,
-                       int64_t end) noexcept {
+                       int64_t end, float sum = 0.0f) noexcept {
   const int step = core.step();
-  float sum = 0.0f;
   for (int64_t first = begin; first < end; first += step) {
     float a[kMaxBlockProducts], b[kMaxBlockProducts];
     for (int k = 0; k < step; ++k) {

@@ -21,6 +21,7 @@ namespace halfscope::gpu {
 struct ConvGeometry {
   int64_t batch = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  int64_t pad_bottom = 0, pad_right = 0;
   int64_t out_height = 1, out_width = 1;
 
   HS_HD int64_t pixels() const { return out_height * out_width; }

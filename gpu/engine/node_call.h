@@ -28,6 +28,8 @@ struct RunState {
 
 using Step = std::function<void(const RunState&)>;
 
+struct LibraryCall;
+
 template <class X, class T>
 struct NodeCall {
   X* executor = nullptr;
@@ -42,6 +44,8 @@ struct NodeCall {
   double* wide = nullptr;    ///< where scalars that need double's range go
   /// Working memory, which is kept until the program (or the rerun) ends.
   std::vector<void*>* memory = nullptr;
+  const LibraryCall* libraries = nullptr;  ///< null: own kernels only
+  std::string* kernel = nullptr;           ///< gets what computes a product; may be null
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }

@@ -5,7 +5,10 @@
 #include <optional>
 #include <type_traits>
 
+#include "gpu/bodies/mma.h"
 #include "gpu/bodies/products.h"
+#include "gpu/engine/device_cores.h"
+#include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
@@ -28,14 +31,41 @@ Epilogue<T> epilogue_of(const NodeCall<X, T>& c, SumSpec spec) {
   return epilogue;
 }
 
+/// The instruction that sums like this on a device with those tensor cores; nothing if there is
+/// none, and the model has to do.
+inline std::optional<MmaInput> mma_input(const DeviceCores& device, const SumSpec& spec) {
+  const Accumulation& how = spec.accumulation;
+  const bool one_chain = how.is_single_chain() && !how.half_accumulator;
+  if (how.arch != device.arch || !one_chain) return std::nullopt;
+  const FloatFormat a = spec.read.without_options(), b = spec.b_format().without_options();
+  const bool a4 = a == kE4m3fn, a5 = a == kE5m2, b4 = b == kE4m3fn, b5 = b == kE5m2;
+  if ((a4 || a5) && (b4 || b5) && device.fp8) {
+    if (a4) return b4 ? MmaInput::e4m3_e4m3 : MmaInput::e4m3_e5m2;
+    return b4 ? MmaInput::e5m2_e4m3 : MmaInput::e5m2_e5m2;
+  }
+  if (a != b) return std::nullopt;
+  if (a == kFp16) return MmaInput::f16;
+  if (a == kBf16) return MmaInput::bf16;
+  return a == kTf32 ? std::optional(MmaInput::tf32) : std::nullopt;
+}
+
 /// The sums of the node in the order of the operands that Source::a and Source::b give.
 template <class X, class T, class Source>
 Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSpec& spec) {
   const Epilogue<T> epilogue = epilogue_of(c, spec);
   X& executor = *c.executor;
   const int64_t results = source.m * source.n;
+  if (c.kernel != nullptr) *c.kernel = "own kernel";
   if constexpr (std::is_same_v<T, float>) {
+    if (c.libraries != nullptr) {
+      if (Step step = library_step(c, source, spec, epilogue)) return step;
+    }
     if (const std::optional<TensorCoreProfile> core = tensor_core_of(spec)) {
+      if (const std::optional<MmaInput> input = mma_input(executor.tensor_core(), spec)) {
+        if (c.kernel != nullptr) *c.kernel = "own kernel on the tensor cores of this device";
+        const MmaTile<Source> tile{source, epilogue, *core, *input};
+        return [&executor, tile](const RunState&) { executor.blocks(tile); };
+      }
       const CoreSpec how{*core, spec.accumulation.promote, spec.accumulation.split_k};
       return items_step(executor, results, CoreElement<Source>{source, epilogue, how});
     }
@@ -82,6 +112,8 @@ inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape&
           .dilation_w = window.dilation_w,
           .pad_top = window.pad_top,
           .pad_left = window.pad_left,
+          .pad_bottom = window.pad_bottom,
+          .pad_right = window.pad_right,
           .out_height = y[2],
           .out_width = y[3]};
 }
