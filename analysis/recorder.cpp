@@ -233,8 +233,9 @@ class Recorder::Writer {
 
   void step(int lane, const StepRow& row, std::span<const TensorStats> stats) {
     require(State::running);
-    if (lane != static_cast<int>(rows_.size()) || !is_lane(lane)) {
-      throw Error(fmt::format("a step of lane {} came where lane {} was due", lane, rows_.size()));
+    if (rows_.empty() && lost_.size() < site_counts_.size()) pass_lost_lanes();
+    if (lane != static_cast<int>(due_)) {
+      throw Error(fmt::format("a step of lane {} came where lane {} was due", lane, due_));
     }
     const size_t sites = site_counts_[static_cast<size_t>(lane)];
     if (!stats.empty() && stats.size() != sites) {
@@ -245,15 +246,29 @@ class Recorder::Writer {
       throw Error(fmt::format("lane {} has no site {}", lane, row.first_bad));
     }
     guard([&] {
-      if (row.step <= last_step_ || (lane > 0 && row.step != rows_.front().step)) {
+      if (row.step <= last_step_ || (!rows_.empty() && row.step != rows_.front().row.step)) {
         throw Error(
             fmt::format("lane {} came with step {}, which is not the next", lane, row.step));
       }
-      rows_.push_back(row);
+      rows_.push_back({lane, row});
       recorded_ = recorded_ || !stats.empty();
       if (stats.empty()) packed_step_.resize(packed_step_.size() + sites, kPackedNothing);
       for (const TensorStats& site : stats) pack_stats(site, packed_step_);
-      if (rows_.size() == site_counts_.size()) write_step();
+      ++due_;
+      pass_lost_lanes();
+    });
+  }
+
+  void lost(int lane, int64_t step, const std::string& why) {
+    require(State::running);
+    guard([&] {
+      lost_[static_cast<size_t>(lane)] = {{"lane", lane}, {"step", step}, {"why", why}};
+      nlohmann::json all = nlohmann::json::array();
+      for (const auto& [unused, each] : lost_) all.push_back(each);
+      Statement insert(*database_, "INSERT OR REPLACE INTO meta VALUES('lost_lanes',?1)");
+      insert.bind(1, to_text(all));
+      insert.run();
+      if (!rows_.empty()) pass_lost_lanes();
     });
   }
 
@@ -320,6 +335,10 @@ class Recorder::Writer {
     Statement insert_window, update_window, select_window, delete_window;
   };
 
+  struct LaneRow {
+    int lane;
+    StepRow row;
+  };
   struct LaneError {
     int lane;
     SiteError error;
@@ -359,20 +378,28 @@ class Recorder::Writer {
     }
   }
 
+  /// Lost lanes measure nothing. The step is written when no lane is due any more.
+  void pass_lost_lanes() {
+    const size_t lanes = site_counts_.size();
+    for (size_t lane = due_; lane < lanes && lost_.contains(lane); lane = ++due_) {
+      packed_step_.resize(packed_step_.size() + site_counts_[lane], kPackedNothing);
+    }
+    if (due_ == lanes) write_step();
+  }
+
   /// The step of which all lanes have come, in one transaction.
   void write_step() {
     Statements& sql = *statements_;
-    const int64_t step = rows_.front().step;
+    const int64_t step = rows_.front().row.step;
     Transaction transaction(*database_, sql.begin, sql.commit);
-    for (size_t lane = 0; lane < rows_.size(); ++lane) {
-      write_row(static_cast<int64_t>(lane), rows_[lane]);
-    }
+    for (const LaneRow& each : rows_) write_row(each.lane, each.row);
     for (const LaneError& error : errors_) write_error(error.lane, error.error, step);
     for (const LaneSums& sums : sums_) write_sums(sums.lane, sums.sums, step);
     if (recorded_) write_window(step);
     transaction.commit();
     last_step_ = step;
     rows_.clear();
+    due_ = 0;
     errors_.clear();
     sums_.clear();
     packed_step_.clear();
@@ -444,7 +471,9 @@ class Recorder::Writer {
   }
 
   void write_window(int64_t step) {
-    const auto is_event = [](const StepRow& row) { return row.skipped || row.first_bad >= 0; };
+    const auto is_event = [](const LaneRow& each) {
+      return each.row.skipped || each.row.first_bad >= 0;
+    };
     const bool event = std::any_of(rows_.begin(), rows_.end(), is_event);
     const WindowList::Change change = windows_.add(step, event);
     if (change.grows) {
@@ -525,7 +554,9 @@ class Recorder::Writer {
   WindowList windows_;
 
   // The step that has begun.
-  std::vector<StepRow> rows_;  // of the lanes that have come
+  std::vector<LaneRow> rows_;  // of the lanes that have come
+  size_t due_ = 0;             // the lane whose step comes next
+  std::map<size_t, nlohmann::json> lost_;
   std::vector<LaneError> errors_;
   std::vector<LaneSums> sums_;
   bool recorded_ = false;             // some lane came with statistics
@@ -557,6 +588,10 @@ void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
 void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
 
 void Recorder::sums(int lane, const SiteSums& sums) { writer_->sums(lane, sums); }
+
+void Recorder::lost(int lane, int64_t step, const std::string& why) {
+  writer_->lost(lane, step, why);
+}
 
 void Recorder::end(RunEnd how) { writer_->end(how); }
 

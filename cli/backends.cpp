@@ -10,7 +10,17 @@
 
 namespace halfscope {
 
-std::vector<std::string> backend_names() { return {"emulated", "cuda"}; }
+namespace {
+
+constexpr GpuProducts kGpuProducts[] = {GpuProducts::library, GpuProducts::own, GpuProducts::fast};
+
+}  // namespace
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names{"emulated"};
+  for (const GpuProducts products : kGpuProducts) names.emplace_back(gpu_backend_name(products));
+  return names;
+}
 
 void check_backend_name(const std::string& name) {
   const std::vector<std::string> names = backend_names();
@@ -20,8 +30,10 @@ void check_backend_name(const std::string& name) {
 
 const Backend& backend_for(const Plan& plan, const std::string& name) {
   if (plan.double_precision) return float64_backend();
-  if (name == "cuda") return cuda_backend();
   check_backend_name(name);
+  for (const GpuProducts products : kGpuProducts) {
+    if (name == gpu_backend_name(products)) return cuda_backend(products);
+  }
   return emulation_backend();
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -44,6 +45,9 @@ class Summary final : public TapSink {
   }
   void error(int lane, const SiteError& error) override { next_.error(lane, error); }
   void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
+  void lost(int lane, int64_t step, const std::string& why) override {
+    next_.lost(lane, step, why);
+  }
   void end(RunEnd how) override {
     status_ = status_after(how);
     next_.end(how);
@@ -107,6 +111,13 @@ void check_files(const TrainOptions& options) {
   if (!options.save_weights.empty()) check_output_file(options.save_weights, options.force);
 }
 
+/// What computes the products of lanes on a GPU, on standard error.
+void print_kernels(const Trainer& trainer) {
+  for (const Trainer::ProductKernel& each : trainer.product_kernels()) {
+    fmt::print(stderr, "{} {} {}: {}\n", each.lane, each.node, each.op, each.kernel);
+  }
+}
+
 int train(const TrainOptions& options, const std::string& command_line) {
   TrainConfig config = train_config(options);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
@@ -127,6 +138,8 @@ int train(const TrainOptions& options, const std::string& command_line) {
 
   if (!options.resume.empty()) trainer->resume(load_checkpoint(options.resume));
 
+  if (options.kernels) print_kernels(*trainer);
+
   const std::atomic<bool>& stop = catch_stop_signals();
   Recorder recorder(options.out, {.force = options.force});
   Summary summary(recorder);
@@ -137,7 +150,8 @@ int train(const TrainOptions& options, const std::string& command_line) {
     trainer->run(&summary, std::ref(progress), stop);
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  if (!options.save_weights.empty()) {
+  const bool saves = !options.save_weights.empty() && trainer->has_lane(config.lanes.size() - 1);
+  if (saves) {
     write_npz(options.save_weights, trainer->weights(static_cast<int>(config.lanes.size()) - 1));
   }
   if (!options.json && !options.quiet) {
@@ -159,6 +173,11 @@ int train(const TrainOptions& options, const std::string& command_line) {
     }
   }
   if (options.json) write_json(closing_json(options, summary, elapsed.count(), verified.proof));
+  if (!trainer->lost_lanes().empty()) {
+    const Trainer::LostLane& lost = trainer->lost_lanes().front();
+    throw Error(fmt::format("lane {} was lost at step {}: {}", lost.name, lost.step, lost.why),
+                lost.hint);
+  }
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "gpu/backends.h"
 
 namespace halfscope {
 namespace {
@@ -120,7 +121,7 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
   check_backend_name(options.backend);
   std::vector<LaneConfig> lanes;
   std::set<std::string> seen;
-  bool only_references = true;
+  bool only_references = true, any_fast = false;
   for (const std::string& text : lane_names(options)) {
     const LaneRequest request = parse_lane(text);
     LaneConfig lane;
@@ -146,9 +147,16 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
       throw usage_error("two lanes are named " + lane.name(),
                         "give every lane's plan its own name");
     }
-    lane.backend =
-        &backend_for(lane.plan, request.backend.empty() ? options.backend : request.backend);
+    std::string backend = request.backend.empty() ? options.backend : request.backend;
+    const bool becomes_fast = options.fast && backend == gpu_backend_name(GpuProducts::library);
+    if (becomes_fast) backend = gpu_backend_name(GpuProducts::fast);
+    any_fast = any_fast || (becomes_fast && !lane.plan.double_precision);
+    lane.backend = &backend_for(lane.plan, backend);
     lanes.push_back(std::move(lane));
+  }
+  if (options.fast && !any_fast) {
+    throw usage_error("--fast needs a lane on the backend cuda",
+                      "add --backend cuda, or name lanes cuda:PLAN");
   }
   if (only_references && (!options.fp32.empty() || accumulation)) {
     throw usage_error("--fp32 and --accumulate need a lane that is not a reference",
@@ -228,7 +236,7 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
   const char* kGroup = "Lanes";
   offer(sub.add_option("--lanes", options.lanes,
                        "Plans to train side by side, presets or files, separated by commas; "
-                       "emulated:PLAN and cuda:PLAN name the backend, too")
+                       "emulated:PLAN, cuda:PLAN and the like name the backend, too")
             ->each([&options](const std::string&) { options.lanes_given = true; })
             ->capture_default_str()
             ->type_name("PLAN,...")
@@ -239,12 +247,19 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
             ->group(kGroup),
         {.words = preset_names(), .files = "*.json"});
   offer(sub.add_option("--backend", options.backend,
-                       "What lanes run on that name none: emulated (this processor) or cuda (an "
-                       "NVIDIA GPU)")
+                       "What lanes run on that name none: emulated (this processor), cuda (an "
+                       "NVIDIA GPU, products by cuBLASLt and cuDNN) or cuda-own (by our own "
+                       "kernels, with the emulator's bits)")
             ->capture_default_str()
             ->type_name("NAME")
             ->group(kGroup),
         {.words = backend_names()});
+  sub.add_flag("--fast", options.fast,
+               "Lanes on cuda let the libraries choose: bits may change from run to run, and "
+               "statistics of products may be those after rounding")
+      ->group(kGroup);
+  sub.add_flag("--kernels", options.kernels, "Print what computes each product of lanes on a GPU")
+      ->group(kGroup);
   sub.add_option("--fp32", options.fp32,
                  "Keep layers whose path matches in fp32; may be given several times")
       ->expected(1)
@@ -423,6 +438,7 @@ std::vector<std::string> lane_settings_of(const TrainOptions& options) {
   if (options.backend != TrainOptions().backend) {
     settings.insert(settings.end(), {"--backend", options.backend});
   }
+  if (options.fast) settings.emplace_back("--fast");
   return settings;
 }
 

@@ -36,6 +36,7 @@ struct TrainOptions {
   bool lanes_given = false;
   std::string plan, accumulate, loss_scale;
   std::string backend = "emulated";
+  bool fast = false, kernels = false;
   std::vector<std::string> fp32;
   // Recording
   int every = 1;

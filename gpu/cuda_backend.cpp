@@ -11,21 +11,26 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  const char* name() const noexcept override { return "cuda"; }
+  explicit CudaBackend(GpuProducts products) : products_(products) {}
+  const char* name() const noexcept override { return gpu_backend_name(products_); }
   std::unique_ptr<Program> compile(const Executable& executable) const override {
-    return gpu::make_cuda_program(executable);
+    return gpu::make_cuda_program(executable, products_);
   }
+
+ private:
+  GpuProducts products_;
 };
 
 }  // namespace
 
 bool cuda_is_ready() { return query_gpus().state == GpuState::ready; }
 
-const Backend& cuda_backend() {
+const Backend& cuda_backend(GpuProducts products) {
   const GpuReport report = query_gpus();
   if (report.state != GpuState::ready) throw no_gpu_error(report);
-  static const CudaBackend backend;
-  return backend;
+  static const CudaBackend library(GpuProducts::library), own(GpuProducts::own),
+      fast(GpuProducts::fast);
+  return products == GpuProducts::library ? library : products == GpuProducts::own ? own : fast;
 }
 
 }  // namespace halfscope

@@ -5,10 +5,11 @@
 #include <memory>
 
 #include "core/train/backend.h"
+#include "gpu/backends.h"
 
 namespace halfscope::gpu {
 
 /// Compiles for the device; in cuda_program.cu.
-std::unique_ptr<Program> make_cuda_program(const Executable& executable);
+std::unique_ptr<Program> make_cuda_program(const Executable& executable, GpuProducts products);
 
 }  // namespace halfscope::gpu

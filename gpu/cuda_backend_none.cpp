@@ -8,6 +8,6 @@ namespace halfscope {
 
 bool cuda_is_ready() { return false; }
 
-const Backend& cuda_backend() { throw no_gpu_error({}); }
+const Backend& cuda_backend(GpuProducts) { throw no_gpu_error({}); }
 
 }  // namespace halfscope

@@ -3,12 +3,18 @@
 #include "gpu/cuda_backend.h"
 #include "gpu/engine/cuda_executor.cuh"
 #include "gpu/engine/program.h"
+#include "gpu/libraries/libraries.h"
 
 namespace halfscope::gpu {
 
-std::unique_ptr<Program> make_cuda_program(const Executable& executable) {
-  return std::make_unique<DeviceProgram<CudaExecutor>>(executable,
-                                                       std::make_unique<CudaExecutor>());
+std::unique_ptr<Program> make_cuda_program(const Executable& executable, GpuProducts products) {
+  auto executor = std::make_unique<CudaExecutor>();
+  std::unique_ptr<ProductLibrary> library;
+  if (products != GpuProducts::own) {
+    library = open_libraries(executor->stream(), products == GpuProducts::fast);
+  }
+  return std::make_unique<DeviceProgram<CudaExecutor>>(executable, std::move(executor),
+                                                       std::move(library));
 }
 
 }  // namespace halfscope::gpu

@@ -43,7 +43,11 @@ std::vector<Measure> measures(const Report& report) {
   const auto lost = [](const std::optional<double>& loss) { return loss && !std::isfinite(*loss); };
   std::vector<Measure> list{
       {"Verdict", lane_state_tag},
-      {"Backend", [](const LaneReport& lane) { return escape(lane.backend); }},
+      {"Backend",
+       [](const LaneReport& lane) {
+         const bool after = measures_after_rounding(lane.backend);
+         return escape(lane.backend) + (after ? " (products measured after rounding)" : "");
+       }},
       {"Steps", [](const LaneReport& lane) { return std::to_string(lane.steps); }},
       {"Skipped", [](const LaneReport& lane) { return std::to_string(lane.skipped); },
        [](const LaneReport& lane) { return lane.steps > 0 && lane.skipped == lane.steps; }},

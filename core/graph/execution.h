@@ -55,9 +55,12 @@ inline bool names_inner_sums(const SumSpec& spec) noexcept {
   return !plain || !spec.accumulation.is_single_chain();
 }
 
-/// For further sums of the same node, with other random words.
+/// For further sums of the same node, with other random words. Their operands were computed in
+/// fp32: no tensor core takes them.
 inline SumSpec second_sums(SumSpec spec) noexcept {
   spec.key = splitmix64(spec.key);
+  spec.read = kFp32;
+  spec.read_b.reset();
   return spec;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every accumulation but the tensor cores' as functions of terms, for the device: the chains, and
-// promotion and split k as loops around them. Written apart from the reference in accumulate.cpp,
-// whose bits they have (tests/gpu). `Terms` has
+// Every accumulation but the tensor cores' (tensor_core_chain.h) as functions of terms, for the
+// device: the chains, and promotion and split k as loops around them. Written apart from the
+// reference in accumulate.cpp, whose bits they have (tests/gpu). `Terms` has
 //   float left(int64_t k), float right(int64_t k)     the factors; right is 1 for plain values
 //   bool present(int64_t k)                           false for a term that takes no part
 #pragma once
@@ -10,9 +10,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/accumulation.h"
+#include "core/numeric/accumulate.h"
+#include "core/numeric/arithmetic.h"
 #include "core/numeric/round.h"
 #include "core/numeric/round_odd.h"
+#include "core/numeric/tensor_rounding.h"
 
 namespace halfscope {
 
@@ -22,6 +24,8 @@ struct ChainSpec {
   FloatFormat write = kFp32;
   int64_t promote = 0;
   int64_t split_k = 1;
+  RoundingChoice rounding{};
+  uint64_t key = 0;  ///< of stochastic sums, of this run: sum_key()
 
   HS_HD constexpr bool is_single_chain() const noexcept { return promote == 0 && split_k == 1; }
   HS_HD constexpr bool is_wide() const noexcept {
@@ -31,13 +35,29 @@ struct ChainSpec {
     return kind == Accumulation::Kind::format || kind == Accumulation::Kind::format_mul_add ||
            kind == Accumulation::Kind::fma32_then_round;
   }
+  HS_HD constexpr bool rounds_otherwise() const noexcept {
+    return rounding.mode != RoundingMode::nearest_even;
+  }
+  /// What rounds the sums of one element; its element(d) has draw d (SumDraws).
+  HS_HD constexpr TensorRounding rounding_of(int64_t terms, int64_t element) const noexcept {
+    const int64_t first = element * SumDraws::per_element(kind, terms);
+    return {rounding.mode, key, rounding.random_bits, static_cast<uint64_t>(first)};
+  }
+  /// For further sums of the same node (second_sums() in core/graph/execution.h).
+  HS_HD constexpr ChainSpec second() const noexcept {
+    ChainSpec other = *this;
+    other.key = splitmix64(key);
+    return other;
+  }
 };
 
 inline ChainSpec chain_spec(const SumSpec& spec) noexcept {
   return {.kind = spec.accumulation.kind,
           .write = spec.write,
           .promote = spec.accumulation.promote,
-          .split_k = spec.accumulation.split_k};
+          .split_k = spec.accumulation.split_k,
+          .rounding = spec.accumulation.rounding,
+          .key = spec.key};
 }
 
 namespace detail {
@@ -114,9 +134,23 @@ HS_HD inline double format_step(Accumulation::Kind kind, const FloatFormat& form
   return round_to_format(add_to_odd(rounded, acc), format).value;
 }
 
+/// The same in another rounding than to nearest even, with the draws of term k.
+HS_HD inline double rounded_step(Accumulation::Kind kind, FloatFormat format,
+                                 const TensorRounding& rounding, int64_t k, float a, float b,
+                                 double acc) noexcept {
+  format.flush_in = false;  // what is read was flushed when it was written
+  const float sum = static_cast<float>(acc);
+  if (kind == Accumulation::Kind::format) {
+    return static_cast<double>(fma(a, b, sum, format, rounding.element(k)).value);
+  }
+  const float product = mul(a, b, format, rounding.element(2 * k)).value;
+  return static_cast<double>(add(product, sum, format, rounding.element(2 * k + 1)).value);
+}
+
 /// One chain from +0 over [begin, end).
 template <class Terms>
-HS_HD double chain(const ChainSpec& how, const Terms& terms, int64_t begin, int64_t end) noexcept {
+HS_HD double chain(const ChainSpec& how, const TensorRounding& rounding, const Terms& terms,
+                   int64_t begin, int64_t end) noexcept {
   switch (how.kind) {
     case Accumulation::Kind::tensor_core:  // plain values, and operands in fp32
     case Accumulation::Kind::fp32: {
@@ -144,38 +178,42 @@ HS_HD double chain(const ChainSpec& how, const Terms& terms, int64_t begin, int6
   }
   double sum = 0.0;
   for (int64_t k = begin; k < end; ++k) {
-    if (terms.present(k)) {
-      sum = format_step(how.kind, how.write, terms.left(k), terms.right(k), sum);
-    }
+    if (!terms.present(k)) continue;
+    const float a = terms.left(k), b = terms.right(k);
+    sum = how.rounds_otherwise() ? rounded_step(how.kind, how.write, rounding, k, a, b, sum)
+                                 : format_step(how.kind, how.write, a, b, sum);
   }
   return sum;
 }
 
 /// Chains of at most `promote` terms, added in fp32.
 template <class Terms>
-HS_HD double promoted_sum(const ChainSpec& how, const Terms& terms, int64_t begin,
-                          int64_t end) noexcept {
-  if (how.promote == 0) return chain(how, terms, begin, end);
+HS_HD double promoted_sum(const ChainSpec& how, const TensorRounding& rounding, const Terms& terms,
+                          int64_t begin, int64_t end) noexcept {
+  if (how.promote == 0) return chain(how, rounding, terms, begin, end);
   float total = 0.0f;
   for (int64_t first = begin; first < end; first += how.promote) {
     const int64_t last = first + how.promote < end ? first + how.promote : end;
-    total += static_cast<float>(chain(how, terms, first, last));
+    total += static_cast<float>(chain(how, rounding, terms, first, last));
   }
   return static_cast<double>(total);
 }
 
 }  // namespace detail
 
-/// The sum of n terms. Not delivered yet: the double of fp64 is returned as it is.
+/// The sum of n terms, the one of that element of a tensor of sums. Not delivered yet: the double
+/// of fp64 is returned as it is.
 template <class Terms>
-HS_HD double sum_of_terms(const ChainSpec& how, const Terms& terms, int64_t n) noexcept {
-  if (how.split_k == 1) return detail::promoted_sum(how, terms, 0, n);
+HS_HD double sum_of_terms(const ChainSpec& how, const Terms& terms, int64_t n,
+                          int64_t element) noexcept {
+  const TensorRounding rounding = how.rounding_of(n, element);
+  if (how.split_k == 1) return detail::promoted_sum(how, rounding, terms, 0, n);
   const int64_t ceiling = (n + how.split_k - 1) / how.split_k;
   const int64_t length = ceiling > 1 ? ceiling : 1;
   float total = 0.0f;
   for (int64_t begin = 0; begin < n; begin += length) {
     const int64_t end = begin + length < n ? begin + length : n;
-    total += static_cast<float>(detail::promoted_sum(how, terms, begin, end));
+    total += static_cast<float>(detail::promoted_sum(how, rounding, terms, begin, end));
   }
   return static_cast<double>(total);
 }
@@ -185,9 +223,10 @@ HS_HD inline float quiet_nan_of(float x) noexcept {
   return x == x ? x : std::bit_cast<float>(0x7fc00000u);
 }
 
-/// A sum as the caller gets it, who rounds it to how.write; with the bias if it is not null: in
+/// That sum as the caller gets it, who rounds it to how.write; with the bias if it is not null: in
 /// fp32; under fp64 in double; under sums in the write format as one more rounded addition.
-HS_HD inline float deliver_sum(const ChainSpec& how, double sum, const float* bias) noexcept {
+HS_HD inline float deliver_sum(const ChainSpec& how, double sum, const float* bias, int64_t n,
+                               int64_t element) noexcept {
   if (bias == nullptr) {
     return quiet_nan_of(how.is_wide() ? deliver(sum, how.write) : static_cast<float>(sum));
   }
@@ -195,8 +234,12 @@ HS_HD inline float deliver_sum(const ChainSpec& how, double sum, const float* bi
     return quiet_nan_of(deliver(sum + static_cast<double>(*bias), how.write));
   }
   if (how.sums_in_format() && how.is_single_chain()) {
-    return quiet_nan_of(
-        static_cast<float>(detail::format_step(how.kind, how.write, *bias, 1.0f, sum)));
+    const double with_bias =
+        how.rounds_otherwise()
+            ? detail::rounded_step(how.kind, how.write, how.rounding_of(n, element), n, *bias, 1.0f,
+                                   sum)
+            : detail::format_step(how.kind, how.write, *bias, 1.0f, sum);
+    return quiet_nan_of(static_cast<float>(with_bias));
   }
   return quiet_nan_of(static_cast<float>(sum) + *bias);
 }

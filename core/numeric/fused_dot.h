@@ -12,6 +12,7 @@
 
 #include "core/numeric/float_format.h"
 #include "core/numeric/host_device.h"
+#include "core/numeric/round.h"
 
 namespace halfscope {
 
@@ -112,7 +113,7 @@ HS_HD constexpr float round_block(int64_t sum, int exponent, BlockOutput output,
   const bool to_fp16 = output == BlockOutput::rne_fp16;
   const int mantissa_bits = to_fp16 ? 10 : output == BlockOutput::rz_e8m13 ? 13 : 23;
   const int min_exponent = to_fp16 ? -14 : -126;
-  const int top = static_cast<int>(std::bit_width(size)) - 1 + exponent;  // floor(log2)
+  const int top = 63 - leading_zeros(size) + exponent;  // floor(log2)
   // Also keeps the shifts below small: the sum has at most 63 bits.
   if (top >= 128) return std::bit_cast<float>(sign | kFloatInfinity);
   const int quantum = (top > min_exponent ? top : min_exponent) - mantissa_bits;

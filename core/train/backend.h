@@ -56,6 +56,10 @@ class Program {
   /// what happened in its sums, without changing anything. Nothing for other nodes, for
   /// accumulations without diagnostics, and for programs that cannot tell.
   virtual std::optional<SumDiagnostics> diagnose(NodeId node) const = 0;
+
+  /// What computes the product of that node, in words, where a backend has several ways; "" of
+  /// other nodes and programs.
+  virtual std::string kernel_of(NodeId) const { return ""; }
 };
 
 class Backend {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/numeric/accumulation.h"
@@ -64,6 +65,12 @@ struct LayerInfo {
   bool follows = false;             ///< it has no format of its own: runs in what arrives
   int64_t parameters = 0;           ///< number of variable elements it owns
 };
+
+/// Whether a backend may round products before their statistics are taken, so that what overflowed
+/// or was flushed is not seen.
+constexpr bool measures_after_rounding(std::string_view backend) noexcept {
+  return backend == "cuda-fast";
+}
 
 struct LaneInfo {
   std::string name;        ///< "float32", "mixed_float16", "candidate" ...
@@ -167,6 +174,9 @@ class TapSink {
   virtual void error(int lane, const SiteError& error) = 0;
   /// Likewise, once per tensor of sums of products whose accumulation has diagnostics.
   virtual void sums(int lane, const SiteSums& sums) = 0;
+  /// A lane's backend failed in that step, of which there is no step() of it then; the lane does
+  /// not come any more, and the others go on.
+  virtual void lost(int /*lane*/, int64_t /*step*/, const std::string& /*why*/) {}
   /// Once, at the end.
   virtual void end(RunEnd how) = 0;
 };

@@ -5,13 +5,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/numeric/rng.h"
 #include "core/ops/ops.h"
-#include "core/train/comparator.h"
+#include "core/train/lane.h"
 
 namespace halfscope {
 namespace {
@@ -41,53 +42,13 @@ void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
   }
 }
 
-/// FNV-1a, cut to what a double holds exactly: for telling set-ups apart in a checkpoint.
-double text_hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return static_cast<double>(hash >> 12);
-}
-
 /// torch.nn.utils.clip_grad_norm_
 double clip_factor(double limit, double norm) {
   constexpr double kEpsilon = 1e-6;
   return limit > 0.0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
 }
 
-/// What delayed scaling remembers must be what it could have written.
-void check_scale_states(const std::string& lane, const Graph& graph, const LaneCheckpoint& saved) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op != "ScaleUpdate") continue;
-    const Variable& variable = *graph.variable_of(node.inputs.at(1));
-    const std::vector<double>& state = saved.variables.at(variable.path).data;
-    const double places = static_cast<double>(state.size()) - kScaleStateHead;
-    const bool good = std::isfinite(state[0]) && state[0] >= 0.0 && state[1] >= 0.0 &&
-                      state[1] < places && state[1] == std::floor(state[1]) &&
-                      std::none_of(state.begin() + kScaleStateHead, state.end(),
-                                   [](double amax) { return amax < 0.0; });
-    if (good) continue;
-    throw Error("the checkpoint of lane " + lane + " is damaged: " + variable.path +
-                    " is no state of delayed scaling",
-                "resume from another checkpoint");
-  }
-}
-
 }  // namespace
-
-struct Trainer::Lane {
-  LaneConfig config;
-  Executable executable;
-  std::unique_ptr<Program> program;
-  LossScalerState scaler;
-  int64_t updates = 0;  ///< optimizer steps done, for Adam's bias correction
-  double best_loss = std::numeric_limits<double>::infinity();  ///< of the evaluations
-  std::vector<Comparator> comparators;
-  std::vector<int> compared_with;
-  // Of the step going on.
-  std::vector<TensorStats> stats, micro_stats;
-  double loss = 0.0, accuracy = 0.0;
-  std::chrono::duration<double, std::milli> spent{};
-};
 
 BatchOrder::BatchOrder(int64_t samples, int64_t batch, uint64_t seed, bool shuffle)
     : samples_(samples), batch_(batch), seed_(seed), shuffle_(shuffle) {}
@@ -360,24 +321,84 @@ StepRow Trainer::end_step(Lane& lane, int64_t step) {
   return row;
 }
 
+/// The lane goes no further: its program may be in any state.
+void Trainer::lose(size_t lane, int64_t step, TapSink* sink, const std::string& why,
+                   const std::string& hint) {
+  lanes_[lane]->lost = why;
+  lost_.push_back({lanes_[lane]->config.name(), step, why, hint});
+  if (sink != nullptr) sink->lost(static_cast<int>(lane), step, why);
+  for (const auto& each : lanes_) {
+    if (each->lost.empty()) return;
+  }
+  if (sink != nullptr) sink->end(RunEnd::interrupted);
+  throw Error(
+      "lane " + lost_.back().name + " was lost at step " + std::to_string(step) + ": " + why, hint);
+}
+
+/// work() unless the lane is lost, by which it may be; whether it was done.
+template <class F>
+bool Trainer::guarded(size_t lane, int64_t step, TapSink* sink, const F& work) {
+  if (!lanes_[lane]->lost.empty()) return false;
+  std::string why, hint;
+  try {
+    work(*lanes_[lane]);
+    return true;
+  } catch (const Error& error) {
+    why = error.what();
+    hint = error.hint();
+  } catch (const std::bad_alloc&) {
+    why = "out of memory";
+    hint = "lower --batch, or train fewer lanes";
+  }
+  lose(lane, step, sink, why, hint);
+  return false;
+}
+
+/// What a comparison fails over is found by asking both programs: the one that fails is lost.
 void Trainer::send_errors(int64_t step, TapSink& sink) {
+  const auto probe = [](Lane& lane) {
+    static_cast<void>(lane.program->read_scalar(lane.executable.loss));
+  };
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const Lane& lane = *lanes_[i];
-    for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
-      const Lane& other = *lanes_[static_cast<size_t>(lane.compared_with[pair])];
-      const std::vector<SiteError> errors = lane.comparators[pair].compare(
-          step, {lane.executable, *lane.program, static_cast<double>(lane.scaler.scale)},
-          {other.executable, *other.program, static_cast<double>(other.scaler.scale)});
-      for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
-    }
-    for (const Tap& tap : lane.executable.taps) {
-      const NodeId node = lane.executable.graph.value(tap.value).producer;
-      if (node == kNone) continue;
-      const std::optional<SumDiagnostics> seen = lane.program->diagnose(node);
-      const Node& summing = lane.executable.graph.node(node);
-      if (!seen) continue;
-      sink.sums(static_cast<int>(i),
-                {step, tap.site.order, summing.path, summing.plan.accumulation, *seen});
+    std::vector<SiteError> errors;
+    std::vector<SiteSums> sums;
+    guarded(i, step, &sink, [&](Lane& lane) {
+      try {
+        compare_lane(lane, step, errors);
+      } catch (const Error&) {
+        const size_t lost_before = lost_.size();
+        probe(lane);
+        for (const int other : lane.compared_with) {
+          guarded(static_cast<size_t>(other), step, &sink, probe);
+        }
+        if (lost_.size() == lost_before) throw;
+      }
+      diagnose_lane(lane, step, sums);
+    });
+    for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
+    for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
+  }
+}
+
+void Trainer::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors) {
+  for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
+    const Lane& other = *lanes_[static_cast<size_t>(lane.compared_with[pair])];
+    if (!other.lost.empty()) continue;
+    const std::vector<SiteError> found = lane.comparators[pair].compare(
+        step, {lane.executable, *lane.program, static_cast<double>(lane.scaler.scale)},
+        {other.executable, *other.program, static_cast<double>(other.scaler.scale)});
+    errors.insert(errors.end(), found.begin(), found.end());
+  }
+}
+
+void Trainer::diagnose_lane(const Lane& lane, int64_t step, std::vector<SiteSums>& sums) {
+  for (const Tap& tap : lane.executable.taps) {
+    const NodeId node = lane.executable.graph.value(tap.value).producer;
+    if (node == kNone) continue;
+    const std::optional<SumDiagnostics> seen = lane.program->diagnose(node);
+    const Node& summing = lane.executable.graph.node(node);
+    if (seen) {
+      sums.push_back({step, tap.site.order, summing.path, summing.plan.accumulation, *seen});
     }
   }
 }
@@ -404,7 +425,8 @@ bool Trainer::evaluate_all(int64_t step, TapSink* sink) {
   bool better = false;
   // One that has begun is finished: half of it would be taken for all by early stopping.
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const EvalRow row = evaluate(*lanes_[i], step);
+    EvalRow row;
+    if (!guarded(i, step, sink, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
     if (sink != nullptr) sink->eval(static_cast<int>(i), row);
     better = better || row.loss < lanes_[i]->best_loss;
     if (row.loss < lanes_[i]->best_loss) lanes_[i]->best_loss = row.loss;
@@ -428,14 +450,19 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     };
     const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
     if (compares) {  // needs the gradients of all lanes and the weights that they were made with
-      for (const auto& lane : lanes_) begin(*lane);
+      for (size_t i = 0; i < lanes_.size(); ++i) guarded(i, step, sink, begin);
       send_errors(step, *sink);
     }
     for (size_t i = 0; i < lanes_.size(); ++i) {
-      Lane& lane = *lanes_[i];
-      if (!compares) begin(lane);
-      rows[i] = end_step(lane, step);
-      if (sink != nullptr) sink->step(static_cast<int>(i), rows[i], lane.stats);
+      const auto work = [&](Lane& lane) {
+        if (!compares) begin(lane);
+        rows[i] = end_step(lane, step);
+      };
+      if (!guarded(i, step, sink, work)) {
+        rows[i] = StepRow{.step = step, .loss = std::numeric_limits<double>::quiet_NaN()};
+      } else if (sink != nullptr) {
+        sink->step(static_cast<int>(i), rows[i], lanes_[i]->stats);
+      }
     }
     ++step_;
     if (progress) progress(rows);
@@ -446,12 +473,12 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     }
     const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0 &&
                      step_ < config_.steps;  // the last one is written below
-    if (due && !config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
+    if (due) write_checkpoint();
   }
   const bool interrupted = step_ < config_.steps && !stale;
   if (config_.evaluate && has_test && !interrupted && !evaluated && !stop)
     evaluate_all(step_, sink);
-  if (!config_.checkpoint.empty()) save_checkpoint(config_.checkpoint, checkpoint());
+  write_checkpoint();
   if (sink != nullptr) {
     sink->end(interrupted             ? RunEnd::interrupted
               : step_ < config_.steps ? RunEnd::early_stop
@@ -459,107 +486,26 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
   }
 }
 
-std::map<std::string, double> Trainer::setup() const {
-  std::map<std::string, double> setup{
-      {"batch", static_cast<double>(config_.batch)},
-      {"micro_batches", static_cast<double>(config_.micro_batches)},
-      {"seed", static_cast<double>(config_.seed)},
-      {"shuffle", config_.shuffle ? 1.0 : 0.0},
-      {"training_samples", static_cast<double>(data_.train.size())}};
-  setup["model"] = text_hash(config_.model);
-  setup["data"] = text_hash(data_.name);
-  setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
-  setup["schedule"] = text_hash(schedule_text(config_.schedule));
-  setup["clip_norm"] = config_.clip_norm;
-  setup["accumulate_grads"] =
-      config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
-  for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.name();
-    setup["plan of " + name] = text_hash(plan_to_json(lane->config.plan));
-    setup["loss scale of " + name] = text_hash(loss_scale_text(lane->config.scaler));
-  }
-  if (depends_on_length(config_.schedule)) setup["steps"] = static_cast<double>(config_.steps);
-  return setup;
-}
+bool Trainer::has_lane(size_t lane) const { return lanes_.at(lane)->lost.empty(); }
 
-Checkpoint Trainer::checkpoint() const {
-  Checkpoint result;
-  result.step = step_;
-  result.stale_evaluations = stale_evaluations_;
-  result.setup = setup();
+std::vector<Trainer::ProductKernel> Trainer::product_kernels() const {
+  std::vector<ProductKernel> kernels;
   for (const auto& lane : lanes_) {
-    LaneCheckpoint& saved = result.lanes[lane->config.name()];
-    saved.scaler = lane->scaler;
-    saved.updates = lane->updates;
-    saved.best_loss = lane->best_loss;
-    const Graph& graph = lane->executable.graph;
-    for (const Variable& variable : graph.variables()) {
-      saved.variables[variable.path] = {graph.value(variable.value).shape,
-                                        lane->program->read_exact(variable.value)};
+    const std::vector<Node>& nodes = lane->executable.graph.nodes();
+    for (NodeId id = 0; id < static_cast<NodeId>(nodes.size()); ++id) {
+      const std::string kernel = lane->program->kernel_of(id);
+      const Node& node = nodes[static_cast<size_t>(id)];
+      if (!kernel.empty()) kernels.push_back({lane->config.name(), node.path, node.op, kernel});
     }
   }
-  return result;
-}
-
-void Trainer::resume(const Checkpoint& checkpoint) {
-  if (checkpoint.step > config_.steps) {
-    throw usage_error("the checkpoint was taken after step " + std::to_string(checkpoint.step) +
-                          ", beyond the " + std::to_string(config_.steps) + " steps asked for",
-                      "ask for more steps");
-  }
-  for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.name();
-    if (checkpoint.lanes.contains(name)) continue;
-    std::vector<std::string> names;
-    for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
-    throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
-  }
-  for (const auto& [key, value] : setup()) {
-    const auto found = checkpoint.setup.find(key);
-    if (found == checkpoint.setup.end() || found->second != value) {
-      throw usage_error("the checkpoint was made with another value of " + key,
-                        "resume with the arguments of the run that wrote it");
-    }
-  }
-  for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.name();
-    const LaneCheckpoint& saved = checkpoint.lanes.at(name);
-    const Graph& graph = lane->executable.graph;
-    for (const Variable& variable : graph.variables()) {
-      const auto tensor = saved.variables.find(variable.path);
-      if (tensor == saved.variables.end() ||
-          tensor->second.shape != graph.value(variable.value).shape) {
-        throw usage_error(
-            "the checkpoint of lane " + name + " does not fit: " + variable.path +
-                (tensor == saved.variables.end() ? " is missing" : " has another shape"),
-            "resume with the model and optimizer of the run that wrote it");
-      }
-    }
-    if (saved.variables.size() != graph.variables().size()) {
-      throw usage_error(
-          "the checkpoint of lane " + name + " holds variables that the run does not have",
-          "resume with the model and optimizer of the run that wrote it");
-    }
-  }
-  for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.plan.name;
-    check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
-  }
-  for (const auto& lane : lanes_) {
-    const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
-    for (const Variable& variable : lane->executable.graph.variables()) {
-      lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
-    }
-    lane->scaler = saved.scaler;
-    lane->updates = saved.updates;
-    lane->best_loss = saved.best_loss;
-  }
-  step_ = checkpoint.step;
-  stale_evaluations_ = checkpoint.stale_evaluations;
+  return kernels;
 }
 
 NamedTensors Trainer::weights(int lane) const {
   const Lane& which = *lanes_.at(static_cast<size_t>(lane));
+  if (!which.lost.empty()) {
+    throw Error("lane " + which.config.name() + " was lost, and its weights with it");
+  }
   NamedTensors weights;
   for (const Variable& variable : model_.graph.variables()) {
     for (const Variable& own : which.executable.graph.variables()) {

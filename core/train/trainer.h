@@ -113,7 +113,10 @@ class Trainer {
   Checkpoint checkpoint() const;
 
   using Progress = std::function<void(const std::vector<StepRow>& rows)>;
-  /// Runs all steps. `sink` may be null. Stops after the current step once `stop` is true.
+  /// Runs all steps. `sink` may be null. Stops after the current step once `stop` is true. A lane
+  /// whose backend fails (Error, out of memory) is lost, and the others go on: its rows for
+  /// `progress` have a NaN for a loss, and no more checkpoints are written. Throws that Error once
+  /// no lane is left, after it has told `sink` that the run was interrupted.
   void run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop);
 
   /// Current weights of a lane by variable path (optimizer state left out).
@@ -121,6 +124,22 @@ class Trainer {
 
   /// Steps done.
   int64_t step() const noexcept { return step_; }
+
+  struct LostLane {
+    std::string name;
+    int64_t step;
+    std::string why, hint;
+  };
+  /// Whether that lane is not lost.
+  bool has_lane(size_t lane) const;
+  /// Lanes that did not reach the end.
+  const std::vector<LostLane>& lost_lanes() const noexcept { return lost_; }
+
+  struct ProductKernel {
+    std::string lane, node, op, kernel;
+  };
+  /// What computes the products of lanes whose backends have several ways.
+  std::vector<ProductKernel> product_kernels() const;
 
   struct Lane;
 
@@ -133,7 +152,14 @@ class Trainer {
   std::map<std::string, double> setup() const;
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   StepRow end_step(Lane& lane, int64_t step);
+  template <class F>
+  bool guarded(size_t lane, int64_t step, TapSink* sink, const F& work);
+  void lose(size_t lane, int64_t step, TapSink* sink, const std::string& why,
+            const std::string& hint);
   void send_errors(int64_t step, TapSink& sink);
+  void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
+  static void diagnose_lane(const Lane& lane, int64_t step, std::vector<SiteSums>& sums);
+  void write_checkpoint() const;
   bool evaluate_all(int64_t step, TapSink* sink);
   EvalRow evaluate(Lane& lane, int64_t step);
   void write_batch(Lane& lane, const Split& split, std::span<const int64_t> indices);
@@ -148,6 +174,7 @@ class Trainer {
   std::vector<int32_t> labels_;
   int64_t step_ = 0;
   int64_t stale_evaluations_ = 0;
+  std::vector<LostLane> lost_;
 };
 
 }  // namespace halfscope

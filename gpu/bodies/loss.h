@@ -40,13 +40,14 @@ struct LossRows {
     HS_HD bool present(int64_t) const { return true; }
   };
 
-  HS_HD Softmax softmax(const T* row) const {
+  HS_HD Softmax softmax(int64_t i) const {
+    const T* const row = x + i * classes;
     double largest = static_cast<double>(-INFINITY);
     for (int64_t j = 0; j < classes; ++j) {
       const double value = static_cast<double>(row[j]);
       if (value > largest || is_nan(value)) largest = value;
     }
-    if (named) return {largest, sum_of_terms(how, Terms{row, largest}, classes)};
+    if (named) return {largest, sum_of_terms(how, Terms{row, largest}, classes, i)};
     double sum = 0.0;
     for (int64_t j = 0; j < classes; ++j) {
       sum += std::exp(static_cast<double>(row[j]) - largest);
@@ -64,7 +65,7 @@ struct RowLoss {
   HS_HD void operator()(int64_t i) const {
     if (!of.counts(i)) return;
     const T* const row = of.x + i * of.classes;
-    const typename LossRows<T>::Softmax softmax = of.softmax(row);
+    const typename LossRows<T>::Softmax softmax = of.softmax(i);
     losses[i] = std::log(softmax.sum) - (static_cast<double>(row[of.labels[i]]) - softmax.largest);
   }
 };
@@ -93,7 +94,7 @@ struct MeanLoss {
       total += losses[row];
       counted[count++] = static_cast<float>(losses[row]);
     }
-    if (of.named) total = sum_of_terms(of.how, Terms{counted}, count);
+    if (of.named) total = sum_of_terms(of.how.second(), Terms{counted}, count, 0);
     *y = delivered<T>(total / static_cast<double>(count), write);
   }
 };
@@ -124,7 +125,7 @@ struct LossGrad {
       for (int64_t j = 0; j < of.classes; ++j) out[j] = T{0};
       return;
     }
-    const typename LossRows<T>::Softmax softmax = of.softmax(row);
+    const typename LossRows<T>::Softmax softmax = of.softmax(i);
     for (int64_t j = 0; j < of.classes; ++j) {
       const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
       out[j] = delivered<T>((p - (j == of.labels[i] ? 1.0 : 0.0)) * *scale, write);

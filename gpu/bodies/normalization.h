@@ -67,8 +67,9 @@ struct ChannelTerms {
   HS_HD bool present(int64_t) const { return true; }
 
   HS_HD double sum(const ChainSpec& how) const {
-    const double total = sum_of_terms(how, *this, planes.batch * planes.size);
-    return b == nullptr ? total : static_cast<double>(deliver_sum(how, total, nullptr));
+    const int64_t n = planes.batch * planes.size;
+    const double total = sum_of_terms(how, *this, n, channel);
+    return b == nullptr ? total : static_cast<double>(deliver_sum(how, total, nullptr, n, channel));
   }
 };
 
@@ -135,7 +136,7 @@ struct ChannelFactors {
       for (int64_t sample = 0; sample < planes.batch; ++sample) {
         sum += squares[channel * planes.batch + sample];
       }
-      if (named) sum = ChannelTerms<T>{planes, channel, x, x, fresh, fresh}.sum(how);
+      if (named) sum = ChannelTerms<T>{planes, channel, x, x, fresh, fresh}.sum(how.second());
       const double batch_var = sum / planes.count();
       next_mean[channel] = static_cast<T>(momentum * centre + (1.0 - momentum) * fresh);
       next_var[channel] = static_cast<T>(momentum * var + (1.0 - momentum) * batch_var * unbiased);
@@ -206,7 +207,7 @@ struct ChannelGrads {
     const double deviation = static_cast<double>(inverse[channel]);
     if (named) {
       gradients = ChannelTerms<T>{planes, channel, dy, nullptr, 0.0, 0.0}.sum(how);
-      products = ChannelTerms<T>{planes, channel, dy, x, 0.0, centre}.sum(how);
+      products = ChannelTerms<T>{planes, channel, dy, x, 0.0, centre}.sum(how.second());
     }
     const double of_scale = products * deviation;
     dscale[channel] = static_cast<T>(of_scale);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Sums of products. Matrix products and the three products of a convolution are one matrix product
 // here, c(i, j) = sum over k of a(i, k) * b(k, j), of operands that are read in place: a source
-// says where they lie, which terms take part, and where results go. Two bodies take any source:
+// says where they lie, which terms take part, and where results go. Three bodies take any source:
 //   ProductElement   one result: any accumulation but those of tensor cores
+//   CoreElement      one result as a tensor core sums it, in integers: any of them, on any device
 //   ProductTile      64 x 64 results in shared memory and registers: one ascending-k chain of fp32
 //                    fused multiply-adds per result, the same bits as ProductElement
 #pragma once
@@ -11,6 +12,7 @@
 #include <cstdint>
 
 #include "core/numeric/chain.h"
+#include "core/numeric/tensor_core_chain.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -19,6 +21,7 @@ namespace halfscope::gpu {
 struct ConvGeometry {
   int64_t batch = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  int64_t pad_bottom = 0, pad_right = 0;
   int64_t out_height = 1, out_width = 1;
 
   HS_HD int64_t pixels() const { return out_height * out_width; }
@@ -36,7 +39,7 @@ struct GemmSource {
   HS_HD T b(int64_t l, int64_t j) const { return w[l * b_row + j * b_column]; }
   HS_HD bool present(int64_t, int64_t) const { return true; }
   HS_HD int64_t bias_index(int64_t, int64_t j) const { return j; }
-  HS_HD T& result(int64_t i, int64_t j) const { return y[i * n + j]; }
+  HS_HD int64_t place(int64_t i, int64_t j) const { return i * n + j; }
 };
 
 /// i: output channel; j: (image, pixel); k: (in, kernel_h, kernel_w). Taps on the zero padding take
@@ -61,8 +64,8 @@ struct ConvSource {
   }
   HS_HD bool present(int64_t, int64_t) const { return true; }
   HS_HD int64_t bias_index(int64_t i, int64_t) const { return i; }
-  HS_HD T& result(int64_t i, int64_t j) const {
-    return y[(j / s.pixels() * s.out + i) * s.pixels() + j % s.pixels()];
+  HS_HD int64_t place(int64_t i, int64_t j) const {
+    return (j / s.pixels() * s.out + i) * s.pixels() + j % s.pixels();
   }
 };
 
@@ -71,7 +74,7 @@ struct ConvSource {
 template <class T>
 struct ConvGradInputSource {
   const T *dy, *w;
-  T* dx;
+  T* y;  ///< dx
   int64_t m, n, k;
   ConvGeometry s;
   bool zeros_take_part;
@@ -96,9 +99,9 @@ struct ConvGradInputSource {
   }
   HS_HD bool present(int64_t l, int64_t j) const { return zeros_take_part || reader(l, j) >= 0; }
   HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
-  HS_HD T& result(int64_t i, int64_t j) const {
+  HS_HD int64_t place(int64_t i, int64_t j) const {
     const int64_t plane = s.height * s.width;
-    return dx[(j / plane * s.in + i) * plane + j % plane];
+    return (j / plane * s.in + i) * plane + j % plane;
   }
 };
 
@@ -106,7 +109,7 @@ struct ConvGradInputSource {
 template <class T>
 struct ConvGradWeightSource {
   const T *dy, *x;
-  T* dw;
+  T* y;  ///< dw
   int64_t m, n, k;
   ConvGeometry s;
 
@@ -119,7 +122,7 @@ struct ConvGradWeightSource {
   }
   HS_HD bool present(int64_t, int64_t) const { return true; }
   HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
-  HS_HD T& result(int64_t i, int64_t j) const { return dw[i * n + j]; }
+  HS_HD int64_t place(int64_t i, int64_t j) const { return i * n + j; }
 };
 
 /// What a sum becomes: with the bias as the accumulation has it, or, of scaled operands, times
@@ -131,21 +134,34 @@ struct Epilogue {
   bool scaled = false;
   const T *first_scale = nullptr, *second_scale = nullptr;  ///< null: 1
 
-  HS_HD T finish(double sum, int64_t bias_index) const {
+  /// The sum of `terms` terms that is this element of the results.
+  HS_HD T finish(double sum, int64_t bias_index, int64_t terms, int64_t element) const {
     const T* const added = bias == nullptr ? nullptr : bias + bias_index;
-    if (!scaled) return plain(sum, added);
+    if (!scaled) return plain(sum, added, terms, element);
     T factor = 1;
     if (first_scale != nullptr) factor *= *first_scale;
     if (second_scale != nullptr) factor *= *second_scale;
-    const T value = plain(sum, static_cast<const T*>(nullptr)) * factor;
+    const T value = plain(sum, static_cast<const T*>(nullptr), terms, element) * factor;
     return added != nullptr ? value + *added : value;
   }
 
  private:
-  HS_HD float plain(double sum, const float* added) const { return deliver_sum(how, sum, added); }
-  HS_HD double plain(double sum, const double* added) const {
+  HS_HD float plain(double sum, const float* added, int64_t terms, int64_t element) const {
+    return deliver_sum(how, sum, added, terms, element);
+  }
+  HS_HD double plain(double sum, const double* added, int64_t, int64_t) const {
     return added != nullptr ? sum + *added : sum;
   }
+};
+
+/// The factors of result (i, j).
+template <class Source>
+struct SourceTerms {
+  const Source& source;
+  int64_t i, j;
+  HS_HD auto left(int64_t k) const { return source.a(i, k); }
+  HS_HD auto right(int64_t k) const { return source.b(k, j); }
+  HS_HD bool present(int64_t k) const { return source.present(k, j); }
 };
 
 /// One result; item = i * n + j.
@@ -154,29 +170,36 @@ struct ProductElement {
   Source source;
   Epilogue<T> epilogue;
 
-  struct Terms {
-    const Source& source;
-    int64_t i, j;
-    HS_HD T left(int64_t k) const { return source.a(i, k); }
-    HS_HD T right(int64_t k) const { return source.b(k, j); }
-    HS_HD bool present(int64_t k) const { return source.present(k, j); }
-  };
-
   HS_HD void operator()(int64_t item) const {
-    const int64_t i = item / source.n, j = item % source.n;
-    source.result(i, j) = epilogue.finish(sum(Terms{source, i, j}, T{0}), source.bias_index(i, j));
+    const int64_t i = item / source.n, j = item % source.n, at = source.place(i, j);
+    const double total = sum(SourceTerms<Source>{source, i, j}, at, T{0});
+    source.y[at] = epilogue.finish(total, source.bias_index(i, j), source.k, at);
   }
 
  private:
-  HS_HD double sum(const Terms& terms, float) const {
-    return sum_of_terms(epilogue.how, terms, source.k);
+  HS_HD double sum(const SourceTerms<Source>& terms, int64_t element, float) const {
+    return sum_of_terms(epilogue.how, terms, source.k, element);
   }
-  HS_HD double sum(const Terms& terms, double) const {
+  HS_HD double sum(const SourceTerms<Source>& terms, int64_t, double) const {
     double total = 0.0;
     for (int64_t k = 0; k < source.k; ++k) {
       if (terms.present(k)) total += terms.left(k) * terms.right(k);
     }
     return total;
+  }
+};
+
+/// One result; item = i * n + j.
+template <class Source>
+struct CoreElement {
+  Source source;
+  Epilogue<float> epilogue;
+  CoreSpec how;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t i = item / source.n, j = item % source.n, at = source.place(i, j);
+    const float sum = tensor_core_sum(how, SourceTerms<Source>{source, i, j}, source.k);
+    source.y[at] = epilogue.finish(static_cast<double>(sum), source.bias_index(i, j), source.k, at);
   }
 };
 
@@ -251,8 +274,9 @@ struct ProductTile {
         const int64_t i = first_i + thread / kAcross * kSide + di;
         const int64_t j = first_j + thread % kAcross * kSide + dj;
         if (i >= source.m || j >= source.n) continue;
-        source.result(i, j) =
-            epilogue.finish(static_cast<double>(state.sum[di][dj]), source.bias_index(i, j));
+        const int64_t at = source.place(i, j);
+        source.y[at] = epilogue.finish(static_cast<double>(state.sum[di][dj]),
+                                       source.bias_index(i, j), source.k, at);
       }
     }
   }

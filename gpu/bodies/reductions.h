@@ -34,16 +34,16 @@ struct Sum {
   };
 
   HS_HD void operator()(int64_t o) const {
-    const double sum = total(x + reduction.outer.offset(o));
+    const double sum = total(x + reduction.outer.offset(o), o);
     // In double the quotient of two fp32 numbers rounds to fp32 as the fp32 quotient does.
     y[o] = deliver_as(mean ? sum / static_cast<double>(reduction.count) : sum);
   }
 
  private:
-  HS_HD double total(const float* first) const {
-    return sum_of_terms(how, Terms{first, reduction.inner}, reduction.count);
+  HS_HD double total(const float* first, int64_t o) const {
+    return sum_of_terms(how, Terms{first, reduction.inner}, reduction.count, o);
   }
-  HS_HD double total(const double* first) const {
+  HS_HD double total(const double* first, int64_t) const {
     double sum = 0.0;
     for (int64_t k = 0; k < reduction.count; ++k) sum += first[reduction.inner.offset(k)];
     return sum;

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <map>
 
+#include "core/numeric/host_device.h"
 #include "gpu/engine/cuda_error.cuh"
+#include "gpu/engine/device_cores.h"
 
 namespace halfscope::gpu {
 
@@ -32,9 +34,23 @@ __global__ void __launch_bounds__(Body::kThreads) run_block(const Body body) {
   }
 }
 
+/// To ask what kernels were compiled for.
+struct Nothing {
+  HS_HD void operator()(int64_t) const {}
+};
+
 class CudaExecutor {
  public:
   CudaExecutor() {
+    int device = 0, major = 0, minor = 0;
+    check_cuda(cudaGetDevice(&device), "device");
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device");
+    check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "device");
+    // What is compiled on the way from an older architecture's PTX has no newer instructions.
+    cudaFuncAttributes code{};
+    check_cuda(cudaFuncGetAttributes(&code, run_items<Nothing>), "kernel");
+    const bool same = code.ptxVersion / 10 == major;
+    cores_ = {same ? cores_of_capability(major, minor) : "none", code.ptxVersion >= 89};
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
   }
   CudaExecutor(const CudaExecutor&) = delete;
@@ -44,6 +60,9 @@ class CudaExecutor {
     for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
     static_cast<void>(cudaStreamDestroy(stream_));
   }
+
+  cudaStream_t stream() const { return stream_; }
+  DeviceCores tensor_core() const { return cores_; }
 
   template <class Body>
   void items(int64_t n, const Body& body) {
@@ -89,6 +108,7 @@ class CudaExecutor {
 
  private:
   cudaStream_t stream_ = nullptr;
+  DeviceCores cores_;
   std::map<void*, size_t> memory_;
 };
 

@@ -6,6 +6,7 @@
 //   the void release(void* memory)                  executor if it is not released void
 //   upload(void* to, const void* from, size_t bytes) void download(void* to, const void* from,
 //   size_t bytes)      waits for what was launched void clear(void* to, size_t bytes)
+//   DeviceCores tensor_core()                   which mma.sync it has
 // CudaExecutor (cuda_executor.cuh) is the device; HostExecutor runs the same bodies here, in order
 // or shuffled: results must not depend on that.
 #pragma once
@@ -17,9 +18,12 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/numeric/rng.h"
+#include "gpu/engine/device_cores.h"
 
 namespace halfscope::gpu {
 
@@ -46,7 +50,11 @@ class ItemOrder {
 
 class HostExecutor {
  public:
-  explicit HostExecutor(HostOrder order) : order_(order) {}
+  /// With the tensor cores of that name, as far as the model stands in for them.
+  explicit HostExecutor(HostOrder order, std::string cores = "none")
+      : order_(order), cores_(std::move(cores)) {}
+
+  DeviceCores tensor_core() const { return {cores_, true}; }
 
   template <class Body>
   void items(int64_t n, const Body& body) {
@@ -93,6 +101,7 @@ class HostExecutor {
   ItemOrder next_order(int64_t n) { return ItemOrder(n, order_, draw_ += 2); }
 
   HostOrder order_;
+  std::string cores_;
   uint64_t draw_ = 0;
   std::map<void*, Memory> memory_;
 };

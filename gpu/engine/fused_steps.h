@@ -42,10 +42,22 @@ inline Reduction over_pixels(const Node& node, const Shape& shape) {
   return reduction_over(node, shape, axes);
 }
 
+/// A step of a body that sums: how_of(body) is the ChainSpec that gets the key of the run.
+template <class X, class T, class Body, class HowOf>
+Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf& how_of) {
+  X& executor = *c.executor;
+  return c.step_with_key([&executor, n, body, how_of](uint64_t key) {
+    Body now = body;
+    how_of(now).key = key;
+    executor.items(n, now);
+  });
+}
+
 template <class X, class T>
 Step sum_step(const NodeCall<X, T>& c, const Reduction& reduction, bool mean) {
-  return items_step(*c.executor, c.out_count(0),
-                    Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean});
+  return sums_step(c, c.out_count(0),
+                   Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean},
+                   [](Sum<T>& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
@@ -90,18 +102,19 @@ Step loss_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
   double* const losses = c.template working_memory<double>(rows.rows);
   float* const counted = c.template working_memory<float>(rows.rows);
+  const auto how_of = [](auto& body) -> ChainSpec& { return body.of.how; };
   return in_turn(
-      {items_step(*c.executor, rows.rows, RowLoss<T>{rows, losses}),
-       items_step(*c.executor, 1, MeanLoss<T>{rows, losses, counted, c.out[0], c.out_format(0)})});
+      {sums_step(c, rows.rows, RowLoss<T>{rows, losses}, how_of),
+       sums_step(c, 1, MeanLoss<T>{rows, losses, counted, c.out[0], c.out_format(0)}, how_of)});
 }
 
 template <class X, class T>
 Step loss_grad_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
   double* const scale = c.template working_memory<double>(1);
-  return in_turn(
-      {items_step(*c.executor, 1, LossScale<T>{rows, c.in[2], scale}),
-       items_step(*c.executor, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)})});
+  return in_turn({items_step(*c.executor, 1, LossScale<T>{rows, c.in[2], scale}),
+                  sums_step(c, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)},
+                            [](LossGrad<T>& body) -> ChainSpec& { return body.of.how; })});
 }
 
 template <class X, class T>
@@ -148,6 +161,7 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
                             .unbiased = 1.0,
                             .how = chain_spec(spec),
                             .named = named};
+  const auto how_of = [](auto& body) -> ChainSpec& { return body.how; };
   std::vector<Step> steps;
   if (training) {
     factors.next_mean = c.out[1];
@@ -157,11 +171,12 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     const double n = planes.count();
     if (int_attribute(*c.node, "unbiased", 0) != 0) factors.unbiased = n / (n - 1.0);
     steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
-    steps.push_back(items_step(executor, planes.channels,
-                               BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named}));
+    steps.push_back(sums_step(c, planes.channels,
+                              BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named},
+                              how_of));
     steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], mean, squares}));
   }
-  steps.push_back(items_step(executor, planes.channels, factors));
+  steps.push_back(sums_step(c, planes.channels, factors, how_of));
   steps.push_back(
       items_step(executor, c.out_count(0),
                  Normalize<T>{planes, c.in[0], factors.mean, factors.factor, c.in[2], c.out[0]}));
@@ -196,7 +211,8 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
                               .named = std::is_same_v<T, float> && names_inner_sums(spec)};
   return in_turn({items_step(executor, parts,
                              PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
-                  items_step(executor, planes.channels, grads),
+                  sums_step(c, planes.channels, grads,
+                            [](ChannelGrads<T>& body) -> ChainSpec& { return body.how; }),
                   items_step(executor, c.out_count(0),
                              NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share,
                                               slope, c.out[0]})});

@@ -28,13 +28,7 @@ struct RunState {
 
 using Step = std::function<void(const RunState&)>;
 
-inline Error no_such_sums(const Node& node) {
-  return usage_error(node.path + " (" + node.op + "): the accumulation " +
-                         accumulation_name(node.plan.accumulation) +
-                         " does not run on a GPU backend yet",
-                     "use --accumulate fp32 or another chain there, or train the plan in a lane "
-                     "emulated:PLAN");
-}
+struct LibraryCall;
 
 template <class X, class T>
 struct NodeCall {
@@ -50,6 +44,8 @@ struct NodeCall {
   double* wide = nullptr;    ///< where scalars that need double's range go
   /// Working memory, which is kept until the program (or the rerun) ends.
   std::vector<void*>* memory = nullptr;
+  const LibraryCall* libraries = nullptr;  ///< null: own kernels only
+  std::string* kernel = nullptr;           ///< gets what computes a product; may be null
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
@@ -59,11 +55,16 @@ struct NodeCall {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
   const T* optional_in(size_t i) const { return i < in.size() ? in[i] : nullptr; }
-  /// Throws Error for sums that are not rounded to nearest even.
-  SumSpec sum_spec() const {
-    const SumSpec spec = sum_spec_of(*graph, *node, unrounded);
-    if (spec.accumulation.rounds_otherwise()) throw no_such_sums(*node);
-    return spec;
+  /// Without the key of stochastic sums, which step_with_key() brings.
+  SumSpec sum_spec() const { return sum_spec_of(*graph, *node, unrounded); }
+  /// A step that calls launch(key) with the key that the node's sums have in that run.
+  template <class Launch>
+  Step step_with_key(const Launch& launch) const {
+    const RoundingChoice rounding = node->plan.accumulation.rounding;
+    const ValueId value = node->outputs[0];
+    return [rounding, value, launch](const RunState& state) {
+      launch(sum_key(rounding, value, state.random));
+    };
   }
 
   template <class U>

@@ -2,37 +2,73 @@
 // Steps of operators that sum products: Gemm, Conv and its gradients.
 #pragma once
 
+#include <optional>
 #include <type_traits>
 
+#include "gpu/bodies/mma.h"
 #include "gpu/bodies/products.h"
+#include "gpu/engine/device_cores.h"
+#include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
 
-/// Throws Error for the sums that need tensor cores.
+/// What a product of scaled operands multiplies its sums by, and the bias.
 template <class X, class T>
-ChainSpec product_chain(const NodeCall<X, T>& c, bool scaled) {
-  SumSpec spec = c.sum_spec();
-  if (tensor_core_of(spec)) throw no_such_sums(*c.node);
-  // A sum that is scaled is not the result yet: it must not be made ready for its rounding.
-  if (scaled && spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
-  return chain_spec(spec);
-}
-
-template <class X, class T, class Source>
-Step sums_of_products(const NodeCall<X, T>& c, const Source& source) {
+Epilogue<T> epilogue_of(const NodeCall<X, T>& c, SumSpec spec) {
   Epilogue<T> epilogue;
   // Inputs beyond the bias are scales.
   epilogue.scaled = !c.unrounded && c.in.size() > kFirstScaleInput;
   if (epilogue.scaled) {
     epilogue.first_scale = c.optional_in(kFirstScaleInput);
     epilogue.second_scale = c.optional_in(kFirstScaleInput + 1);
+    // A sum that is scaled is not the result yet: it must not be made ready for its rounding.
+    if (spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   }
-  epilogue.how = product_chain(c, epilogue.scaled);
+  epilogue.how = chain_spec(spec);
   const bool has_bias = c.node->op == "Gemm" || c.node->op == "Conv";
   epilogue.bias = has_bias ? c.optional_in(2) : nullptr;
+  return epilogue;
+}
+
+/// The instruction that sums like this on a device with those tensor cores; nothing if there is
+/// none, and the model has to do.
+inline std::optional<MmaInput> mma_input(const DeviceCores& device, const SumSpec& spec) {
+  const Accumulation& how = spec.accumulation;
+  const bool one_chain = how.is_single_chain() && !how.half_accumulator;
+  if (how.arch != device.arch || !one_chain) return std::nullopt;
+  const FloatFormat a = spec.read.without_options(), b = spec.b_format().without_options();
+  const bool a4 = a == kE4m3fn, a5 = a == kE5m2, b4 = b == kE4m3fn, b5 = b == kE5m2;
+  if ((a4 || a5) && (b4 || b5) && device.fp8) {
+    if (a4) return b4 ? MmaInput::e4m3_e4m3 : MmaInput::e4m3_e5m2;
+    return b4 ? MmaInput::e5m2_e4m3 : MmaInput::e5m2_e5m2;
+  }
+  if (a != b) return std::nullopt;
+  if (a == kFp16) return MmaInput::f16;
+  if (a == kBf16) return MmaInput::bf16;
+  return a == kTf32 ? std::optional(MmaInput::tf32) : std::nullopt;
+}
+
+/// The sums of the node in the order of the operands that Source::a and Source::b give.
+template <class X, class T, class Source>
+Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSpec& spec) {
+  const Epilogue<T> epilogue = epilogue_of(c, spec);
   X& executor = *c.executor;
+  const int64_t results = source.m * source.n;
+  if (c.kernel != nullptr) *c.kernel = "own kernel";
   if constexpr (std::is_same_v<T, float>) {
+    if (c.libraries != nullptr) {
+      if (Step step = library_step(c, source, spec, epilogue)) return step;
+    }
+    if (const std::optional<TensorCoreProfile> core = tensor_core_of(spec)) {
+      if (const std::optional<MmaInput> input = mma_input(executor.tensor_core(), spec)) {
+        if (c.kernel != nullptr) *c.kernel = "own kernel on the tensor cores of this device";
+        const MmaTile<Source> tile{source, epilogue, *core, *input};
+        return [&executor, tile](const RunState&) { executor.blocks(tile); };
+      }
+      const CoreSpec how{*core, spec.accumulation.promote, spec.accumulation.split_k};
+      return items_step(executor, results, CoreElement<Source>{source, epilogue, how});
+    }
     const bool fp32 =
         epilogue.how.kind == Accumulation::fp32 || epilogue.how.kind == Accumulation::tensor_core;
     if (fp32 && epilogue.how.is_single_chain()) {
@@ -40,7 +76,11 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source) {
       return [&executor, tile](const RunState&) { executor.blocks(tile); };
     }
   }
-  return items_step(executor, source.m * source.n, ProductElement<T, Source>{source, epilogue});
+  return c.step_with_key([&executor, results, source, epilogue](uint64_t key) {
+    ProductElement<T, Source> body{source, epilogue};
+    body.epilogue.how.key = key;
+    executor.items(results, body);
+  });
 }
 
 template <class X, class T>
@@ -50,8 +90,10 @@ Step gemm_step(const NodeCall<X, T>& c) {
   const Shape& a = c.in_shape(0);
   const Shape& y = c.out_shape(0);
   const int64_t m = y[0], n = y[1], k = ta ? a[0] : a[1];
-  return sums_of_products(c, GemmSource<T>{c.in[0], c.in[1], c.out[0], m, n, k, ta ? 1 : k,
-                                           ta ? m : 1, tb ? 1 : n, tb ? k : 1});
+  return sums_of_products(c,
+                          GemmSource<T>{c.in[0], c.in[1], c.out[0], m, n, k, ta ? 1 : k, ta ? m : 1,
+                                        tb ? 1 : n, tb ? k : 1},
+                          c.sum_spec());
 }
 
 inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape& w,
@@ -70,14 +112,23 @@ inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape&
           .dilation_w = window.dilation_w,
           .pad_top = window.pad_top,
           .pad_left = window.pad_left,
+          .pad_bottom = window.pad_bottom,
+          .pad_right = window.pad_right,
           .out_height = y[2],
           .out_width = y[3]};
 }
 
-/// Missing taps of an input gradient take part where a sum has a fixed shape (emulation/gemm).
-inline bool zeros_take_part(const Accumulation& how) {
-  return !how.is_single_chain() || how.kind == Accumulation::pairwise ||
-         how.kind == Accumulation::kahan;
+/// Missing taps of an input gradient take part, as products with zero, where the emulator lays
+/// operands out in full (emulation/gemm): sums that have a fixed shape, or no tiles of their own.
+inline bool zeros_take_part(const SumSpec& spec) {
+  const Accumulation& how = spec.accumulation;
+  if (!how.is_single_chain() || how.rounds_otherwise()) return true;
+  if (how.kind == Accumulation::pairwise || how.kind == Accumulation::kahan) return true;
+  if (how.kind == Accumulation::tensor_core) return spec.read != kFp32;
+  if (!how.sums_in_format()) return false;
+  const FloatFormat& write = spec.write;
+  const bool usual = write.encoding == Encoding::ieee || write.encoding == Encoding::finite_nan;
+  return !usual || write.mantissa_bits == 0 || write.flush_in || write.flush_out;
 }
 
 template <class X, class T>
@@ -86,19 +137,25 @@ Step product_step(const NodeCall<X, T>& c) {
   if (op == "Gemm") return gemm_step(c);
   if (op == "Conv") {
     const ConvGeometry s = conv_geometry(*c.node, c.in_shape(0), c.in_shape(1), c.out_shape(0));
-    return sums_of_products(c, ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out,
-                                             s.batch * s.pixels(), s.in * s.taps(), s});
+    return sums_of_products(
+        c,
+        ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels(), s.in * s.taps(), s},
+        c.sum_spec().swapped());
   }
   if (op == "ConvGradInput") {  // (dy, w) -> dx
     const ConvGeometry s = conv_geometry(*c.node, c.out_shape(0), c.in_shape(1), c.in_shape(0));
     return sums_of_products(
-        c, ConvGradInputSource<T>{c.in[0], c.in[1], c.out[0], s.in, s.batch * s.height * s.width,
-                                  s.taps() * s.out, s, zeros_take_part(c.node->plan.accumulation)});
+        c,
+        ConvGradInputSource<T>{c.in[0], c.in[1], c.out[0], s.in, s.batch * s.height * s.width,
+                               s.taps() * s.out, s, zeros_take_part(c.sum_spec())},
+        c.sum_spec().swapped());
   }
   if (op == "ConvGradWeight") {  // (dy, x) -> dw
     const ConvGeometry s = conv_geometry(*c.node, c.in_shape(1), c.out_shape(0), c.in_shape(0));
-    return sums_of_products(c, ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out,
-                                                       s.in * s.taps(), s.batch * s.pixels(), s});
+    return sums_of_products(c,
+                            ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out,
+                                                    s.in * s.taps(), s.batch * s.pixels(), s},
+                            c.sum_spec());
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "core/train/backend.h"
@@ -34,9 +35,12 @@ Step make_step(const NodeCall<X, T>& call) {
 template <class X>
 class DeviceProgram final : public Program {
  public:
-  DeviceProgram(const Executable& executable, std::unique_ptr<X> executor)
+  /// Without a library every product is computed by our own kernels.
+  DeviceProgram(const Executable& executable, std::unique_ptr<X> executor,
+                std::unique_ptr<ProductLibrary> library = nullptr)
       : executable_(executable),
         executor_(std::move(executor)),
+        library_(std::move(library)),
         layout_(executable_),
         index_uses_(index_uses(executable_.graph)) {
     arena_ = static_cast<std::byte*>(
@@ -50,7 +54,14 @@ class DeviceProgram final : public Program {
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
       for (NodeId id : executable_.entries[entry]) calls_[entry].push_back(make_call(id));
     }
+    scratch_.memory = static_cast<std::byte*>(
+        executor_->allocate(static_cast<size_t>(std::max<int64_t>(scratch_.bytes(), 1))));
     place_slots();
+  }
+
+  std::string kernel_of(NodeId node) const override {
+    const auto found = kernels_.find(node);
+    return found == kernels_.end() ? "" : found->second;
   }
 
   void write(ValueId value, std::span<const float> data) override {
@@ -87,8 +98,12 @@ class DeviceProgram final : public Program {
       if (entry == Entry::grad) measure_sources();
     }
     for (const Call& call : calls_[which]) {
-      if (call.step) call.step(state);
-      for (const Result& result : call.results) finish(which, result, state);
+      try {
+        if (call.step) call.step(state);
+        for (const Result& result : call.results) finish(which, result, state);
+      } catch (const Error& error) {
+        throw error_at(call.node, error);
+      }
       if (call.wide != kNone) wide_.insert(call.wide);
     }
     if (!state.measured) return;
@@ -216,6 +231,14 @@ class DeviceProgram final : public Program {
         executor_->allocate(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U)));
   }
 
+  /// With the node whose work failed, as far as that is known: launches fail later than they are.
+  Error error_at(NodeId id, const Error& error) const {
+    const Node& node = executable_.graph.node(id);
+    std::string shape = to_string(description(node.outputs[0]).shape);
+    return Error(node.path + " (" + node.op + " " + shape + "): " + error.what(), error.hint(),
+                 error.kind());
+  }
+
   Call make_call(NodeId id) {
     const Graph& graph = executable_.graph;
     const Node& node = graph.node(id);
@@ -232,6 +255,9 @@ class DeviceProgram final : public Program {
                          .out = {},
                          .index_out = {},
                          .memory = &memory_};
+    std::string kernel;
+    c.kernel = &kernel;
+    if (library_ != nullptr) c.libraries = &library_call_;
     Call call{.node = id, .step = {}, .results = {}};
     for (ValueId value : node.inputs) {
       const bool is_real = value != kNone && description(value).type == ElementType::real;
@@ -261,6 +287,7 @@ class DeviceProgram final : public Program {
       call.wide = node.outputs[0];
     }
     if (!is_cast && !in_place) call.step = make_step(c);
+    if (!kernel.empty()) kernels_[id] = kernel;
     return call;
   }
 
@@ -450,6 +477,10 @@ class DeviceProgram final : public Program {
 
   const Executable executable_;
   std::unique_ptr<X> executor_;
+  std::unique_ptr<ProductLibrary> library_;
+  Scratch scratch_;
+  const LibraryCall library_call_{library_.get(), &scratch_};
+  std::map<NodeId, std::string> kernels_;  ///< what computes the products
   Layout layout_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
   std::byte* arena_ = nullptr;

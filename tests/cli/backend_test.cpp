@@ -60,11 +60,34 @@ TEST(BackendOfLanes, BadRequestsAreUsageErrors) {
   EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
 }
 
+TEST(BackendOfLanes, FastNeedsAGpuLane) {
+  const Bench bench;
+  for (const char* lanes : {"float32,mixed_float16", "float32,cuda-own:mixed_float16"}) {
+    const Outcome outcome = bench.run(train({"--lanes", lanes, "--fast"}));
+    EXPECT_EQ(outcome.code, 2);
+    if (!cuda_is_ready() && std::string(lanes).find("cuda") != std::string::npos) continue;
+    EXPECT_EQ(outcome.err,
+              "halfscope: --fast needs a lane on the backend cuda\n"
+              "hint: add --backend cuda, or name lanes cuda:PLAN\n");
+    EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
+  }
+}
+
+// Lanes that have one way only print nothing.
+TEST(BackendOfLanes, KernelsAreThoseOfGpuLanes) {
+  const Bench bench;
+  const Outcome trained = bench.run(train({"--lanes", "float32,mixed_float16", "--kernels"}));
+  EXPECT_EQ(trained.code, 0);
+  EXPECT_EQ(trained.err, "");
+}
+
 TEST(BackendOfLanes, AMissingGpuIsOneClearError) {
   if (cuda_is_ready()) GTEST_SKIP() << "there is a GPU here";
   const Bench bench;
   for (const std::vector<std::string>& words :
-       {train({"--backend", "cuda"}), train({"--lanes", "float32,cuda:mixed_float16"})}) {
+       {train({"--backend", "cuda"}), train({"--lanes", "float32,cuda:mixed_float16"}),
+        train({"--backend", "cuda-own"}), train({"--lanes", "float32,cuda-fast:mixed_float16"}),
+        train({"--backend", "cuda", "--fast"})}) {
     const Outcome outcome = bench.run(words);
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.err, StartsWith("halfscope: no GPU for the backend cuda: "));

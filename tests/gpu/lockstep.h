@@ -47,7 +47,7 @@ class OnCandidate : public testing::TestWithParam<Candidate> {
   static const Backend& candidate() {
     return GetParam() == Candidate::host       ? host_executor_backend()
            : GetParam() == Candidate::shuffled ? shuffled_executor_backend()
-                                               : cuda_backend();
+                                               : cuda_backend(GpuProducts::own);
   }
   /// The same exp and log as in the emulator.
   static bool same_library() { return GetParam() != Candidate::cuda; }
@@ -119,6 +119,37 @@ class Lockstep {
     }
   }
 
+  /// Runs an entry and compares values with a tolerance relative to the largest magnitude: for sums
+  /// in an order of their own. If the candidate `repeats`, a second run must give the same bits.
+  void run_near(Entry entry, double tolerance, bool repeats) {
+    reference_->run(entry, {});
+    candidate_->run(entry, {});
+    const Graph& graph = executable_.graph;
+    std::vector<Tensor> first;
+    const auto outputs = [&](const auto& f) {
+      for (NodeId id : executable_.entry(entry)) {
+        for (ValueId value : graph.node(id).outputs) {
+          if (graph.value(value).type == ElementType::real) f(value);
+        }
+      }
+    };
+    outputs([&](ValueId value) {
+      SCOPED_TRACE(name_of(value));
+      const Tensor a = reference_->read(value);
+      first.push_back(candidate_->read(value));
+      compare({a.data.begin(), a.data.end()}, {first.back().data.begin(), first.back().data.end()},
+              tolerance);
+    });
+    if (!repeats) return;
+    candidate_->run(entry, {});
+    size_t at = 0;
+    outputs([&](ValueId value) {
+      const Tensor again = candidate_->read(value);
+      const std::vector<float>& before = first[at++].data;
+      compare({before.begin(), before.end()}, {again.data.begin(), again.data.end()}, 0.0);
+    });
+  }
+
   /// Every node of an entry once more, in fp32 and in double.
   void rerun(Entry entry) {
     for (NodeId id : executable_.entry(entry)) {
@@ -150,6 +181,7 @@ class Lockstep {
     }
   }
 
+  const Program& candidate() const { return *candidate_; }
   int64_t compared_elements() const { return elements_; }
   int64_t compared_statistics() const { return measured_; }
 

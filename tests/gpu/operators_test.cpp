@@ -4,85 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/graph/autodiff.h"
-#include "tests/gpu/lockstep.h"
+#include "core/numeric/accumulate.h"
+#include "tests/gpu/op_lockstep.h"
 #include "tests/support/op_cases.h"
 
 namespace halfscope {
 namespace {
 
 using namespace test;  // NOLINT: operators and operands of these tests
-
-struct Variant {
-  FloatFormat format;
-  Accumulation accumulation;
-  RoundingMode rounding = RoundingMode::nearest_even;
-};
-
-/// y = op(operands), weighted and summed, and the gradients of all operands; everything is tapped.
-class OpLockstep {
- public:
-  OpLockstep(const OpCase& op, const Variant& variant, const Backend& backend, bool same_library) {
-    Graph& graph = executable_.graph;
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      const Operand& operand = op.operands[i];
-      const std::string name = "x" + std::to_string(i);
-      values_.push_back(operand.labels
-                            ? graph.add_input(name, {static_cast<int64_t>(operand.labels->size())},
-                                              ElementType::index)
-                            : graph.add_variable(name, operand.real.shape, {}));
-    }
-    const ValueId y = graph.add(op.op, op.name, values_, op.attributes).front();
-    const ValueId upstream = graph.add_constant(distinct(graph.value(y).shape, 0.25f));
-    const ValueId weighted = graph.add1("Mul", "probe", {y, upstream});
-    const ValueId loss = graph.add1("ReduceSum", "loss", {weighted}, {{"keepdims", int64_t{0}}});
-    differentiate(graph, loss, graph.add_constant(1.0f));
-    adjust(variant);
-    lockstep_ = std::make_unique<Lockstep>(executable_, backend, same_library);
-    for (size_t i = 0; i < values_.size(); ++i) {
-      if (op.operands[i].labels) {
-        lockstep_->write(values_[i], std::span<const int32_t>(*op.operands[i].labels));
-      } else {
-        write(i, op.operands[i].real.data);
-      }
-    }
-    lockstep_->set_random(3, 4);
-  }
-
-  void write(size_t operand, const std::vector<float>& data) {
-    lockstep_->write(values_[operand], std::span<const float>(data));
-  }
-  Lockstep& operator*() { return *lockstep_; }
-  const Graph& graph() const { return executable_.graph; }
-
- private:
-  void adjust(const Variant& variant) {
-    Graph& graph = executable_.graph;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
-      NodePlan& plan = graph.node(id).plan;
-      plan.read = plan.write = variant.format;
-      plan.accumulation = variant.accumulation;
-      executable_.entries[static_cast<size_t>(Entry::grad)].push_back(id);
-    }
-    for (ValueId id = 0; id < static_cast<ValueId>(graph.values().size()); ++id) {
-      Value& value = graph.value(id);
-      if (value.type != ElementType::real) continue;
-      const bool constant = value.producer == kNone && graph.variable_of(id) == nullptr;
-      if (!constant) value.format = variant.format;
-      value.rounding.mode = variant.rounding;
-      Tap tap;
-      tap.value = id;
-      tap.site.shape = value.shape;
-      tap.site.format = value.format;
-      tap.site.order = static_cast<int>(executable_.taps.size());
-      if (!constant) executable_.taps.push_back(tap);
-    }
-  }
-
-  Executable executable_;
-  std::vector<ValueId> values_;
-  std::unique_ptr<Lockstep> lockstep_;
-};
 
 std::vector<Variant> variants() {
   std::vector<Variant> list;
@@ -138,10 +67,15 @@ TEST_P(Operators, RunAgainAndWithoutStatistics) {
 TEST_P(Operators, TreatSpecialValuesAlike) {
   const std::vector<float> special{INFINITY, -0.0f,    0x1p-140f,  3.0f, -INFINITY, 1e-30f,
                                    NAN,      70000.0f, -0x1p-149f, 0.0f, 6e-8f};
+  const auto named = [](const char* name) { return parse_accumulation(name).value(); };
   for (const Variant& variant :
        {Variant{kFp32, Accumulation::fp32}, Variant{kFp16, Accumulation::fp32},
         Variant{kFp16, Accumulation::format}, Variant{kE4m3fn, Accumulation::pairwise},
-        Variant{kBf16, Accumulation::kahan}}) {
+        Variant{kBf16, Accumulation::kahan}, Variant{kFp16, named("tensor-core:h100")},
+        Variant{kBf16, named("tensor-core:a100,promote=8")},
+        Variant{kE4m3fn, named("tensor-core:h100")},
+        Variant{kFp16, named("format:rounding=stochastic")},
+        Variant{kE4m3fnuz, Accumulation::format}}) {
     for (const OpCase& op : gradient_cases()) {
       SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
       OpLockstep program(op, variant, candidate(), same_library());
@@ -184,17 +118,57 @@ TEST_P(Operators, WorkOnTensorsOfManyTiles) {
   }
 }
 
-TEST_P(Operators, TensorCoresAreRefusedByName) {
-  const OpCase op{"fc1", "Gemm", {real({4, 8}), real({8, 3})}};
-  try {
-    OpLockstep program(op, {kFp16, parse_accumulation("tensor-core:h100").value()}, candidate(),
-                       same_library());
-    FAIL() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "fc1 (Gemm): the accumulation tensor-core:h100 does not run on a GPU backend yet");
-    EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_FALSE(error.hint().empty());
+// Every tensor core on every format that it multiplies, however the plan cuts k.
+TEST_P(Operators, SumAsTensorCoresDo) {
+  const auto noisy = [](const Shape& shape, uint64_t seed) {
+    return Operand{Tensor{shape, noise(element_count(shape), seed)}};
+  };
+  const std::vector<OpCase> cases{{"gemm",
+                                   "Gemm",
+                                   {noisy({5, 75}, 1), noisy({6, 75}, 2), noisy({6}, 3)},
+                                   {{"transB", int64_t{1}}}},
+                                  {"conv",
+                                   "Conv",
+                                   {noisy({2, 5, 6, 5}, 6), noisy({4, 5, 3, 3}, 7), noisy({4}, 8)},
+                                   conv({2, 1}, {1, 1, 0, 2}, {1, 2})}};
+  int64_t variants = 0;
+  for (const TensorCoreArch& arch : tensor_core_archs()) {
+    for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2, kE2m1}) {
+      for (const char* options :
+           {"", ",acc=fp16", ",promote=24", ",split-k=3", ",acc=fp16,promote=40,split-k=2"}) {
+        const std::string name = "tensor-core:" + std::string(arch.name) + options;
+        const Accumulation how = parse_accumulation(name).value();
+        if (!tensor_core_of({.accumulation = how, .write = format, .read = format})) continue;
+        ++variants;
+        for (const OpCase& op : cases) {
+          SCOPED_TRACE(op.name + " in " + format_name(format) + " " + name);
+          OpLockstep program(op, {format, how}, candidate(), same_library());
+          (*program).run(Entry::grad, true);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GE(variants, 140);
+}
+
+// Sums that are rounded otherwise than to nearest even, with the draws of stochastic ones.
+TEST_P(Operators, RoundSumsInAnyMode) {
+  for (const RoundingMode mode : kAllRoundingModes) {
+    for (const char* kind : {"format", "format-mul-add"}) {
+      for (const char* options : {"", ",promote=2", ",split-k=2"}) {
+        const std::string name =
+            std::string(kind) + ":rounding=" + std::string(rounding_mode_name(mode)) + options;
+        const std::optional<Accumulation> how = parse_accumulation(name);
+        ASSERT_TRUE(how) << name;
+        for (const OpCase& op : gradient_cases()) {
+          SCOPED_TRACE(test::describe(op) + " " + name);
+          OpLockstep program(op, {kFp16, *how}, candidate(), same_library());
+          (*program).run(Entry::grad, false);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
   }
 }
 

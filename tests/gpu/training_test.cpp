@@ -8,93 +8,13 @@
 #include "core/graph/lower.h"
 #include "core/models/models.h"
 #include "tests/gpu/lockstep.h"
+#include "tests/gpu/small_network.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
 namespace {
 
 using namespace test;  // NOLINT: trainings of these tests
-
-/// Fully connected with a batch normalization, a convolution and a pooling: small, but all there.
-Model small_network(int64_t batch) {
-  Model model;
-  Graph& graph = model.graph;
-  model.input = graph.add_input("input", {batch, 2, 8, 8});
-  model.labels = graph.add_input("labels", {batch}, ElementType::index);
-  const auto variable = [&](const std::string& path, const Shape& shape) {
-    return graph.add_variable(path, shape, {.bound = 0.5});
-  };
-  const ValueId conv =
-      graph.add1("Conv", "conv", {model.input, variable("conv.weight", {32, 2, 3, 3})},
-                 {{"pads", std::vector<int64_t>{1, 1, 1, 1}}});
-  const ValueId mean = graph.add_buffer("norm.mean", {32}, {});
-  const ValueId var = graph.add_buffer("norm.var", {32}, {.bound = 0.0, .center = 1.0});
-  const std::vector<ValueId> norm =
-      graph.add("BatchNormalization", "norm",
-                {conv, variable("norm.weight", {32}), variable("norm.bias", {32}), mean, var},
-                {{"training_mode", int64_t{1}}, {"unbiased", int64_t{1}}});
-  for (Variable& each : graph.variables()) {
-    if (each.value == mean) each.next = norm[1];
-    if (each.value == var) each.next = norm[2];
-  }
-  const ValueId relu = graph.add1("Relu", "relu", {norm[0]});
-  const ValueId pool = graph.add1(
-      "MaxPool", "pool", {relu},
-      {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
-  const ValueId flat = graph.add1("Flatten", "flatten", {pool});
-  model.logits =
-      graph.add1("Gemm", "fc", {flat, variable("fc.weight", {10, 512}), variable("fc.bias", {10})},
-                 {{"transB", int64_t{1}}});
-  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
-  return model;
-}
-
-/// Two steps of two micro-batches, and an evaluation.
-void run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
-                  bool same_library) {
-  constexpr int64_t kBatch = 6;
-  const Model model = small_network(kBatch);
-  const Executable exe = lower(model, plan, {parse_optimizer(optimizer), 2, std::nullopt});
-  Lockstep lanes(exe, backend, same_library);
-  const NamedTensors weights = initial_weights(model.graph, 1);
-  for (const Variable& variable : exe.graph.variables()) {
-    const auto found = weights.find(variable.path);
-    if (found != weights.end())
-      lanes.write(variable.value, std::span<const float>(found->second.data));
-  }
-  const auto batch = [&](uint64_t seed) {
-    lanes.write(exe.input, std::span<const float>(noise(kBatch * 2 * 64, seed)));
-    lanes.write(exe.labels, std::span<const int32_t>(std::vector<int32_t>{3, 9, 0, 1, 5, 5}));
-  };
-  // On a device a second step would start from weights that exp and log have reached.
-  const uint64_t steps = same_library ? 2 : 1;
-  for (uint64_t step = 0; step < steps; ++step) {
-    SCOPED_TRACE("step " + std::to_string(step));
-    lanes.set_random(7, step);
-    lanes.write_scalar(exe.loss_scale, 512.0);
-    lanes.write_scalar(exe.inverse_scale, 1.0 / 512.0);
-    lanes.write_scalar(exe.clip, 0.75);
-    lanes.write_scalar(exe.learning_rate, 0.01);
-    lanes.write_scalar(exe.correction_1, 0.1 + 0.1 * static_cast<double>(step));
-    lanes.write_scalar(exe.correction_2, 0.001 + 0.001 * static_cast<double>(step));
-    lanes.run(Entry::begin, true);
-    for (uint64_t part = 0; part < 2; ++part) {
-      batch(10 * step + part);
-      lanes.write_scalar(exe.keep_sum, part == 0 ? 0.0 : 1.0);
-      lanes.run(Entry::grad, true);
-      if (step == 0 && part == 0) lanes.rerun(Entry::grad);
-      lanes.run(Entry::accumulate, true);
-    }
-    lanes.run(Entry::norm, true);
-    lanes.run(Entry::update, step == 0);
-    if (step == 0) lanes.rerun(Entry::update);
-    if (testing::Test::HasFatalFailure()) return;
-    for (const Variable& variable : exe.graph.variables()) lanes.compare(variable.value);
-  }
-  batch(99);
-  lanes.run(Entry::eval, true);
-  EXPECT_GT(lanes.compared_elements(), 50000);
-}
 
 class Training : public OnCandidate {};
 
@@ -144,7 +64,16 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   accumulate_in(narrow_sums, Accumulation::format);
   Plan promoted = preset_plan("mixed_float16").value();
   accumulate_in(promoted, parse_accumulation("pairwise:promote=64,split-k=2").value());
-  for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted}) {
+  Plan stochastic_sums = preset_plan("float16").value();
+  accumulate_in(stochastic_sums, parse_accumulation("format:rounding=stochastic").value());
+  Plan cores = preset_plan("mixed_float16").value();
+  accumulate_in(cores, parse_accumulation("tensor-core:h100").value());
+  Plan cut_cores = preset_plan("mixed_bfloat16").value();
+  accumulate_in(cut_cores, parse_accumulation("tensor-core:a100,promote=64,split-k=2").value());
+  Plan fp8_cores = preset_plan("fp8_current").value();
+  accumulate_in(fp8_cores, parse_accumulation("tensor-core:h100-wgmma,promote=128").value());
+  for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted, stochastic_sums, cores,
+                           cut_cores, fp8_cores}) {
     SCOPED_TRACE(plan_to_json(plan));
     run_lockstep(plan, "adam", candidate(), same_library());
     if (HasFatalFailure()) return;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// Checkpoints of a training, and going on from one.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/near_miss.h"
+#include "core/ops/ops.h"
+#include "core/train/lane.h"
+
+namespace halfscope {
+namespace {
+
+/// FNV-1a, cut to what a double holds exactly: for telling set-ups apart in a checkpoint.
+double text_hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return static_cast<double>(hash >> 12);
+}
+
+/// What delayed scaling remembers must be what it could have written.
+void check_scale_states(const std::string& lane, const Graph& graph, const LaneCheckpoint& saved) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op != "ScaleUpdate") continue;
+    const Variable& variable = *graph.variable_of(node.inputs.at(1));
+    const std::vector<double>& state = saved.variables.at(variable.path).data;
+    const double places = static_cast<double>(state.size()) - kScaleStateHead;
+    const bool good = std::isfinite(state[0]) && state[0] >= 0.0 && state[1] >= 0.0 &&
+                      state[1] < places && state[1] == std::floor(state[1]) &&
+                      std::none_of(state.begin() + kScaleStateHead, state.end(),
+                                   [](double amax) { return amax < 0.0; });
+    if (good) continue;
+    throw Error("the checkpoint of lane " + lane + " is damaged: " + variable.path +
+                    " is no state of delayed scaling",
+                "resume from another checkpoint");
+  }
+}
+
+}  // namespace
+
+std::map<std::string, double> Trainer::setup() const {
+  std::map<std::string, double> setup{
+      {"batch", static_cast<double>(config_.batch)},
+      {"micro_batches", static_cast<double>(config_.micro_batches)},
+      {"seed", static_cast<double>(config_.seed)},
+      {"shuffle", config_.shuffle ? 1.0 : 0.0},
+      {"training_samples", static_cast<double>(data_.train.size())}};
+  setup["model"] = text_hash(config_.model);
+  setup["data"] = text_hash(data_.name);
+  setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
+  setup["schedule"] = text_hash(schedule_text(config_.schedule));
+  setup["clip_norm"] = config_.clip_norm;
+  setup["accumulate_grads"] =
+      config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.name();
+    setup["plan of " + name] = text_hash(plan_to_json(lane->config.plan));
+    setup["loss scale of " + name] = text_hash(loss_scale_text(lane->config.scaler));
+  }
+  if (depends_on_length(config_.schedule)) setup["steps"] = static_cast<double>(config_.steps);
+  return setup;
+}
+
+/// Not without all lanes: nobody could go on from it.
+void Trainer::write_checkpoint() const {
+  if (!config_.checkpoint.empty() && lost_.empty()) {
+    save_checkpoint(config_.checkpoint, checkpoint());
+  }
+}
+
+Checkpoint Trainer::checkpoint() const {
+  Checkpoint result;
+  result.step = step_;
+  result.stale_evaluations = stale_evaluations_;
+  result.setup = setup();
+  for (const auto& lane : lanes_) {
+    LaneCheckpoint& saved = result.lanes[lane->config.name()];
+    saved.scaler = lane->scaler;
+    saved.updates = lane->updates;
+    saved.best_loss = lane->best_loss;
+    const Graph& graph = lane->executable.graph;
+    for (const Variable& variable : graph.variables()) {
+      saved.variables[variable.path] = {graph.value(variable.value).shape,
+                                        lane->program->read_exact(variable.value)};
+    }
+  }
+  return result;
+}
+
+void Trainer::resume(const Checkpoint& checkpoint) {
+  if (checkpoint.step > config_.steps) {
+    throw usage_error("the checkpoint was taken after step " + std::to_string(checkpoint.step) +
+                          ", beyond the " + std::to_string(config_.steps) + " steps asked for",
+                      "ask for more steps");
+  }
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.name();
+    if (checkpoint.lanes.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
+    throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
+  }
+  for (const auto& [key, value] : setup()) {
+    const auto found = checkpoint.setup.find(key);
+    if (found == checkpoint.setup.end() || found->second != value) {
+      throw usage_error("the checkpoint was made with another value of " + key,
+                        "resume with the arguments of the run that wrote it");
+    }
+  }
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.name();
+    const LaneCheckpoint& saved = checkpoint.lanes.at(name);
+    const Graph& graph = lane->executable.graph;
+    for (const Variable& variable : graph.variables()) {
+      const auto tensor = saved.variables.find(variable.path);
+      if (tensor == saved.variables.end() ||
+          tensor->second.shape != graph.value(variable.value).shape) {
+        throw usage_error(
+            "the checkpoint of lane " + name + " does not fit: " + variable.path +
+                (tensor == saved.variables.end() ? " is missing" : " has another shape"),
+            "resume with the model and optimizer of the run that wrote it");
+      }
+    }
+    if (saved.variables.size() != graph.variables().size()) {
+      throw usage_error(
+          "the checkpoint of lane " + name + " holds variables that the run does not have",
+          "resume with the model and optimizer of the run that wrote it");
+    }
+  }
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.plan.name;
+    check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
+  }
+  for (const auto& lane : lanes_) {
+    const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
+    for (const Variable& variable : lane->executable.graph.variables()) {
+      lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
+    }
+    lane->scaler = saved.scaler;
+    lane->updates = saved.updates;
+    lane->best_loss = saved.best_loss;
+  }
+  step_ = checkpoint.step;
+  stale_evaluations_ = checkpoint.stale_evaluations;
+}
+
+}  // namespace halfscope

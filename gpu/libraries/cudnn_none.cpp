@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// open_cudnn() of a build without its header.
+#include "gpu/libraries/libraries.h"
+
+namespace halfscope::gpu {
+
+std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer, bool, std::string& why) {
+  why = "built without cuDNN";
+  return nullptr;
+}
+
+std::optional<std::string> cudnn_objection(const ConvPlan&) { return std::nullopt; }
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// NVIDIA's libraries as ProductLibrary, each behind a file of its own, which is built where its
+// headers are. Types of CUDA stay out of here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gpu/libraries/product_library.h"
+
+namespace halfscope::gpu {
+
+/// A cudaStream_t.
+using StreamPointer = void*;
+
+/// The library; null, and why, where it is not there. In fast mode it chooses freely, else only
+/// among what gives the same bits in every run.
+std::unique_ptr<ProductLibrary> open_cublas_lt(StreamPointer stream, bool fast, std::string& why);
+std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std::string& why);
+
+/// What the library has against the description of a plan, as far as it can tell without a device;
+/// empty if nothing. Nothing where there is no library.
+std::optional<std::string> cublas_lt_objection(const MatrixPlan& plan);
+std::optional<std::string> cudnn_objection(const ConvPlan& plan);
+
+/// Both as one: matrices by cuBLASLt, convolutions by cuDNN.
+std::unique_ptr<ProductLibrary> open_libraries(StreamPointer stream, bool fast);
+
+}  // namespace halfscope::gpu

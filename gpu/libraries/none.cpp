@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+// The libraries of a build without CUDA: there are none.
+#include "gpu/libraries/libraries.h"
+
+namespace halfscope::gpu {
+
+std::optional<std::string> cublas_lt_objection(const MatrixPlan&) { return std::nullopt; }
+std::optional<std::string> cudnn_objection(const ConvPlan&) { return std::nullopt; }
+
+}  // namespace halfscope::gpu

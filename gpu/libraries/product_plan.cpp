@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include "gpu/libraries/product_plan.h"
+
+namespace halfscope::gpu {
+namespace {
+
+constexpr int64_t kLineBytes = 16;
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+bool is_fp8(Storage storage) { return storage == Storage::e4m3fn || storage == Storage::e5m2; }
+
+TensorPlan tensor(Storage storage, int64_t outer, int64_t channels, int64_t height, int64_t width) {
+  const bool channels_last = bytes_of(storage) < 4;
+  TensorPlan plan{storage, {outer, channels, height, width}, {}};
+  plan.stride =
+      channels_last
+          ? std::array<int64_t, 4>{height * width * channels, 1, width * channels, channels}
+          : std::array<int64_t, 4>{channels * height * width, height * width, width, 1};
+  return plan;
+}
+
+}  // namespace
+
+std::optional<Storage> storage_of(const FloatFormat& format) {
+  for (const Storage each :
+       {Storage::fp32, Storage::fp16, Storage::bf16, Storage::e4m3fn, Storage::e5m2}) {
+    if (format.without_options() == format_of(each)) return each;
+  }
+  if (format.without_options() == kTf32) return Storage::tf32;
+  return std::nullopt;
+}
+
+FloatFormat format_of(Storage storage) {
+  switch (storage) {
+    case Storage::fp16:
+      return kFp16;
+    case Storage::bf16:
+      return kBf16;
+    case Storage::e4m3fn:
+      return kE4m3fn;
+    case Storage::e5m2:
+      return kE5m2;
+    case Storage::fp32:
+    case Storage::tf32:
+      break;
+  }
+  return kFp32;
+}
+
+int64_t bytes_of(Storage storage) { return format_of(storage).bits() / 8; }
+
+const char* name_of(Storage storage) {
+  switch (storage) {
+    case Storage::fp32:
+      return "fp32";
+    case Storage::tf32:
+      return "tf32";
+    case Storage::fp16:
+      return "fp16";
+    case Storage::bf16:
+      return "bf16";
+    case Storage::e4m3fn:
+      return "e4m3fn";
+    case Storage::e5m2:
+      return "e5m2";
+  }
+  return "";
+}
+
+std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const MatrixStrides& at,
+                                        Storage storage) {
+  // Row-major [rows][columns] is, column by column, columns x rows.
+  const auto as_seen = [&](int64_t row, int64_t column, int64_t rows,
+                           int64_t columns) -> std::optional<LtMatrix> {
+    if (column == 1 && row >= columns) return LtMatrix{storage, columns, rows, row, false};
+    if (row == 1 && column >= rows) return LtMatrix{storage, rows, columns, column, true};
+    return std::nullopt;
+  };
+  const std::optional<LtMatrix> b = as_seen(at.b_row, at.b_column, k, n);
+  const std::optional<LtMatrix> a = as_seen(at.a_row, at.a_column, m, k);
+  if (!a || !b) return std::nullopt;
+  return MatrixPlan{n, m, k, *b, *a, {Storage::fp32, n, m, n, false}};
+}
+
+PackedPlan plan_packed(int64_t m, int64_t n, int64_t k, Storage a, Storage b, Storage d) {
+  const int64_t bytes = bytes_of(a), to = kLineBytes / bytes;
+  const int64_t lines_a = is_fp8(a) ? round_up(m, to) : m;
+  const int64_t lines_b = round_up(n, to), pitch = round_up(k, to);
+  const LtMatrix first{b, pitch, lines_b, pitch, true}, second{a, pitch, lines_a, pitch, false};
+  return {{lines_b, lines_a, pitch, first, second, {d, lines_b, lines_a, lines_b, false}},
+          lines_a,
+          lines_b,
+          pitch,
+          lines_b};
+}
+
+std::string cannot_multiply(std::optional<Storage> a, std::optional<Storage> b) {
+  if (!a || !b) return "no library multiplies this format";
+  if (is_fp8(*a) && is_fp8(*b)) {
+    return *a == Storage::e5m2 && *b == Storage::e5m2 ? "cuBLASLt has no e5m2 times e5m2" : "";
+  }
+  return *a == *b ? "" : std::string("cuBLASLt has no ") + name_of(*a) + " times " + name_of(*b);
+}
+
+ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage operands,
+                          Storage result) {
+  ConvPlan plan{.product = product,
+                .x = tensor(operands, s.batch, s.in, s.height, s.width),
+                .w = tensor(operands, s.out, s.in, s.kernel_h, s.kernel_w),
+                .y = tensor(operands, s.batch, s.out, s.out_height, s.out_width),
+                .strides = {s.stride_h, s.stride_w},
+                .dilations = {s.dilation_h, s.dilation_w},
+                .pad_before = {s.pad_top, s.pad_left},
+                .pad_after = {s.pad_bottom, s.pad_right}};
+  TensorPlan& made = product == ConvProduct::forward      ? plan.y
+                     : product == ConvProduct::grad_input ? plan.x
+                                                          : plan.w;
+  made.storage = result;
+  return plan;
+}
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// A library that does what plans say by the rules of cuBLASLt (column-major matrices with leading
+// dimensions, op, what fp8 demands) and cuDNN (sizes and strides, cross-correlation), element by
+// element and without looking at how plans are made. Sums are chains of fp32 fused multiply-adds in
+// the order of the emulator's, so that a layout without mistakes gives the emulator's bits.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "core/numeric/codes.h"
+#include "gpu/libraries/product_library.h"
+
+namespace halfscope::test {
+
+using gpu::ConvPlan;
+using gpu::ConvProduct;
+using gpu::LtMatrix;
+using gpu::MatrixPlan;
+using gpu::Storage;
+using gpu::TensorPlan;
+
+inline float load(const void* data, int64_t at, Storage storage) {
+  const auto code = [&](auto word) {
+    std::memcpy(&word, static_cast<const std::byte*>(data) + at * static_cast<int64_t>(sizeof word),
+                sizeof word);
+    return word;
+  };
+  switch (storage) {
+    case Storage::fp16:
+      return decode(code(uint16_t{}), kFp16);
+    case Storage::bf16:
+      return decode(code(uint16_t{}), kBf16);
+    case Storage::e4m3fn:
+      return decode(code(uint8_t{}), kE4m3fn);
+    case Storage::e5m2:
+      return decode(code(uint8_t{}), kE5m2);
+    case Storage::fp32:
+    case Storage::tf32:
+      break;
+  }
+  return code(float{});
+}
+
+/// fp32, or rounded to 16 bits.
+inline void store(void* data, int64_t at, Storage storage, float value) {
+  if (storage == Storage::fp32) {
+    static_cast<float*>(data)[at] = value;
+  } else {
+    ASSERT_TRUE(storage == Storage::fp16 || storage == Storage::bf16);
+    static_cast<uint16_t*>(data)[at] =
+        static_cast<uint16_t>(encode(value, storage == Storage::fp16 ? kFp16 : kBf16));
+  }
+}
+
+class InterpretedMatrix final : public gpu::LibraryProduct {
+ public:
+  explicit InterpretedMatrix(const MatrixPlan& plan) : plan_(plan) {
+    expect_size(plan.first, plan.m, plan.k);
+    expect_size(plan.second, plan.k, plan.n);
+    expect_size(plan.d, plan.m, plan.n);
+    EXPECT_FALSE(plan.d.transposed);
+    if (width(plan.first) == 1) {  // cuBLASLt's list for fp8 kernels
+      EXPECT_TRUE(plan.first.transposed && !plan.second.transposed);
+      EXPECT_EQ(width(plan.second), 1);
+      for (const int64_t size : {plan.m, plan.n, plan.k}) EXPECT_EQ(size % 16, 0);
+    } else {
+      EXPECT_EQ(plan.first.storage, plan.second.storage);
+    }
+  }
+
+  void run(const void* a, const void* b, void* result) override {
+    for (int64_t i = 0; i < plan_.m; ++i) {
+      for (int64_t j = 0; j < plan_.n; ++j) {
+        float sum = 0.0f;
+        for (int64_t l = 0; l < plan_.k; ++l) {
+          sum = std::fma(at(plan_.second, a, l, j), at(plan_.first, b, i, l), sum);
+        }
+        store(result, j * plan_.d.leading + i, plan_.d.storage, sum);
+      }
+    }
+  }
+  std::string text() const override { return "interpreted matrix"; }
+
+ private:
+  static int64_t width(const LtMatrix& matrix) {
+    const bool byte = matrix.storage == Storage::e4m3fn || matrix.storage == Storage::e5m2;
+    return byte ? 1 : matrix.storage == Storage::fp16 || matrix.storage == Storage::bf16 ? 2 : 4;
+  }
+  static void expect_size(const LtMatrix& matrix, int64_t rows, int64_t columns) {
+    EXPECT_EQ(matrix.transposed ? matrix.columns : matrix.rows, rows);
+    EXPECT_EQ(matrix.transposed ? matrix.rows : matrix.columns, columns);
+    EXPECT_GE(matrix.leading, matrix.rows);
+    if (width(matrix) < 4) {
+      EXPECT_EQ(matrix.leading * width(matrix) % 16, 0);
+    }
+  }
+  /// op(matrix)(row, column)
+  static float at(const LtMatrix& matrix, const void* data, int64_t row, int64_t column) {
+    const int64_t place =
+        matrix.transposed ? row * matrix.leading + column : column * matrix.leading + row;
+    return load(data, place, matrix.storage);
+  }
+
+  MatrixPlan plan_;
+};
+
+class InterpretedConvolution final : public gpu::LibraryProduct {
+ public:
+  explicit InterpretedConvolution(const ConvPlan& plan) : plan_(plan) {
+    for (size_t i = 0; i < 2; ++i) {  // cuDNN's formula
+      const int64_t covered = plan.dilations[i] * (plan.w.size[i + 2] - 1) + 1;
+      const int64_t padded = plan.x.size[i + 2] + plan.pad_before[i] + plan.pad_after[i];
+      EXPECT_EQ(plan.y.size[i + 2], (padded - covered) / plan.strides[i] + 1);
+    }
+    EXPECT_EQ(plan.x.size[0], plan.y.size[0]);
+    EXPECT_EQ(plan.x.size[1], plan.w.size[1]);
+    EXPECT_EQ(plan.w.size[0], plan.y.size[1]);
+  }
+
+  void run(const void* a, const void* b, void* result) override {
+    if (plan_.product == ConvProduct::forward) forward(a, b, result);
+    if (plan_.product == ConvProduct::grad_input) grad_input(a, b, result);
+    if (plan_.product == ConvProduct::grad_weight) grad_weight(a, b, result);
+  }
+  std::string text() const override { return "interpreted convolution"; }
+
+ private:
+  static int64_t place(const TensorPlan& t, int64_t n, int64_t c, int64_t h, int64_t w) {
+    return n * t.stride[0] + c * t.stride[1] + h * t.stride[2] + w * t.stride[3];
+  }
+  static float at(const TensorPlan& t, const void* data, int64_t n, int64_t c, int64_t h,
+                  int64_t w) {
+    return load(data, place(t, n, c, h, w), t.storage);
+  }
+  /// The input position that tap (r, s) of output (p, q) reads; false on the padding.
+  bool input_of(int64_t p, int64_t q, int64_t r, int64_t s, int64_t& h, int64_t& w) const {
+    h = p * plan_.strides[0] + r * plan_.dilations[0] - plan_.pad_before[0];
+    w = q * plan_.strides[1] + s * plan_.dilations[1] - plan_.pad_before[1];
+    return h >= 0 && w >= 0 && h < plan_.x.size[2] && w < plan_.x.size[3];
+  }
+  template <class F>
+  static void over(const TensorPlan& t, const F& f) {
+    for (int64_t n = 0; n < t.size[0]; ++n) {
+      for (int64_t c = 0; c < t.size[1]; ++c) {
+        for (int64_t h = 0; h < t.size[2]; ++h) {
+          for (int64_t w = 0; w < t.size[3]; ++w) f(n, c, h, w);
+        }
+      }
+    }
+  }
+
+  void forward(const void* x, const void* w, void* y) const {
+    over(plan_.y, [&](int64_t n, int64_t k, int64_t p, int64_t q) {
+      float sum = 0.0f;
+      for (int64_t c = 0; c < plan_.w.size[1]; ++c) {
+        for (int64_t r = 0; r < plan_.w.size[2]; ++r) {
+          for (int64_t s = 0; s < plan_.w.size[3]; ++s) {
+            int64_t h, at_w;
+            const bool inside = input_of(p, q, r, s, h, at_w);
+            const float value = inside ? at(plan_.x, x, n, c, h, at_w) : 0.0f;
+            sum = std::fma(at(plan_.w, w, k, c, r, s), value, sum);
+          }
+        }
+      }
+      store(y, place(plan_.y, n, k, p, q), plan_.y.storage, sum);
+    });
+  }
+
+  void grad_input(const void* dy, const void* w, void* dx) const {
+    over(plan_.x, [&](int64_t n, int64_t c, int64_t h, int64_t at_w) {
+      float sum = 0.0f;
+      for (int64_t r = 0; r < plan_.w.size[2]; ++r) {
+        for (int64_t s = 0; s < plan_.w.size[3]; ++s) {
+          for (int64_t k = 0; k < plan_.w.size[0]; ++k) {
+            const int64_t p = h + plan_.pad_before[0] - r * plan_.dilations[0];
+            const int64_t q = at_w + plan_.pad_before[1] - s * plan_.dilations[1];
+            if (p < 0 || q < 0 || p % plan_.strides[0] != 0 || q % plan_.strides[1] != 0) continue;
+            const int64_t out_p = p / plan_.strides[0], out_q = q / plan_.strides[1];
+            if (out_p >= plan_.y.size[2] || out_q >= plan_.y.size[3]) continue;
+            sum = std::fma(at(plan_.y, dy, n, k, out_p, out_q), at(plan_.w, w, k, c, r, s), sum);
+          }
+        }
+      }
+      store(dx, place(plan_.x, n, c, h, at_w), plan_.x.storage, sum);
+    });
+  }
+
+  void grad_weight(const void* dy, const void* x, void* dw) const {
+    over(plan_.w, [&](int64_t k, int64_t c, int64_t r, int64_t s) {
+      float sum = 0.0f;
+      for (int64_t n = 0; n < plan_.y.size[0]; ++n) {
+        for (int64_t p = 0; p < plan_.y.size[2]; ++p) {
+          for (int64_t q = 0; q < plan_.y.size[3]; ++q) {
+            int64_t h, w;
+            const bool inside = input_of(p, q, r, s, h, w);
+            const float value = inside ? at(plan_.x, x, n, c, h, w) : 0.0f;
+            sum = std::fma(at(plan_.y, dy, n, k, p, q), value, sum);
+          }
+        }
+      }
+      store(dw, place(plan_.w, k, c, r, s), plan_.w.storage, sum);
+    });
+  }
+
+  ConvPlan plan_;
+};
+
+struct InterpretedOptions {
+  bool matrices = true, convolutions = true, fast = false;
+};
+
+class InterpretedLibrary final : public gpu::ProductLibrary {
+ public:
+  explicit InterpretedLibrary(const InterpretedOptions& options) : options_(options) {}
+  std::unique_ptr<gpu::LibraryProduct> matrix(const MatrixPlan& plan, std::string& why) override {
+    if (options_.matrices) return std::make_unique<InterpretedMatrix>(plan);
+    why = "no matrices here";
+    return nullptr;
+  }
+  std::unique_ptr<gpu::LibraryProduct> convolution(const ConvPlan& plan,
+                                                   std::string& why) override {
+    if (options_.convolutions) return std::make_unique<InterpretedConvolution>(plan);
+    why = "no convolutions here";
+    return nullptr;
+  }
+  bool fast() const override { return options_.fast; }
+
+ private:
+  InterpretedOptions options_;
+};
+
+}  // namespace halfscope::test

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// Products that a library computes, without one: plans are interpreted by the library's rules
+// (interpreted_library.h), and values and statistics are the emulator's, whichever way a product
+// takes: in place, packed, with channels last, as patches, or back to our own kernel.
+#include <gtest/gtest.h>
+
+#include "core/graph/autodiff.h"
+#include "core/models/models.h"
+#include "gpu/host_program.h"
+#include "gpu/libraries/libraries.h"
+#include "tests/gpu/interpreted_library.h"
+#include "tests/gpu/op_lockstep.h"
+#include "tests/gpu/small_network.h"
+#include "tests/support/op_cases.h"
+
+namespace halfscope {
+namespace {
+
+using namespace test;  // NOLINT: operators and operands of these tests
+
+class LibraryBackend final : public Backend {
+ public:
+  explicit LibraryBackend(const InterpretedOptions& options) : options_(options) {}
+  const char* name() const noexcept override { return "interpreted"; }
+  std::unique_ptr<Program> compile(const Executable& executable) const override {
+    return gpu::compile_on_host(executable, true, std::make_unique<InterpretedLibrary>(options_));
+  }
+
+ private:
+  InterpretedOptions options_;
+};
+
+Operand noisy(const Shape& shape, uint64_t seed) {
+  return Operand{Tensor{shape, noise(element_count(shape), seed)}};
+}
+
+/// Odd sizes, every transposition, strides, dilations and uneven padding.
+std::vector<OpCase> products() {
+  std::vector<OpCase> cases;
+  for (const int64_t ta : {0, 1}) {
+    for (const int64_t tb : {0, 1}) {
+      cases.push_back({"gemm",
+                       "Gemm",
+                       {noisy(ta != 0 ? Shape{37, 5} : Shape{5, 37}, 1),
+                        noisy(tb != 0 ? Shape{9, 37} : Shape{37, 9}, 2), noisy({9}, 3)},
+                       {{"transA", ta}, {"transB", tb}}});
+    }
+  }
+  cases.push_back({"plain", "Gemm", {noisy({16, 32}, 4), noisy({32, 16}, 5)}});
+  cases.push_back({"single", "Gemm", {noisy({1, 1}, 4), noisy({1, 1}, 5), noisy({1}, 6)}});
+  cases.push_back({"conv",
+                   "Conv",
+                   {noisy({2, 3, 7, 6}, 6), noisy({5, 3, 3, 2}, 7), noisy({5}, 8)},
+                   conv({2, 1}, {1, 1, 0, 2}, {1, 2})});
+  cases.push_back({"even",
+                   "Conv",
+                   {noisy({2, 8, 6, 6}, 9), noisy({8, 8, 3, 3}, 10)},
+                   conv({2, 2}, {1, 1, 1, 1}, {1, 1})});
+  return cases;
+}
+
+std::set<std::string> kernels_of(const OpCase& op, const FloatFormat& format,
+                                 const InterpretedOptions& options,
+                                 const Accumulation& how = Accumulation::fp32) {
+  OpLockstep program(op, {format, how}, LibraryBackend(options), true);
+  std::set<std::string> kernels;
+  const Graph& graph = program.graph();
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const std::string kernel = (*program).candidate().kernel_of(id);
+    if (!kernel.empty()) kernels.insert(graph.node(id).op + ": " + kernel);
+  }
+  return kernels;
+}
+
+TEST(Libraries, ProductsHaveTheBitsOfTheEmulator) {
+  for (const FloatFormat& format : {kFp32, kTf32, kFp16, kBf16, kE4m3fn, kE5m2}) {
+    for (const InterpretedOptions options :
+         {InterpretedOptions{}, InterpretedOptions{.convolutions = false},
+          InterpretedOptions{.matrices = false}}) {
+      for (const OpCase& op : products()) {
+        SCOPED_TRACE(op.name + " in " + format_name(format));
+        const LibraryBackend backend(options);
+        OpLockstep program(op, {format, Accumulation::fp32}, backend, true);
+        (*program).run(Entry::grad, true);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// In fast mode a library may round results itself: the same values, but what it overflowed or
+// flushed is not seen.
+TEST(Libraries, FastResultsAreTheSameValues) {
+  for (const FloatFormat& format : {kFp32, kFp16, kBf16, kE4m3fn}) {
+    for (const bool convolutions : {true, false}) {
+      for (const OpCase& op : products()) {
+        SCOPED_TRACE(op.name + " in " + format_name(format));
+        const LibraryBackend backend({.convolutions = convolutions, .fast = true});
+        OpLockstep program(op, {format, Accumulation::fp32}, backend, true);
+        (*program).run(Entry::grad, false);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Libraries, WholeStepsAreTheEmulators) {
+  for (const std::string& preset : preset_names()) {
+    const Plan plan = preset_plan(preset).value();
+    if (plan.double_precision) continue;
+    for (const bool convolutions : {true, false}) {
+      SCOPED_TRACE(preset + (convolutions ? "" : ", without convolutions"));
+      run_lockstep(plan, "sgd:momentum=0.9", LibraryBackend({.convolutions = convolutions}), true);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+using Kernels = std::set<std::string>;
+
+TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
+  const OpCase gemm = products()[0], convolution = products()[6];
+  EXPECT_EQ(kernels_of(gemm, kFp16, {}), Kernels{"Gemm: interpreted matrix"});
+  EXPECT_EQ(kernels_of(gemm, kE5m2, {}),
+            Kernels{"Gemm: own kernel: cuBLASLt has no e5m2 times e5m2"});
+  EXPECT_EQ(kernels_of(gemm, parse_format("e5m3").value(), {}),
+            Kernels{"Gemm: own kernel: no library multiplies this format"});
+  EXPECT_EQ(kernels_of(gemm, kFp16, {}, parse_accumulation("tensor-core:h100").value()),
+            Kernels{"Gemm: own kernel: no library sums like this"});
+  EXPECT_EQ(kernels_of(gemm, kFp16, {.matrices = false}),
+            Kernels{"Gemm: own kernel: no matrices here"});
+  EXPECT_EQ(kernels_of(convolution, kBf16, {}),
+            (Kernels{"Conv: interpreted convolution", "ConvGradInput: interpreted convolution",
+                     "ConvGradWeight: interpreted convolution"}));
+  const std::string patches = "interpreted matrix (as a matrix product: no convolutions here)";
+  EXPECT_EQ(
+      kernels_of(convolution, kBf16, {.convolutions = false}),
+      (Kernels{"Conv: " + patches, "ConvGradInput: " + patches, "ConvGradWeight: " + patches}));
+  const std::string none = "own kernel: no convolutions here; no matrices here";
+  EXPECT_EQ(kernels_of(convolution, kFp16, {.matrices = false, .convolutions = false}),
+            (Kernels{"Conv: " + none, "ConvGradInput: " + none, "ConvGradWeight: " + none}));
+  // fp8 convolutions are matrix products at once.
+  EXPECT_EQ(kernels_of(convolution, kE4m3fn, {}),
+            (Kernels{"Conv: interpreted matrix", "ConvGradInput: interpreted matrix",
+                     "ConvGradWeight: interpreted matrix"}));
+}
+
+// On a device the real libraries sum in orders of their own: a wrong layout gives other numbers
+// altogether.
+TEST(LibrariesOnDevice, AreNearTheEmulatorAndRepeatTheirBits) {
+  if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no library was run";
+  for (const GpuProducts which : {GpuProducts::library, GpuProducts::fast}) {
+    for (const auto& [format, tolerance] :
+         {std::pair(kFp32, 1e-5), std::pair(kTf32, 2e-3), std::pair(kFp16, 2e-3),
+          std::pair(kBf16, 2e-2), std::pair(kE4m3fn, 0.3)}) {
+      for (const OpCase& op : products()) {
+        SCOPED_TRACE(op.name + " in " + format_name(format) + " on " + gpu_backend_name(which));
+        OpLockstep program(op, {format, Accumulation::fp32}, cuda_backend(which), false);
+        (*program).run_near(Entry::grad, tolerance, which == GpuProducts::library);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The real libraries check descriptions without a device, too, where they are installed.
+TEST(Libraries, TakeTheDescriptionsOfPlans) {
+  using gpu::Storage;
+  int here = 0;
+  const auto take = [&](const std::optional<std::string>& objection) {
+    if (!objection) return;
+    ++here;
+    EXPECT_EQ(*objection, "");
+  };
+  for (const Storage a :
+       {Storage::fp32, Storage::tf32, Storage::fp16, Storage::bf16, Storage::e4m3fn}) {
+    take(gpu::cublas_lt_objection(gpu::plan_packed(5, 37, 100, a, a, Storage::fp32).matrix));
+    take(gpu::cublas_lt_objection(*gpu::plan_in_place(5, 9, 37, {1, 5, 1, 37}, a)));
+  }
+  const gpu::ConvGeometry s{.batch = 2,
+                            .in = 8,
+                            .height = 7,
+                            .width = 6,
+                            .out = 5,
+                            .kernel_h = 3,
+                            .kernel_w = 2,
+                            .stride_h = 2,
+                            .stride_w = 1,
+                            .dilation_h = 1,
+                            .dilation_w = 2,
+                            .pad_top = 1,
+                            .pad_left = 1,
+                            .pad_bottom = 0,
+                            .pad_right = 2,
+                            .out_height = 3,
+                            .out_width = 7};
+  for (const ConvProduct product :
+       {ConvProduct::forward, ConvProduct::grad_input, ConvProduct::grad_weight}) {
+    for (const Storage storage : {Storage::fp32, Storage::tf32, Storage::fp16, Storage::bf16}) {
+      take(gpu::cudnn_objection(gpu::plan_convolution(product, s, storage, Storage::fp32)));
+      if (storage != Storage::fp16 && storage != Storage::bf16) continue;
+      take(gpu::cudnn_objection(gpu::plan_convolution(product, s, storage, storage)));
+    }
+  }
+  if (here == 0) GTEST_SKIP() << "neither cuBLASLt nor cuDNN is installed";
+}
+
+// The rules that cuBLASLt has for fp8, in numbers.
+TEST(Libraries, PackedPlansArePadded) {
+  const gpu::PackedPlan fp8 =
+      gpu::plan_packed(5, 37, 100, Storage::e4m3fn, Storage::e5m2, Storage::fp32);
+  EXPECT_EQ(fp8.a_lines, 16);
+  EXPECT_EQ(fp8.b_lines, 48);
+  EXPECT_EQ(fp8.pitch, 112);
+  EXPECT_EQ(fp8.d_pitch, 48);
+  EXPECT_EQ(fp8.matrix.m, 48);
+  EXPECT_EQ(fp8.matrix.n, 16);
+  EXPECT_EQ(fp8.matrix.first.storage, Storage::e5m2);
+  const gpu::PackedPlan fp16 =
+      gpu::plan_packed(5, 37, 100, Storage::fp16, Storage::fp16, Storage::fp16);
+  EXPECT_EQ(fp16.a_lines, 5);
+  EXPECT_EQ(fp16.b_lines, 40);
+  EXPECT_EQ(fp16.pitch, 104);
+  EXPECT_FALSE(gpu::plan_in_place(4, 4, 4, {8, 2, 4, 1}, Storage::fp32));
+}
+
+}  // namespace
+}  // namespace halfscope

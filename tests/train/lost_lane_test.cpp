@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// A lane whose backend fails in the middle of a training: it ends, the others go on as if it had
+// not been there, and the run file keeps what it had recorded.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <new>
+
+#include "analysis/recorder.h"
+#include "analysis/run_view.h"
+#include "core/error.h"
+#include "tests/train/small_training.h"
+
+namespace halfscope {
+namespace {
+
+using namespace test;  // NOLINT: trainings of these tests
+using testing::HasSubstr;
+
+/// The emulator, until an entry runs for the `runs`-th time.
+class FailingBackend final : public Backend {
+ public:
+  FailingBackend(Entry entry, int runs, bool out_of_memory = false)
+      : entry_(entry), runs_(runs), out_of_memory_(out_of_memory) {}
+  const char* name() const noexcept override { return "failing"; }
+  std::unique_ptr<Program> compile(const Executable& executable) const override {
+    return std::make_unique<Failing>(*this, emulation_backend().compile(executable));
+  }
+
+ private:
+  class Failing final : public Program {
+   public:
+    Failing(const FailingBackend& how, std::unique_ptr<Program> program)
+        : how_(how), program_(std::move(program)) {}
+    void write(ValueId v, std::span<const float> data) override { program_->write(v, data); }
+    void write(ValueId v, std::span<const int32_t> data) override { program_->write(v, data); }
+    void write_scalar(ValueId v, double x) override { program_->write_scalar(v, x); }
+    void set_random(uint64_t seed, uint64_t step) override { program_->set_random(seed, step); }
+    void run(Entry entry, std::span<TensorStats> stats) override {
+      if (entry == how_.entry_ && --left_ == 0) broken_ = true;
+      check();
+      program_->run(entry, stats);
+    }
+    Tensor read(ValueId v) const override { return check(), program_->read(v); }
+    double read_scalar(ValueId v) const override { return check(), program_->read_scalar(v); }
+    std::vector<double> read_exact(ValueId v) const override {
+      return check(), program_->read_exact(v);
+    }
+    void write_exact(ValueId v, std::span<const double> data) override {
+      program_->write_exact(v, data);
+    }
+    std::vector<std::vector<double>> rerun(NodeId node, Accumulation how) const override {
+      if (how_.entry_ == Entry::begin) broken_ = true;  // a test that fails in comparisons
+      return check(), program_->rerun(node, how);
+    }
+    std::optional<SumDiagnostics> diagnose(NodeId node) const override {
+      return check(), program_->diagnose(node);
+    }
+
+   private:
+    void check() const {
+      if (broken_ && how_.out_of_memory_) throw std::bad_alloc();
+      if (broken_) throw Error("CUDA launch: unspecified launch failure", "look at the device");
+    }
+    const FailingBackend& how_;
+    std::unique_ptr<Program> program_;
+    int left_ = how_.runs_;
+    mutable bool broken_ = false;
+  };
+
+  Entry entry_;
+  int runs_;
+  bool out_of_memory_;
+};
+
+class LostLane : public testing::Test {
+ protected:
+  /// Three lanes, the middle one on the backend that fails.
+  static TrainConfig three_lanes(const Backend& failing) {
+    TrainConfig result = config(kMlp, "float32", "none");
+    result.steps = 5;
+    result.evaluate = true;
+    result.lanes.push_back(lane(preset_plan("mixed_float16").value(), "static:64"));
+    result.lanes.push_back(lane(preset_plan("bfloat16").value(), "none"));
+    result.lanes[1].backend = &failing;
+    return result;
+  }
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("halfscope-lost-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path file() const { return folder_ / "run.hscope"; }
+
+  /// Trains and records; the trainer.
+  std::unique_ptr<Trainer> record(const TrainConfig& config) {
+    auto trainer = std::make_unique<Trainer>(config, data());
+    Recorder recorder(file(), {.force = true});
+    recorder.begin(trainer->describe());
+    const std::atomic<bool> stop{false};
+    trainer->run(
+        &recorder, [&](const std::vector<StepRow>& rows) { progress_.push_back(rows); }, stop);
+    return trainer;
+  }
+
+  std::vector<std::vector<StepRow>> progress_;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(LostLane, EndsAloneAndWhatItRecordedStays) {
+  const FailingBackend failing(Entry::update, 3);
+  const TrainConfig config = three_lanes(failing);
+  const auto trainer = record(config);
+  ASSERT_EQ(trainer->lost_lanes().size(), 1u);
+  EXPECT_EQ(trainer->lost_lanes()[0].name, "mixed_float16");
+  EXPECT_EQ(trainer->lost_lanes()[0].step, 2);
+  EXPECT_EQ(trainer->lost_lanes()[0].why, "CUDA launch: unspecified launch failure");
+  EXPECT_EQ(trainer->lost_lanes()[0].hint, "look at the device");
+  EXPECT_FALSE(trainer->has_lane(1));
+  EXPECT_THROW(trainer->weights(1), Error);
+
+  const RunView run = RunView::open(file());
+  EXPECT_EQ(run.status(), RunStatus::complete);
+  EXPECT_EQ(run.steps(0).size(), 5u);
+  EXPECT_EQ(run.steps(1).size(), 2u);
+  EXPECT_EQ(run.steps(2).size(), 5u);
+  EXPECT_GT(run.total(1, 1).n, 0) << "its first two steps";
+  EXPECT_EQ(run.total(0, 1).n, 5 * run.total(1, 1).n / 2);
+  ASSERT_EQ(progress_.size(), 5u);
+  EXPECT_TRUE(std::isnan(progress_[4][1].loss));
+  EXPECT_EQ(progress_[4][1].step, 4);
+
+  // The others do as they do without it.
+  TrainConfig alone = config;
+  alone.lanes.erase(alone.lanes.begin() + 1);
+  Trainer reference(alone, data());
+  const std::atomic<bool> stop{false};
+  reference.run(nullptr, {}, stop);
+  expect_same_weights(trainer->weights(0), reference.weights(0));
+  expect_same_weights(trainer->weights(2), reference.weights(1));
+}
+
+TEST_F(LostLane, MayBeTheFirstOrTheLast) {
+  const FailingBackend failing(Entry::grad, 2, true);
+  for (const size_t which : {size_t{0}, size_t{2}}) {
+    TrainConfig config = three_lanes(emulation_backend());
+    config.lanes[which].backend = &failing;
+    const auto trainer = record(config);
+    ASSERT_EQ(trainer->lost_lanes().size(), 1u);
+    EXPECT_EQ(trainer->lost_lanes()[0].why, "out of memory");
+    const RunView run = RunView::open(file());
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(run.steps(static_cast<int>(i)).size(), i == which ? 1u : 5u);
+    }
+  }
+}
+
+TEST_F(LostLane, IsFoundInEvaluationsAndComparisons) {
+  TrainConfig config = three_lanes(emulation_backend());
+  const FailingBackend in_evaluation(Entry::eval, 1);
+  config.lanes[1].backend = &in_evaluation;
+  config.evaluate_every = 2;
+  EXPECT_EQ(record(config)->lost_lanes().at(0).step, 2);
+
+  // The lane that is compared, and the one that it is compared with.
+  const FailingBackend in_comparison(Entry::begin, 1000);
+  for (const size_t which : {size_t{0}, size_t{1}}) {
+    TrainConfig compared = three_lanes(emulation_backend());
+    compared.lanes[which].backend = &in_comparison;
+    compared.errors.enabled = true;
+    const auto trainer = record(compared);
+    if (which == 0) {
+      EXPECT_TRUE(trainer->lost_lanes().empty()) << "fp32 is not run again";
+      continue;
+    }
+    ASSERT_EQ(trainer->lost_lanes().size(), 1u);
+    EXPECT_EQ(trainer->lost_lanes()[0].name, "mixed_float16");
+    const RunView run = RunView::open(file());
+    EXPECT_EQ(run.steps(1).size(), 0u);
+    EXPECT_EQ(run.steps(2).size(), 5u);
+    EXPECT_FALSE(run.errors(2).empty());
+  }
+}
+
+TEST_F(LostLane, TheLastOneEndsTheTrainingWithItsError) {
+  const FailingBackend failing(Entry::update, 2);
+  TrainConfig config = three_lanes(failing);
+  config.lanes = {config.lanes[1]};
+  try {
+    record(config);
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("lane mixed_float16 was lost at step 1: CUDA launch"));
+    EXPECT_EQ(error.hint(), "look at the device");
+  }
+  const RunView run = RunView::open(file());
+  EXPECT_EQ(run.status(), RunStatus::interrupted);
+  EXPECT_EQ(run.steps(0).size(), 1u);
+}
+
+}  // namespace
+}  // namespace halfscope
