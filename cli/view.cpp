@@ -58,7 +58,7 @@ void add_view(CLI::App& app, Command& command) {
   gui::add_view_options(*sub, *options);
   offer(sub->get_option("run")->group(group::kArguments), {.files = "*.hscope"});
   offer(sub->get_option("--screenshot")->group(group::kOutput), {.files = "*.png"});
-  offer(sub->get_option("--script")->group(group::kOutput), {.files = "*"});
+  offer(sub->get_option("--script")->group(group::kOutput), {.files = "*.txt"});
   sub->callback([options, &command] { command = [options] { return view(*options); }; });
 }
 
