@@ -10,12 +10,13 @@
 #include <filesystem>
 #include <optional>
 
+#include "analysis/output_file.h"
 #include "core/error.h"
 
 namespace halfscope::gui {
 namespace {
 
-constexpr int kLeast = 320, kMost = 16384;
+constexpr int kLeastWidth = 640, kLeastHeight = 400, kMost = 16384;
 
 /// "1440x900".
 std::optional<std::pair<int, int>> parse_size(const std::string& text) {
@@ -25,7 +26,9 @@ std::optional<std::pair<int, int>> parse_size(const std::string& text) {
   if (error != std::errc{} || cross == end || *cross != 'x') return std::nullopt;
   const auto [rest, second] = std::from_chars(cross + 1, end, height);
   if (second != std::errc{} || rest != end) return std::nullopt;
-  if (width < kLeast || height < kLeast || width > kMost || height > kMost) return std::nullopt;
+  if (width < kLeastWidth || height < kLeastHeight || width > kMost || height > kMost) {
+    return std::nullopt;
+  }
   return std::pair{width, height};
 }
 
@@ -49,15 +52,16 @@ void add_view_options(CLI::App& app, ViewOptions& options) {
   app.add_option("--scale", options.scale, "Of text and widgets; 0: the display's")
       ->capture_default_str()
       ->type_name("NUMBER");
+  app.add_flag("--force", options.force, "Replace pictures that are there already");
   app.add_flag("--light", options.light, "Dark on light, for print");
 }
 
 void check_view_options(ViewOptions& options) {
   const std::optional<std::pair<int, int>> size = parse_size(options.size);
   if (!size) {
-    throw usage_error(
-        fmt::format("--size {}: is no size", options.size),
-        fmt::format("width and height from {} to {}, such as 1440x900", kLeast, kMost));
+    throw usage_error(fmt::format("--size {}: is no size", options.size),
+                      fmt::format("from {}x{} to {}x{}, such as 1440x900", kLeastWidth,
+                                  kLeastHeight, kMost, kMost));
   }
   options.width = size->first;
   options.height = size->second;
@@ -69,10 +73,24 @@ void check_view_options(ViewOptions& options) {
   }
   for (const std::string& file : options.runs) {
     if (!std::filesystem::exists(file)) {
-      throw usage_error(fmt::format("there is no file {}", file),
-                        "`halfscope train --out RUN` makes run files");
+      throw Error(fmt::format("there is no file {}", file),
+                  "`halfscope train --out RUN` makes run files");
     }
   }
+  if (!options.screenshot.empty()) check_picture(options, options.screenshot);
+}
+
+void check_picture(const ViewOptions& options, const std::string& picture) {
+  std::vector<std::string> inputs = options.runs;
+  if (!options.script.empty()) inputs.push_back(options.script);
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (std::filesystem::equivalent(input, picture, error) && !error) {
+      throw usage_error(fmt::format("{} would be overwritten by a picture", input),
+                        "give the picture another name");
+    }
+  }
+  check_output_file(picture, options.force);
 }
 
 std::vector<std::string> view_arguments(const ViewOptions& options) {
@@ -85,6 +103,7 @@ std::vector<std::string> view_arguments(const ViewOptions& options) {
   add("--script", options.script);
   add("--size", options.size);
   if (options.scale != 0.0) add("--scale", fmt::format("{}", options.scale));
+  if (options.force) words.emplace_back("--force");
   if (options.light) words.emplace_back("--light");
   if (!options.runs.empty()) words.emplace_back("--");
   words.insert(words.end(), options.runs.begin(), options.runs.end());

@@ -16,7 +16,7 @@ struct ViewOptions {
   std::string screenshot{}, script{};  ///< files
   std::string size = "1440x900";
   double scale = 0.0;  ///< 0: what the display says
-  bool light = false;
+  bool light = false, force = false;
   std::string lab{};               ///< "fp16 0.1"
   int width = 1440, height = 900;  ///< of `size`
 };
@@ -24,6 +24,8 @@ struct ViewOptions {
 void add_view_options(CLI::App& app, ViewOptions& options);
 /// Throws Error (usage) for values that make no sense, and for files that are not there.
 void check_view_options(ViewOptions& options);
+/// Throws Error if `picture` may not be written: it is an input, or there already without --force.
+void check_picture(const ViewOptions& options, const std::string& picture);
 /// The same again as arguments.
 std::vector<std::string> view_arguments(const ViewOptions& options);
 

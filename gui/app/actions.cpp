@@ -146,6 +146,7 @@ void App::choose_baseline() {
 
 void App::choose_report() {
   if (!run_ || !run_->report()) return;
+  hold_for_dialog();
   purpose_ = Purpose::save_report;
   dialog_.open("Save the report", ".html", true,
                std::filesystem::path(run_->file()).stem().string() + ".html");
@@ -160,13 +161,24 @@ void App::choose_picture() {
 
 void App::choose_plan() {
   if (!run_) return;
+  if (view_.edits.empty()) {
+    tell("Nothing is edited: switch something on under Recommendations.");
+    return;
+  }
+  hold_for_dialog();
   purpose_ = Purpose::save_plan;
   dialog_.open("Save the edited plan", ".json", true, "plan.json");
 }
 
-void App::show_lab(const std::string& text) {
-  if (!text.empty() && !lab_.open(text)) tell("The float lab does not understand: " + text, true);
-  has_run() ? void(view_.tab = Tab::float_lab) : void(popup_ = "lab");
+bool App::show_lab(const std::string& text) {
+  const bool good = text.empty() || lab_.open(text);
+  if (!good) tell("The float lab does not understand: " + text, true);
+  if (has_run()) {
+    view_.tab = Tab::float_lab;
+  } else {
+    popup_ = "lab";
+  }
+  return good;
 }
 
 void App::fit() {

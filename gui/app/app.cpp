@@ -45,6 +45,7 @@ void App::remember() {
 
 void App::open(const std::string& file) {
   remember();
+  retire(std::move(run_loader_));
   run_loader_ = std::make_unique<Loader>(file, options_.wake);
   run_.reset();
   run_generation_ = -1;
@@ -55,10 +56,12 @@ void App::open(const std::string& file) {
   shown_tab_ = view_.tab;
   tab_wanted_ = true;
   history_ = {};
-  dialog_.set_folder(fs::path(file).parent_path());
+  const bool of_trial = trial_ && trial_->run_file() == file;
+  if (!of_trial) dialog_.set_folder(fs::path(file).parent_path());
 }
 
 void App::open_baseline(const std::string& file) {
+  retire(std::move(baseline_loader_));
   baseline_loader_ = std::make_unique<Loader>(file, options_.wake);
   baseline_.reset();
   baseline_generation_ = -1;
@@ -66,8 +69,8 @@ void App::open_baseline(const std::string& file) {
 }
 
 void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline) {
-  run_loader_.reset();
-  baseline_loader_.reset();
+  retire(std::move(run_loader_));
+  retire(std::move(baseline_loader_));
   run_ = std::move(run);
   baseline_ = std::move(baseline);
   loading_ = false;
@@ -114,6 +117,11 @@ void App::take_in_models() {
     if (trial_->failed()) {
       tell("The training ended with an error; see the tab Log.", true);
       view_.tab = Tab::log;
+      if (!run_) {
+        loading_ = false;
+        load_error_ = "The training ended with an error.";
+        load_hint_ = trial_->output();
+      }
     } else {
       tell(fmt::format("The training is done: {}", trial_->run_file()));
     }
@@ -130,6 +138,7 @@ void App::tell(std::string text, bool is_problem) {
   log_.push_back((is_problem ? "error: " : "") + text);
   if (is_problem) problem_ = text;
   toast_ = std::move(text);
+  toast_is_bad_ = is_problem;
   toast_until_ = ImGui::GetTime() + kToastSeconds;
 }
 
@@ -198,11 +207,13 @@ void App::answer(const Request& request) {
     case Request::Kind::swap_runs:
       std::swap(run_, baseline_);
       std::swap(run_loader_, baseline_loader_);
-      std::swap(run_generation_, baseline_generation_);
+      run_generation_ = baseline_generation_ = -1;  // both are told of anew
+      load_error_.clear();
+      baseline_error_.clear();
       break;
     case Request::Kind::close_baseline:
       baseline_.reset();
-      baseline_loader_.reset();
+      retire(std::move(baseline_loader_));
       break;
     case Request::Kind::export_report:
       choose_report();
@@ -221,7 +232,58 @@ void App::answer(const Request& request) {
   }
 }
 
+void App::hold_for_dialog() {
+  dialog_run_ = run_;
+  dialog_lane_ = run_->view().lane(std::max(selection().lane, 0));
+  dialog_edits_ = view_.edits;
+}
+
+void App::save(const std::string& file) {
+  switch (purpose_) {
+    case Purpose::open_run:
+      open(file);
+      return;
+    case Purpose::open_baseline:
+      open_baseline(file);
+      return;
+    case Purpose::save_picture:
+      picture_file_ = file;
+      picture_in_ = 3;
+      return;
+    case Purpose::save_report:
+      write_output_file(file, report_html(*dialog_run_->report()), true);
+      break;
+    case Purpose::save_plan:
+      write_output_file(file, edited_plan(dialog_lane_, dialog_edits_) + "\n", true);
+      break;
+    case Purpose::save_csv:
+      write_output_file(file, csv_, true);
+      break;
+  }
+  std::string text = "Saved " + file;
+  if (purpose_ == Purpose::save_plan && dialog_edits_.loss_scale) {
+    text += fmt::format(". A plan holds no loss scale: train it with --loss-scale static:{}",
+                        fmt::format("{:.0f}", *dialog_edits_.loss_scale));
+  }
+  tell(text);
+}
+
+void App::drop(const std::vector<std::string>& files) {
+  if (files.empty()) return;
+  dialog_.close();
+  open(files[0]);
+  if (files.size() > 1) open_baseline(files[1]);
+}
+
+void App::retire(std::unique_ptr<Loader> loader) {
+  // It may be in the middle of a large file: its end is not waited for here.
+  if (!loader) return;
+  loader->ask_to_stop();
+  retired_.push_back(std::move(loader));
+}
+
 void App::frame() {
+  std::erase_if(retired_, [](const auto& loader) { return loader->stopped(); });
   take_in_models();
   view_.begin_frame();
   handle_keys();
@@ -243,33 +305,7 @@ void App::frame() {
   draw_popups();
   if (const std::optional<std::string> file = dialog_.draw(*theme_, scale())) {
     try {
-      switch (purpose_) {
-        case Purpose::open_run:
-          open(*file);
-          break;
-        case Purpose::open_baseline:
-          open_baseline(*file);
-          break;
-        case Purpose::save_report:
-          if (run_ && run_->report()) write_output_file(*file, report_html(*run_->report()), true);
-          tell("Saved " + *file);
-          break;
-        case Purpose::save_plan:
-          write_output_file(
-              *file,
-              edited_plan(run_->view().lane(std::max(selection().lane, 0)), view_.edits) + "\n",
-              true);
-          tell("Saved " + *file);
-          break;
-        case Purpose::save_picture:
-          picture_file_ = *file;
-          picture_in_ = 3;
-          break;
-        case Purpose::save_csv:
-          write_output_file(*file, csv_, true);
-          tell("Saved " + *file);
-          break;
-      }
+      save(*file);
     } catch (const Error& error) {
       tell(error_text(error), true);
     }

@@ -39,6 +39,8 @@ class App {
   /// Opens a run file beside which the others are closed; a trial goes on.
   void open(const std::string& file);
   void open_baseline(const std::string& file);
+  /// Files that were dropped on the window: a run, and one to compare it with.
+  void drop(const std::vector<std::string>& files);
   /// Models that are there already, as tests have them.
   void show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline = {});
 
@@ -99,12 +101,16 @@ class App {
   void toggle_theme();
   void toggle_maximized();
   /// The float lab at a value such as "fp16 0.1".
-  void show_lab(const std::string& text);
+  /// False, and told, if it is no number.
+  bool show_lab(const std::string& text);
   void quit() noexcept { quit_ = true; }
   bool has_run() const noexcept { return run_ != nullptr; }
 
  private:
   void take_in_models();
+  void hold_for_dialog();
+  void save(const std::string& file);
+  void retire(std::unique_ptr<Loader> loader);
   /// Of a run that nothing was selected in yet: what its weightiest finding speaks of.
   void select_what_matters();
   void answer(const Request& request);
@@ -142,6 +148,7 @@ class App {
   int64_t run_generation_ = -1, baseline_generation_ = -1;
   std::string load_error_, load_hint_, baseline_error_;
   bool loading_ = false;
+  std::vector<std::unique_ptr<Loader>> retired_;  ///< that still read
   std::unique_ptr<Trial> trial_;
 
   ViewState view_;
@@ -158,6 +165,10 @@ class App {
     save_picture
   };
   Purpose purpose_ = Purpose::open_run;
+  // What the dialog was opened for: another run may be open when it is answered.
+  std::shared_ptr<const RunModel> dialog_run_;
+  LaneInfo dialog_lane_{};
+  PlanEdits dialog_edits_{};
   std::string csv_;  ///< what save_csv will write
   std::string picture_file_, picture_wish_;
   int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
@@ -168,6 +179,7 @@ class App {
   bool tab_wanted_ = true;
   Tab shown_tab_ = Tab::recommendations;
   std::string toast_, problem_;
+  bool toast_is_bad_ = false;
   double toast_until_ = 0.0;
   std::vector<std::string> log_;
 };

@@ -62,6 +62,10 @@ std::optional<std::string> FileDialog::finish() {
   }
   if (save_) {
     if (!path.has_extension()) path += ending_;
+    if (path.extension() == ".hscope") {
+      problem_ = "that is the name of a run file, which nothing here writes";
+      return std::nullopt;
+    }
     if (fs::exists(path, error) && !overwrite_) {
       overwrite_ = true;
       problem_ = path.filename().string() + " is there already: press Save again to replace it";

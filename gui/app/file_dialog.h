@@ -16,6 +16,7 @@ class FileDialog {
   /// `ending` like ".hscope". To save, `name` stands in the line already.
   void open(std::string title, std::string ending, bool save, std::string name = {});
   bool is_open() const noexcept { return open_; }
+  void close() noexcept { open_ = false; }
   /// Once a frame. The file that was chosen, once.
   std::optional<std::string> draw(const Theme& theme, float scale);
   /// The folder that is shown first.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "analysis/rules/text.h"
 #include "gui/app/app.h"
 #include "gui/panels/float_lab.h"
 #include "gui/widgets/track.h"
@@ -106,7 +107,8 @@ void App::draw_status() {
     state = fmt::format("live, step {}", run_->step_count());
     color = theme_->good;
   } else {
-    state = fmt::format("{}, {} steps", status_name(run_->view().status()), run_->step_count());
+    state = fmt::format("{}, {}", status_name(run_->view().status()),
+                        counted(run_->step_count(), "step"));
   }
   const float dot = 14 * scale();
   const float width =
@@ -309,8 +311,8 @@ void App::draw_toast() {
   const ImVec2 end{display.x - 16 * unit, display.y - 16 * unit};
   const ImVec2 start{end.x - text.x - 2 * pad, end.y - text.y - 2 * pad};
   ImDrawList& draw = *ImGui::GetForegroundDrawList();
-  draw.AddRectFilled(start, end, theme_->accent_soft, 6 * unit);
-  draw.AddRect(start, end, theme_->accent, 6 * unit);
+  draw.AddRectFilled(start, end, toast_is_bad_ ? theme_->bad_soft : theme_->accent_soft, 6 * unit);
+  draw.AddRect(start, end, toast_is_bad_ ? theme_->bad : theme_->accent, 6 * unit);
   draw.AddText(fonts_.text, ImGui::GetFontSize(), {start.x + pad, start.y + pad}, theme_->ink,
                toast_.c_str(), nullptr, wrap);
   track_rect("toast", start, end, toast_);

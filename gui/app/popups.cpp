@@ -147,7 +147,7 @@ void App::draw_keys() {
     ImGui::PushStyleColor(ImGuiCol_Text, theme_->accent);
     ImGui::TextUnformatted(key);
     ImGui::PopStyleColor();
-    ImGui::SameLine(110 * scale() + ImGui::GetColumnOffset());
+    ImGui::SameLine(110 * scale());  // of the column
     ImGui::TextUnformatted(what);
   };
   for (const AppAction& action : app_actions()) {

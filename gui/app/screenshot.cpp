@@ -45,6 +45,11 @@ void hand_over(ScriptInput& input) {
   input.typed.clear();
 }
 
+Error no_number(const std::string& text) {
+  return usage_error("--lab " + text + ": is no number in a format",
+                     "a format and a decimal or a code, such as \"fp16 0.1\", \"e4m3fn 0x7e\"");
+}
+
 }  // namespace
 
 void take_screenshot(const ViewOptions& options) {
@@ -64,7 +69,7 @@ void take_screenshot(const ViewOptions& options) {
     if (options.light) app.settings().dark = false;
     if (!options.runs.empty()) app.open(options.runs[0]);
     if (options.runs.size() > 1) app.open_baseline(options.runs[1]);
-    if (!options.lab.empty()) app.show_lab(options.lab);
+    if (!options.lab.empty() && !app.show_lab(options.lab)) throw no_number(options.lab);
     ScriptInput input;
     bool first = true;
     const auto frame = [&] {
@@ -82,12 +87,14 @@ void take_screenshot(const ViewOptions& options) {
       screen.begin(dark_theme().ground);
       ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
     };
-    const ScriptStage stage{
-        .app = app,
-        .tracker = tracker,
-        .input = input,
-        .frame = frame,
-        .save_picture = [&](const std::string& file) { screen.save_png(file); }};
+    const ScriptStage stage{.app = app,
+                            .tracker = tracker,
+                            .input = input,
+                            .frame = frame,
+                            .save_picture = [&](const std::string& file) {
+                              check_picture(options, file);
+                              screen.save_png(file);
+                            }};
     frame();
     if (!options.runs.empty()) wait_for_run(stage, true);
     run_script(script, stage);

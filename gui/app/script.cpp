@@ -6,17 +6,21 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <iomanip>
 #include <optional>
 #include <sstream>
 #include <thread>
 
 #include "core/error.h"
+#include "core/numeric/float_format.h"
 
 namespace halfscope::gui {
 namespace {
 
 using Words = std::vector<std::string>;
+constexpr double kMostShift = 300.0;  ///< powers of two: beyond every format
+constexpr int kMostFrames = 10'000;
 constexpr int kSettle = 3;  ///< frames until hover and layout have followed
 
 class Line {
@@ -39,7 +43,9 @@ class Line {
     const std::string& text = word(i);
     double value = 0.0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) fail(text + " is no number");
+    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+      fail(text + " is no number");
+    }
     return value;
   }
   template <typename Enum, size_t N>
@@ -63,6 +69,14 @@ class Line {
     stage_.input.down = down;
     frames(1);
   }
+  int64_t step(size_t i) const;
+  void takes(size_t least, size_t most) const;
+  bool second_of(const char* first, const char* second) const;
+  const RunModel& run_model() const;
+  void require_layer(const std::string& path) const;
+  void choose_lane(std::string& lane) const;
+  void choose_tensor() const;
+  void choose_tab() const;
   bool set_view();
   bool use_hands();
 
@@ -71,49 +85,119 @@ class Line {
   Words words_;
 };
 
+/// A whole number from 0 on.
+int64_t Line::step(size_t i) const {
+  const double value = number(i);
+  if (value < 0.0 || value != std::floor(value) || value > 1e15) fail(word(i) + " is no step");
+  return static_cast<int64_t>(value);
+}
+
+void Line::takes(size_t least, size_t most) const {
+  if (words_.size() < least + 1) fail(words_[0] + " needs more words");
+  if (words_.size() > most + 1) fail(words_[0] + " takes no more words: " + words_[most + 1]);
+}
+
+/// One of two words; true for the second.
+bool Line::second_of(const char* first, const char* second) const {
+  if (word(1) != first && word(1) != second) {
+    fail(fmt::format("{} is neither {} nor {}", word(1), first, second));
+  }
+  return word(1) == second;
+}
+
+const RunModel& Line::run_model() const {
+  if (!stage_.app.has_run()) fail(words_[0] + " needs a run");
+  return *stage_.app.run();
+}
+
+/// In the lane that is looked at.
+void Line::require_layer(const std::string& path) const {
+  const RunModel& run = run_model();
+  const int lane = resolve_selection(run, stage_.app.view()).lane;
+  if (run.find_layer(lane, path) < 0) fail("there is no layer " + path);
+}
+
+void Line::choose_lane(std::string& lane) const {
+  if (!run_model().view().find_lane(word(1))) fail("there is no lane " + word(1));
+  lane = word(1);
+}
+
+void Line::choose_tensor() const {
+  const RunModel& run = run_model();
+  ViewState& view = stage_.app.view();
+  const int lane = resolve_selection(run, view).lane;
+  if (lane < 0 || !run.view().find_site(lane, word(1))) fail("there is no tensor " + word(1));
+  view.site = word(1);
+  view.layer = view.site.substr(0, view.site.rfind('.'));
+}
+
+void Line::choose_tab() const {
+  static constexpr std::pair<const char*, Tab> kTabs[] = {{"recommendations", Tab::recommendations},
+                                                          {"events", Tab::events},
+                                                          {"details", Tab::layer_details},
+                                                          {"lab", Tab::float_lab},
+                                                          {"compare", Tab::compare},
+                                                          {"log", Tab::log}};
+  const auto found = std::find_if(std::begin(kTabs), std::end(kTabs),
+                                  [&](const auto& each) { return word(1) == each.first; });
+  if (found == std::end(kTabs)) fail("there is no tab " + word(1));
+  stage_.app.view().tab = found->second;
+}
+
 bool Line::set_view() {
   ViewState& view = stage_.app.view();
   const std::string& command = words_[0];
+  const bool two = command == "steps" && words_.size() > 1 && words_[1] != "all";
+  const auto one_word = [this, two] { two ? takes(2, 2) : takes(1, 1); };
   if (command == "lane") {
-    view.lane = word(1);
+    one_word();
+    choose_lane(view.lane);
   } else if (command == "other-lane") {
-    view.other_lane = word(1);
+    one_word();
+    choose_lane(view.other_lane);
   } else if (command == "layer") {
+    one_word();
+    require_layer(word(1));
     view.layer = word(1);
     view.site.clear();
   } else if (command == "tensor") {
-    view.site = word(1);
-    view.layer = view.site.substr(0, view.site.rfind('.'));
+    one_word();
+    choose_tensor();
   } else if (command == "step") {
-    view.cursor = word(1) == "last" ? -1 : static_cast<int64_t>(number(1));
+    one_word();
+    view.cursor = word(1) == "last" ? -1 : step(1);
   } else if (command == "steps") {
-    view.range = word(1) == "all" ? StepRange{} : StepRange{number(1), number(2)};
+    one_word();
+    view.range =
+        two ? StepRange{static_cast<double>(step(1)), static_cast<double>(step(2))} : StepRange{};
+    if (two && view.range.all()) fail("the last step lies before the first");
   } else if (command == "metric") {
+    one_word();
     view.metric = choose(kMetrics, metric_name);
   } else if (command == "role") {
+    one_word();
     view.role = choose(kRoleViews, role_view_name);
   } else if (command == "rows") {
-    view.tensor_rows = word(1) == "tensors";
+    one_word();
+    view.tensor_rows = second_of("layers", "tensors");
   } else if (command == "tab") {
-    static constexpr std::pair<const char*, Tab> kTabs[] = {
-        {"recommendations", Tab::recommendations},
-        {"events", Tab::events},
-        {"details", Tab::layer_details},
-        {"lab", Tab::float_lab},
-        {"compare", Tab::compare},
-        {"log", Tab::log}};
-    const auto found = std::find_if(std::begin(kTabs), std::end(kTabs),
-                                    [&](const auto& each) { return word(1) == each.first; });
-    if (found == std::end(kTabs)) fail("there is no tab " + word(1));
-    view.tab = found->second;
+    one_word();
+    choose_tab();
   } else if (command == "keep") {
+    one_word();
+    require_layer(word(1));
     view.edits.keep(word(1), true);
   } else if (command == "scale-shift") {
+    one_word();
+    if (std::abs(number(1)) > kMostShift) fail(word(1) + " is out of range");
     view.scale_shift = number(1);
   } else if (command == "lens") {
+    one_word();
+    if (!parse_format(word(1))) fail(word(1) + " is no format");
     view.lens = word(1);
   } else if (command == "theme") {
-    stage_.app.settings().dark = word(1) != "light";
+    one_word();
+    stage_.app.settings().dark = !second_of("dark", "light");
   } else {
     return false;
   }
@@ -125,6 +209,8 @@ bool Line::use_hands() {
   ScriptInput& input = stage_.input;
   const std::string& command = words_[0];
   if (command == "hover" || command == "click" || command == "double-click") {
+    takes(1, 3);
+    if (words_.size() == 3) fail(command + " takes two offsets, or none");
     input.mouse = center_of(word(1));
     if (words_.size() > 3) {
       input.mouse.x += static_cast<float>(number(2));
@@ -138,6 +224,7 @@ bool Line::use_hands() {
     }
     if (clicks > 0) frames(kSettle);
   } else if (command == "drag") {
+    takes(3, 3);
     const ImVec2 from = center_of(word(1));
     input.mouse = from;
     frames(kSettle);
@@ -152,11 +239,13 @@ bool Line::use_hands() {
     press(false);
     frames(kSettle);
   } else if (command == "wheel") {
+    takes(2, 2);
     input.mouse = center_of(word(1));
     frames(1);
     input.wheel = static_cast<float>(number(2));
     frames(kSettle);
   } else if (command == "type") {
+    takes(1, 1);
     input.typed = word(1);
     frames(kSettle);
   } else {
@@ -169,7 +258,9 @@ void Line::run() {
   if (set_view() || use_hands()) return;
   const std::string& command = words_[0];
   if (command == "frames") {
-    frames(static_cast<int>(std::clamp(number(1), 0.0, 10000.0)));
+    takes(1, 1);
+    if (step(1) > kMostFrames) fail(fmt::format("more than {} frames", kMostFrames));
+    frames(static_cast<int>(step(1)));
   } else if (command == "wait") {
     if (word(1) == "run" || word(1) == "report") {
       wait_for_run(stage_, word(1) == "report");

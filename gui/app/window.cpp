@@ -40,7 +40,11 @@ struct Glfw {
 
 /// What the window's callbacks reach.
 struct Inbox {
+  struct Tap {
+    int key, mods;
+  };
   std::vector<std::string> dropped;
+  std::vector<Tap> taps;  ///< keys that went down since the last frame
   int frames = kFramesAfterInput;
 };
 
@@ -59,11 +63,51 @@ void watch(GLFWwindow* window) {
   glfwSetCursorPosCallback(window, [](GLFWwindow* w, double, double) { note_input(w); });
   glfwSetMouseButtonCallback(window, [](GLFWwindow* w, int, int, int) { note_input(w); });
   glfwSetScrollCallback(window, [](GLFWwindow* w, double, double) { note_input(w); });
-  glfwSetKeyCallback(window, [](GLFWwindow* w, int, int, int, int) { note_input(w); });
+  glfwSetKeyCallback(window, [](GLFWwindow* w, int key, int, int action, int mods) {
+    if (action == GLFW_PRESS && key >= 0) inbox_of(w).taps.push_back({key, mods});
+    note_input(w);
+  });
   glfwSetCharCallback(window, [](GLFWwindow* w, unsigned) { note_input(w); });
   glfwSetFramebufferSizeCallback(window, [](GLFWwindow* w, int, int) { note_input(w); });
   glfwSetWindowFocusCallback(window, [](GLFWwindow* w, int) { note_input(w); });
   glfwSetWindowRefreshCallback(window, [](GLFWwindow* w) { note_input(w); });
+}
+
+/// Dear ImGui 1.86 looks at the state of keys once a frame and misses those that go down and up
+/// between two: they count as down for this one. Later releases queue events.
+std::vector<int> hold_taps(Inbox& inbox) {
+  std::vector<int> held;
+#if IMGUI_VERSION_NUM < 18700
+  ImGuiIO& io = ImGui::GetIO();
+  for (const Inbox::Tap& tap : inbox.taps) {
+    if (tap.key >= static_cast<int>(IM_ARRAYSIZE(io.KeysDown)) || io.KeysDown[tap.key]) continue;
+    io.KeysDown[tap.key] = true;
+    io.KeyCtrl = io.KeyCtrl || (tap.mods & GLFW_MOD_CONTROL) != 0;
+    io.KeyShift = io.KeyShift || (tap.mods & GLFW_MOD_SHIFT) != 0;
+    io.KeyAlt = io.KeyAlt || (tap.mods & GLFW_MOD_ALT) != 0;
+    held.push_back(tap.key);
+  }
+  if (!held.empty()) inbox.frames = kFramesAfterInput;
+#endif
+  inbox.taps.clear();
+  return held;
+}
+
+/// After the frame the keys' state goes back to what it is.
+void release(const std::vector<int>& held) {
+#if IMGUI_VERSION_NUM < 18700
+  ImGuiIO& io = ImGui::GetIO();
+  if (held.empty()) return;
+  for (const int key : held) io.KeysDown[key] = false;
+  const auto either = [&io](int left, int right) {
+    return io.KeysDown[left] || io.KeysDown[right];
+  };
+  io.KeyCtrl = either(GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL);
+  io.KeyShift = either(GLFW_KEY_LEFT_SHIFT, GLFW_KEY_RIGHT_SHIFT);
+  io.KeyAlt = either(GLFW_KEY_LEFT_ALT, GLFW_KEY_RIGHT_ALT);
+#else
+  (void)held;
+#endif
 }
 
 void open_runs(App& app, const ViewOptions& options) {
@@ -100,6 +144,7 @@ void run_in_window(const ViewOptions& options) {
   glfwMakeContextCurrent(window.get());
   glfwSwapInterval(1);
   Inbox inbox;
+  glfwSetWindowSizeLimits(window.get(), 640, 400, GLFW_DONT_CARE, GLFW_DONT_CARE);
   glfwSetWindowUserPointer(window.get(), &inbox);
   watch(window.get());
 
@@ -112,7 +157,7 @@ void run_in_window(const ViewOptions& options) {
     App app(textures, {.state_folder = state_folder(), .wake = [] { glfwPostEmptyEvent(); }});
     if (options.light) app.settings().dark = false;
     open_runs(app, options);
-    if (!options.lab.empty()) app.show_lab(options.lab);
+    if (!options.lab.empty()) static_cast<void>(app.show_lab(options.lab));
     std::string title;
     bool first = true;
     while (!glfwWindowShouldClose(window.get()) && !app.wants_quit()) {
@@ -123,9 +168,7 @@ void run_in_window(const ViewOptions& options) {
       } else {
         glfwWaitEventsTimeout(kIdleSeconds);
       }
-      for (size_t i = 0; i < inbox.dropped.size() && i < 2; ++i) {
-        i == 0 ? app.open(inbox.dropped[0]) : app.open_baseline(inbox.dropped[1]);
-      }
+      app.drop(inbox.dropped);
       inbox.dropped.clear();
       if (title != app.title()) glfwSetWindowTitle(window.get(), (title = app.title()).c_str());
       float scale_x = 1.0f, scale_y = 1.0f;
@@ -136,9 +179,11 @@ void run_in_window(const ViewOptions& options) {
       first = false;
       ImGui_ImplOpenGL3_NewFrame();
       ImGui_ImplGlfw_NewFrame();
+      const std::vector<int> held = hold_taps(inbox);
       ImGui::NewFrame();
       app.frame();
       ImGui::Render();
+      release(held);
       int width = 0, height = 0;
       glfwGetFramebufferSize(window.get(), &width, &height);
       glViewport(0, 0, width, height);

@@ -91,7 +91,7 @@ std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, Role role) co
     if (site.role != role) continue;
     const DepthError row{.layer = site.path,
                          .site = error.site,
-                         .total = error.total,
+                         .total = total_error(error),
                          .local = local_error(error),
                          .inherited = error.inherited};
     // The tensors of a layer stand together.
@@ -104,7 +104,22 @@ std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, Role role) co
   return layers;
 }
 
+namespace {
+
+/// The last bin counts elements of which only one is finite; those that are finite in neither lane
+/// stand in the first one if they are alike.
+bool nothing_finite(const SiteError& error) noexcept {
+  return error.n > 0 && error.ulps.back() >= error.n;
+}
+
+}  // namespace
+
+double total_error(const SiteError& error) noexcept {
+  return nothing_finite(error) ? std::numeric_limits<double>::quiet_NaN() : error.total;
+}
+
 double local_error(const SiteError& error) noexcept {
+  if (nothing_finite(error)) return std::numeric_limits<double>::quiet_NaN();
   return std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
 }
 

@@ -44,6 +44,8 @@ class LaneErrors {
 
 /// Against exact arithmetic if that was measured; NaN if neither was.
 double local_error(const SiteError& error) noexcept;
+/// NaN where no element is finite in both lanes: a norm over nothing would pass for agreement.
+double total_error(const SiteError& error) noexcept;
 
 /// Bars of the histogram of distances: equal, 1, 2-3, 4-7 ... and all beyond in the last.
 inline constexpr size_t kUlpBars = 8;

@@ -43,15 +43,22 @@ Signature signature_of(const std::string& file) {
 }  // namespace
 
 Loader::Loader(std::string file, std::function<void()> wake)
-    : file_(std::move(file)), wake_(std::move(wake)), thread_([this] { follow(); }) {}
+    : file_(std::move(file)), wake_(std::move(wake)), thread_([this] {
+        follow();
+        stopped_ = true;
+      }) {}
 
 Loader::~Loader() {
+  ask_to_stop();
+  thread_.join();
+}
+
+void Loader::ask_to_stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   stop_signal_.notify_all();
-  thread_.join();
 }
 
 Loader::State Loader::state() const {
@@ -89,6 +96,10 @@ void Loader::load_once() {
     // A first look comes at once, what the rules say a little later; a model with a verdict is
     // not replaced by one without.
     if (!state().model) publish(RunModel::make(file_, view, false), true);
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return;
+    }
     publish(RunModel::make(file_, view, true), false);
   } catch (const Error& error) {
     fail(error.what(), error.hint());

@@ -32,6 +32,9 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   const std::string& file() const noexcept { return file_; }
+  /// Ends the thread when it is done with what it reads; the destructor waits for it.
+  void ask_to_stop();
+  bool stopped() const noexcept { return stopped_; }
   State state() const;
 
  private:
@@ -46,6 +49,7 @@ class Loader {
   std::condition_variable stop_signal_;
   State state_;
   bool stop_ = false;
+  std::atomic<bool> stopped_ = false;
   std::thread thread_;
 };
 

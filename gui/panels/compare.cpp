@@ -53,10 +53,25 @@ double worst_share(const RunModel& run, int lane, int layer, const ViewState& vi
   return metric_share(counts_of(total), view.metric);
 }
 
+bool holds_non_finite(const RunModel& run, int lane, int layer, const ViewState& view) {
+  const std::vector<int>& sites = run.lane(lane).layers[static_cast<size_t>(layer)].sites;
+  return std::any_of(sites.begin(), sites.end(), [&](int site) {
+    return shows(view.role, run.view().lane(lane).sites[static_cast<size_t>(site)].role) &&
+           run.view().total(lane, site).non_finite() > 0;
+  });
+}
+
 void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lane) {
   struct Row {
     const std::string* path;
     double here, there;
+    bool here_broken, there_broken;  ///< it holds NaN or Inf
+    bool better() const noexcept {
+      return here_broken != there_broken ? there_broken : here < there;
+    }
+    double difference() const noexcept {
+      return here_broken != there_broken ? 2.0 : std::abs(here - there);
+    }
   };
   std::vector<Row> rows;
   const std::vector<LayerModel>& layers = frame.lane().layers;
@@ -65,11 +80,15 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
     if (twin < 0) continue;
     const double here = worst_share(frame.run, frame.at.lane, static_cast<int>(i), frame.view);
     const double there = worst_share(other, other_lane, twin, frame.view);
-    if (here != there) rows.push_back({&layers[i].path, here, there});
+    const bool here_broken =
+        holds_non_finite(frame.run, frame.at.lane, static_cast<int>(i), frame.view);
+    const bool there_broken = holds_non_finite(other, other_lane, twin, frame.view);
+    if (here != there || here_broken != there_broken) {
+      rows.push_back({&layers[i].path, here, there, here_broken, there_broken});
+    }
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return std::abs(a.here - a.there) > std::abs(b.here - b.there);
-  });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.difference() > b.difference(); });
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ui::text("compare/what",
            fmt::format("{} over the whole run, {} of this run against {} of the other; largest "
@@ -77,6 +96,9 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
                        metric_name(frame.view.metric), frame.lane_info().name,
                        other.view().lane(other_lane).name));
   ImGui::PopStyleColor();
+  if (frame.run.view().info().model != other.view().info().model) {
+    ui::text("compare/models", "The runs have different models; layers are matched by name alone.");
+  }
   if (rows.empty()) {
     ui::text("compare/same", "No layer differs in this.");
     return;
@@ -98,11 +120,11 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
       frame.view.site.clear();
     }
     ImGui::TableNextColumn();
-    ui::text(path + "/here", percent(row.here));
+    ui::text(path + "/here", percent(row.here) + (row.here_broken ? ", NaN / Inf" : ""));
     ImGui::TableNextColumn();
-    ui::text(path + "/there", percent(row.there));
+    ui::text(path + "/there", percent(row.there) + (row.there_broken ? ", NaN / Inf" : ""));
     ImGui::TableNextColumn();
-    const bool better = row.here < row.there;
+    const bool better = row.better();
     ImGui::PushStyleColor(ImGuiCol_Text, better ? frame.theme.good : frame.theme.bad);
     ui::text(path + "/sign", better ? "better" : "worse");
     ImGui::PopStyleColor();

@@ -147,8 +147,11 @@ void draw_events(const Frame& frame) {
   }
   draw_chain(frame);
   if (cache.events.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.good);
-    ui::text("events/empty", "No step was skipped, nothing overflowed, the loss scale stayed.");
+    const bool measured = !frame.run.columns().empty();
+    ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);
+    ui::text("events/empty",
+             measured ? "No step was skipped, nothing overflowed, the loss scale stayed."
+                      : "No step was skipped; whether anything overflowed was not measured.");
     ImGui::PopStyleColor();
     return;
   }

@@ -176,7 +176,7 @@ void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site
     double error;
     const char* meaning;
   };
-  const std::array<Tile, 3> tiles{Tile{"total", error.total, kTotal},
+  const std::array<Tile, 3> tiles{Tile{"total", total_error(error), kTotal},
                                   Tile{"local", local_error(error), kLocal},
                                   Tile{"inherited", error.inherited, kInherited}};
   for (size_t i = 0; i < tiles.size(); ++i) {

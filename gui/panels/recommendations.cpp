@@ -192,9 +192,12 @@ void draw_recommendations(const Frame& frame) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   ImGui::BeginChild("advice", {0, -footer}, false);
   if (rows.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.good);
-    ui::text_wrapped("advice/empty", fmt::format("Nothing to advise: no rule found anything in {}.",
-                                                 frame.lane_info().name));
+    const bool measured = !frame.run.columns().empty();
+    ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);
+    ui::text_wrapped("advice/empty",
+                     measured ? fmt::format("Nothing to advise: no rule found anything in {}.",
+                                            frame.lane_info().name)
+                              : std::string("Nothing was measured, so no rule can say anything."));
     ImGui::PopStyleColor();
   } else {
     const ImGuiTableFlags flags =

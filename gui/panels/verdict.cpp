@@ -65,9 +65,11 @@ void draw_verdict(const Frame& frame) {
   ImGui::PushFont(frame.fonts.bold);
   const char* state = badge(verdict.state, frame.fonts.unicode);
   const float badge_width = ImGui::CalcTextSize(state).x;
-  const float button_width = worst == nullptr ? 0.0f
-                                              : ImGui::CalcTextSize("Show me where").x +
-                                                    2 * ImGui::GetStyle().FramePadding.x + pad;
+  const bool narrow = width < 520 * scale;
+  const float button_width =
+      worst == nullptr || narrow
+          ? 0.0f
+          : ImGui::CalcTextSize("Show me where").x + 2 * ImGui::GetStyle().FramePadding.x + pad;
   const float text_x = start.x + pad + badge_width + 1.5f * pad;
   const float wrap = start.x + width - pad - button_width;
   const float text_width = std::max(wrap - text_x, 100 * scale);
@@ -101,7 +103,7 @@ void draw_verdict(const Frame& frame) {
     write("verdict/more", verdict.more, text_x, top + head.y + gap);
     ImGui::PopStyleColor();
   }
-  if (worst != nullptr) {
+  if (button_width > 0.0f) {
     const float button_height = ImGui::GetFrameHeight();
     ImGui::SetCursorScreenPos({end.x - button_width, start.y + (height - button_height) / 2});
     if (ui::button("verdict/show", "Show me where")) go_to_finding(frame.view, frame.run, *worst);

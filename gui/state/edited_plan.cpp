@@ -39,7 +39,7 @@ std::vector<std::string> trial_command(const RunInfo& run, int reference, const 
   words.insert(words.end(), {"--lanes", lanes});
   if (edits.loss_scale) {
     std::string scale = short_number(*edits.loss_scale);
-    const auto whole = static_cast<int64_t>(*edits.loss_scale);
+    const int64_t whole = static_cast<int64_t>(*edits.loss_scale);
     if (static_cast<double>(whole) == *edits.loss_scale) scale = std::to_string(whole);
     words.insert(words.end(), {"--loss-scale", "static:" + scale});
   } else {

@@ -22,7 +22,7 @@ struct Theme {
   ImU32 good, good_soft, warn, warn_soft, bad, bad_soft;
   ImU32 in_range, subnormal, lost, outline;  ///< bars of histograms
   ImU32 zone_subnormal, zone_lost;           ///< grounds of histograms and magnitudes
-  std::array<ImU32, 6> lines;                ///< series of line plots, lanes
+  std::array<ImU32, 10> lines;               ///< series of line plots, lanes
 
   ImU32 severity(Severity severity) const noexcept;
   ImU32 verdict(Verdict::State state) const noexcept;

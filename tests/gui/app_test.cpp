@@ -205,6 +205,47 @@ TEST(App, TheSheetOfKeysNamesEveryShortcut) {
   EXPECT_FALSE(user.has("keys/title"));
 }
 
+TEST(App, ADroppedFileClosesTheDialogThatWasOpen) {
+  AppDriver user(test::make_run(test::hot_spec()));
+  user.frame(2);
+  user.app().view().edits.keep("conv2", true);
+  user.press(letter_key('S'), {.ctrl = true});
+  user.frame(2);
+  ASSERT_TRUE(user.has("dialog/ok"));
+  user.app().drop({"/no/such/run.hscope"});
+  user.frame(2);
+  EXPECT_FALSE(user.has("dialog/ok"));
+  user.press_named(ImGuiKey_Enter);
+  user.frame(2);
+  EXPECT_TRUE(user.has("welcome/title"));
+}
+
+TEST(App, NothingIsSavedWithoutAnEdit) {
+  AppDriver user(test::make_run(test::hot_spec()));
+  user.frame(2);
+  user.press(letter_key('S'), {.ctrl = true});
+  user.frame(2);
+  EXPECT_FALSE(user.has("dialog/ok"));
+  EXPECT_NE(user.text("toast").find("Nothing is edited"), std::string::npos);
+}
+
+TEST(App, ALayerWithNaNIsNeverTheBetterOne) {
+  AppDriver user(test::make_run(test::hot_spec()), test::make_run(test::healthy_spec()));
+  user.frame(2);
+  user.app().view().maximized = Region::tabs;
+  user.frame(3);
+  user.click("tab/Compare runs");
+  user.frame(2);
+  int broken = 0;
+  for (const auto& [path, item] : user.tracker().items()) {
+    if (!path.starts_with("compare/layer/") || !path.ends_with("/here")) continue;
+    if (item.text.find("NaN") == std::string::npos) continue;
+    ++broken;
+    EXPECT_EQ(user.text(path.substr(0, path.size() - 4) + "sign"), "worse") << path;
+  }
+  EXPECT_GT(broken, 0);
+}
+
 TEST(App, ComparesTwoRuns) {
   AppDriver user(test::full_run(), test::make_run(test::hot_spec()));
   user.frame(2);

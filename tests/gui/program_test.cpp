@@ -130,15 +130,56 @@ TEST_F(ViewProgram, ScriptsMoveItAndSayWhatTheyCannotDo) {
   ASSERT_EQ(outcome.code, 0) << outcome.said;
   EXPECT_NE(read_picture(first).rgba, read_picture(last).rgba);
   std::ofstream(script) << "step 3\nclick no/such/thing\n";
-  const Outcome bad = view({run_, "--screenshot", last.string(), "--script", script.string()});
+  const Outcome bad =
+      view({run_, "--screenshot", last.string(), "--script", script.string(), "--force"});
   EXPECT_EQ(bad.code, 2);
   EXPECT_THAT(bad.said, HasSubstr("line 2"));
   EXPECT_THAT(bad.said, HasSubstr("no/such/thing"));
 }
 
+TEST_F(ViewProgram, NeverWritesOverWhatItReads) {
+  const auto script = folder_ / "script.txt";
+  const auto before = std::filesystem::file_size(run_);
+  std::ofstream(script) << "frames 1\n";
+  for (const std::string& target : {run_, script.string()}) {
+    const Outcome outcome =
+        view({run_, "--screenshot", target, "--script", script.string(), "--force"});
+    EXPECT_EQ(outcome.code, 2) << outcome.said;
+    EXPECT_THAT(outcome.said, HasSubstr("would be overwritten"));
+  }
+  EXPECT_EQ(std::filesystem::file_size(run_), before);
+  const auto there = folder_ / "there.png";
+  std::ofstream(there) << "mine";
+  EXPECT_EQ(view({run_, "--screenshot", there.string()}).code, 2);
+  EXPECT_EQ(std::filesystem::file_size(there), 4u) << "only with --force";
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  std::ofstream(script) << "picture " << run_ << "\n";
+  const Outcome inside = view(
+      {run_, "--screenshot", (folder_ / "x.png").string(), "--script", script.string(), "--force"});
+  EXPECT_EQ(inside.code, 2) << inside.said;
+  EXPECT_EQ(std::filesystem::file_size(run_), before);
+}
+
+TEST_F(ViewProgram, LinesThatCannotBeDoneAreErrors) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto script = folder_ / "script.txt";
+  for (const char* line :
+       {"lane none",     "layer none",      "tensor none",     "keep none",
+        "lens nonsense", "rows foo",        "theme purple",    "step -5",
+        "step 1.5",      "step nan",        "step 1e30",       "steps 20 5",
+        "steps inf 3",   "scale-shift nan", "scale-shift 1e9", "hover layers/filter 5",
+        "step 1 2",      "frames 1e300",    "tab none",        "wait forever",
+        "nonsense"}) {
+    std::ofstream(script) << "frames 1\n" << line << "\n";
+    const Outcome outcome = view({run_, "--screenshot", (folder_ / "x.png").string(), "--script",
+                                  script.string(), "--force"});
+    EXPECT_EQ(outcome.code, 2) << line << ": " << outcome.said;
+    EXPECT_THAT(outcome.said, HasSubstr("line 2")) << line;
+  }
+}
+
 TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
   for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"none.hscope"}, "there is no file none.hscope"},
            {{"--size", "big", "--screenshot", "x.png"}, "--size big"},
            {{"--scale", "99"}, "--scale 99"},
            {{"--script", "x"}, "--screenshot"},
@@ -148,6 +189,12 @@ TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
     EXPECT_THAT(outcome.said, HasSubstr(text));
     EXPECT_THAT(outcome.said, HasSubstr("hint: "));
   }
+}
+
+TEST_F(ViewProgram, ARunThatIsNotThereIsThree) {
+  const Outcome outcome = view({"none.hscope"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.said, HasSubstr("there is no file none.hscope"));
 }
 
 TEST_F(ViewProgram, WithoutADisplayItSaysWhatToDo) {
