@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// posix_spawn with one pipe for both outputs, read without waiting; POSIX.1-2017.
 #include "gui/app/child_process.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The folder is listed once when it is entered, not in every frame.
 #include "gui/app/file_dialog.h"
 
 #include <algorithm>

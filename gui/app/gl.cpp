@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Textures and frame buffers of OpenGL 3.3, contexts without a display by EGL 1.5
+// (EGL_MESA_platform_surfaceless, else the default display).
 #include "gui/app/gl.h"
 
 #define GL_GLEXT_PROTOTYPES

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// A script is checked as it runs: every word of a line is used, or the line is an error.
 #include "gui/app/script.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The plan file is written before the process starts, and both files stay for whoever wants them.
 #include "gui/app/trial.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The two ways to draw the viewer: in a window, and into pictures.
 #pragma once
 
 #include "gui/view_options.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Column after column: the maximum over windows runs through memory, then over tensors of a row.
 #include "gui/data/heat_picture.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// SiteError rows are ordered by step, then tensor, so a step is a range found by bisection.
 #include "gui/data/lane_errors.h"
 
 #include <algorithm>

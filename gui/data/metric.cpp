@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The words for people stand beside the arithmetic, so that tooltips cannot mean something else.
 #include "gui/data/metric.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// All windows are passed over once, counters only; histograms are unpacked when one is looked at.
 #include "gui/data/run_model.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Everything is worked out by core/numeric; this file reads what was typed and keeps it together.
 #include "gui/lab/float_lab.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// What happened in a lane, step by step; the panel of events lists it, keys jump along it.
 #pragma once
 
 #include <cstdint>

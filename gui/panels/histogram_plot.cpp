@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The picture alone: bars, zones, outlines and what a pointer does to them.
 #include "gui/panels/histogram_plot.h"
 
 #include <fmt/format.h>

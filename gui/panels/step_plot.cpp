@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// One axis of steps for all plots in the middle, and what pointer and wheel do to it.
 #include "gui/panels/step_plot.h"
 
 #include <fmt/format.h>
@@ -52,7 +53,7 @@ PlotSpec empty_plot(std::string_view path, const StepArea& area) {
 }
 
 int64_t pointed_step(const Frame& frame, const Plot& plot) {
-  const auto step = static_cast<int64_t>(std::floor(plot.pointer_x()));
+  const int64_t step = static_cast<int64_t>(std::floor(plot.pointer_x()));
   return std::clamp<int64_t>(step, 0, std::max<int64_t>(0, frame.run.step_count() - 1));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Edits become rules at the end of the plan, where the last one wins.
 #include "gui/state/edited_plan.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Small functions of plain values; nothing here draws.
 #include "gui/state/view_state.h"
 
 #include <algorithm>
