@@ -129,11 +129,16 @@ struct Picture {
   }
 };
 
+/// Whether NaN and infinities are striped where that is looked at.
+bool marks_broken(Metric metric) noexcept {
+  return metric == Metric::worst || metric == Metric::non_finite;
+}
+
 void paint(const Frame& frame, Picture& key) {
   const auto width = static_cast<size_t>(key.x.pixels());
   const auto height = static_cast<size_t>(std::lround(key.used));
   if (width == 0 || height == 0) return;
-  const bool mark_broken = key.metric == Metric::worst || key.metric == Metric::non_finite;
+  const bool mark_broken = marks_broken(key.metric);
   // Of many rows only those in sight are worked out.
   const auto first = static_cast<size_t>(key.scroll / key.height);
   const auto last = std::min(key.rows.size(),
@@ -222,7 +227,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   ImFont& font = *frame.fonts.small;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
-  const float bottom = std::min(area.max.y, area.min.y + look.px(190.0f)) - 2.0f * box;
+  const float bottom = std::min(area.max.y, area.min.y + look.px(206.0f)) - 3.6f * box;
   if (bottom - area.min.y < look.px(48.0f)) return;
   constexpr int kParts = 24;
   const float height = bottom - area.min.y;
@@ -248,6 +253,16 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   list.AddRectFilled({x, zero}, {x + width, zero + box}, frame.theme.plot);
   list.AddRect({x, zero}, {x + width, zero + box}, frame.theme.axis);
   label(zero + box / 2.0f, "0");
+  if (marks_broken(frame.view.metric)) {
+    const float top = zero + box + look.px(4.0f);
+    list.PushClipRect({x, top}, {x + width, top + box}, true);
+    list.AddRectFilled({x, top}, {x + width, top + box}, frame.theme.plot);
+    for (float line = x - box; line < x + width; line += look.px(5.0f)) {
+      list.AddLine({line, top + box}, {line + box, top}, frame.theme.bad, look.px(1.5f));
+    }
+    list.PopClipRect();
+    label(top + box / 2.0f, "NaN");
+  }
   track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, zero + box});
 }
 
