@@ -373,8 +373,10 @@ void App::copy_command() {
   if (!run_) return;
   try {
     const int reference = run_->report() ? run_->report()->reference : -1;
+    const LaneInfo& lane = run_->view().lane(std::max(selection().lane, 0));
     std::vector<std::string> words =
-        trial_command(run_->view().info(), reference, view_.edits, "plan.json", "trial.hscope");
+        trial_command(run_->view().info(), reference, view_.edits, plan_argument(lane, "plan.json"),
+                      "trial.hscope");
     words.insert(words.begin(), "halfscope");
     ImGui::SetClipboardText(command_text(words).c_str());
     tell("Copied. Save the plan as plan.json for it.");

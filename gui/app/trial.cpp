@@ -54,9 +54,10 @@ std::unique_ptr<Trial> Trial::of_plan(const fs::path& folder, const RunInfo& run
   make_folder(folder);
   const fs::path stem = free_stem(folder);
   const std::string plan_file = stem.string() + ".json", run_file = stem.string() + ".hscope";
+  const LaneInfo& from = run.lanes.at(static_cast<size_t>(lane));
   const std::vector<std::string> words =
-      with_program(trial_command(run, reference, edits, plan_file, run_file));
-  write_output_file(plan_file, edited_plan(run.lanes.at(static_cast<size_t>(lane)), edits), true);
+      with_program(trial_command(run, reference, edits, plan_argument(from, plan_file), run_file));
+  write_output_file(plan_file, edited_plan(from, edits), true);
   return std::unique_ptr<Trial>(new Trial(words, run_file));
 }
 

@@ -24,15 +24,21 @@ std::string edited_plan(const LaneInfo& lane, const PlanEdits& edits) {
   return plan_to_json(plan);
 }
 
+std::string plan_argument(const LaneInfo& lane, const std::string& plan_file) {
+  // The processor's two backends are told apart by the plan alone.
+  const bool on_processor = lane.backend == "emulated" || lane.backend == "float64";
+  return on_processor ? plan_file : lane.backend + ":" + plan_file;
+}
+
 std::vector<std::string> trial_command(const RunInfo& run, int reference, const PlanEdits& edits,
-                                       const std::string& plan_file, const std::string& out) {
+                                       const std::string& plan, const std::string& out) {
   if (run.settings.empty()) {
     throw Error("this run does not say how it was trained",
                 "save the plan and train with it where the run came from");
   }
   std::vector<std::string> words{"train"};
   words.insert(words.end(), run.settings.begin(), run.settings.end());
-  std::string lanes = plan_file;
+  std::string lanes = plan;
   if (reference >= 0) {
     const std::string& name = run.lanes.at(static_cast<size_t>(reference)).name;
     if (preset_plan(name)) lanes = name + "," + lanes;

@@ -200,6 +200,14 @@ TEST(EditedPlan, KeepsTheLayersAndNothingElse) {
   EXPECT_EQ(plan_from_json(edited_plan(lane, {.fp32_storage = true})).storage, kFp32);
 }
 
+TEST(TrialCommand, StaysOnTheBackendOfTheLane) {
+  LaneInfo lane;
+  lane.backend = "emulated";
+  EXPECT_EQ(plan_argument(lane, "p.json"), "p.json");
+  lane.backend = "cuda-own";
+  EXPECT_EQ(plan_argument(lane, "p.json"), "cuda-own:p.json");
+}
+
 TEST(TrialCommand, TrainsAsTheRunDid) {
   RunInfo run;
   run.settings = {"--model", "lenet-hot", "--steps", "60"};
