@@ -35,6 +35,12 @@ ValueId Graph::add_constant(Tensor tensor) {
   return id;
 }
 
+ValueId Graph::add_index_constant(Shape shape, std::vector<int32_t> indices) {
+  const ValueId id = add_value(shape, ElementType::index);
+  constants_.push_back({id, Tensor{std::move(shape), {}}, std::move(indices)});
+  return id;
+}
+
 std::vector<ValueId> Graph::add(std::string op, std::string path, std::vector<ValueId> inputs,
                                 Attributes attributes) {
   const OpDef& def = find_op(op);

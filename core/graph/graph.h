@@ -95,7 +95,8 @@ struct Input {
 
 struct Constant {
   ValueId value = kNone;
-  Tensor tensor;
+  Tensor tensor;                   ///< of index constants the shape alone
+  std::vector<int32_t> indices{};  ///< of index constants
 };
 
 class Graph {
@@ -106,6 +107,7 @@ class Graph {
   ValueId add_buffer(std::string path, Shape shape, Initializer initializer);
   ValueId add_constant(Tensor tensor);
   ValueId add_constant(float scalar) { return add_constant(Tensor{{}, {scalar}}); }
+  ValueId add_index_constant(Shape shape, std::vector<int32_t> indices);
 
   /// Appends a node; shapes come from the operator's shape rule. Throws Error for an unknown
   /// operator or shapes that do not fit. Returns its outputs.

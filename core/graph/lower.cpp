@@ -86,7 +86,9 @@ Expanded expand(const Graph& source, const Plan& plan) {
                             : graph.add_variable(variable.path, shape, variable.initializer));
   }
   for (const Constant& constant : source.constants()) {
-    set(constant.value, graph.add_constant(constant.tensor));
+    set(constant.value, source.value(constant.value).type == ElementType::index
+                            ? graph.add_index_constant(constant.tensor.shape, constant.indices)
+                            : graph.add_constant(constant.tensor));
   }
   for (const Node& node : source.nodes()) {
     Node copy = node;

@@ -29,14 +29,21 @@
 
 namespace halfscope {
 
-/// What a model builder returns: the forward graph up to the loss.
+struct NamedValue {
+  std::string name;
+  ValueId value = kNone;
+};
+
+/// What a model builder or an importer returns: the forward graph, up to the loss if it has one.
 struct Model {
   std::string name;
   Graph graph;
-  ValueId input = kNone;   ///< real, [batch, ...]
-  ValueId labels = kNone;  ///< index, [batch]
-  ValueId logits = kNone;  ///< [batch, classes]
-  ValueId loss = kNone;    ///< scalar
+  ValueId input = kNone;            ///< real, [batch, ...]
+  ValueId labels = kNone;           ///< index, [batch]
+  ValueId logits = kNone;           ///< [batch, classes]
+  ValueId loss = kNone;             ///< scalar
+  std::vector<NamedValue> outputs;  ///< what inference is asked for
+  NamedTensors initial;             ///< starting values of variables that are not drawn at random
 };
 
 /// In the order of a step: begin, (grad, accumulate) per micro-batch, norm, update unless skipped.

@@ -57,6 +57,8 @@ class EngineProgram final : public Program {
     for (const Constant& constant : graph.constants()) {
       if (T* target = real_[at(constant.value)]) {
         std::copy(constant.tensor.data.begin(), constant.tensor.data.end(), target);
+      } else if (int32_t* indices = index_[at(constant.value)]) {
+        std::copy(constant.indices.begin(), constant.indices.end(), indices);
       }
     }
     tap_of_.assign(graph.values().size(), -1);

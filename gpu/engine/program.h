@@ -47,6 +47,10 @@ class DeviceProgram final : public Program {
         executor_->allocate(static_cast<size_t>(std::max<int64_t>(layout_.bytes(), 1))));
     for (const Constant& constant : executable_.graph.constants()) {
       if (layout_.place(constant.value) < 0) continue;
+      if (!constant.indices.empty()) {
+        executor_->upload(index(constant.value), constant.indices.data(),
+                          constant.indices.size() * sizeof(int32_t));
+      }
       executor_->upload(real(constant.value), constant.tensor.data.data(),
                         constant.tensor.data.size() * sizeof(float));
     }
