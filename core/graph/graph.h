@@ -79,12 +79,13 @@ struct Initializer {
 struct Variable {
   std::string path;  ///< "fc1.weight"
   ValueId value = kNone;
-  Initializer initializer;
+  Initializer initializer{};
   /// Its value after the step: set by the optimizer's builder, of a buffer by the model's.
   ValueId next = kNone;
   bool buffer = false;  ///< not trained: the forward pass itself makes its next value
   /// Executable graphs: the value that replaces it when a step begins; see lower.h.
   ValueId restored = kNone;
+  std::string alias{};  ///< another name for it: that of the initializer in an imported file
 };
 
 /// A named input written by the caller before a run.

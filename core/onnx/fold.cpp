@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/fold.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/numeric/round.h"
+#include "core/onnx/fold_parts.h"
+#include "core/onnx/tensor_proto.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+using Result = std::vector<KnownTensor>;
+
+Result one(KnownTensor tensor) {
+  Result result;
+  result.push_back(std::move(tensor));
+  return result;
+}
+
+// ---- makers of constants ----
+
+Result constant(const FoldCall& c) {
+  if (const ::onnx::TensorProto* tensor = c.attributes.tensor("value"))
+    return one(read_tensor(*tensor, c.folder, c.what));
+  if (c.attributes.has("value_float")) {
+    KnownTensor result{.shape = {}};
+    result.reals = {static_cast<float>(c.attributes.real("value_float", 0.0))};
+    return one(std::move(result));
+  }
+  if (c.attributes.has("value_int"))
+    return one(known_ints({c.attributes.integer("value_int", 0)}, {}));
+  if (auto values = c.attributes.ints("value_ints")) return one(known_list(*values));
+  if (auto values = c.attributes.reals("value_floats")) {
+    KnownTensor result{.shape = {static_cast<int64_t>(values->size())}};
+    result.reals = std::move(*values);
+    return one(std::move(result));
+  }
+  throw Error(c.what + ": is a constant of a kind that is not supported");
+}
+
+Result constant_of_shape(const FoldCall& c) {
+  const KnownTensor& shape = c.input(0);
+  if (shape.real()) throw Error(c.what + ": its shape must be integers");
+  KnownTensor value{.shape = {1}};
+  value.reals = {0.0f};
+  if (const ::onnx::TensorProto* given = c.attributes.tensor("value"))
+    value = read_tensor(*given, c.folder, c.what);
+  if (value.count() != 1) throw Error(c.what + ": its value must be one element");
+  KnownTensor result{.type = value.type, .shape = shape.ints};
+  const auto count = static_cast<size_t>(checked_count(result.shape, c.what, kMostFolded));
+  if (value.real()) {
+    result.reals.assign(count, value.reals[0]);
+  } else {
+    result.ints.assign(count, value.ints[0]);
+  }
+  return one(std::move(result));
+}
+
+Result range(const FoldCall& c) {
+  const KnownTensor &start = c.input(0), &limit = c.input(1), &step = c.input(2);
+  if (start.count() != 1 || limit.count() != 1 || step.count() != 1)
+    throw Error(c.what + ": start, limit and delta must be scalars");
+  const double steps = std::ceil((limit.number(0) - start.number(0)) / step.number(0));
+  if (!(steps <= static_cast<double>(kMostFolded)))
+    throw Error(c.what + ": has too many steps");
+  const auto count = static_cast<int64_t>(std::max(0.0, steps));
+  KnownTensor result{.type = start.type, .shape = {count}};
+  for (int64_t i = 0; i < count; ++i) {
+    if (start.real()) {
+      result.reals.push_back(
+          static_cast<float>(start.number(0) + static_cast<double>(i) * step.number(0)));
+    } else {
+      result.ints.push_back(wrapping_add(start.ints[0], wrapping_mul(i, step.ints[0])));
+    }
+  }
+  return one(std::move(result));
+}
+
+Result shape_of(const FoldCall& c) {
+  const Shape& shape = c.input(0).shape;
+  const auto rank = static_cast<int64_t>(shape.size());
+  const auto place = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const int64_t start = place(c.attributes.integer("start", 0));
+  const int64_t end = std::max(start, place(c.attributes.integer("end", rank)));
+  return one(known_list({shape.begin() + start, shape.begin() + end}));
+}
+
+// ---- elements ----
+
+Result cast(const FoldCall& c) {
+  const KnownTensor& x = c.input(0);
+  return one(converted(x, static_cast<DataType>(c.attributes.integer("to", 0)), c.what));
+}
+
+Result where(const FoldCall& c) {
+  const KnownTensor &condition = c.input(0), &x = c.input(1), &y = c.input(2);
+  if (condition.real()) throw Error(c.what + ": its condition must be booleans");
+  if (x.real() != y.real()) throw Error(c.what + ": mixes reals and integers");
+  const Shape shape =
+      broadcast_of(condition.shape, broadcast_of(x.shape, y.shape, c.what), c.what);
+  checked_count(shape, c.what, kMostFolded);
+  KnownTensor result{.type = x.type, .shape = shape};
+  const Walk at_c(condition.shape, shape), at_x(x.shape, shape), at_y(y.shape, shape);
+  for (int64_t i = 0, n = result.count(); i < n; ++i) {
+    const bool first = condition.ints[static_cast<size_t>(at_c(i))] != 0;
+    append(result, first ? x : y, first ? at_x(i) : at_y(i));
+  }
+  return one(std::move(result));
+}
+
+using RealBinary = double (*)(double, double);
+using IntBinary = int64_t (*)(int64_t, int64_t);
+
+struct BinaryRow {
+  std::string_view op;
+  RealBinary real;
+  IntBinary integer;
+  bool compares = false;
+};
+
+double floor_mod(double a, double b) {
+  const double rest = std::fmod(a, b);
+  return rest != 0.0 && (rest < 0.0) != (b < 0.0) ? rest + b : rest;
+}
+
+constexpr BinaryRow kBinary[] = {
+    {"Add", [](double a, double b) { return a + b; }, wrapping_add},
+    {"Sub", [](double a, double b) { return a - b; },
+     [](int64_t a, int64_t b) { return wrapping_add(a, wrapping_mul(b, -1)); }},
+    {"Mul", [](double a, double b) { return a * b; }, wrapping_mul},
+    {"Div", [](double a, double b) { return a / b; },
+     [](int64_t a, int64_t b) { return b == 0 || b == -1 ? wrapping_mul(a, b) : a / b; }},
+    {"Mod", floor_mod,
+     [](int64_t a, int64_t b) {
+       if (b == 0 || b == -1) return int64_t{0};
+       const int64_t rest = a % b;
+       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+     }},
+    {"Pow", [](double a, double b) { return std::pow(a, b); },
+     [](int64_t a, int64_t b) {
+       int64_t result = b < 0 ? 0 : 1;
+       for (int64_t i = 0; i < std::min<int64_t>(b, 64); ++i) result = wrapping_mul(result, a);
+       return result;
+     }},
+    {"Min", [](double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : a < b ? a : b; },
+     [](int64_t a, int64_t b) { return std::min(a, b); }},
+    {"Max", [](double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : a < b ? b : a; },
+     [](int64_t a, int64_t b) { return std::max(a, b); }},
+    {"Equal", [](double a, double b) { return a == b ? 1.0 : 0.0; },
+     [](int64_t a, int64_t b) -> int64_t { return a == b; }, true},
+    {"Less", [](double a, double b) { return a < b ? 1.0 : 0.0; },
+     [](int64_t a, int64_t b) -> int64_t { return a < b; }, true},
+    {"LessOrEqual", [](double a, double b) { return a <= b ? 1.0 : 0.0; },
+     [](int64_t a, int64_t b) -> int64_t { return a <= b; }, true},
+    {"Greater", [](double a, double b) { return a > b ? 1.0 : 0.0; },
+     [](int64_t a, int64_t b) -> int64_t { return a > b; }, true},
+    {"GreaterOrEqual", [](double a, double b) { return a >= b ? 1.0 : 0.0; },
+     [](int64_t a, int64_t b) -> int64_t { return a >= b; }, true},
+    {"And", nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 && b != 0; }, true},
+    {"Or", nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 || b != 0; }, true},
+    {"Xor", nullptr, [](int64_t a, int64_t b) -> int64_t { return (a != 0) != (b != 0); }, true},
+};
+
+KnownTensor binary(const FoldCall& c, const BinaryRow& row, const KnownTensor& a,
+                   const KnownTensor& b) {
+  // The exponent of Pow may be of another type; the result has the base's.
+  const bool real = a.real();
+  if (real != b.real() && row.op != "Pow") throw Error(c.what + ": mixes reals and integers");
+  if (real && row.real == nullptr) throw Error(c.what + ": its operands must be booleans");
+  const Shape shape = broadcast_of(a.shape, b.shape, c.what);
+  checked_count(shape, c.what, kMostFolded);
+  KnownTensor result{.type = row.compares ? DataType::boolean : a.type, .shape = shape};
+  const Walk at_a(a.shape, shape), at_b(b.shape, shape);
+  for (int64_t i = 0, n = result.count(); i < n; ++i) {
+    const int64_t pa = at_a(i), pb = at_b(i);
+    if (real) {
+      const double value = row.real(a.number(pa), b.number(pb));
+      if (row.compares) {
+        result.ints.push_back(value != 0.0);
+      } else {
+        result.reals.push_back(rounded(value, a.type));
+      }
+    } else if (b.real()) {
+      result.ints.push_back(to_integer(row.real(a.number(pa), b.number(pb))));
+    } else {
+      result.ints.push_back(
+          row.integer(a.ints[static_cast<size_t>(pa)], b.ints[static_cast<size_t>(pb)]));
+    }
+  }
+  return result;
+}
+
+struct UnaryRow {
+  std::string_view op;
+  double (*real)(double);
+  int64_t (*integer)(int64_t);
+};
+constexpr UnaryRow kUnary[] = {
+    {"Neg", [](double x) { return -x; }, [](int64_t x) { return wrapping_mul(x, -1); }},
+    {"Abs", [](double x) { return std::fabs(x); },
+     [](int64_t x) { return x < 0 ? wrapping_mul(x, -1) : x; }},
+    {"Sign", [](double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; },
+     [](int64_t x) -> int64_t { return (x > 0) - (x < 0); }},
+    {"Sqrt", [](double x) { return std::sqrt(x); }, nullptr},
+    {"Exp", [](double x) { return std::exp(x); }, nullptr},
+    {"Log", [](double x) { return std::log(x); }, nullptr},
+    {"Sin", [](double x) { return std::sin(x); }, nullptr},
+    {"Cos", [](double x) { return std::cos(x); }, nullptr},
+    {"Tanh", [](double x) { return std::tanh(x); }, nullptr},
+    {"Sigmoid", [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, nullptr},
+    {"Erf", [](double x) { return std::erf(x); }, nullptr},
+    {"Reciprocal", [](double x) { return 1.0 / x; }, nullptr},
+    {"Floor", [](double x) { return std::floor(x); }, [](int64_t x) { return x; }},
+    {"Ceil", [](double x) { return std::ceil(x); }, [](int64_t x) { return x; }},
+    {"Round", [](double x) { return std::nearbyint(x); }, [](int64_t x) { return x; }},
+    {"Not", nullptr, [](int64_t x) -> int64_t { return x == 0; }},
+    {"Relu", [](double x) { return x <= 0.0 ? 0.0 : x; },
+     [](int64_t x) { return std::max<int64_t>(x, 0); }},
+};
+
+KnownTensor unary(const FoldCall& c, const UnaryRow& row) {
+  const KnownTensor& x = c.input(0);
+  if (x.real() ? row.real == nullptr : row.integer == nullptr)
+    throw Error(c.what + ": does not take " + type_name(x.type));
+  KnownTensor result{.type = x.type, .shape = x.shape};
+  for (float value : x.reals)
+    result.reals.push_back(rounded(row.real(static_cast<double>(value)), x.type));
+  for (int64_t value : x.ints) result.ints.push_back(row.integer(value));
+  return result;
+}
+
+// ---- reductions of known tensors ----
+
+enum class Reduce : uint8_t { sum, mean, product, least, largest };
+
+Result reduce(const FoldCall& c, Reduce how) {
+  const KnownTensor& x = c.input(0);
+  std::vector<int64_t> axes;
+  if (c.has(1)) axes = c.input(1).ints;
+  if (auto given = c.attributes.ints("axes")) axes = *given;
+  const bool keep_all = axes.empty() && c.attributes.integer("noop_with_empty_axes", 0) != 0;
+  if (keep_all) return one(x);
+  if (axes.empty()) {
+    axes.resize(x.shape.size());
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+  }
+  axes = checked_axes(axes, x.shape.size(), c.what);
+  const bool keep = c.attributes.integer("keepdims", 1) != 0;
+  Shape kept = x.shape, shape;
+  double number = 1.0;
+  for (size_t i = 0; i < x.shape.size(); ++i) {
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end()) {
+      number *= static_cast<double>(x.shape[i]);
+      kept[i] = 1;
+      if (keep) shape.push_back(1);
+    } else {
+      shape.push_back(x.shape[i]);
+    }
+  }
+  const double start = how == Reduce::product   ? 1.0
+                       : how == Reduce::least   ? HUGE_VAL
+                       : how == Reduce::largest ? -HUGE_VAL
+                                                : 0.0;
+  std::vector<double> sums(static_cast<size_t>(element_count(kept)), start);
+  const Walk at(kept, x.shape);
+  for (int64_t i = 0, n = x.count(); i < n; ++i) {
+    double& sum = sums[static_cast<size_t>(at(i))];
+    const double value = x.number(i);
+    switch (how) {
+      case Reduce::sum:
+      case Reduce::mean: sum += value; break;
+      case Reduce::product: sum *= value; break;
+      case Reduce::least: sum = std::min(sum, value); break;
+      case Reduce::largest: sum = std::max(sum, value); break;
+    }
+  }
+  KnownTensor result{.type = x.type, .shape = shape};
+  for (double sum : sums) {
+    if (how == Reduce::mean) sum /= number;
+    if (x.real()) {
+      result.reals.push_back(rounded(sum, x.type));
+    } else {
+      result.ints.push_back(to_integer(sum));
+    }
+  }
+  return one(std::move(result));
+}
+
+struct FoldRow {
+  std::string_view op;
+  Result (*run)(const FoldCall&);
+};
+constexpr FoldRow kRows[] = {
+    {"Constant", constant},
+    {"ConstantOfShape", constant_of_shape},
+    {"Range", range},
+    {"Shape", shape_of},
+    {"Size", [](const FoldCall& c) { return one(known_ints({c.input(0).count()}, {})); }},
+    {"Identity", [](const FoldCall& c) { return one(c.input(0)); }},
+    {"Cast", cast},
+    {"Where", where},
+    {"ReduceSum", [](const FoldCall& c) { return reduce(c, Reduce::sum); }},
+    {"ReduceMean", [](const FoldCall& c) { return reduce(c, Reduce::mean); }},
+    {"ReduceProd", [](const FoldCall& c) { return reduce(c, Reduce::product); }},
+    {"ReduceMin", [](const FoldCall& c) { return reduce(c, Reduce::least); }},
+    {"ReduceMax", [](const FoldCall& c) { return reduce(c, Reduce::largest); }},
+};
+
+}  // namespace
+
+const KnownTensor& FoldCall::input(size_t i) const {
+  if (!has(i)) throw Error(what + ": input " + std::to_string(i) + " is missing");
+  return *in[i];
+}
+
+std::optional<std::vector<KnownTensor>> fold(const FoldCall& call) {
+  const std::string_view op = call.node.op_type();
+  for (const FoldRow& row : kRows) {
+    if (row.op == op) return row.run(call);
+  }
+  for (const BinaryRow& row : kBinary) {
+    if (row.op != op) continue;
+    KnownTensor result = call.input(0);  // Min and Max take any number of operands
+    for (size_t i = 1; i < call.in.size(); ++i) result = binary(call, row, result, call.input(i));
+    return one(std::move(result));
+  }
+  for (const UnaryRow& row : kUnary) {
+    if (row.op == op) return one(unary(call, row));
+  }
+  return fold_movement(call);
+}
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// ONNX files as networks: inference graphs of opset 8 to 21 become the graphs that built-in models
+// are, so that any plan can run and train them. Semantics are those of opset 21; older forms are
+// converted while reading. docs/onnx.md lists the operators.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/graph/lower.h"
+#include "core/plan/plan.h"
+
+namespace halfscope {
+
+struct ImportOptions {
+  /// The first dimension of the inputs: 0 takes the file's, and 1 where it is open. Files that fix
+  /// another one are converted if no node fixes it as well.
+  int64_t batch = 0;
+  /// Sizes of other open dimensions, by their names in the file or as "input.2".
+  std::map<std::string, int64_t> dimensions{};
+};
+
+struct OnnxImport {
+  /// Without a loss. Variables start from the file's initializers; they are called by the node that
+  /// reads them, "conv1.weight", and keep the initializer's name as Variable::alias. Running
+  /// statistics of batch normalizations are buffers that training moves on.
+  Model model;
+  /// The formats that the file itself computes in: where it has float16 values, nodes read and
+  /// write float16.
+  Plan types;
+  /// What a user should know of the conversion, a line each.
+  std::vector<std::string> notes;
+};
+
+/// Throws Error naming the node where the file is damaged or asks for what we do not have; nothing
+/// of it is ever executed.
+OnnxImport read_onnx(const std::filesystem::path& file, const ImportOptions& options = {});
+
+/// The same from memory; external data is looked for in `folder`.
+OnnxImport parse_onnx(std::span<const uint8_t> bytes, const std::string& name,
+                      const std::filesystem::path& folder, const ImportOptions& options = {});
+
+}  // namespace halfscope

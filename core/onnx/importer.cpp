@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/importer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <functional>
+
+#include "core/error.h"
+#include "core/onnx/model_file.h"
+#include "core/onnx/recognise.h"
+#include "core/onnx/tensor_proto.h"
+#include "core/onnx/translate.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+constexpr int kDeepest = 32;              // branches and functions within each other
+constexpr size_t kMostNodes = 1'000'000;  // functions may multiply what a file holds
+
+using Nodes = google::protobuf::RepeatedPtrField<::onnx::NodeProto>;
+
+bool is_default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+/// Domains whose operators we know under the names of the default one.
+bool is_known_domain(const std::string& domain) {
+  return is_default_domain(domain) || domain == "com.microsoft";
+}
+
+/// Control characters would break lines of reports.
+std::string printable(std::string text) {
+  constexpr size_t kLongest = 300;
+  if (text.size() > kLongest) text.resize(kLongest);
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '_';
+  }
+  return text;
+}
+
+std::string describe(const ::onnx::NodeProto& node) {
+  std::string name = node.name();
+  if (name.empty() && node.output_size() > 0) name = node.output(0);
+  if (name.empty()) name = "a node";
+  return printable(name) + " (" + printable(node.op_type()) + ")";
+}
+
+/// Names that a node reads, those that graphs in its attributes take from around them included.
+void collect_reads(const ::onnx::NodeProto& node, std::vector<std::string>& reads, int depth) {
+  for (const std::string& input : node.input()) {
+    if (!input.empty()) reads.push_back(input);
+  }
+  if (depth > kDeepest) return;
+  for (const ::onnx::AttributeProto& attribute : node.attribute()) {
+    for (const ::onnx::NodeProto& inner : attribute.g().node())
+      collect_reads(inner, reads, depth + 1);
+    for (const ::onnx::ValueInfoProto& output : attribute.g().output())
+      reads.push_back(output.name());
+  }
+}
+
+/// The nodes such that each stands after those whose results it reads.
+std::vector<const ::onnx::NodeProto*> in_order(const Nodes& nodes) {
+  std::unordered_map<std::string, size_t> maker;
+  for (int i = 0; i < nodes.size(); ++i) {
+    for (const std::string& output : nodes[i].output()) {
+      if (!output.empty()) maker.try_emplace(output, static_cast<size_t>(i));
+    }
+  }
+  const auto count = static_cast<size_t>(nodes.size());
+  std::vector<std::vector<size_t>> readers(count);
+  std::vector<size_t> waits(count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<std::string> reads;
+    collect_reads(nodes[static_cast<int>(i)], reads, 0);
+    std::sort(reads.begin(), reads.end());
+    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+    for (const std::string& name : reads) {
+      const auto found = maker.find(name);
+      if (found == maker.end()) continue;
+      readers[found->second].push_back(i);
+      ++waits[i];
+    }
+  }
+  std::set<size_t> ready;  // in the order of the file
+  for (size_t i = 0; i < count; ++i) {
+    if (waits[i] == 0) ready.insert(i);
+  }
+  std::vector<const ::onnx::NodeProto*> order;
+  while (!ready.empty()) {
+    const size_t next = *ready.begin();
+    ready.erase(ready.begin());
+    order.push_back(&nodes[static_cast<int>(next)]);
+    for (size_t reader : readers[next]) {
+      if (--waits[reader] == 0) ready.insert(reader);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (waits[i] > 0) throw Error(describe(nodes[static_cast<int>(i)]) + ": depends on itself");
+  }
+  return order;
+}
+
+/// Zeros and large negative numbers: added to scores, they hide positions. Training leaves them.
+bool is_mask(const KnownTensor& tensor) {
+  bool hides = false;
+  for (float value : tensor.reals) {
+    if (value != 0.0f && !(value <= -1e4f)) return false;
+    hides = hides || value != 0.0f;
+  }
+  return hides;
+}
+
+std::optional<FloatFormat> format_of(DataType type) {
+  switch (type) {
+    case DataType::float16: return kFp16;
+    case DataType::bfloat16: return kBf16;
+    case DataType::float8e4m3fn: return kE4m3fn;
+    case DataType::float8e4m3fnuz: return kE4m3fnuz;
+    case DataType::float8e5m2: return kE5m2;
+    case DataType::float8e5m2fnuz: return kE5m2fnuz;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Importer::Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
+                   ImportOptions options)
+    : file_(file),
+      name_(std::move(name)),
+      folder_(std::move(folder)),
+      options_(std::move(options)),
+      opset_(opset_of(file, name_)) {
+  if (options_.batch < 0) throw usage_error("a batch cannot be negative");
+}
+
+OnnxImport Importer::run() {
+  check_operators();
+  const ::onnx::GraphProto& graph = file_.graph();
+  if (graph.sparse_initializer_size() > 0)
+    throw Error(name_ + ": sparse initializers are not supported");
+  model_.name = std::filesystem::path(name_).stem().string();
+  Scope scope;
+  read_initializers(graph, scope);
+  read_inputs(graph, scope);
+  run_nodes(graph.node(), scope, 0);
+  read_outputs(graph, scope);
+  OnnxImport result;
+  result.model = recognise_composites(std::move(model_));
+  model_ = {};
+  result.notes = std::move(notes_);
+  notes_.clear();
+  result.types = types_of(result.model.graph);
+  return result;
+}
+
+void Importer::check_operators() const {
+  // All at once, so that nobody mends a file one operator at a time.
+  std::vector<std::string> missing;
+  std::string first;
+  const std::function<void(const Nodes&, int)> look = [&](const Nodes& nodes, int depth) {
+    if (depth > kDeepest) throw Error(name_ + ": its graphs are nested too deeply");
+    for (const ::onnx::NodeProto& node : nodes) {
+      const bool known = find_function(node) != nullptr ||
+                         (is_known_domain(node.domain()) && is_understood(node.op_type()));
+      if (!known) {
+        const std::string domain = is_default_domain(node.domain()) ? "" : node.domain() + ".";
+        const std::string op = printable(domain + node.op_type());
+        if (first.empty()) first = describe(node);
+        if (std::find(missing.begin(), missing.end(), op) == missing.end()) missing.push_back(op);
+      }
+      for (const ::onnx::AttributeProto& attribute : node.attribute())
+        look(attribute.g().node(), depth + 1);
+    }
+  };
+  look(file_.graph().node(), 0);
+  for (const ::onnx::FunctionProto& function : file_.functions()) look(function.node(), 0);
+  if (missing.empty()) return;
+  std::string all;
+  for (const std::string& op : missing) all += (all.empty() ? "" : ", ") + op;
+  throw Error(first + ": this operator is not supported",
+              missing.size() == 1
+                  ? "docs/onnx.md lists the operators that are"
+                  : "the file needs " + all + "; docs/onnx.md lists the operators that are there");
+}
+
+void Importer::bind(Scope& scope, const std::string& name, BindingPtr binding,
+                    const std::string& what) {
+  binding->name = name;
+  if (!scope.names.emplace(name, std::move(binding)).second)
+    throw Error(what + ": makes " + printable(name) + ", which exists already");
+}
+
+void Importer::read_initializers(const ::onnx::GraphProto& graph, Scope& scope) {
+  for (const ::onnx::TensorProto& proto : graph.initializer()) {
+    const std::string what = "initializer " + printable(proto.name());
+    auto tensor = std::make_shared<KnownTensor>(read_tensor(proto, folder_, what));
+    tensor->trainable = tensor->real() && tensor->count() > 1 && !is_mask(*tensor);
+    if (tensor->trainable) weight_types_[tensor->type] += tensor->count();
+    auto binding = std::make_shared<Binding>();
+    binding->type = tensor->type;
+    binding->known = std::move(tensor);
+    bind(scope, proto.name(), std::move(binding), what);
+  }
+}
+
+Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
+  const std::string what = "input " + printable(input.name());
+  if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape())
+    throw Error(what + ": has no shape", "export the network with the shapes of its inputs");
+  const ::onnx::TensorShapeProto& proto = input.type().tensor_type().shape();
+  Shape shape;
+  std::string batch_name;
+  for (int i = 0; i < proto.dim_size(); ++i) {
+    const ::onnx::TensorShapeProto::Dimension& dimension = proto.dim(i);
+    const std::string place = input.name() + "." + std::to_string(i);
+    const auto given = [&]() -> std::optional<int64_t> {
+      for (const std::string& key : {place, dimension.dim_param()}) {
+        if (key.empty()) continue;
+        if (const auto found = options_.dimensions.find(key); found != options_.dimensions.end())
+          return found->second;
+      }
+      return std::nullopt;
+    }();
+    const bool fixed = dimension.has_dim_value();
+    int64_t size = fixed ? dimension.dim_value() : 0;
+    if (given) {
+      size = *given;
+    } else if (i == 0 && proto.dim_size() > 1 && options_.batch > 0) {
+      if (fixed && size != options_.batch) old_batch_ = size;
+      size = options_.batch;
+    } else if (!fixed && i == 0) {
+      size = std::max<int64_t>(options_.batch, 1);
+    } else if (!fixed && !batch_name.empty() && dimension.dim_param() == batch_name) {
+      size = shape[0];
+    } else if (!fixed) {
+      const std::string key = dimension.dim_param().empty() ? place : dimension.dim_param();
+      throw usage_error(what + ": its dimension " + printable(key) + " is open",
+                        "say how large it is, for example --dim " + printable(key) + "=16");
+    }
+    if (i == 0 && !fixed) batch_name = dimension.dim_param();
+    shape.push_back(size);
+  }
+  checked_count(shape, what);
+  if (element_count(shape) == 0) throw Error(what + ": shape " + to_string(shape) + " is empty");
+  return shape;
+}
+
+void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
+  for (const ::onnx::ValueInfoProto& input : graph.input()) {
+    if (scope.names.contains(input.name())) continue;  // up to IR version 3, initializers too
+    const Shape shape = input_shape(input);
+    const std::string what = "input " + printable(input.name());
+    auto binding = std::make_shared<Binding>();
+    binding->type = static_cast<DataType>(input.type().tensor_type().elem_type());
+    if (!is_real(binding->type) && !is_integer(binding->type))
+      throw Error(what + ": inputs of " + type_name(binding->type) + " are not supported");
+    const bool index = is_integer(binding->type) && is_index_input(input.name());
+    binding->value = model_.graph.add_input(printable(input.name()), shape,
+                                        index ? ElementType::index : ElementType::real);
+    elements_ += element_count(shape);
+    if (model_.input == kNone && !index) model_.input = binding->value;
+    bind(scope, input.name(), std::move(binding), what);
+  }
+}
+
+/// Integers that select something stay integers; others, such as attention masks that a file casts
+/// to float, are numbers from the start.
+bool Importer::is_index_input(const std::string& name) const {
+  std::deque<std::string> open{name};
+  std::set<std::string> seen{name};
+  const std::set<std::string> passing{"Identity", "Reshape",  "Squeeze",   "Unsqueeze",
+                                      "Flatten",  "Expand",   "Transpose", "Slice",
+                                      "Concat",   "Cast",     "Gather",    "Split"};
+  const std::set<std::string> selecting{"Where", "And", "Or", "Not", "Xor", "OneHot"};
+  while (!open.empty()) {
+    const std::string current = open.front();
+    open.pop_front();
+    for (const ::onnx::NodeProto& node : file_.graph().node()) {
+      for (int i = 0; i < node.input_size(); ++i) {
+        if (node.input(i) != current) continue;
+        const std::string& op = node.op_type();
+        const bool labels = op == "SoftmaxCrossEntropyLoss" && i == 1;
+        if (labels || (op.starts_with("Gather") && i == 1) || selecting.contains(op)) return true;
+        if (find_function(node) != nullptr) return true;
+        if (!passing.contains(op)) continue;
+        const std::string what = describe(node);
+        if (op == "Cast" &&
+            is_real(static_cast<DataType>(NodeAttributes(node, what).integer("to", 0)))) {
+          continue;
+        }
+        for (const std::string& output : node.output()) {
+          if (seen.insert(output).second) open.push_back(output);
+        }
+      }
+    }
+  }
+  return false;
+}
+
+void Importer::run_nodes(const Nodes& nodes, Scope& scope, int depth) {
+  if (depth > kDeepest) throw Error(name_ + ": its functions are nested too deeply");
+  for (const ::onnx::NodeProto* node : in_order(nodes)) run_node(*node, scope, depth);
+}
+
+void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) {
+  if (++nodes_run_ > kMostNodes) throw Error(name_ + ": has more than a million nodes");
+  const std::string what = describe(node);
+  const NodeAttributes attributes(node, what);
+  std::vector<BindingPtr> inputs;
+  for (const std::string& input : node.input()) {
+    inputs.push_back(input.empty() ? nullptr : scope.find(input));
+    if (!input.empty() && inputs.back() == nullptr)
+      throw Error(what + ": reads " + printable(input) + ", which nothing makes");
+  }
+  if (fold_node(node, attributes, inputs, scope, what)) return;
+  std::string wanted = node.name();
+  if (wanted.empty() && node.output_size() > 0) wanted = node.output(0);
+  const std::string path =
+      unique_path(scope.prefix + printable(wanted.empty() ? node.op_type() : wanted));
+  if (const ::onnx::FunctionProto* function = find_function(node)) {
+    run_function(node, *function, scope, path, what, depth);
+    return;
+  }
+  if (node.op_type() == "If") {
+    run_branch(node, attributes, scope, path, what, depth);
+    return;
+  }
+  const Translator* translator = find_translator(node.op_type());
+  if (translator == nullptr) {
+    throw Error(what + ": works on values that are only known at run time, which is not supported",
+                "docs/onnx.md lists what is");
+  }
+  const size_t first = model_.graph.nodes().size();
+  Translation translation(*this, node, attributes, inputs, path, what);
+  translator->run(translation);
+  for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
+    node_types_[model_.graph.nodes()[i].path] = translation.result_type();
+  }
+  for (int i = 0; i < node.output_size(); ++i) {
+    const std::string& output = node.output(i);
+    const auto& made = translation.outputs();
+    if (output.empty()) continue;
+    // Outputs that we do not make, such as statistics, only matter if somebody reads them.
+    if (static_cast<size_t>(i) < made.size() && made[static_cast<size_t>(i)] != nullptr)
+      bind(scope, output, made[static_cast<size_t>(i)], what);
+  }
+}
+
+bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                         const std::vector<BindingPtr>& inputs, Scope& scope,
+                         const std::string& what) {
+  const std::string& op = node.op_type();
+  if (!is_known_domain(node.domain()) || find_function(node) != nullptr) return false;
+  const bool of_shape = op == "Shape" || op == "Size";  // known of any value
+  FoldCall call{.node = node,
+                .attributes = attributes,
+                .in = {},
+                .opset = opset_,
+                .folder = folder_,
+                .what = what};
+  std::vector<KnownTensor> shapes;
+  shapes.reserve(inputs.size());
+  for (const BindingPtr& input : inputs) {
+    if (input != nullptr && input->known == nullptr) {
+      if (!of_shape) return false;
+      shapes.push_back({.shape = model_.graph.value(input->value).shape});
+      call.in.push_back(&shapes.back());
+      continue;
+    }
+    if (input != nullptr && input->known->trainable && !of_shape) return false;
+    call.in.push_back(input == nullptr ? nullptr : input->known.get());
+  }
+  std::optional<std::vector<KnownTensor>> results = fold(call);
+  if (!results) return false;
+  for (int i = 0; i < node.output_size() && i < static_cast<int>(results->size()); ++i) {
+    if (node.output(i).empty()) continue;
+    auto binding = std::make_shared<Binding>();
+    auto tensor = std::make_shared<KnownTensor>(std::move((*results)[static_cast<size_t>(i)]));
+    tensor->trainable = false;
+    binding->type = tensor->type;
+    binding->known = std::move(tensor);
+    bind(scope, node.output(i), std::move(binding), what);
+  }
+  return true;
+}
+
+const ::onnx::FunctionProto* Importer::find_function(const ::onnx::NodeProto& node) const {
+  for (const ::onnx::FunctionProto& function : file_.functions()) {
+    if (function.name() == node.op_type() && function.domain() == node.domain()) return &function;
+  }
+  return nullptr;
+}
+
+void Importer::run_branch(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                          Scope& scope, const std::string& path, const std::string& what,
+                          int depth) {
+  const BindingPtr condition = node.input_size() > 0 ? scope.find(node.input(0)) : nullptr;
+  if (condition == nullptr || condition->known == nullptr || condition->known->count() != 1) {
+    throw Error(what + ": its condition is only known at run time, which is not supported",
+                "export the network for one kind of input");
+  }
+  const ::onnx::GraphProto* branch =
+      attributes.graph(condition->known->number(0) != 0.0 ? "then_branch" : "else_branch");
+  if (branch == nullptr) throw Error(what + ": lacks a branch");
+  Scope inner{.outer = &scope, .prefix = path + "/"};
+  read_initializers(*branch, inner);
+  run_nodes(branch->node(), inner, depth + 1);
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    const BindingPtr result = i < branch->output_size() ? inner.find(branch->output(i).name())
+                                                        : nullptr;
+    if (result == nullptr) throw Error(what + ": its branch lacks an output");
+    bind(scope, node.output(i), std::make_shared<Binding>(*result), what);
+  }
+}
+
+void Importer::run_function(const ::onnx::NodeProto& node, const ::onnx::FunctionProto& function,
+                            Scope& scope, const std::string& path, const std::string& what,
+                            int depth) {
+  Scope inner{.outer = nullptr, .prefix = path + "/"};
+  for (int i = 0; i < function.input_size(); ++i) {
+    if (i < node.input_size() && !node.input(i).empty())
+      inner.names.emplace(function.input(i), scope.find(node.input(i)));
+  }
+  // Attributes that the body takes from the call.
+  Nodes body = function.node();
+  for (::onnx::NodeProto& each : body) {
+    for (int i = each.attribute_size() - 1; i >= 0; --i) {
+      const std::string wanted = each.attribute(i).ref_attr_name();
+      if (wanted.empty()) continue;
+      const std::string name = each.attribute(i).name();
+      const auto given = std::find_if(node.attribute().begin(), node.attribute().end(),
+                                      [&](const auto& one) { return one.name() == wanted; });
+      if (given == node.attribute().end()) {
+        each.mutable_attribute()->DeleteSubrange(i, 1);
+      } else {
+        *each.mutable_attribute(i) = *given;
+        each.mutable_attribute(i)->set_name(name);
+      }
+    }
+  }
+  run_nodes(body, inner, depth + 1);
+  for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    const BindingPtr result = inner.find(function.output(i));
+    if (result == nullptr) throw Error(what + ": its function lacks output " + function.output(i));
+    bind(scope, node.output(i), std::make_shared<Binding>(*result), what);
+  }
+}
+
+void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope) {
+  for (const ::onnx::ValueInfoProto& output : graph.output()) {
+    const std::string what = "output " + printable(output.name());
+    const BindingPtr binding = scope.find(output.name());
+    if (binding == nullptr) throw Error(what + ": nothing makes it");
+    if (binding->value == kNone) {
+      note(what + " does not depend on any input and is left out");
+      continue;
+    }
+    model_.outputs.push_back({printable(output.name()), binding->value});
+  }
+  if (model_.outputs.empty()) throw Error(name_ + ": no output depends on an input");
+}
+
+std::string Importer::unique_path(const std::string& wanted) {
+  std::string path = wanted;
+  for (int n = 2; !paths_.insert(path).second; ++n) path = wanted + "_" + std::to_string(n);
+  return path;
+}
+
+std::string Importer::variable_path(const std::string& wanted) {
+  std::string path = wanted;
+  for (int n = 2; !variable_paths_.insert(path).second; ++n)
+    path = wanted + "_" + std::to_string(n);
+  return path;
+}
+
+void Importer::note(const std::string& text) {
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(text);
+}
+
+std::vector<ValueId> Importer::add(const std::string& op, const std::string& path,
+                                   std::vector<ValueId> inputs, Attributes attributes) {
+  std::vector<ValueId> outputs =
+      model_.graph.add(op, path, std::move(inputs), std::move(attributes));
+  for (ValueId output : outputs) {
+    elements_ += checked_count(model_.graph.value(output).shape, path + " (" + op + ")");
+    if (elements_ > kMostElements) {
+      throw Error(path + " (" + op + "): up to here the network has over " +
+                      std::to_string(kMostElements) + " numbers",
+                  "lower the batch or the sizes of its inputs");
+    }
+  }
+  return outputs;
+}
+
+ValueId Importer::real_value(Binding& binding, const std::string& path, const std::string& role,
+                             bool weight, const std::string& what) {
+  if (binding.value != kNone) {
+    if (model_.graph.value(binding.value).type == ElementType::real) return binding.value;
+    throw Error(what + ": computes with integers that are only known at run time, which is not "
+                       "supported");
+  }
+  const KnownTensor& known = *binding.known;
+  Tensor tensor{known.shape, known.reals};
+  if (!known.real()) {
+    for (int64_t value : known.ints) tensor.data.push_back(static_cast<float>(value));
+  }
+  if (known.real() && (known.trainable || (weight && known.count() > 1))) {
+    const std::string name = variable_path(path + "." + role);
+    binding.value = model_.graph.add_variable(name, known.shape, {});
+    model_.graph.variables().back().alias = printable(binding.name);
+    model_.initial[name] = std::move(tensor);
+  } else {
+    binding.value = model_.graph.add_constant(std::move(tensor));
+  }
+  elements_ += known.count();
+  return binding.value;
+}
+
+ValueId Importer::index_value(Binding& binding, const std::string& what) {
+  if (binding.value != kNone) {
+    if (model_.graph.value(binding.value).type == ElementType::index) return binding.value;
+    throw Error(what + ": selects by numbers that are computed, which is not supported");
+  }
+  const KnownTensor& known = *binding.known;
+  if (known.real()) throw Error(what + ": selects by reals");
+  std::vector<int32_t> indices;
+  for (int64_t value : known.ints) {
+    if (value < INT32_MIN || value > INT32_MAX)
+      throw Error(what + ": index " + std::to_string(value) + " is out of range");
+    indices.push_back(static_cast<int32_t>(value));
+  }
+  elements_ += known.count();
+  return binding.value = model_.graph.add_index_constant(known.shape, std::move(indices));
+}
+
+ValueId Importer::buffer(const KnownTensor& start, const std::string& path,
+                         const std::string& role) {
+  const std::string name = variable_path(path + "." + role);
+  model_.initial[name] = {start.shape, start.reals};
+  return model_.graph.add_buffer(name, start.shape, {});
+}
+
+void Importer::set_buffer_next(ValueId buffer, ValueId next) {
+  for (Variable& variable : model_.graph.variables()) {
+    if (variable.value == buffer) variable.next = next;
+  }
+}
+
+Shape Importer::reshape_target(const Shape& from, std::vector<int64_t> target, bool zero_is_size,
+                               const std::string& what) const {
+  if (old_batch_ > 0 && !target.empty() && target[0] == old_batch_) {
+    try {
+      return reshaped(from, target, zero_is_size, what);
+    } catch (const Error&) {
+      target[0] = options_.batch;
+    }
+  }
+  return reshaped(from, target, zero_is_size, what);
+}
+
+Plan Importer::types_of(const Graph& graph) const {
+  Plan plan;
+  plan.name = "as_exported";
+  std::map<DataType, int64_t> count;
+  const auto type_of = [&](const Node& node) {
+    const auto found = node_types_.find(node.path);
+    return found == node_types_.end() ? DataType::float32 : found->second;
+  };
+  for (const Node& node : graph.nodes()) ++count[type_of(node)];
+  DataType usual = DataType::float32;
+  for (const auto& [type, number] : count) {
+    if (format_of(type) && number > count[usual]) usual = type;
+  }
+  const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
+  plan.defaults.read = plan.defaults.write = formats(usual);
+  for (const Node& node : graph.nodes()) {
+    const DataType type = type_of(node);
+    if (formats(type) == formats(usual)) continue;
+    PlanRule rule;
+    rule.path = exact_glob(node.path);
+    rule.read = rule.write = formats(type);
+    plan.rules.push_back(std::move(rule));
+  }
+  if (weight_types_.size() == 1) plan.storage = formats(weight_types_.begin()->first);
+  return plan;
+}
+
+}  // namespace halfscope::onnx_files

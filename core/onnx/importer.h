@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// Importer walks the nodes of a model: what is known is folded, the rest becomes nodes of our graph
+// by the translators (translate.h). For the sources of this folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/onnx/fold.h"
+#include "core/onnx/import.h"
+#include "core/onnx/known_tensor.h"
+#include "core/onnx/node_attributes.h"
+#include "core/onnx/proto.h"
+
+namespace halfscope::onnx_files {
+
+/// What a name of a file stands for.
+struct Binding {
+  std::string name;
+  std::shared_ptr<const KnownTensor> known{};  ///< null for what is computed at run time
+  ValueId value = kNone;  ///< of known ones made when a node computes with it
+  DataType type = DataType::float32;
+};
+using BindingPtr = std::shared_ptr<Binding>;
+
+/// Names of one graph; those of the graphs around it are visible too.
+struct Scope {
+  const Scope* outer = nullptr;
+  std::string prefix{};  ///< of node paths: "call1/"
+  std::unordered_map<std::string, BindingPtr> names{};
+
+  BindingPtr find(const std::string& name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
+      if (const auto found = scope->names.find(name); found != scope->names.end())
+        return found->second;
+    }
+    return nullptr;
+  }
+};
+
+class Importer {
+ public:
+  /// `file` must outlive this.
+  Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
+           ImportOptions options);
+  OnnxImport run();
+
+  Graph& graph() { return model_.graph; }
+  const ImportOptions& options() const { return options_; }
+  int64_t opset() const { return opset_; }
+
+  /// The binding's value as an operand. A known one becomes a variable "PATH.ROLE" if it is
+  /// trainable or `weight` says that it stands for a weight, else a constant. Throws Error naming
+  /// `what` for integers that nodes compute.
+  ValueId real_value(Binding& binding, const std::string& path, const std::string& role,
+                     bool weight, const std::string& what);
+  ValueId index_value(Binding& binding, const std::string& what);
+  /// A buffer "PATH.ROLE" that starts from the known tensor.
+  ValueId buffer(const KnownTensor& start, const std::string& path, const std::string& role);
+  void set_buffer_next(ValueId buffer, ValueId next);
+
+  /// Adds a node and checks the sizes of what it makes.
+  std::vector<ValueId> add(const std::string& op, const std::string& path,
+                           std::vector<ValueId> inputs, Attributes attributes);
+  /// A path that no node has yet.
+  std::string unique_path(const std::string& wanted);
+  void note(const std::string& text);
+
+  /// The shape that a Reshape of `from` to `target` gives. Where the file's batch was replaced, a
+  /// leading size that no longer fits is replaced too.
+  Shape reshape_target(const Shape& from, std::vector<int64_t> target, bool zero_is_size,
+                       const std::string& what) const;
+
+ private:
+  void check_operators() const;
+  void read_initializers(const ::onnx::GraphProto& graph, Scope& scope);
+  void read_inputs(const ::onnx::GraphProto& graph, Scope& scope);
+  Shape input_shape(const ::onnx::ValueInfoProto& input);
+  bool is_index_input(const std::string& name) const;
+  void run_nodes(const google::protobuf::RepeatedPtrField<::onnx::NodeProto>& nodes, Scope& scope,
+                 int depth);
+  void run_node(const ::onnx::NodeProto& node, Scope& scope, int depth);
+  void run_branch(const ::onnx::NodeProto& node, const NodeAttributes& attributes, Scope& scope,
+                  const std::string& path, const std::string& what, int depth);
+  void run_function(const ::onnx::NodeProto& node, const ::onnx::FunctionProto& function,
+                    Scope& scope, const std::string& path, const std::string& what, int depth);
+  const ::onnx::FunctionProto* find_function(const ::onnx::NodeProto& node) const;
+  bool fold_node(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                 const std::vector<BindingPtr>& inputs, Scope& scope, const std::string& what);
+  void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
+  void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
+  Plan types_of(const Graph& graph) const;
+  std::string variable_path(const std::string& wanted);
+
+  const ::onnx::ModelProto& file_;
+  std::string name_;
+  std::filesystem::path folder_;
+  ImportOptions options_;
+  int64_t opset_ = 0;
+  int64_t old_batch_ = 0;  ///< the file's, where it was replaced
+  Model model_;
+  std::set<std::string> paths_, variable_paths_;
+  std::map<std::string, DataType> node_types_;  ///< what nodes write, by path
+  std::map<DataType, int64_t> weight_types_;    ///< elements of trainable initializers
+  std::vector<std::string> notes_;
+  int64_t elements_ = 0;  ///< of all tensors
+  size_t nodes_run_ = 0;
+};
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// KnownTensor: a tensor of an ONNX file whose values are known when the file is read: initializers,
+// constants, and all that is computed from them and from shapes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace halfscope::onnx_files {
+
+/// Numbers of TensorProto.DataType (onnx.proto3, opset 21).
+enum class DataType : int32_t {
+  undefined = 0,
+  float32 = 1,
+  uint8 = 2,
+  int8 = 3,
+  uint16 = 4,
+  int16 = 5,
+  int32 = 6,
+  int64 = 7,
+  string = 8,
+  boolean = 9,
+  float16 = 10,
+  float64 = 11,
+  uint32 = 12,
+  uint64 = 13,
+  complex64 = 14,
+  complex128 = 15,
+  bfloat16 = 16,
+  float8e4m3fn = 17,
+  float8e4m3fnuz = 18,
+  float8e5m2 = 19,
+  float8e5m2fnuz = 20,
+  uint4 = 21,
+  int4 = 22,
+};
+
+/// "float16"; "type 99" for numbers that ONNX does not have.
+std::string type_name(DataType type);
+
+/// Numbers in a float container; complex ones and strings are neither real nor integers.
+bool is_real(DataType type) noexcept;
+bool is_integer(DataType type) noexcept;  ///< booleans too
+
+/// No tensor of a file or of a network may have more elements, and no dimension may be larger.
+inline constexpr int64_t kMostElements = int64_t{1} << 33;
+/// Tensors that are computed while a file is read stay below this.
+inline constexpr int64_t kMostFolded = int64_t{1} << 28;
+
+/// Product of the dimensions. Throws Error naming `what` if one is negative or there are more than
+/// `most` elements.
+int64_t checked_count(const Shape& shape, const std::string& what, int64_t most = kMostElements);
+
+struct KnownTensor {
+  DataType type = DataType::float32;
+  Shape shape{};
+  std::vector<float> reals{};   ///< of real types
+  std::vector<int64_t> ints{};  ///< of integer types; booleans are 0 and 1
+  bool trainable = false;       ///< an initializer that a training may change
+
+  int64_t count() const noexcept { return element_count(shape); }
+  bool real() const noexcept { return is_real(type); }
+  double number(int64_t i) const {
+    return real() ? static_cast<double>(reals[static_cast<size_t>(i)])
+                  : static_cast<double>(ints[static_cast<size_t>(i)]);
+  }
+};
+
+KnownTensor known_ints(std::vector<int64_t> values, Shape shape,
+                       DataType type = DataType::int64);
+/// One dimension.
+KnownTensor known_list(std::vector<int64_t> values);
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/model_file.h"
+
+#include <fstream>
+#include <limits>
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#endif
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/stubs/logging.h>
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+#include "core/error.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+constexpr int kDeepest = 100;  // protobuf's own default
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+
+Error too_large(const std::string& name) {
+  return Error(name + " is over 2 GB, which one ONNX file cannot be",
+               "keep the weights as external data in a file beside it");
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(file, failed)) {
+    throw usage_error(file.string() + " is a folder", "give the .onnx file in it");
+  }
+  std::ifstream in(file, std::ios::binary);
+  const auto size = in ? std::filesystem::file_size(file, failed) : 0;
+  if (!in || failed) {
+    throw Error(file.string() + " cannot be read", "check the path and its permissions",
+                ErrorKind::usage);
+  }
+  if (size > static_cast<uint64_t>(kLargest)) throw too_large(file.string());
+  std::vector<uint8_t> bytes(size);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!in) throw Error(file.string() + " cannot be read to its end");
+  return bytes;
+}
+
+::onnx::ModelProto parse_model(std::span<const uint8_t> bytes, const std::string& name) {
+  if (bytes.size() > static_cast<size_t>(kLargest)) throw too_large(name);
+  const google::protobuf::LogSilencer silent;  // what is wrong we say ourselves
+  ::onnx::ModelProto model;
+  google::protobuf::io::CodedInputStream in(bytes.data(), static_cast<int>(bytes.size()));
+  in.SetRecursionLimit(kDeepest);
+  if (!model.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
+    throw Error(name + " is no ONNX model, or is cut off",
+                "check the file, for example with onnx.checker");
+  }
+  if (!model.has_graph()) {
+    throw Error(name + " is no ONNX model: it holds no graph",
+                "give a file that was exported as ONNX");
+  }
+  return model;
+}
+
+int64_t opset_of(const ::onnx::ModelProto& model, const std::string& name) {
+  int64_t version = 0;
+  for (const ::onnx::OperatorSetIdProto& opset : model.opset_import()) {
+    if (opset.domain().empty() || opset.domain() == "ai.onnx") version = opset.version();
+  }
+  if (version == 0) throw Error(name + " does not say which operator set it uses");
+  if (version < kOldestOpset || version > kNewestOpset) {
+    throw Error(name + " uses operator set " + std::to_string(version) + "; " +
+                    std::to_string(kOldestOpset) + " to " + std::to_string(kNewestOpset) +
+                    " are understood",
+                "export it with opset_version " + std::to_string(kNewestOpset) +
+                    ", or convert it with onnx.version_converter");
+  }
+  return version;
+}
+
+std::string model_bytes(const ::onnx::ModelProto& model, const std::string& name) {
+  if (model.ByteSizeLong() > static_cast<size_t>(kLargest)) throw too_large(name);
+  std::string bytes;
+  if (!model.SerializeToString(&bytes)) throw Error(name + " cannot be put into one message");
+  return bytes;
+}
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// An ONNX file as protobuf classes: read with limits on size and depth, written in one piece.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/onnx/proto.h"
+
+namespace halfscope::onnx_files {
+
+/// Opsets of the default domain that are understood.
+inline constexpr int64_t kOldestOpset = 8, kNewestOpset = 21;
+
+/// Throws Error if it cannot be read, is over 2 GB or is no ONNX model.
+std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file);
+
+/// Throws Error naming `name` if the bytes are no ONNX model or are nested too deeply.
+::onnx::ModelProto parse_model(std::span<const uint8_t> bytes, const std::string& name);
+
+/// Of the default domain. Throws Error if the model has none or one that is not understood.
+int64_t opset_of(const ::onnx::ModelProto& model, const std::string& name);
+
+/// Throws Error if the model does not fit into one file.
+std::string model_bytes(const ::onnx::ModelProto& model, const std::string& name);
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/translate.h"
+
+#include <algorithm>
+#include <array>
+
+namespace halfscope::onnx_files {
+
+Translation::Translation(Importer& importer, const ::onnx::NodeProto& node,
+                         const NodeAttributes& attributes, std::vector<BindingPtr> inputs,
+                         std::string path, const std::string& what)
+    : importer_(importer),
+      node_(node),
+      attributes_(attributes),
+      inputs_(std::move(inputs)),
+      path_(std::move(path)),
+      what_(what) {
+  for (const BindingPtr& input : inputs_) {
+    if (input == nullptr || !is_real(input->type)) continue;
+    type_ = input->type;
+    break;
+  }
+}
+
+const Binding& Translation::binding(size_t i) const {
+  if (!has(i)) throw error("input " + std::to_string(i) + " is missing");
+  return *inputs_[i];
+}
+
+Shape Translation::shape(size_t i) const {
+  const Binding& of = binding(i);
+  return of.known != nullptr ? of.known->shape : importer_.graph().value(of.value).shape;
+}
+
+bool Translation::is_index(size_t i) const {
+  const Binding& of = binding(i);
+  if (of.known != nullptr) return !of.known->real();
+  return importer_.graph().value(of.value).type == ElementType::index;
+}
+
+ValueId Translation::real(size_t i, const char* role) {
+  if (!has(i)) return kNone;
+  return importer_.real_value(*inputs_[i], path_, role, false, what_);
+}
+
+ValueId Translation::weight(size_t i, const char* role) {
+  if (!has(i)) return kNone;
+  return importer_.real_value(*inputs_[i], path_, role, true, what_);
+}
+
+ValueId Translation::index(size_t i) {
+  binding(i);
+  return importer_.index_value(*inputs_[i], what_);
+}
+
+const KnownTensor& Translation::known(size_t i, const char* name) const {
+  const Binding& of = binding(i);
+  if (of.known == nullptr) {
+    throw Error(what_ + ": its " + name + " is only known at run time, which is not supported",
+                "export the network with fixed shapes, or simplify it");
+  }
+  return *of.known;
+}
+
+std::vector<int64_t> Translation::known_ints(size_t i, const char* name) const {
+  const KnownTensor& tensor = known(i, name);
+  if (tensor.real()) throw error(std::string("its ") + name + " must be integers");
+  return tensor.ints;
+}
+
+double Translation::known_scalar(size_t i, const char* name) const {
+  const KnownTensor& tensor = known(i, name);
+  if (tensor.count() != 1) throw error(std::string("its ") + name + " must be one number");
+  return tensor.number(0);
+}
+
+std::optional<std::vector<int64_t>> Translation::ints(const char* attribute, size_t i) const {
+  if (auto given = attributes_.ints(attribute)) return given;
+  if (has(i)) return known_ints(i, attribute);
+  return std::nullopt;
+}
+
+std::vector<ValueId> Translation::add_all(const char* op, std::vector<ValueId> inputs,
+                                          Attributes attributes, const std::string& suffix) {
+  const std::string path =
+      suffix.empty() ? path_ : importer_.unique_path(path_ + "/" + suffix);
+  return importer_.add(op, path, std::move(inputs), std::move(attributes));
+}
+
+ValueId Translation::add(const char* op, std::vector<ValueId> inputs, Attributes attributes,
+                         const std::string& suffix) {
+  return add_all(op, std::move(inputs), std::move(attributes), suffix).front();
+}
+
+ValueId Translation::reshape(ValueId value, const Shape& shape, const std::string& suffix) {
+  if (shape_of(value) == shape) return value;
+  return add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}}, suffix);
+}
+
+void Translation::set(size_t output, ValueId value) {
+  if (outputs_.size() <= output) outputs_.resize(output + 1);
+  auto binding = std::make_shared<Binding>();
+  binding->value = value;
+  binding->type = graph().value(value).type == ElementType::index ? DataType::int64 : type_;
+  outputs_[output] = std::move(binding);
+}
+
+void Translation::set_known(size_t output, KnownTensor tensor) {
+  if (outputs_.size() <= output) outputs_.resize(output + 1);
+  auto binding = std::make_shared<Binding>();
+  binding->type = tensor.type;
+  binding->known = std::make_shared<KnownTensor>(std::move(tensor));
+  outputs_[output] = std::move(binding);
+}
+
+const Translator* find_translator(std::string_view op) {
+  for (const auto& list :
+       {math_translators(), movement_translators(), network_translators()}) {
+    for (const Translator& each : list) {
+      if (each.op == op) return &each;
+    }
+  }
+  return nullptr;
+}
+
+bool is_understood(std::string_view op) {
+  // Those that are only folded.
+  constexpr std::array<std::string_view, 14> kFolded{
+      "Constant", "ConstantOfShape", "Range", "Shape", "Size", "Mod",  "Xor",
+      "If",       "Trilu",           "Not",   "And",   "Or",   "Tile", "DequantizeLinear"};
+  return find_translator(op) != nullptr ||
+         std::find(kFolded.begin(), kFolded.end(), op) != kFolded.end();
+}
+
+std::vector<int64_t> bounded(const Translation& t, std::vector<int64_t> values, int64_t least,
+                             int64_t most, const char* name) {
+  for (int64_t value : values) {
+    if (value < least || value > most) {
+      throw t.error(std::string(name) + " of " + std::to_string(value) + " is out of range");
+    }
+  }
+  return values;
+}
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// Translators: one function per ONNX operator that adds the nodes it stands for to our graph.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/onnx/importer.h"
+
+namespace halfscope::onnx_files {
+
+/// One node of a file while it is translated.
+class Translation {
+ public:
+  Translation(Importer& importer, const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+              std::vector<BindingPtr> inputs, std::string path, const std::string& what);
+
+  const NodeAttributes& attributes() const { return attributes_; }
+  const std::string& path() const { return path_; }
+  const std::string& what() const { return what_; }
+  const ::onnx::NodeProto& node() const { return node_; }
+  Importer& importer() { return importer_; }
+  Graph& graph() { return importer_.graph(); }
+  int64_t opset() const { return importer_.opset(); }
+  Error error(const std::string& text) const { return Error(what_ + ": " + text); }
+
+  size_t input_count() const { return inputs_.size(); }
+  bool has(size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
+  Shape shape(size_t i) const;
+  DataType type(size_t i) const { return binding(i).type; }
+  bool is_known(size_t i) const { return has(i) && binding(i).known != nullptr; }
+  /// Whether the input is integers, known or not.
+  bool is_index(size_t i) const;
+
+  /// An operand; kNone for an optional input left out.
+  ValueId real(size_t i, const char* role = "weight");
+  /// The same of a weight, which becomes a variable even if the file has it as a constant.
+  ValueId weight(size_t i, const char* role);
+  ValueId index(size_t i);
+  /// Error "NAME must be known when the file is read" if it is not.
+  const KnownTensor& known(size_t i, const char* name) const;
+  std::vector<int64_t> known_ints(size_t i, const char* name) const;
+  double known_scalar(size_t i, const char* name) const;
+  /// The first of attribute and input, whichever the file's opset has.
+  std::optional<std::vector<int64_t>> ints(const char* attribute, size_t i) const;
+
+  /// Adds a node under this one's path, or path/SUFFIX.
+  ValueId add(const char* op, std::vector<ValueId> inputs, Attributes attributes = {},
+              const std::string& suffix = "");
+  std::vector<ValueId> add_all(const char* op, std::vector<ValueId> inputs,
+                               Attributes attributes = {}, const std::string& suffix = "");
+  /// Adds a Reshape unless the value has that shape.
+  ValueId reshape(ValueId value, const Shape& shape, const std::string& suffix = "");
+  Shape shape_of(ValueId value) { return graph().value(value).shape; }
+
+  void set(size_t output, ValueId value);
+  void set_known(size_t output, KnownTensor tensor);
+  void set_type(DataType type) { type_ = type; }
+  DataType result_type() const { return type_; }
+  const std::vector<BindingPtr>& outputs() const { return outputs_; }
+
+ private:
+  const Binding& binding(size_t i) const;
+
+  Importer& importer_;
+  const ::onnx::NodeProto& node_;
+  const NodeAttributes& attributes_;
+  std::vector<BindingPtr> inputs_;
+  std::string path_;
+  const std::string& what_;
+  std::vector<BindingPtr> outputs_;
+  DataType type_ = DataType::float32;
+};
+
+struct Translator {
+  std::string_view op;
+  void (*run)(Translation&);
+};
+
+std::span<const Translator> math_translators();
+std::span<const Translator> movement_translators();
+std::span<const Translator> network_translators();
+/// Null for operators that are not translated.
+const Translator* find_translator(std::string_view op);
+/// Whether nodes of this operator may be met at all, known or not.
+bool is_understood(std::string_view op);
+
+/// Attribute values that arithmetic on sizes can bear. Throws Error naming the node.
+std::vector<int64_t> bounded(const Translation& t, std::vector<int64_t> values, int64_t least,
+                             int64_t most, const char* name);
+
+}  // namespace halfscope::onnx_files

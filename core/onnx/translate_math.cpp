@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// Element-wise functions, comparisons, reductions and softmax.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/onnx/translate.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// The operator of the same name with the same operands.
+template <size_t Operands>
+void same(Translation& t) {
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < Operands; ++i) inputs.push_back(t.real(i));
+  const std::string op = t.node().op_type();
+  t.set(0, t.add(op.c_str(), inputs));
+}
+
+/// Operands of arithmetic: trainable ones are called by what they do.
+template <bool Adds>
+void arithmetic(Translation& t) {
+  const char* role = Adds ? "bias" : "scale";
+  const ValueId a = t.real(0, role), b = t.real(1, role);
+  const std::string op = t.node().op_type();
+  t.set(0, t.add(op.c_str(), {a, b}));
+}
+
+/// Sum, Mean, Min and Max of any number of operands, from the left.
+ValueId from_left(Translation& t, const char* op) {
+  if (t.input_count() == 0) throw t.error("has no inputs");
+  ValueId result = t.real(0);
+  for (size_t i = 1; i < t.input_count(); ++i) {
+    const bool last = i + 1 == t.input_count();
+    result = t.add(op, {result, t.real(i)}, {}, last ? "" : "part" + std::to_string(i));
+  }
+  return t.input_count() == 1 ? t.add("Identity", {result}) : result;
+}
+
+void sum(Translation& t) { t.set(0, from_left(t, "Add")); }
+void least(Translation& t) { t.set(0, from_left(t, "Min")); }
+void largest(Translation& t) { t.set(0, from_left(t, "Max")); }
+
+void mean(Translation& t) {
+  ValueId total = t.real(0);
+  for (size_t i = 1; i < t.input_count(); ++i)
+    total = t.add("Add", {total, t.real(i)}, {}, "sum" + std::to_string(i));
+  const auto count = static_cast<float>(t.input_count());
+  t.set(0, t.add("Div", {total, t.graph().add_constant(count)}));
+}
+
+void with_alpha(Translation& t, const char* op, double fallback) {
+  t.set(0, t.add(op, {t.real(0)}, {{"alpha", t.attributes().real("alpha", fallback)}}));
+}
+void leaky_relu(Translation& t) { with_alpha(t, "LeakyRelu", 0.01); }
+void elu(Translation& t) { with_alpha(t, "Elu", 1.0); }
+
+void hard_sigmoid(Translation& t) {
+  // 0.2 is the standard's default; the attribute is a float.
+  t.set(0, t.add("HardSigmoid", {t.real(0)},
+                 {{"alpha", t.attributes().real("alpha", static_cast<double>(0.2f))},
+                  {"beta", t.attributes().real("beta", 0.5)}}));
+}
+
+void clip(Translation& t) {
+  Attributes limits;
+  for (size_t i = 1; i < 3; ++i) {
+    const char* name = i == 1 ? "min" : "max";
+    if (t.attributes().has(name)) {
+      limits[name] = t.attributes().real(name, 0.0);
+    } else if (t.has(i)) {
+      limits[name] = t.known_scalar(i, name);
+    }
+  }
+  t.set(0, t.add("Clip", {t.real(0)}, limits));
+}
+
+void gelu(Translation& t) {
+  const std::string how = t.attributes().text("approximate", "none");
+  if (how != "none" && how != "tanh") throw t.error("approximate is none or tanh");
+  t.set(0, t.add("Gelu", {t.real(0)}, {{"tanh", int64_t{how == "tanh"}}}));
+}
+
+/// com.microsoft: the tanh form, with a bias that is added before.
+void fast_gelu(Translation& t) {
+  ValueId x = t.real(0);
+  if (t.has(1)) x = t.add("Add", {x, t.weight(1, "bias")}, {}, "bias");
+  t.set(0, t.add("Gelu", {x}, {{"tanh", int64_t{1}}}));
+}
+
+void compare(Translation& t) {
+  const std::string op = t.node().op_type();
+  const bool index = t.is_index(0) && t.is_index(1);
+  const ValueId a = index ? t.index(0) : t.real(0), b = index ? t.index(1) : t.real(1);
+  t.set(0, t.add(op.c_str(), {a, b}));
+}
+
+void logical(Translation& t) {
+  const std::string op = t.node().op_type();
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < t.input_count(); ++i) inputs.push_back(t.index(i));
+  t.set(0, t.add(op.c_str(), inputs));
+}
+
+void where(Translation& t) {
+  if (t.has(1)) t.set_type(t.type(1));
+  const ValueId condition = t.index(0);
+  t.set(0, t.add("Where", {condition, t.real(1), t.real(2)}));
+}
+
+/// Of a softmax, which up to opset 12 took everything from the axis on as one.
+void softmax(Translation& t) {
+  const Shape shape = t.shape(0);
+  const std::string op = t.node().op_type();
+  const bool flattens = t.opset() < 13;
+  const int64_t axis =
+      checked_axis(t.attributes().integer("axis", flattens ? 1 : -1), shape.size(), t.what());
+  const bool last = axis + 1 == static_cast<int64_t>(shape.size());
+  if (!flattens || last) {
+    t.set(0, t.add(op.c_str(), {t.real(0)}, {{"axis", axis}}));
+    return;
+  }
+  const Shape flat{element_count({shape.begin(), shape.begin() + axis}),
+                   element_count({shape.begin() + axis, shape.end()})};
+  const ValueId rows = t.reshape(t.real(0), flat, "rows");
+  const ValueId y = t.add(op.c_str(), {rows}, {{"axis", int64_t{1}}});
+  t.set(0, t.reshape(y, shape, "back"));
+}
+
+Attributes reduction(Translation& t, size_t rank) {
+  std::vector<int64_t> axes = t.ints("axes", 1).value_or(std::vector<int64_t>{});
+  if (axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+  }
+  return {{"axes", checked_axes(axes, rank, t.what())},
+          {"keepdims", t.attributes().integer("keepdims", 1)}};
+}
+
+bool reduces_nothing(Translation& t) {
+  return t.attributes().integer("noop_with_empty_axes", 0) != 0 &&
+         t.ints("axes", 1).value_or(std::vector<int64_t>{}).empty();
+}
+
+void reduce(Translation& t) {
+  const std::string op = t.node().op_type();
+  if (reduces_nothing(t) || t.shape(0).empty()) {
+    t.set(0, t.add("Identity", {t.real(0)}));
+    return;
+  }
+  t.set(0, t.add(op.c_str(), {t.real(0)}, reduction(t, t.shape(0).size())));
+}
+
+/// ReduceL2 and ReduceSumSquare: sums of squares, with a root.
+template <bool Root>
+void reduce_squares(Translation& t) {
+  const ValueId x = t.real(0);
+  const ValueId squares = t.add("Mul", {x, x}, {}, "square");
+  const ValueId total =
+      t.add("ReduceSum", {squares}, reduction(t, t.shape(0).size()), Root ? "sum" : "");
+  t.set(0, Root ? t.add("Sqrt", {total}) : total);
+}
+
+void reduce_l1(Translation& t) {
+  const ValueId sizes = t.add("Abs", {t.real(0)}, {}, "abs");
+  t.set(0, t.add("ReduceSum", {sizes}, reduction(t, t.shape(0).size())));
+}
+
+void cumulative_sum(Translation& t) {
+  const auto axis = static_cast<int64_t>(t.known_scalar(1, "axis"));
+  t.set(0, t.add("CumSum", {t.real(0)},
+                 {{"axis", checked_axis(axis, t.shape(0).size(), t.what())},
+                  {"exclusive", t.attributes().integer("exclusive", 0)},
+                  {"reverse", t.attributes().integer("reverse", 0)}}));
+}
+
+void arg_max(Translation& t) {
+  const int64_t axis =
+      checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  t.set(0, t.add("ArgMax", {t.real(0)},
+                 {{"axis", axis},
+                  {"keepdims", t.attributes().integer("keepdims", 1)},
+                  {"select_last_index", t.attributes().integer("select_last_index", 0)}}));
+}
+
+constexpr Translator kTranslators[] = {
+    {"Add", arithmetic<true>},
+    {"Sub", arithmetic<true>},
+    {"Mul", arithmetic<false>},
+    {"Div", arithmetic<false>},
+    {"Pow", same<2>},
+    {"Sqrt", same<1>},
+    {"Exp", same<1>},
+    {"Log", same<1>},
+    {"Neg", same<1>},
+    {"Abs", same<1>},
+    {"Reciprocal", same<1>},
+    {"Erf", same<1>},
+    {"Tanh", same<1>},
+    {"Sigmoid", same<1>},
+    {"Softplus", same<1>},
+    {"HardSwish", same<1>},
+    {"Sin", same<1>},
+    {"Cos", same<1>},
+    {"Sign", same<1>},
+    {"Floor", same<1>},
+    {"Ceil", same<1>},
+    {"Round", same<1>},
+    {"Relu", same<1>},
+    {"PRelu", same<2>},
+    {"LeakyRelu", leaky_relu},
+    {"Elu", elu},
+    {"HardSigmoid", hard_sigmoid},
+    {"Clip", clip},
+    {"Min", least},
+    {"Max", largest},
+    {"Sum", sum},
+    {"Mean", mean},
+    {"Gelu", gelu},
+    {"FastGelu", fast_gelu},
+    {"Equal", compare},
+    {"Less", compare},
+    {"LessOrEqual", compare},
+    {"Greater", compare},
+    {"GreaterOrEqual", compare},
+    {"And", logical},
+    {"Or", logical},
+    {"Not", logical},
+    {"Where", where},
+    {"Softmax", softmax},
+    {"LogSoftmax", softmax},
+    {"ReduceSum", reduce},
+    {"ReduceMean", reduce},
+    {"ReduceMax", reduce},
+    {"ReduceMin", reduce},
+    {"ReduceL1", reduce_l1},
+    {"ReduceL2", reduce_squares<true>},
+    {"ReduceSumSquare", reduce_squares<false>},
+    {"CumSum", cumulative_sum},
+    {"ArgMax", arg_max},
+};
+
+}  // namespace
+
+std::span<const Translator> math_translators() { return kTranslators; }
+
+}  // namespace halfscope::onnx_files

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MIT
+// Operators that move elements.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/onnx/slice_range.h"
+#include "core/onnx/translate.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// A value of either kind: integers that are computed may be moved too.
+ValueId any(Translation& t, size_t i) {
+  return t.is_index(i) && !t.is_known(i) ? t.index(i) : t.real(i);
+}
+
+void to_shape(Translation& t, const Shape& shape) {
+  checked_count(shape, t.what());
+  t.set(0, t.add("Reshape", {any(t, 0)}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+}
+
+void reshape(Translation& t) {
+  const bool zero_is_size = t.attributes().integer("allowzero", 0) != 0;
+  to_shape(t, t.importer().reshape_target(t.shape(0), t.known_ints(1, "shape"), zero_is_size,
+                                          t.what()));
+}
+
+void flatten(Translation& t) {
+  const auto rank = static_cast<int64_t>(t.shape(0).size());
+  const int64_t given = t.attributes().integer("axis", 1);
+  const int64_t axis = given < 0 ? given + rank : given;
+  if (axis < 0 || axis > rank) throw t.error("axis is out of range");
+  t.set(0, t.add("Flatten", {t.real(0)}, {{"axis", axis}}));
+}
+
+void squeeze(Translation& t) {
+  const Shape from = t.shape(0);
+  const std::optional<std::vector<int64_t>> given = t.ints("axes", 1);
+  const std::vector<int64_t> axes =
+      checked_axes(given.value_or(std::vector<int64_t>{}), from.size(), t.what());
+  Shape shape;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool named = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    if (named && from[i] != 1)
+      throw t.error("dimension " + std::to_string(i) + " of " + to_string(from) + " is not 1");
+    if (!named && (given || from[i] != 1)) shape.push_back(from[i]);
+  }
+  to_shape(t, shape);
+}
+
+void unsqueeze(Translation& t) {
+  const auto axes = t.ints("axes", 1);
+  if (!axes) throw t.error("has no axes");
+  to_shape(t, unsqueezed(t.shape(0), *axes, t.what()));
+}
+
+void transpose(Translation& t) {
+  std::vector<int64_t> order(t.shape(0).size());
+  std::iota(order.rbegin(), order.rend(), int64_t{0});
+  order = checked_axes(t.attributes().ints("perm", order), t.shape(0).size(), t.what());
+  if (order.size() != t.shape(0).size()) throw t.error("perm does not fit the input");
+  t.set(0, t.add("Transpose", {t.real(0)}, {{"perm", order}}));
+}
+
+void concat(Translation& t) {
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < t.input_count(); ++i) {
+    // Parts without elements, such as an empty cache, add nothing.
+    if (element_count(t.shape(i)) > 0) inputs.push_back(t.real(i));
+  }
+  if (inputs.empty()) throw t.error("has no elements");
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0),
+                                    t.shape_of(inputs[0]).size(), t.what());
+  t.set(0, inputs.size() == 1 ? t.add("Identity", inputs)
+                              : t.add("Concat", inputs, {{"axis", axis}}));
+}
+
+void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ranges,
+               const std::string& suffix) {
+  std::vector<int64_t> starts, ends, axes, steps;
+  const Shape from = t.shape(0);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const SliceRange& range = ranges[i];
+    if (range.count == from[i] && range.step == 1) continue;
+    if (range.count == 0) throw t.error("takes nothing of " + to_string(from));
+    axes.push_back(static_cast<int64_t>(i));
+    starts.push_back(range.start);
+    steps.push_back(range.step);
+    const int64_t end = range.start + range.step * (range.count - 1) + (range.step > 0 ? 1 : -1);
+    // Before the first element; -1 would be the last one.
+    ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
+  }
+  const ValueId x = t.real(0);
+  t.set(output, axes.empty() ? t.add("Identity", {x}, {}, suffix)
+                             : t.add("Slice", {x},
+                                     {{"starts", starts},
+                                      {"ends", ends},
+                                      {"axes", axes},
+                                      {"steps", steps}},
+                                     suffix));
+}
+
+void slice(Translation& t) {
+  SliceArguments arguments;
+  if (t.opset() < 10) {
+    arguments = {t.attributes().ints("starts", {}), t.attributes().ints("ends", {}),
+                 t.attributes().ints("axes"), std::nullopt};
+  } else {
+    arguments = {t.known_ints(1, "starts"), t.known_ints(2, "ends"), std::nullopt, std::nullopt};
+    if (t.has(3)) arguments.axes = t.known_ints(3, "axes");
+    if (t.has(4)) arguments.steps = t.known_ints(4, "steps");
+  }
+  add_slice(t, 0, slice_ranges(arguments, t.shape(0), t.what()), "");
+}
+
+void split(Translation& t) {
+  const Shape shape = t.shape(0);
+  const auto axis = static_cast<size_t>(
+      checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
+  const int parts = t.node().output_size();
+  const std::vector<int64_t> sizes =
+      split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
+  int64_t start = 0;
+  for (size_t k = 0; k < static_cast<size_t>(parts); ++k) {
+    std::vector<SliceRange> ranges;
+    for (int64_t size : shape) ranges.push_back({.start = 0, .step = 1, .count = size});
+    ranges[axis] = {.start = start, .step = 1, .count = sizes[k]};
+    if (!t.node().output(static_cast<int>(k)).empty() && sizes[k] > 0)
+      add_slice(t, k, ranges, "part" + std::to_string(k));
+    start += sizes[k];
+  }
+}
+
+/// Rows of one axis by constant positions.
+ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
+                    const std::string& suffix) {
+  std::vector<int32_t> indices;
+  for (int64_t row : rows) indices.push_back(static_cast<int32_t>(row));
+  const ValueId constant =
+      t.graph().add_index_constant({static_cast<int64_t>(rows.size())}, std::move(indices));
+  return t.add("Gather", {x, constant}, {{"axis", axis}}, suffix);
+}
+
+/// Where the elements of a padded axis come from, for the modes that repeat what is there.
+std::vector<int64_t> padded_rows(Translation& t, const std::string& mode, int64_t size,
+                                 int64_t before, int64_t after) {
+  std::vector<int64_t> rows;
+  if (size == 0 || (mode == "reflect" && (before >= size || after >= size)))
+    throw t.error("pads are larger than the input");
+  for (int64_t i = -before; i < size + after; ++i) {
+    if (mode == "edge") {
+      rows.push_back(std::clamp<int64_t>(i, 0, size - 1));
+    } else if (mode == "wrap") {
+      rows.push_back((i % size + size) % size);
+    } else {
+      const int64_t at = i < 0 ? -i : i;
+      rows.push_back(at < size ? at : 2 * (size - 1) - at);
+    }
+  }
+  return rows;
+}
+
+void pad(Translation& t) {
+  const Shape shape = t.shape(0);
+  const size_t rank = shape.size();
+  std::vector<int64_t> given = t.ints("pads", 1).value_or(std::vector<int64_t>{});
+  given = bounded(t, given, -(int64_t{1} << 30), int64_t{1} << 30, "a pad");
+  std::vector<int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), int64_t{0});
+  if (t.has(3)) axes = checked_axes(t.known_ints(3, "axes"), rank, t.what());
+  if (given.size() != 2 * axes.size()) throw t.error("pads do not fit the input");
+  std::vector<int64_t> pads(2 * rank, 0);
+  Shape result = shape;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(axes[i]);
+    pads[axis] = given[i];
+    pads[axis + rank] = given[i + axes.size()];
+    result[axis] += pads[axis] + pads[axis + rank];
+  }
+  checked_count(result, t.what());
+  const std::string mode = t.attributes().text("mode", "constant");
+  if (mode == "constant") {
+    double value = t.attributes().real("value", 0.0);
+    if (t.has(2)) value = t.known_scalar(2, "value");
+    Attributes attributes{{"pads", pads}};
+    if (value != 0.0) attributes["value"] = value;
+    t.set(0, t.add("Pad", {t.real(0)}, attributes));
+    return;
+  }
+  if (mode != "reflect" && mode != "edge" && mode != "wrap")
+    throw t.error("does not know the mode " + mode);
+  ValueId y = t.real(0);
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
+    if (pads[axis] < 0 || pads[axis + rank] < 0) throw t.error("has negative pads");
+    y = gather_rows(t, y, static_cast<int64_t>(axis),
+                    padded_rows(t, mode, shape[axis], pads[axis], pads[axis + rank]),
+                    "axis" + std::to_string(axis));
+  }
+  t.set(0, t.add("Identity", {y}));
+}
+
+void expand(Translation& t) {
+  const std::vector<int64_t> wanted = t.known_ints(1, "shape");
+  const Shape shape = broadcast_of(t.shape(0), wanted, t.what());
+  checked_count(shape, t.what());
+  t.set(0, t.add("Expand", {t.real(0)}, {{"shape", shape}}));
+}
+
+/// Every dimension d as [1, d], expanded to [repeats, d].
+void tile(Translation& t) {
+  const Shape shape = t.shape(0);
+  const std::vector<int64_t> repeats =
+      bounded(t, t.known_ints(1, "repeats"), 1, int64_t{1} << 30, "a repeat");
+  if (repeats.size() != shape.size()) throw t.error("repeats do not fit the input");
+  Shape split, wide, result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    split.insert(split.end(), {1, shape[i]});
+    wide.insert(wide.end(), {repeats[i], shape[i]});
+    checked_count({repeats[i], shape[i]}, t.what());
+    result.push_back(repeats[i] * shape[i]);
+  }
+  checked_count(result, t.what());
+  const ValueId parts = t.reshape(t.real(0), split, "split");
+  const ValueId copies = t.add("Expand", {parts}, {{"shape", wide}}, "copies");
+  t.set(0, t.add("Reshape", {copies}, {{"shape", result}, {"allowzero", int64_t{1}}}));
+}
+
+void gather(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
+  if (t.is_known(1)) {
+    for (int64_t index : t.known_ints(1, "indices")) {
+      const int64_t size = shape[static_cast<size_t>(axis)];
+      if (index < -size || index >= size)
+        throw t.error("index " + std::to_string(index) + " of " + std::to_string(size));
+    }
+  }
+  const ValueId x = t.real(0);
+  t.set(0, t.add("Gather", {x, t.index(1)}, {{"axis", axis}}));
+}
+
+void gather_elements(Translation& t) {
+  const int64_t axis =
+      checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  const ValueId x = t.real(0);
+  t.set(0, t.add("GatherElements", {x, t.index(1)}, {{"axis", axis}}));
+}
+
+void identity(Translation& t) { t.set(0, t.add("Identity", {t.real(0)})); }
+
+/// As in inference: everything passes.
+void dropout(Translation& t) {
+  t.importer().note("dropout is left out: nodes work as in inference");
+  identity(t);
+}
+
+/// Between real types it is the plan that rounds; see OnnxImport::types.
+void cast(Translation& t) {
+  const auto to = static_cast<DataType>(t.attributes().integer("to", 0));
+  if (is_real(to) && !t.is_index(0)) {
+    t.set_type(to);
+    t.set(0, t.add("Identity", {t.real(0)}));
+    return;
+  }
+  if (is_integer(to) && t.is_index(0)) {
+    if (to == DataType::boolean) throw t.error("casts integers to booleans at run time");
+    t.set(0, t.add("Reshape", {t.index(0)},
+                   {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
+    return;
+  }
+  throw t.error("casts " + std::string(t.is_index(0) ? "integers to reals" : "reals to integers") +
+                " at run time, which is not supported");
+}
+
+void depth_to_space(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t block = t.attributes().integer("blocksize", 0);
+  if (shape.size() != 4 || block < 1 || block > 1024 || shape[1] % (block * block) != 0)
+    throw t.error("the block does not fit " + to_string(shape));
+  const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
+  const std::string mode = t.attributes().text("mode", "DCR");
+  const bool deep = mode == "DCR";
+  const ValueId split =
+      t.reshape(t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w},
+                "split");
+  const std::vector<int64_t> order =
+      deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
+  const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
+  t.set(0, t.add("Reshape", {moved},
+                 {{"shape", Shape{n, c, h * block, w * block}}, {"allowzero", int64_t{1}}}));
+}
+
+void space_to_depth(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t block = t.attributes().integer("blocksize", 0);
+  if (shape.size() != 4 || block < 1 || shape[2] % block != 0 || shape[3] % block != 0)
+    throw t.error("the block does not fit " + to_string(shape));
+  const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
+  const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split");
+  const ValueId moved = t.add("Transpose", {split},
+                              {{"perm", std::vector<int64_t>{0, 3, 5, 1, 2, 4}}}, "move");
+  t.set(0, t.add("Reshape", {moved},
+                 {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
+}
+
+/// The source of every row of a resized axis, by the coordinate rules of Resize (nearest).
+std::vector<int64_t> resized_rows(Translation& t, int64_t from, int64_t to, double scale,
+                                  const std::string& coordinates, const std::string& nearest) {
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < to; ++i) {
+    const auto x = static_cast<double>(i);
+    double at = 0.0;
+    if (coordinates == "asymmetric") {
+      at = x / scale;
+    } else if (coordinates == "half_pixel") {
+      at = (x + 0.5) / scale - 0.5;
+    } else if (coordinates == "pytorch_half_pixel") {
+      at = to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
+    } else if (coordinates == "align_corners") {
+      at = to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
+    } else {
+      throw t.error("the coordinates " + coordinates + " are not supported");
+    }
+    double row = 0.0;
+    if (nearest == "floor") {
+      row = std::floor(at);
+    } else if (nearest == "ceil") {
+      row = std::ceil(at);
+    } else if (nearest == "round_prefer_ceil") {
+      row = std::floor(at + 0.5);
+    } else if (nearest == "round_prefer_floor") {
+      row = std::ceil(at - 0.5);
+    } else {
+      throw t.error("the rounding " + nearest + " is not supported");
+    }
+    rows.push_back(std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1));
+  }
+  return rows;
+}
+
+void resize(Translation& t) {
+  const Shape shape = t.shape(0);
+  const bool old = t.opset() < 11;  // Upsample, and Resize of opset 10: (x, scales)
+  const std::string mode = t.attributes().text("mode", "nearest");
+  if (mode != "nearest") throw t.error("the mode " + mode + " is not supported; nearest is");
+  std::vector<double> scales;
+  Shape to;
+  const size_t scales_at = old ? 1 : 2;
+  if (const auto given = t.attributes().reals("scales")) {
+    scales.assign(given->begin(), given->end());
+  } else if (t.has(scales_at) && element_count(t.shape(scales_at)) > 0) {
+    const KnownTensor& known = t.known(scales_at, "scales");
+    for (int64_t i = 0; i < known.count(); ++i) scales.push_back(known.number(i));
+  } else if (t.has(3)) {
+    to = bounded(t, t.known_ints(3, "sizes"), 1, int64_t{1} << 30, "a size");
+  }
+  std::vector<int64_t> axes(shape.size());
+  std::iota(axes.begin(), axes.end(), int64_t{0});
+  if (const auto given = t.attributes().ints("axes"))
+    axes = checked_axes(*given, shape.size(), t.what());
+  if ((scales.empty() ? to.size() : scales.size()) != axes.size())
+    throw t.error("scales or sizes do not fit the input");
+  if (t.attributes().text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    throw t.error("keep_aspect_ratio_policy is not supported");
+  const std::string coordinates = t.attributes().text("coordinate_transformation_mode",
+                                                      old ? "asymmetric" : "half_pixel");
+  const std::string nearest =
+      t.attributes().text("nearest_mode", old ? "floor" : "round_prefer_floor");
+  ValueId y = t.real(0);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    const int64_t from = shape[axis];
+    if (!scales.empty() && !(scales[k] > 0.0 && scales[k] < 65536.0))
+      throw t.error("a scale is out of range");
+    const double exact = scales.empty() ? 0.0 : std::floor(static_cast<double>(from) * scales[k]);
+    const int64_t size = scales.empty() ? to[k] : static_cast<int64_t>(exact);
+    const double scale = scales.empty()
+                             ? static_cast<double>(size) / static_cast<double>(from)
+                             : scales[k];
+    Shape grown = t.shape_of(y);
+    grown[axis] = size;
+    if (checked_count(grown, t.what()) == 0) throw t.error("gives no elements");
+    if (size == from && scale == 1.0) continue;
+    y = gather_rows(t, y, axes[k], resized_rows(t, from, size, scale, coordinates, nearest),
+                    "axis" + std::to_string(axis));
+  }
+  t.set(0, t.add("Identity", {y}));
+}
+
+constexpr Translator kTranslators[] = {
+    {"Reshape", reshape},
+    {"Flatten", flatten},
+    {"Squeeze", squeeze},
+    {"Unsqueeze", unsqueeze},
+    {"Transpose", transpose},
+    {"Concat", concat},
+    {"Slice", slice},
+    {"Split", split},
+    {"Pad", pad},
+    {"Expand", expand},
+    {"Tile", tile},
+    {"Gather", gather},
+    {"GatherElements", gather_elements},
+    {"Identity", identity},
+    {"Dropout", dropout},
+    {"Cast", cast},
+    {"DepthToSpace", depth_to_space},
+    {"SpaceToDepth", space_to_depth},
+    {"Resize", resize},
+    {"Upsample", resize},
+};
+
+}  // namespace
+
+std::span<const Translator> movement_translators() { return kTranslators; }
+
+}  // namespace halfscope::onnx_files
