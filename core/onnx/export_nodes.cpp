@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+// How each operator of ours is written in opset 21: what is an attribute here and an input there.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/onnx/exporter.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names input_names(Exporter& e, const Node& node) {
+  Names names;
+  for (ValueId input : node.inputs) names.push_back(e.name_of(input));
+  while (!names.empty() && names.back().empty()) names.pop_back();
+  return names;
+}
+
+/// Copies attributes under their own names.
+void copy_attributes(const Node& node, ::onnx::NodeProto& proto,
+                     std::initializer_list<const char*> which) {
+  for (const char* name : which) {
+    const auto found = node.attributes.find(name);
+    if (found == node.attributes.end()) continue;
+    std::visit([&](const auto& value) { set_attribute(proto, name, value); }, found->second);
+  }
+}
+
+struct Plain {
+  std::string_view op;
+  std::array<const char*, 7> attributes;
+};
+/// Operators that differ in nothing.
+constexpr Plain kPlain[] = {
+    {"Add", {}},
+    {"Sub", {}},
+    {"Mul", {}},
+    {"Div", {}},
+    {"Neg", {}},
+    {"Exp", {}},
+    {"Log", {}},
+    {"Sqrt", {}},
+    {"Pow", {}},
+    {"Abs", {}},
+    {"Reciprocal", {}},
+    {"Erf", {}},
+    {"Tanh", {}},
+    {"Sigmoid", {}},
+    {"Softplus", {}},
+    {"HardSwish", {}},
+    {"Sin", {}},
+    {"Cos", {}},
+    {"Sign", {}},
+    {"Floor", {}},
+    {"Ceil", {}},
+    {"Round", {}},
+    {"Relu", {}},
+    {"PRelu", {}},
+    {"Min", {}},
+    {"Max", {}},
+    {"Identity", {}},
+    {"MatMul", {}},
+    {"GlobalAveragePool", {}},
+    {"LeakyRelu", {"alpha"}},
+    {"Elu", {"alpha"}},
+    {"HardSigmoid", {"alpha", "beta"}},
+    {"Softmax", {"axis"}},
+    {"LogSoftmax", {"axis"}},
+    {"Flatten", {"axis"}},
+    {"Transpose", {"perm"}},
+    {"Concat", {"axis"}},
+    {"Gather", {"axis"}},
+    {"Gemm", {"transA", "transB", "alpha", "beta"}},
+    {"Conv", {"strides", "dilations", "pads", "group"}},
+    {"MaxPool", {"kernel_shape", "strides", "pads", "dilations", "ceil_mode"}},
+    {"AveragePool",
+     {"kernel_shape", "strides", "pads", "dilations", "ceil_mode", "count_include_pad"}},
+    {"LayerNormalization", {"axis", "epsilon"}},
+    {"GroupNormalization", {"num_groups", "epsilon"}},
+    {"InstanceNormalization", {"epsilon"}},
+    {"ArgMax", {"axis", "keepdims", "select_last_index"}},
+    {"SoftmaxCrossEntropyLoss", {"ignore_index"}},
+};
+
+bool plain(Exporter& e, const Node& node, const Names& outputs) {
+  for (const Plain& each : kPlain) {
+    if (each.op != node.op) continue;
+    ::onnx::NodeProto& proto = e.add(node.op, node.path, input_names(e, node), {outputs[0]});
+    for (const char* name : each.attributes) {
+      if (name != nullptr) copy_attributes(node, proto, {name});
+    }
+    return true;
+  }
+  return false;
+}
+
+void reshape(Exporter& e, const Node& node, const Names& outputs) {
+  const Shape& shape = e.graph().value(node.outputs[0]).shape;
+  const std::string target = e.ints(node, "shape", shape);
+  ::onnx::NodeProto& proto =
+      e.add("Reshape", node.path, {e.name_of(node.inputs[0]), target}, outputs);
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end())
+    set_attribute(proto, "allowzero", int64_t{1});
+}
+
+void expand(Exporter& e, const Node& node, const Names& outputs) {
+  const std::string shape = e.ints(node, "shape", e.graph().value(node.outputs[0]).shape);
+  e.add("Expand", node.path, {e.name_of(node.inputs[0]), shape}, outputs);
+}
+
+void slice(Exporter& e, const Node& node, const Names& outputs) {
+  const std::vector<int64_t> starts = ints_attribute(node, "starts");
+  std::vector<int64_t> axes(starts.size());
+  std::iota(axes.begin(), axes.end(), int64_t{0});
+  const Names inputs{e.name_of(node.inputs[0]), e.ints(node, "starts", starts),
+                     e.ints(node, "ends", ints_attribute(node, "ends")),
+                     e.ints(node, "axes", ints_attribute(node, "axes", axes)),
+                     e.ints(node, "steps",
+                            ints_attribute(node, "steps",
+                                           std::vector<int64_t>(starts.size(), 1)))};
+  e.add("Slice", node.path, inputs, outputs);
+}
+
+void pad(Exporter& e, const Node& node, const Names& outputs) {
+  Names inputs{e.name_of(node.inputs[0]), e.ints(node, "pads", ints_attribute(node, "pads"))};
+  const double value = real_attribute(node, "value", 0.0);
+  if (value != 0.0) inputs.push_back(e.scalar(node, "value", value));
+  e.add("Pad", node.path, inputs, outputs);
+}
+
+void reduce(Exporter& e, const Node& node, const Names& outputs) {
+  const size_t rank = e.graph().value(node.inputs[0]).shape.size();
+  const std::string axes = e.ints(node, "axes", reduction_axes(node, rank));
+  ::onnx::NodeProto& proto =
+      e.add(node.op, node.path, {e.name_of(node.inputs[0]), axes}, outputs);
+  set_attribute(proto, "keepdims", int_attribute(node, "keepdims", 1));
+}
+
+void clip(Exporter& e, const Node& node, const Names& outputs) {
+  Names inputs{e.name_of(node.inputs[0])};
+  const auto limit = [&](const char* name) {
+    return node.attributes.contains(name) ? e.scalar(node, name, real_attribute(node, name, 0.0))
+                                          : std::string();
+  };
+  inputs.push_back(limit("min"));
+  inputs.push_back(limit("max"));
+  while (inputs.back().empty()) inputs.pop_back();
+  e.add("Clip", node.path, inputs, outputs);
+}
+
+void cumulative_sum(Exporter& e, const Node& node, const Names& outputs) {
+  // The axis is a scalar.
+  KnownTensor axis = known_ints({int_attribute(node, "axis", 0)}, {});
+  const std::string name = e.constant(node, "axis", axis);
+  ::onnx::NodeProto& proto =
+      e.add("CumSum", node.path, {e.name_of(node.inputs[0]), name}, outputs);
+  copy_attributes(node, proto, {"exclusive", "reverse"});
+}
+
+void gelu(Exporter& e, const Node& node, const Names& outputs) {
+  ::onnx::NodeProto& proto = e.add("Gelu", node.path, input_names(e, node), outputs);
+  if (int_attribute(node, "tanh", 0) != 0) set_attribute(proto, "approximate", std::string("tanh"));
+}
+
+/// As in inference, whatever it is in the graph.
+void batch_normalization(Exporter& e, const Node& node, const Names& outputs) {
+  ::onnx::NodeProto& proto =
+      e.add("BatchNormalization", node.path, input_names(e, node), {outputs[0]});
+  copy_attributes(node, proto, {"epsilon", "momentum"});
+}
+
+void where(Exporter& e, const Node& node, const Names& outputs) {
+  e.add("Where", node.path,
+        {e.condition(node.inputs[0]), e.name_of(node.inputs[1]), e.name_of(node.inputs[2])},
+        outputs);
+}
+
+void compare(Exporter& e, const Node& node, const Names& outputs) {
+  e.add(node.op, node.path, input_names(e, node), outputs);
+  e.mark_boolean(node.outputs[0]);
+}
+
+void logical(Exporter& e, const Node& node, const Names& outputs) {
+  Names inputs;
+  for (ValueId input : node.inputs) inputs.push_back(e.condition(input));
+  e.add(node.op, node.path, inputs, outputs);
+  e.mark_boolean(node.outputs[0]);
+}
+
+void gather_elements(Exporter& e, const Node& node, const Names& outputs) {
+  if (int_attribute(node, "labels", 0) != 0)
+    throw Error(node.path + " (GatherElements): picking by labels cannot be written as ONNX");
+  ::onnx::NodeProto& proto = e.add("GatherElements", node.path, input_names(e, node), outputs);
+  copy_attributes(node, proto, {"axis"});
+}
+
+/// A convolution's gradient in forward nodes came from a ConvTranspose.
+void conv_transpose(Exporter& e, const Node& node, const Names& outputs) {
+  const Graph& graph = e.graph();
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  const Shape& w = graph.value(node.inputs[1]).shape;
+  const Shape& y = graph.value(node.outputs[0]).shape;
+  const ConvWindow window = conv_window(node);
+  const std::vector<int64_t> extra{
+      y[2] - ((x[2] - 1) * window.stride_h + window.dilation_h * (w[2] - 1) + 1 - window.pad_top -
+              window.pad_bottom),
+      y[3] - ((x[3] - 1) * window.stride_w + window.dilation_w * (w[3] - 1) + 1 - window.pad_left -
+              window.pad_right)};
+  ::onnx::NodeProto& proto = e.add("ConvTranspose", node.path, input_names(e, node), outputs);
+  copy_attributes(node, proto, {"strides", "dilations", "pads", "group"});
+  set_attribute(proto, "output_padding", extra);
+}
+
+struct Rule {
+  std::string_view op;
+  void (*run)(Exporter&, const Node&, const Names&);
+};
+constexpr Rule kRules[] = {
+    {"Reshape", reshape},
+    {"Expand", expand},
+    {"Slice", slice},
+    {"Pad", pad},
+    {"ReduceSum", reduce},
+    {"ReduceMean", reduce},
+    {"ReduceMax", reduce},
+    {"ReduceMin", reduce},
+    {"Clip", clip},
+    {"CumSum", cumulative_sum},
+    {"Gelu", gelu},
+    {"BatchNormalization", batch_normalization},
+    {"Where", where},
+    {"Equal", compare},
+    {"Less", compare},
+    {"LessOrEqual", compare},
+    {"Greater", compare},
+    {"GreaterOrEqual", compare},
+    {"And", logical},
+    {"Or", logical},
+    {"Not", logical},
+    {"GatherElements", gather_elements},
+    {"ConvGradInput", conv_transpose},
+    {"StopGradient",
+     [](Exporter& e, const Node& node, const Names& outputs) {
+       e.add("Identity", node.path, {e.name_of(node.inputs[0])}, outputs);
+     }},
+};
+
+}  // namespace
+
+bool export_node(Exporter& exporter, const Node& node, const std::vector<std::string>& outputs) {
+  if (plain(exporter, node, outputs)) return true;
+  for (const Rule& rule : kRules) {
+    if (rule.op != node.op) continue;
+    rule.run(exporter, node, outputs);
+    return true;
+  }
+  return false;
+}
+
+void set_attribute(::onnx::NodeProto& node, const std::string& name, int64_t value) {
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(::onnx::AttributeProto::INT);
+  attribute.set_i(value);
+}
+
+void set_attribute(::onnx::NodeProto& node, const std::string& name, double value) {
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(::onnx::AttributeProto::FLOAT);
+  attribute.set_f(static_cast<float>(value));
+}
+
+void set_attribute(::onnx::NodeProto& node, const std::string& name, const std::string& value) {
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(::onnx::AttributeProto::STRING);
+  attribute.set_s(value);
+}
+
+void set_attribute(::onnx::NodeProto& node, const std::string& name,
+                   const std::vector<int64_t>& values) {
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(::onnx::AttributeProto::INTS);
+  for (int64_t value : values) attribute.add_ints(value);
+}
+
+}  // namespace halfscope::onnx_files

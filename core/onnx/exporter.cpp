@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/exporter.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/graph/execution.h"
+#include "core/onnx/export.h"
+#include "core/onnx/model_file.h"
+#include "core/onnx/tensor_proto.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// The type of ONNX that has exactly these values. Whether it saturates is the Cast's to say.
+std::optional<DataType> type_of(FloatFormat format) {
+  format.saturate = false;
+  if (format == kFp32) return DataType::float32;
+  if (format == kFp16) return DataType::float16;
+  if (format == kBf16) return DataType::bfloat16;
+  if (format == kE4m3fn) return DataType::float8e4m3fn;
+  if (format == kE4m3fnuz) return DataType::float8e4m3fnuz;
+  if (format == kE5m2) return DataType::float8e5m2;
+  if (format == kE5m2fnuz) return DataType::float8e5m2fnuz;
+  return std::nullopt;
+}
+
+bool is_float8(DataType type) {
+  return type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz;
+}
+
+DataType needed_type(const FloatFormat& format, const std::string& what) {
+  if (const auto type = type_of(format)) return *type;
+  throw Error(what + ": ONNX has no type for " + format_name(format),
+              "formats with one are float16, bfloat16 and the 8-bit ones of OCP and AMD");
+}
+
+void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value& value) {
+  info.set_name(name);
+  ::onnx::TypeProto::Tensor& tensor = *info.mutable_type()->mutable_tensor_type();
+  const DataType type =
+      value.type == ElementType::index ? DataType::int64 : DataType::float32;
+  tensor.set_elem_type(static_cast<int32_t>(type));
+  ::onnx::TensorShapeProto& shape = *tensor.mutable_shape();
+  for (int64_t size : value.shape) shape.add_dim()->set_dim_value(size);
+}
+
+}  // namespace
+
+Exporter::Exporter(Graph graph, const NamedTensors& weights, bool formats)
+    : graph_(std::move(graph)), weights_(weights), formats_(formats) {}
+
+std::string Exporter::fresh(const std::string& wanted) {
+  std::string name = wanted;
+  for (int n = 2; !taken_.insert(name).second; ++n) name = wanted + "_" + std::to_string(n);
+  return name;
+}
+
+::onnx::NodeProto& Exporter::add(const std::string& op, const std::string& name,
+                                 const std::vector<std::string>& inputs,
+                                 const std::vector<std::string>& outputs) {
+  ::onnx::NodeProto& node = *file_.mutable_graph()->add_node();
+  node.set_op_type(op);
+  std::string own = name;
+  for (int n = 2; !node_names_.insert(own).second; ++n) own = name + "_" + std::to_string(n);
+  node.set_name(own);
+  for (const std::string& input : inputs) node.add_input(input);
+  for (const std::string& output : outputs) node.add_output(output);
+  return node;
+}
+
+void Exporter::add_initializer(const KnownTensor& tensor, const std::string& name) {
+  write_tensor(tensor, name, *file_.mutable_graph()->add_initializer());
+}
+
+std::string Exporter::constant(const Node& node, const std::string& what,
+                               const KnownTensor& tensor) {
+  const std::string name = fresh(node.path + "." + what);
+  add_initializer(tensor, name);
+  return name;
+}
+
+std::string Exporter::ints(const Node& node, const std::string& what,
+                           std::vector<int64_t> values) {
+  return constant(node, what, known_list(std::move(values)));
+}
+
+std::string Exporter::scalar(const Node& node, const std::string& what, double value) {
+  KnownTensor tensor;
+  tensor.reals = {static_cast<float>(value)};
+  return constant(node, what, tensor);
+}
+
+std::string Exporter::condition(ValueId value) {
+  const std::string name = name_of(value);
+  if (booleans_.contains(value)) return name;
+  const std::string result = fresh(name + "_bool");
+  ::onnx::NodeProto& cast = add("Cast", result, {name}, {result});
+  set_attribute(cast, "to", static_cast<int64_t>(DataType::boolean));
+  return result;
+}
+
+std::string Exporter::name_of(ValueId value) {
+  if (value == kNone) return "";
+  if (!names_.contains(value)) add_source(value);
+  return names_.at(value);
+}
+
+/// A variable or a constant.
+void Exporter::add_source(ValueId value) {
+  if (const Variable* variable = graph_.variable_of(value)) {
+    const auto found = weights_.find(variable->path);
+    if (found == weights_.end()) throw Error("no weights for " + variable->path);
+    if (found->second.shape != graph_.value(value).shape) {
+      throw Error(variable->path + " has shape " + to_string(found->second.shape) +
+                  ", but the network wants " + to_string(graph_.value(value).shape));
+    }
+    const std::string name = fresh(variable->alias.empty() ? variable->path : variable->alias);
+    names_[value] = name;
+    KnownTensor tensor{.shape = found->second.shape, .reals = found->second.data};
+    const FloatFormat& format = graph_.value(value).format;
+    if (!formats_ || format == kFp32) {
+      add_initializer(tensor, name);
+      return;
+    }
+    tensor.type = needed_type(format, variable->path);
+    add_initializer(tensor, name);
+    const std::string wide = fresh(name + "_float");
+    ::onnx::NodeProto& cast = add("Cast", wide, {name}, {wide});
+    set_attribute(cast, "to", static_cast<int64_t>(DataType::float32));
+    names_[value] = wide;
+    return;
+  }
+  for (const Constant& constant : graph_.constants()) {
+    if (constant.value != value) continue;
+    KnownTensor tensor{.shape = constant.tensor.shape};
+    if (graph_.value(value).type == ElementType::index) {
+      tensor.type = DataType::int64;
+      tensor.ints.assign(constant.indices.begin(), constant.indices.end());
+    } else {
+      tensor.reals = constant.tensor.data;
+    }
+    const std::string name = fresh("constant_" + std::to_string(value));
+    names_[value] = name;
+    add_initializer(tensor, name);
+    return;
+  }
+  throw Error("a value of the network is made by nothing that can be exported");
+}
+
+/// The Cast of a value that the graph keeps narrower than float32, and the one back.
+void Exporter::round_output(ValueId value, const std::string& exact) {
+  const Value& of = graph_.value(value);
+  const Node& node = graph_.node(of.producer);
+  if (of.rounding.mode != RoundingMode::nearest_even) {
+    throw Error(node.path + ": ONNX rounds to nearest, not " +
+                rounding_name(of.rounding));
+  }
+  const DataType type = needed_type(of.format, node.path);
+  const std::string narrow = fresh(exact + "_" + type_name(type)), wide = fresh(exact + "_rounded");
+  ::onnx::NodeProto& down = add("Cast", narrow, {exact}, {narrow});
+  set_attribute(down, "to", static_cast<int64_t>(type));
+  if (is_float8(type)) set_attribute(down, "saturate", int64_t{of.format.saturate});
+  ::onnx::NodeProto& up = add("Cast", wide, {narrow}, {wide});
+  set_attribute(up, "to", static_cast<int64_t>(DataType::float32));
+  names_[value] = wide;
+}
+
+void Exporter::add_node(NodeId id) {
+  const Node node = graph_.node(id);  // expansions grow the graph
+  if (formats_ && !node.plan.accumulation.is_single_chain() && find_op(node.op).sums_products()) {
+    throw Error(node.path + " (" + node.op + "): ONNX cannot say how its sums are taken",
+                "export a plan that accumulates in fp32");
+  }
+  if (node.op == "Cast") {
+    names_[node.outputs[0]] = name_of(node.inputs[0]);
+    if (graph_.value(node.outputs[0]).format != kFp32)
+      round_output(node.outputs[0], names_[node.outputs[0]]);
+    return;
+  }
+  std::vector<std::string> outputs;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const std::string suffix = i == 0 ? "" : ":" + std::to_string(i);
+    outputs.push_back(fresh(node.path + "_out" + suffix));
+  }
+  if (export_node(*this, node, outputs)) {
+    for (size_t i = 0; i < node.outputs.size(); ++i) names_[node.outputs[i]] = outputs[i];
+  } else {
+    add_composite(node);
+  }
+  const ValueId result = node.outputs[0];
+  if (formats_ && graph_.value(result).type == ElementType::real &&
+      needs_rounding(graph_, node, graph_.value(result))) {
+    round_output(result, names_.at(result));
+  }
+}
+
+/// What opset 21 does not have is written in primitives, which compute in float32 as the fused
+/// operator does inside.
+void Exporter::add_composite(const Node& node) {
+  const OpDef& def = find_op(node.op);
+  if (def.expand == nullptr)
+    throw Error(node.path + " (" + node.op + "): ONNX has no such operator");
+  const auto first = static_cast<NodeId>(graph_.nodes().size());
+  const std::vector<ValueId> results = def.expand(graph_, node);
+  for (NodeId id = first; id < static_cast<NodeId>(graph_.nodes().size()); ++id) add_node(id);
+  for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
+    if (results[i] != kNone) names_[node.outputs[i]] = name_of(results[i]);
+  }
+}
+
+/// Under the output's name, or with an Identity where the value has a name that must stay.
+void Exporter::name_output(const NamedValue& output) {
+  const std::string name = name_of(output.value);
+  bool made = false;
+  for (::onnx::NodeProto& node : *file_.mutable_graph()->mutable_node()) {
+    for (std::string& each : *node.mutable_output()) {
+      if (each != name || fixed_.contains(name)) continue;
+      each = output.name;
+      made = true;
+    }
+  }
+  if (!made) {
+    add("Identity", output.name, {name}, {output.name});
+    return;
+  }
+  for (::onnx::NodeProto& node : *file_.mutable_graph()->mutable_node()) {
+    std::replace(node.mutable_input()->begin(), node.mutable_input()->end(), name, output.name);
+  }
+  names_[output.value] = output.name;
+  fixed_.insert(output.name);
+}
+
+::onnx::ModelProto Exporter::run(const std::string& name, const std::vector<NodeId>& nodes,
+                                 const std::vector<NamedValue>& inputs,
+                                 const std::vector<NamedValue>& outputs) {
+  file_.set_ir_version(10);  // of opset 21
+  file_.set_producer_name("HalfScope");
+  ::onnx::OperatorSetIdProto& opset = *file_.add_opset_import();
+  opset.set_domain("");
+  opset.set_version(kExportOpset);
+  ::onnx::GraphProto& graph = *file_.mutable_graph();
+  graph.set_name(name.empty() ? "network" : name);
+  for (const NamedValue& output : outputs) taken_.insert(output.name);
+  for (const NamedValue& input : inputs) {
+    names_[input.value] = fresh(input.name);
+    describe(*graph.add_input(), names_[input.value], graph_.value(input.value));
+    const Value& value = graph_.value(input.value);
+    if (formats_ && value.type == ElementType::real && value.format != kFp32)
+      throw Error("input " + input.name + " is kept in " + format_name(value.format));
+  }
+  for (NodeId id : nodes) add_node(id);
+  for (const NamedValue& output : outputs) {
+    name_output(output);
+    ::onnx::ValueInfoProto& info = *graph.add_output();
+    describe(info, output.name, graph_.value(output.value));
+    if (booleans_.contains(output.value)) {
+      info.mutable_type()->mutable_tensor_type()->set_elem_type(
+          static_cast<int32_t>(DataType::boolean));
+    }
+  }
+  return std::move(file_);
+}
+
+namespace {
+
+/// The nodes that the outputs depend on, in the order of the graph.
+std::vector<NodeId> needed_nodes(const Graph& graph, const std::vector<NamedValue>& outputs) {
+  std::set<ValueId> wanted;
+  for (const NamedValue& output : outputs) wanted.insert(output.value);
+  std::vector<NodeId> nodes;
+  for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId value) { return wanted.contains(value); })) {
+      continue;
+    }
+    nodes.push_back(id);
+    wanted.insert(node.inputs.begin(), node.inputs.end());
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+/// Of those inputs, the ones that the nodes read.
+std::vector<NamedValue> read_inputs(const Graph& graph, const std::vector<NodeId>& nodes) {
+  std::vector<NamedValue> inputs;
+  for (const Input& input : graph.inputs()) {
+    const bool read = std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
+      const std::vector<ValueId>& of = graph.node(id).inputs;
+      return std::find(of.begin(), of.end(), input.value) != of.end();
+    });
+    if (read) inputs.push_back({input.name, input.value});
+  }
+  return inputs;
+}
+
+}  // namespace
+}  // namespace halfscope::onnx_files
+
+namespace halfscope {
+
+std::string onnx_bytes(const Model& model, const NamedTensors& weights) {
+  std::vector<NamedValue> outputs = model.outputs;
+  if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
+  if (outputs.empty()) throw Error(model.name + " has no outputs to export");
+  const std::vector<NodeId> nodes = onnx_files::needed_nodes(model.graph, outputs);
+  onnx_files::Exporter exporter(model.graph, weights, false);
+  return onnx_files::model_bytes(
+      exporter.run(model.name, nodes, onnx_files::read_inputs(model.graph, nodes), outputs),
+      model.name);
+}
+
+std::string onnx_bytes(const Executable& executable, const std::string& name,
+                       const NamedTensors& weights) {
+  const std::vector<NodeId>& nodes = executable.entry(Entry::eval);
+  onnx_files::Exporter exporter(executable.graph, weights, true);
+  return onnx_files::model_bytes(
+      exporter.run(name, nodes, onnx_files::read_inputs(executable.graph, nodes),
+                   executable.outputs),
+      name);
+}
+
+void write_onnx(const std::filesystem::path& file, const std::string& bytes) {
+  std::filesystem::path part = file;
+  part += ".part";
+  std::ofstream out(part, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  std::error_code failed;
+  if (out) std::filesystem::rename(part, file, failed);
+  if (!out || failed) {
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    throw Error("cannot write " + file.string(),
+                "check that the folder exists, and that the disk is not full");
+  }
+}
+
+}  // namespace halfscope
