@@ -11,6 +11,7 @@ namespace halfscope::ops {
 const std::vector<OpDef>& arithmetic();
 const std::vector<OpDef>& cast();
 const std::vector<OpDef>& conv();
+const std::vector<OpDef>& functions();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();
 const std::vector<OpDef>& loss();

@@ -14,8 +14,8 @@ std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
     for (const auto* defs :
-         {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::gather(), &ops::gemm(),
-          &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::quantize(),
+         {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::functions(), &ops::gather(),
+          &ops::gemm(), &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::quantize(),
           &ops::reductions(), &ops::relu(), &ops::shape_ops(), &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }

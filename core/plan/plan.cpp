@@ -11,27 +11,48 @@
 namespace halfscope {
 namespace {
 
-constexpr const char* kFollowing[] = {"Add",
+constexpr const char* kFollowing[] = {"Abs",
+                                      "Add",
                                       "BatchNormalization",
+                                      "Ceil",
+                                      "Clip",
+                                      "Cos",
                                       "Div",
+                                      "Elu",
+                                      "Erf",
                                       "Expand",
                                       "Flatten",
+                                      "Floor",
                                       "GatherElements",
+                                      "Gelu",
                                       "GlobalAveragePool",
+                                      "HardSigmoid",
+                                      "HardSwish",
                                       "Identity",
+                                      "LeakyRelu",
+                                      "Max",
                                       "MaxPool",
+                                      "Min",
                                       "Mul",
                                       "Neg",
+                                      "PRelu",
                                       "Pad",
                                       "ReduceMax",
                                       "Relu",
                                       "Reshape",
+                                      "Round",
+                                      "Sigmoid",
+                                      "Sign",
+                                      "Sin",
                                       "Slice",
                                       "Sqrt",
                                       "StopGradient",
-                                      "Sub"};
-constexpr const char* kFullPrecision[] = {"Exp", "Log", "ReduceMean", "ReduceSum",
-                                          "SoftmaxCrossEntropyLoss"};
+                                      "Sub",
+                                      "Swish",
+                                      "Tanh"};
+constexpr const char* kFullPrecision[] = {
+    "Exp",     "Log", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "SoftmaxCrossEntropyLoss",
+    "Softplus"};
 
 Plan mixed(std::string name, const FloatFormat& format) {
   Plan plan;

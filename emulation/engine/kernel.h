@@ -73,6 +73,8 @@ struct KernelEntry {
 template <class T>
 std::span<const KernelEntry<T>> elementwise_kernels();
 template <class T>
+std::span<const KernelEntry<T>> function_kernels();
+template <class T>
 std::span<const KernelEntry<T>> sum_kernels();
 template <class T>
 std::span<const KernelEntry<T>> normalization_kernels();

@@ -97,6 +97,8 @@ T attribute_of(const Node& node, const char* name) {
 template <class X, class T>
 Step movement_step(const NodeCall<X, T>& call);  // move_steps.h: elementwise, shapes, gathers
 template <class X, class T>
+Step function_step(const NodeCall<X, T>& call);  // function_steps.h: functions of one element
+template <class X, class T>
 Step product_step(const NodeCall<X, T>& call);  // product_steps.h
 template <class X, class T>
 Step reduction_step(const NodeCall<X, T>& call);  // fused_steps.h: reductions, pooling, loss, norm

@@ -215,8 +215,30 @@ class Lockstep {
 
   /// Notes which values exp and log of this entry reach.
   void follow_library(Entry entry) {
-    static const std::set<std::string> kUsers{"Exp", "Log", "SoftmaxCrossEntropyLoss",
-                                              "SoftmaxCrossEntropyLossGrad"};
+    static const std::set<std::string> kUsers{"Cos",
+                                              "Elu",
+                                              "EluGrad",
+                                              "Erf",
+                                              "ErfGrad",
+                                              "Exp",
+                                              "Gelu",
+                                              "GeluGrad",
+                                              "Log",
+                                              "LogSoftmax",
+                                              "Pow",
+                                              "PowGrad",
+                                              "PowExponentGrad",
+                                              "Sigmoid",
+                                              "Sin",
+                                              "Softmax",
+                                              "Softplus",
+                                              "SoftplusGrad",
+                                              "Swish",
+                                              "SwishGrad",
+                                              "LogSoftmaxGrad",
+                                              "SoftmaxCrossEntropyLoss",
+                                              "SoftmaxCrossEntropyLossGrad",
+                                              "Tanh"};
     const Graph& graph = executable_.graph;
     for (NodeId id : executable_.entry(entry)) {
       const Node& node = graph.node(id);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// PyTorch's results and gradients of single operators (tests/oracle/op_gradients.py) through the
-// emulator in fp32: equal where every order of summation gives the same numbers, else within a
-// small multiple of PyTorch's own rounding error. Signs of zeros and NaN payloads are not compared.
+// PyTorch's results and gradients of single operators (tests/oracle/op_gradients.py,
+// function_ops.py) through the emulator in fp32: equal where every order of summation gives the
+// same numbers, else within a small multiple of PyTorch's own rounding error. Signs of zeros and
+// NaN payloads are not compared.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,10 +48,16 @@ struct Vectors {
 
 const Vectors& vectors() {
   static const Vectors all = [] {
-    const std::string base =
-        std::string(HALFSCOPE_SOURCE_DIR) + "/tests/oracle/vectors/op_gradients";
-    std::ifstream file(base + ".json");
-    return Vectors{Json::parse(file).at("cases"), read_npz(base + ".npz")};
+    Vectors result;
+    result.cases = Json::array();
+    for (const char* name : {"op_gradients", "function_ops"}) {
+      const std::string base = std::string(HALFSCOPE_SOURCE_DIR) + "/tests/oracle/vectors/" + name;
+      std::ifstream file(base + ".json");
+      const Json index = Json::parse(file);
+      for (const Json& each : index.at("cases")) result.cases.push_back(each);
+      result.tensors.merge(read_npz(base + ".npz"));
+    }
+    return result;
   }();
   return all;
 }

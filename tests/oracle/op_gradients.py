@@ -96,6 +96,21 @@ class Vectors:
                 results["d" + name] = gradient.detach().numpy()
         return results
 
+    def write(self, folder: Path, name: str, listed: bool) -> None:
+        """NAME.npz and NAME.json."""
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(folder / f"{name}.npz", **self.arrays)
+        rows = ",\n".join(json.dumps(entry) for entry in self.index)
+        text = f'{{"torch": "{torch.__version__}", "cases": [\n{rows}\n]}}\n'
+        (folder / f"{name}.json").write_text(text, encoding="ascii")
+        if listed:
+            for entry in self.index:
+                shapes = ", ".join(f"{what}{list(self.arrays[entry['case'] + '/' + what].shape)}"
+                                   for what in entry["inputs"])
+                kind = "exact" if entry["exact"] else "rounded"
+                print(f"{entry['case']:28s}{entry['op']:26s}{kind:9s}{shapes}")
+        print(f"{len(self.index)} cases, {len(self.arrays)} arrays")
+
     @staticmethod
     def _error(single: np.ndarray, double: np.ndarray) -> float:
         finite = np.isfinite(single) & np.isfinite(double)
@@ -547,18 +562,7 @@ def main() -> None:
     for add in (add_conv, add_pool, add_elementwise, add_shapes, add_linear, add_reductions,
                 add_losses, add_optimizers, add_normalization, add_slices, add_more_optimizers):
         add(v)
-    args.out_dir.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(args.out_dir / "op_gradients.npz", **v.arrays)
-    rows = ",\n".join(json.dumps(entry) for entry in v.index)
-    text = f'{{"torch": "{torch.__version__}", "cases": [\n{rows}\n]}}\n'
-    (args.out_dir / "op_gradients.json").write_text(text, encoding="ascii")
-    if args.list:
-        for entry in v.index:
-            shapes = ", ".join(f"{name}{list(v.arrays[entry['case'] + '/' + name].shape)}"
-                               for name in entry["inputs"])
-            kind = "exact" if entry["exact"] else "rounded"
-            print(f"{entry['case']:28s}{entry['op']:26s}{kind:9s}{shapes}")
-    print(f"{len(v.index)} cases, {len(v.arrays)} arrays")
+    v.write(args.out_dir, "op_gradients", args.list)
 
 
 if __name__ == "__main__":

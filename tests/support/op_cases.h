@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/function_cases.h"
 #include "tests/support/op_harness.h"
 
 namespace halfscope::test {
@@ -130,6 +131,7 @@ inline std::vector<OpCase> gradient_cases() {
                   {real({4, 3}), labels({2, 0, 1, 1})},
                   {{"ignore_index", int64_t{1}}}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({1, 1}), labels({0})}});
+  add_function_cases(list);
   for (OpCase& each : list) each.name = "node";
   return list;
 }
@@ -142,6 +144,7 @@ inline std::string describe(const OpCase& op) {
     text += " " + name;
     if (const auto* list = std::get_if<Ints>(&value)) text += to_string(*list);
     if (const auto* number = std::get_if<int64_t>(&value)) text += "=" + std::to_string(*number);
+    if (const auto* number = std::get_if<double>(&value)) text += "=" + std::to_string(*number);
   }
   return text;
 }

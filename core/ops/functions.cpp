@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// Functions of one element (core/numeric/functions.h), as in ONNX, whose constant inputs are
+// attributes: Clip has min and max, either may be missing. Min and Max take two operands here. Gelu
+// has the attribute tanh in place of approximate, Swish is that of opset 24. They compute in double
+// and round once; so do their gradients, which are operators of ours: F'(dy, x), or of (dy, y) as
+// in PyTorch for Reciprocal, Sigmoid and Tanh. Sin and Cos go through each other.
+//   Max, Min     the gradient goes to the winner, half of it to each of two equals
+//   Pow          0 for the base where the exponent is 0, and for the exponent of 0^b, b >= 0
+//   Abs          dy * Sign(x);  Sign, Floor, Ceil and Round let no gradient through
+//   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip: its bounds let the gradient
+//   through; HardSigmoid: its corners do not
+// Gelu and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5, or, with
+// tanh, 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Swish is x * Sigmoid(alpha x).
+#include "core/ops/functions.h"
+
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+using Gradients = std::vector<ValueId>;
+
+std::vector<OutputType> infer_unary(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+std::vector<OutputType> infer_binary(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  return {{broadcast_shapes(node, graph.value(node.inputs[0]).shape,
+                            graph.value(node.inputs[1]).shape)}};
+}
+
+std::vector<OutputType> infer_prelu(const Graph& graph, const Node& node) {
+  const std::vector<OutputType> type = infer_binary(graph, node);
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  check_node(node, type[0].shape == x,
+             "slope " + to_string(graph.value(node.inputs[1]).shape) + " does not broadcast to " +
+                 to_string(x));
+  return type;
+}
+
+/// A gradient has the shape of its first input, the output's gradient.
+std::vector<OutputType> infer_gradient(const Graph& graph, const Node& node) {
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+/// F'(dy, x), with F's attributes.
+template <class Gradient>
+Gradients of_input(GradientContext& c) {
+  const Attributes attributes = c.node().attributes;
+  return {c.add(Gradient::kName, {c.output_gradient(0), c.input(0)}, attributes)};
+}
+
+/// F'(dy, y).
+template <class Gradient>
+Gradients of_output(GradientContext& c) {
+  return {c.add(Gradient::kName, {c.output_gradient(0), c.output(0)})};
+}
+
+Gradients none(GradientContext&) { return {kNone}; }
+
+Gradients abs_gradient(GradientContext& c) {
+  return {c.add("Mul", {c.output_gradient(0), c.add("Sign", {c.input(0)})})};
+}
+
+Gradients sin_gradient(GradientContext& c) {
+  return {c.add("Mul", {c.output_gradient(0), c.add("Cos", {c.input(0)})})};
+}
+
+Gradients cos_gradient(GradientContext& c) {
+  return {c.add("Neg", {c.add("Mul", {c.output_gradient(0), c.add("Sin", {c.input(0)})})})};
+}
+
+/// Of the larger operand; the smaller of (a, b) is where b is the larger of (b, a).
+Gradients extreme_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  const bool smallest = c.node().op == fn::Min::kName;
+  Gradients result(2, kNone);
+  for (size_t i = 0; i < 2; ++i) {
+    if (!c.needed(i)) continue;
+    const size_t larger = smallest ? 1 - i : i;
+    const ValueId full = c.add(fn::MaxGrad::kName, {dy, c.input(larger), c.input(1 - larger)});
+    result[i] = c.unbroadcast(full, c.input_shape(i));
+  }
+  return result;
+}
+
+Gradients pow_gradient(GradientContext& c) {
+  const char* const rules[] = {fn::PowGrad::kName, fn::PowExponentGrad::kName};
+  Gradients result(2, kNone);
+  for (size_t i = 0; i < 2; ++i) {
+    if (!c.needed(i)) continue;
+    const ValueId full = c.add(rules[i], {c.output_gradient(0), c.input(0), c.input(1)});
+    result[i] = c.unbroadcast(full, c.input_shape(i));
+  }
+  return result;
+}
+
+Gradients prelu_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  Gradients result(2, kNone);
+  if (c.needed(0)) result[0] = c.add(fn::PReluGrad::kName, {dy, c.input(0), c.input(1)});
+  if (c.needed(1)) {
+    const ValueId full = c.add(fn::PReluSlopeGrad::kName, {dy, c.input(0)});
+    result[1] = c.unbroadcast(full, c.input_shape(1));
+  }
+  return result;
+}
+
+/// Adds primitives under the composite's path.
+class Expansion {
+ public:
+  Expansion(Graph& graph, const Node& node) : graph_(graph), base_(node.path + "/") {}
+  ValueId add(const char* op, const char* name, std::vector<ValueId> inputs) {
+    return graph_.add1(op, base_ + name, std::move(inputs));
+  }
+  ValueId constant(double value) { return graph_.add_constant(static_cast<float>(value)); }
+
+ private:
+  Graph& graph_;
+  std::string base_;
+};
+
+std::vector<ValueId> expand_gelu(Graph& graph, const Node& node) {
+  Expansion e(graph, node);
+  const ValueId x = node.inputs[0];
+  if (function_of<fn::Gelu>(node).tanh) {
+    const ValueId square = e.add("Mul", "square", {x, x});
+    const ValueId cube = e.add("Mul", "cube", {square, x});
+    const ValueId small = e.add("Mul", "small", {cube, e.constant(fn::kGeluCubic)});
+    const ValueId sum = e.add("Add", "sum", {x, small});
+    const ValueId inner = e.add("Mul", "inner", {sum, e.constant(fn::kSqrtTwoOverPi)});
+    const ValueId tanh = e.add("Tanh", "tanh", {inner});
+    const ValueId gate = e.add("Add", "gate", {tanh, e.constant(1.0)});
+    const ValueId half = e.add("Mul", "half", {x, e.constant(0.5)});
+    return {e.add("Mul", "scale", {half, gate})};
+  }
+  const ValueId scaled = e.add("Div", "divide", {x, e.constant(1.0 / fn::kSqrtHalf)});
+  const ValueId erf = e.add("Erf", "erf", {scaled});
+  const ValueId gate = e.add("Add", "gate", {erf, e.constant(1.0)});
+  const ValueId gated = e.add("Mul", "scale", {x, gate});
+  return {e.add("Mul", "half", {gated, e.constant(0.5)})};
+}
+
+std::vector<ValueId> expand_swish(Graph& graph, const Node& node) {
+  Expansion e(graph, node);
+  const ValueId x = node.inputs[0];
+  const double alpha = function_of<fn::Swish>(node).alpha;
+  const ValueId inner = alpha == 1.0 ? x : e.add("Mul", "alpha", {x, e.constant(alpha)});
+  return {e.add("Mul", "scale", {x, e.add("Sigmoid", "sigmoid", {inner})})};
+}
+
+template <class Gradient>
+OpDef gradient_def(bool selects = false) {
+  return {
+      .name = Gradient::kName, .domain = "halfscope", .infer = infer_gradient, .selects = selects};
+}
+
+template <class Function>
+OpDef unary(std::vector<ValueId> (*gradient)(GradientContext&), bool selects = false) {
+  return {.name = Function::kName,
+          .domain = "",
+          .infer = infer_unary,
+          .gradient = gradient,
+          .selects = selects};
+}
+
+template <class Function>
+OpDef extreme() {
+  return {.name = Function::kName,
+          .domain = "",
+          .infer = infer_binary,
+          .gradient = extreme_gradient,
+          .selects = true};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& functions() {
+  static const std::vector<OpDef> defs{
+      unary<fn::Abs>(abs_gradient, true),
+      unary<fn::Ceil>(none),
+      unary<fn::Clip>(of_input<fn::ClipGrad>),
+      unary<fn::Cos>(cos_gradient),
+      unary<fn::Elu>(of_input<fn::EluGrad>),
+      unary<fn::Erf>(of_input<fn::ErfGrad>),
+      unary<fn::Floor>(none),
+      unary<fn::HardSigmoid>(of_input<fn::HardSigmoidGrad>),
+      unary<fn::HardSwish>(of_input<fn::HardSwishGrad>),
+      unary<fn::LeakyRelu>(of_input<fn::LeakyReluGrad>),
+      unary<fn::Reciprocal>(of_output<fn::ReciprocalGrad>),
+      unary<fn::Round>(none),
+      unary<fn::Sigmoid>(of_output<fn::SigmoidGrad>),
+      unary<fn::Sign>(none),
+      unary<fn::Sin>(sin_gradient),
+      unary<fn::Softplus>(of_input<fn::SoftplusGrad>),
+      unary<fn::Tanh>(of_output<fn::TanhGrad>),
+      {"Gelu", "", infer_unary, of_input<fn::GeluGrad>, expand_gelu},
+      {"Swish", "", infer_unary, of_input<fn::SwishGrad>, expand_swish},
+      extreme<fn::Max>(),
+      extreme<fn::Min>(),
+      {"Pow", "", infer_binary, pow_gradient},
+      {.name = "PRelu",
+       .domain = "",
+       .infer = infer_prelu,
+       .gradient = prelu_gradient,
+       .stored_inputs_from = 1},
+      gradient_def<fn::ClipGrad>(true),
+      gradient_def<fn::EluGrad>(),
+      gradient_def<fn::ErfGrad>(),
+      gradient_def<fn::GeluGrad>(),
+      gradient_def<fn::HardSigmoidGrad>(),
+      gradient_def<fn::HardSwishGrad>(),
+      gradient_def<fn::LeakyReluGrad>(),
+      gradient_def<fn::MaxGrad>(),
+      {.name = "PReluGrad",
+       .domain = "halfscope",
+       .infer = infer_gradient,
+       .stored_inputs_from = 2},
+      gradient_def<fn::PReluSlopeGrad>(),
+      gradient_def<fn::PowExponentGrad>(),
+      gradient_def<fn::PowGrad>(),
+      gradient_def<fn::ReciprocalGrad>(),
+      gradient_def<fn::SigmoidGrad>(),
+      gradient_def<fn::SoftplusGrad>(),
+      gradient_def<fn::SwishGrad>(),
+      gradient_def<fn::TanhGrad>(),
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Cases of functions of one element, softmax, normalizations and losses; part of
+// gradient_cases(). No operand lies on a corner, or within 2^-4 of one.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/op_harness.h"
+
+namespace halfscope::test {
+
+/// distinct(shape, unit) + offset.
+inline Operand moved(const Shape& shape, float unit, float offset) {
+  Tensor tensor = distinct(shape, unit);
+  for (float& x : tensor.data) x += offset;
+  return {tensor};
+}
+
+/// Operators that let no gradient through: they are flat where they have a derivative.
+inline const std::set<std::string>& flat_operators() {
+  static const std::set<std::string> names{"Ceil", "Floor", "Round", "Sign"};
+  return names;
+}
+
+inline void add_function_cases(std::vector<OpCase>& list) {
+  const Operand wide = moved({2, 5}, 0.6875f, 0.0f);  // up to 3.4375 on both sides
+  for (const char* op :
+       {"Abs", "Ceil", "Cos", "Elu", "Erf", "Floor", "Gelu", "HardSigmoid", "HardSwish",
+        "LeakyRelu", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Swish", "Tanh"}) {
+    list.push_back({"", op, {wide}});
+    list.push_back({"", op, {moved({}, 0.6875f, 0.0f)}});
+  }
+  list.push_back({"", "Reciprocal", {moved({2, 3}, 0.125f, 1.5f)}});
+  list.push_back({"", "Elu", {wide}, {{"alpha", 0.5}}});
+  list.push_back({"", "LeakyRelu", {wide}, {{"alpha", 0.25}}});
+  list.push_back({"", "HardSigmoid", {wide}, {{"alpha", 0.25}, {"beta", 0.375}}});
+  list.push_back({"", "Swish", {wide}, {{"alpha", 1.5}}});
+  list.push_back({"", "Gelu", {wide}, {{"tanh", int64_t{1}}}});
+  list.push_back({"", "Clip", {wide}, {{"min", -1.0}, {"max", 1.7}}});
+  list.push_back({"", "Clip", {wide}, {{"min", -1.0}}});
+  list.push_back({"", "Clip", {wide}, {{"max", 0.9}}});
+  list.push_back({"", "Clip", {wide}});
+  const std::vector<std::pair<Shape, Shape>> shapes{
+      {{2, 3}, {2, 3}}, {{2, 3}, {}}, {{}, {3}}, {{2, 1}, {1, 3}}, {{3}, {2, 2, 1}}};
+  for (const auto& [a, b] : shapes) {
+    for (const char* op : {"Max", "Min"}) {
+      list.push_back({"", op, {moved(a, 0.125f, 0.0f), moved(b, 0.125f, 0.0625f)}});
+    }
+    list.push_back({"", "Pow", {moved(a, 0.125f, 2.0f), moved(b, 0.25f, 0.5f)}});
+  }
+  for (const Shape& slope : {Shape{2, 5}, Shape{5}, Shape{2, 1}, Shape{}}) {
+    list.push_back({"", "PRelu", {wide, moved(slope, 0.125f, 0.0f)}});
+  }
+}
+
+}  // namespace halfscope::test
