@@ -16,6 +16,8 @@ bool is_view(const Node& node) {
 bool needs_rounding(const Graph& graph, const Node& node, const Value& output) {
   if (output.format == kFp32) return false;
   if (!find_op(node.op).selects) return true;
+  // The one value that an operator which selects may bring along.
+  if (node.op == "Pad" && real_attribute(node, "value", 0.0) != 0.0) return true;
   return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
     return input != kNone && graph.value(input).type == ElementType::real &&
            !output.format.contains(graph.value(input).format);

@@ -64,4 +64,11 @@ inline SumSpec second_sums(SumSpec spec) noexcept {
   return spec;
 }
 
+/// For sums of different lengths of one node, such as those of GatherGrad: each has words of its
+/// own.
+inline SumSpec sums_of_row(SumSpec spec, int64_t row) noexcept {
+  spec.key = splitmix64(spec.key + static_cast<uint64_t>(row));
+  return spec;
+}
+
 }  // namespace halfscope

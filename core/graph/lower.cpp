@@ -233,7 +233,10 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
       const size_t readable = std::min(node.inputs.size(), find_op(node.op).stored_inputs_from);
       for (size_t i = 0; i < readable; ++i) {
         const ValueId input = node.inputs[i];
-        if (graph.value(input).type != ElementType::real || is_constant(graph, input)) continue;
+        if (input == kNone || graph.value(input).type != ElementType::real ||
+            is_constant(graph, input)) {
+          continue;
+        }
         widest = first ? graph.value(input).format : wider(widest, graph.value(input).format);
         first = false;
       }

@@ -10,11 +10,13 @@ namespace halfscope::ops {
 
 const std::vector<OpDef>& arithmetic();
 const std::vector<OpDef>& cast();
+const std::vector<OpDef>& choice();
 const std::vector<OpDef>& conv();
 const std::vector<OpDef>& functions();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();
 const std::vector<OpDef>& loss();
+const std::vector<OpDef>& move();
 const std::vector<OpDef>& normalization();
 const std::vector<OpDef>& pooling();
 const std::vector<OpDef>& quantize();

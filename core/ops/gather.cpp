@@ -1,45 +1,93 @@
 // SPDX-License-Identifier: MIT
-// GatherElements along the last axis of x [n, c] with indices [n, 1]: picks one element a row.
-// A negative index stands for "ignore this row": it reads 0 and its gradient row is 0.
+// Gather(x, indices): slices of x along `axis`, and GatherElements(x, indices): single elements
+// along `axis`, as in ONNX; x is real, a negative index counts from the end. Their gradients of
+// ours, with attribute `shape`, are sums: what was read several times adds up, in ascending order
+// of the positions in `indices`.
+//
+// With attribute labels = 1 of ours GatherElements takes one index [n] for each row of x [n, c];
+// a negative one stands for "ignore this row": it reads 0 and its gradient row is 0.
 #include "core/ops/definitions.h"
 
-namespace halfscope::ops {
+namespace halfscope {
+
+bool takes_labels(const Node& node) { return int_attribute(node, "labels", 0) != 0; }
+
+namespace ops {
 namespace {
 
-std::vector<OutputType> infer(const Graph& graph, const Node& node) {
+void check_operands(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
-  const Shape& x = graph.value(node.inputs[0]).shape;
-  const Value& indices = graph.value(node.inputs[1]);
-  check_node(node,
-             x.size() == 2 && indices.type == ElementType::index && !indices.shape.empty() &&
-                 indices.shape[0] == x[0],
-             "needs x [n, c] and one index per row");
-  return {{Shape{x[0], 1}}};
+  check_real(graph, node, 0);
+  check_index(graph, node, 1);
 }
 
-std::vector<OutputType> infer_grad(const Graph&, const Node& node) {
-  check_node(node, node.inputs.size() == 2, "needs two inputs");
+std::vector<OutputType> infer_gather(const Graph& graph, const Node& node) {
+  check_operands(graph, node);
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  const Shape& indices = graph.value(node.inputs[1]).shape;
+  const int64_t axis = axis_attribute(node, x.size(), 0);
+  Shape shape(x.begin(), x.begin() + axis);
+  shape.insert(shape.end(), indices.begin(), indices.end());
+  shape.insert(shape.end(), x.begin() + axis + 1, x.end());
+  return {{shape}};
+}
+
+std::vector<OutputType> infer_elements(const Graph& graph, const Node& node) {
+  check_operands(graph, node);
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  const Shape& indices = graph.value(node.inputs[1]).shape;
+  if (takes_labels(node)) {
+    check_node(node, x.size() == 2 && indices == Shape{x[0]},
+               "needs x [n, c] and one index per row");
+    return {{Shape{x[0], 1}}};
+  }
+  const size_t axis = static_cast<size_t>(axis_attribute(node, x.size(), 0));
+  check_node(node, indices.size() == x.size(), "indices need as many dimensions as x");
+  for (size_t i = 0; i < x.size(); ++i) {
+    check_node(node, i == axis || indices[i] <= x[i],
+               "indices " + to_string(indices) + " exceed " + to_string(x));
+  }
+  return {{indices}};
+}
+
+std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
+  check_operands(graph, node);
   return {{ints_attribute(node, "shape")}};
 }
 
-std::vector<ValueId> gradient(GradientContext& c) {
-  return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)},
-                {{"shape", c.input_shape(0)}}),
-          kNone};
+Attributes with_shape(GradientContext& c) {
+  Attributes attributes = c.node().attributes;
+  attributes["shape"] = c.input_shape(0);
+  return attributes;
+}
+
+std::vector<ValueId> gather_gradient(GradientContext& c) {
+  return {c.add("GatherGrad", {c.output_gradient(0), c.input(1)}, with_shape(c)), kNone};
+}
+
+std::vector<ValueId> elements_gradient(GradientContext& c) {
+  return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)}, with_shape(c)), kNone};
 }
 
 }  // namespace
 
 const std::vector<OpDef>& gather() {
   static const std::vector<OpDef> defs{
+      {.name = "Gather",
+       .domain = "",
+       .infer = infer_gather,
+       .gradient = gather_gradient,
+       .selects = true},
+      {"GatherGrad", "halfscope", infer_grad},
       {.name = "GatherElements",
        .domain = "",
-       .infer = infer,
-       .gradient = gradient,
+       .infer = infer_elements,
+       .gradient = elements_gradient,
        .selects = true},
-      {.name = "GatherElementsGrad", .domain = "halfscope", .infer = infer_grad, .selects = true},
+      {"GatherElementsGrad", "halfscope", infer_grad},
   };
   return defs;
 }
 
-}  // namespace halfscope::ops
+}  // namespace ops
+}  // namespace halfscope

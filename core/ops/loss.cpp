@@ -53,7 +53,8 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const ValueId powers = graph.add1("Exp", base + "Exp", {shifted});
   const ValueId sum = graph.add1("ReduceSum", base + "ReduceSum", {powers}, rows);
   const ValueId log_sum = graph.add1("Log", base + "Log", {sum});
-  const ValueId picked = graph.add1("GatherElements", base + "GatherElements", {shifted, labels});
+  const ValueId picked = graph.add1("GatherElements", base + "GatherElements", {shifted, labels},
+                                    {{"labels", int64_t{1}}});
   const ValueId losses = graph.add1("Sub", base + "Sub", {log_sum, picked});
   return {graph.add1("ReduceMean", base + "ReduceMean", {losses},
                      {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}})};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,6 +98,26 @@ Shape broadcast_shapes(const Node& node, const Shape& a, const Shape& b);
 /// Throws Error "fc1 (Gemm): TEXT" unless `ok`.
 void check_node(const Node& node, bool ok, const std::string& text);
 
+/// Throws Error unless input i holds real numbers, or indices.
+void check_real(const Graph& graph, const Node& node, size_t i);
+void check_index(const Graph& graph, const Node& node, size_t i);
+
+/// Attribute axis, made non-negative; without a fallback it must be there.
+int64_t axis_attribute(const Node& node, size_t rank,
+                       std::optional<int64_t> fallback = std::nullopt);
+
+/// A tensor as [outer, length, inner], where `length` is that of one axis.
+struct AxisSplit {
+  int64_t outer = 1, length = 1, inner = 1;
+};
+AxisSplit split_at(const Shape& shape, int64_t axis);
+
+/// Attribute perm of Transpose; throws Error unless it names every axis once.
+std::vector<int64_t> transpose_axes(const Node& node, size_t rank);
+
+/// GatherElements and its gradient: indices are labels of rows, negative ones are ignored.
+bool takes_labels(const Node& node);
+
 /// Axes attribute of a reduction made non-negative and sorted; empty means all axes.
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
 
@@ -116,12 +137,19 @@ struct ConvWindow {
 /// Of Conv and its gradients; throws Error if the attributes do not fit.
 ConvWindow conv_window(const Node& node);
 
-/// What Slice takes of one dimension.
+/// What Slice takes of one dimension; steps may be negative.
 struct SliceAxis {
   int64_t start, step, count;
 };
 
 /// Of every dimension of the input's shape; throws Error if the attributes do not fit.
 std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape);
+
+/// What Pad does with one dimension: `count` elements from `source` on go to `target` and after;
+/// negative pads leave elements out.
+struct PadAxis {
+  int64_t source, target, count, result;  ///< `result` is the length of the output
+};
+std::vector<PadAxis> pad_axes(const Node& node, const Shape& shape);
 
 }  // namespace halfscope

@@ -2,9 +2,9 @@
 // Operators that move elements and compute nothing: Flatten (attribute axis), Reshape and Expand
 // with the target as attribute `shape`, Identity; StopGradient is Identity that no gradient
 // passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own size
-// unless allowzero is 1. Slice (attributes starts, ends, axes, steps; positive steps) and Pad
-// (attribute pads: all beginnings, then all ends; zeros) as in ONNX, with SliceGrad(dy), attribute
-// `shape`, which puts every element back where it came from.
+// unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in mode constant
+// (attributes pads: all beginnings, then all ends; value, 0 by default) as in ONNX, with
+// SliceGrad(dy), attribute `shape`, which puts every element back where it came from.
 #include <algorithm>
 #include <numeric>
 
@@ -102,23 +102,18 @@ std::vector<ValueId> slice_gradient(GradientContext& c) {
 
 std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  Shape shape = graph.value(node.inputs[0]).shape;
-  const std::vector<int64_t> pads = ints_attribute(node, "pads");
-  check_node(node, pads.size() == 2 * shape.size(),
-             "pads need a beginning and an end per dimension");
-  check_node(node, std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad >= 0; }),
-             "negative pads are not supported yet");
-  for (size_t i = 0; i < shape.size(); ++i) shape[i] += pads[i] + pads[i + shape.size()];
+  Shape shape;
+  for (const PadAxis& axis : pad_axes(node, graph.value(node.inputs[0]).shape)) {
+    shape.push_back(axis.result);
+  }
   return {{shape}};
 }
 
+// What was added goes, and what was left out has no gradient.
 std::vector<ValueId> pad_gradient(GradientContext& c) {
-  const Shape shape = c.input_shape(0);
-  const std::vector<int64_t> pads = ints_attribute(c.node(), "pads");
-  std::vector<int64_t> starts(pads.begin(), pads.begin() + static_cast<int64_t>(shape.size()));
-  std::vector<int64_t> ends = starts;
-  for (size_t i = 0; i < shape.size(); ++i) ends[i] += shape[i];
-  return {c.add("Slice", {c.output_gradient(0)}, {{"starts", starts}, {"ends", ends}})};
+  std::vector<int64_t> pads = ints_attribute(c.node(), "pads");
+  for (int64_t& pad : pads) pad = -pad;
+  return {c.add("Pad", {c.output_gradient(0)}, {{"pads", pads}})};
 }
 
 }  // namespace
@@ -183,17 +178,40 @@ std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape) {
     const int64_t rank = static_cast<int64_t>(shape.size());
     const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
     check_node(node, axis >= 0 && axis < rank, "axis out of range");
-    check_node(node, steps[i] > 0, "negative steps are not supported yet");
-    const int64_t size = shape[static_cast<size_t>(axis)];
+    const int64_t step = steps[i], size = shape[static_cast<size_t>(axis)];
+    check_node(node, step != 0 && step != INT64_MIN, "steps must not be zero");
     // As in ONNX: negative positions count from the end, what lies outside is cut off.
-    const auto position = [&](int64_t at) {
-      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+    const auto position = [&](int64_t at, int64_t first, int64_t last) {
+      return std::min(std::max(at < 0 ? at + size : at, first), last);
     };
-    const int64_t start = position(starts[i]), end = position(ends[i]);
-    result[static_cast<size_t>(axis)] = {
-        .start = start,
-        .step = steps[i],
-        .count = std::max<int64_t>(0, (end - start + steps[i] - 1) / steps[i])};
+    SliceAxis& taken = result[static_cast<size_t>(axis)];
+    taken.step = step;
+    if (step > 0) {
+      taken.start = position(starts[i], 0, size);
+      taken.count = (position(ends[i], 0, size) - taken.start + step - 1) / step;
+    } else {
+      taken.start = position(starts[i], 0, size - 1);
+      taken.count = (taken.start - position(ends[i], -1, size - 1) - step - 1) / -step;
+    }
+    taken.count = std::max<int64_t>(size == 0 ? 0 : taken.count, 0);
+  }
+  return result;
+}
+
+std::vector<PadAxis> pad_axes(const Node& node, const Shape& shape) {
+  const std::vector<int64_t> pads = ints_attribute(node, "pads");
+  check_node(node, pads.size() == 2 * shape.size(),
+             "pads need a beginning and an end per dimension");
+  std::vector<PadAxis> result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t before = pads[i], after = pads[i + shape.size()], size = shape[i];
+    const int64_t source = std::max<int64_t>(-before, 0);
+    const int64_t kept = size - source - std::max<int64_t>(-after, 0);
+    result.push_back({.source = source,
+                      .target = std::max<int64_t>(before, 0),
+                      .count = std::max<int64_t>(kept, 0),
+                      .result = size + before + after});
+    check_node(node, result.back().result >= 0, "pads leave out more than there is");
   }
   return result;
 }

@@ -14,9 +14,10 @@ std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
     for (const auto* defs :
-         {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::functions(), &ops::gather(),
-          &ops::gemm(), &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::quantize(),
-          &ops::reductions(), &ops::relu(), &ops::shape_ops(), &ops::training()}) {
+         {&ops::arithmetic(), &ops::cast(), &ops::choice(), &ops::conv(), &ops::functions(),
+          &ops::gather(), &ops::gemm(), &ops::loss(), &ops::move(), &ops::normalization(),
+          &ops::pooling(), &ops::quantize(), &ops::reductions(), &ops::relu(), &ops::shape_ops(),
+          &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {
@@ -51,6 +52,35 @@ Shape broadcast_shapes(const Node& node, const Shape& a, const Shape& b) {
     result[rank - 1 - i] = from_a == 1 ? from_b : from_a;
   }
   return result;
+}
+
+void check_real(const Graph& graph, const Node& node, size_t i) {
+  check_node(node, graph.value(node.inputs.at(i)).type == ElementType::real,
+             "input " + std::to_string(i) + " must be real");
+}
+
+void check_index(const Graph& graph, const Node& node, size_t i) {
+  check_node(node, graph.value(node.inputs.at(i)).type == ElementType::index,
+             "input " + std::to_string(i) + " must hold indices");
+}
+
+int64_t axis_attribute(const Node& node, size_t rank, std::optional<int64_t> fallback) {
+  check_node(node, fallback || node.attributes.contains("axis"), "needs an axis");
+  const int64_t given = int_attribute(node, "axis", fallback.value_or(0));
+  const int64_t axis = given < 0 ? given + static_cast<int64_t>(rank) : given;
+  check_node(node, axis >= 0 && axis < static_cast<int64_t>(rank), "axis out of range");
+  return axis;
+}
+
+AxisSplit split_at(const Shape& shape, int64_t axis) {
+  AxisSplit split;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t& part = static_cast<int64_t>(i) < axis    ? split.outer
+                    : static_cast<int64_t>(i) == axis ? split.length
+                                                      : split.inner;
+    part *= shape[i];
+  }
+  return split;
 }
 
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank) {

@@ -43,6 +43,9 @@ class Program {
   /// Reads a scalar without that rounding.
   virtual double read_scalar(ValueId value) const = 0;
 
+  /// Reads an index value that the last run computed.
+  virtual std::vector<int32_t> read_indices(ValueId value) const = 0;
+
   /// A variable, exactly as it is kept; write_exact() puts it back bit for bit.
   virtual std::vector<double> read_exact(ValueId variable) const = 0;
   virtual void write_exact(ValueId variable, std::span<const double> data) = 0;

@@ -2,11 +2,12 @@
 // Element-wise loops of kernels: one operand, or several with numpy broadcasting.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "core/numeric/round_odd.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/walk.h"
 
 namespace halfscope {
 
@@ -15,30 +16,6 @@ inline float delivered(double value, const FloatFormat& write, float) {
   return deliver(value, write);
 }
 inline double delivered(double value, const FloatFormat&, double) { return value; }
-
-/// Strides of `shape` seen as broadcast to `to`: 0 along stretched dimensions.
-inline std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& to) {
-  std::vector<int64_t> strides(to.size(), 0);
-  int64_t stride = 1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const size_t from_end = shape.size() - 1 - i;
-    const size_t target = to.size() - 1 - i;
-    strides[target] = shape[from_end] == 1 ? 0 : stride;
-    stride *= shape[from_end];
-  }
-  return strides;
-}
-
-/// Position in a broadcast operand for a row-major index into `shape`.
-inline int64_t broadcast_offset(int64_t index, const Shape& shape,
-                                const std::vector<int64_t>& strides) {
-  int64_t offset = 0;
-  for (size_t i = shape.size(); i-- > 0;) {
-    offset += index % shape[i] * strides[i];
-    index /= shape[i];
-  }
-  return offset;
-}
 
 template <class T, class F>
 void binary(KernelCall<T>& call, const F& f) {
@@ -62,11 +39,19 @@ void binary(KernelCall<T>& call, const F& f) {
       for (int64_t i = begin; i < end; ++i) y[i] = f(a[0], b[i]);
     });
   } else {
-    const std::vector<int64_t> sa = broadcast_strides(call.in_shape(0), shape);
-    const std::vector<int64_t> sb = broadcast_strides(call.in_shape(1), shape);
-    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        y[i] = f(a[broadcast_offset(i, shape, sa)], b[broadcast_offset(i, shape, sb)]);
+    const Walk<3> walk(shape, {broadcast_strides(call.in_shape(0), shape),
+                               broadcast_strides(call.in_shape(1), shape), row_major(shape)});
+    const int64_t step_a = walk.step()[0], step_b = walk.step()[1];
+    walk.rows([&](const std::array<int64_t, 3>& at, int64_t count) {
+      const T* const left = a + at[0];
+      const T* const right = b + at[1];
+      T* const result = y + at[2];
+      if (step_a == 1 && step_b == 1) {  // the usual cases, for the sake of vectors
+        for (int64_t i = 0; i < count; ++i) result[i] = f(left[i], right[i]);
+      } else if (step_a == 1 && step_b == 0) {
+        for (int64_t i = 0; i < count; ++i) result[i] = f(left[i], right[0]);
+      } else {
+        for (int64_t i = 0; i < count; ++i) result[i] = f(left[i * step_a], right[i * step_b]);
       }
     });
   }
@@ -87,14 +72,12 @@ void ternary(KernelCall<T>& call, const F& f) {
   const T *a = call.in[0], *b = call.in[1], *c = call.in[2];
   T* y = call.out[0];
   const Shape& shape = call.out_shape(0);
-  const std::vector<int64_t> sb = broadcast_strides(call.in_shape(1), shape);
-  const std::vector<int64_t> sc = broadcast_strides(call.in_shape(2), shape);
-  const bool same = call.in_shape(1) == shape && call.in_shape(2) == shape;
-  parallel_ranges(element_count(shape), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t at_b = same ? i : broadcast_offset(i, shape, sb);
-      const int64_t at_c = same ? i : broadcast_offset(i, shape, sc);
-      y[i] = f(a[i], b[at_b], c[at_c]);
+  const Walk<3> walk(shape, {row_major(shape), broadcast_strides(call.in_shape(1), shape),
+                             broadcast_strides(call.in_shape(2), shape)});
+  const int64_t step_b = walk.step()[1], step_c = walk.step()[2];
+  walk.rows([&](const std::array<int64_t, 3>& at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      y[at[0] + i] = f(a[at[0] + i], b[at[1] + i * step_b], c[at[2] + i * step_c]);
     }
   });
 }

@@ -75,6 +75,12 @@ std::span<const KernelEntry<T>> elementwise_kernels();
 template <class T>
 std::span<const KernelEntry<T>> function_kernels();
 template <class T>
+std::span<const KernelEntry<T>> move_kernels();
+template <class T>
+std::span<const KernelEntry<T>> gather_kernels();
+template <class T>
+std::span<const KernelEntry<T>> choice_kernels();
+template <class T>
 std::span<const KernelEntry<T>> sum_kernels();
 template <class T>
 std::span<const KernelEntry<T>> normalization_kernels();

@@ -117,6 +117,12 @@ class EngineProgram final : public Program {
     return Tensor{shape, std::vector<float>(source, source + element_count(shape))};
   }
 
+  std::vector<int32_t> read_indices(ValueId value) const override {
+    const int32_t* source = index_[at(value)];
+    if (source == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
+    return {source, source + element_count(executable_.graph.value(value).shape)};
+  }
+
   std::vector<double> read_exact(ValueId variable) const override {
     const T* source = real_[at(variable)];
     return {source, source + element_count(executable_.graph.value(variable).shape)};
@@ -365,9 +371,9 @@ class EngineBackend final : public Backend {
 template <class T>
 Kernel<T> find_kernel(const std::string& op) {
   for (const std::span<const KernelEntry<T>> list :
-       {elementwise_kernels<T>(), function_kernels<T>(), sum_kernels<T>(),
-        normalization_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>(),
-        quantize_kernels<T>()}) {
+       {elementwise_kernels<T>(), function_kernels<T>(), move_kernels<T>(), gather_kernels<T>(),
+        choice_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(), pooling_kernels<T>(),
+        loss_kernels<T>(), update_kernels<T>(), quantize_kernels<T>()}) {
     for (const KernelEntry<T>& entry : list) {
       if (op == entry.op) return entry.run;
     }

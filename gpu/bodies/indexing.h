@@ -49,6 +49,16 @@ struct CopyTo {
   HS_HD void operator()(int64_t i) const { y[first + to.offset(i)] = x[i]; }
 };
 
+/// to[i] = from[i] for all i of a box that lies in both.
+template <class T>
+struct CopyBox {
+  const T* x;
+  T* y;
+  Strided from, to;
+
+  HS_HD void operator()(int64_t i) const { y[to.offset(i)] = x[from.offset(i)]; }
+};
+
 template <class T>
 struct Fill {
   T* y;
@@ -61,33 +71,6 @@ struct Convert {
   const From* x;
   To* y;
   HS_HD void operator()(int64_t i) const { y[i] = static_cast<To>(x[i]); }
-};
-
-/// Element `index[row]` of every row; a negative index reads 0.
-template <class T>
-struct Gather {
-  const T* x;
-  const int32_t* index;
-  T* y;
-  int64_t columns;
-
-  HS_HD void operator()(int64_t row) const {
-    const int32_t at = index[row];
-    y[row] = at < 0 ? T{0} : x[row * columns + at];
-  }
-};
-
-template <class T>
-struct GatherGrad {
-  const T* dy;
-  const int32_t* index;
-  T* dx;
-  int64_t columns;
-
-  HS_HD void operator()(int64_t i) const {
-    const int64_t row = i / columns;
-    dx[i] = index[row] == i % columns ? dy[row] : T{0};
-  }
 };
 
 }  // namespace halfscope::gpu

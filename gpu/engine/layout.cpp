@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/graph/execution.h"
+#include "core/ops/ops.h"
 
 namespace halfscope::gpu {
 namespace {
@@ -46,25 +47,30 @@ std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph) {
     const Node& node = graph.node(id);
     const bool loss = node.op == "SoftmaxCrossEntropyLoss" ||
                       node.op == "SoftmaxCrossEntropyLossGrad" || node.op == "Accuracy";
-    const bool gather = node.op == "GatherElements";
+    const bool gather = node.op == "Gather" || node.op == "GatherGrad" ||
+                        node.op == "GatherElements" || node.op == "GatherElementsGrad";
     if (!loss && !gather) continue;
-    const ValueId index = node.inputs[1];
-    if (graph.value(index).producer != kNone) {
-      throw Error(node.path + " (" + node.op + "): labels that a node makes are not checked yet");
-    }
-    uses[index].push_back({.node = id,
-                           .classes = graph.value(node.inputs[0]).shape[1],
-                           .ignored = loss ? int_attribute(node, "ignore_index", -1) : -1});
+    const bool backward = node.op == "GatherGrad" || node.op == "GatherElementsGrad";
+    const bool labels = loss || takes_labels(node);
+    const Shape& table = graph.value(backward ? node.outputs[0] : node.inputs[0]).shape;
+    const size_t axis = labels ? 1 : static_cast<size_t>(axis_attribute(node, table.size(), 0));
+    uses[node.inputs[1]].push_back({.node = id,
+                                    .classes = table[axis],
+                                    .ignored = loss ? int_attribute(node, "ignore_index", -1) : -1,
+                                    .labels = labels});
   }
   return uses;
 }
 
 void check_indices(const Graph& graph, const IndexUse& use, const std::vector<int32_t>& indices) {
+  const Node& node = graph.node(use.node);
+  const bool loss = use.labels && !takes_labels(node);
   for (int32_t index : indices) {
-    if (index < 0 || index == use.ignored || index < use.classes) continue;
-    const Node& node = graph.node(use.node);
-    throw Error(node.path + " (" + node.op + "): label " + std::to_string(index) + " of " +
-                std::to_string(use.classes) + " classes");
+    const bool ignored = use.labels ? index < 0 || index == use.ignored : false;
+    if (ignored || (index < use.classes && index >= -use.classes)) continue;
+    throw Error(node.path + " (" + node.op + "): " + (loss ? "label " : "index ") +
+                std::to_string(index) + " of " + std::to_string(use.classes) +
+                (loss ? " classes" : ""));
   }
 }
 

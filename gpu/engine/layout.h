@@ -28,18 +28,20 @@ class Layout {
   int64_t bytes_ = 0;
 };
 
-/// An operator that picks elements by index, and how many there are: positions from the caller must
-/// be checked before they reach the device.
+/// An operator that picks elements by index, and how many there are: positions must be checked
+/// before they are used on the device. Negative ones count from the end, or, of labels, stand for
+/// rows that are ignored.
 struct IndexUse {
   NodeId node = kNone;
   int64_t classes = 0;
   int64_t ignored = -1;
+  bool labels = false;
 };
 
-/// Of every index input.
+/// Of all indices: inputs, constants, results.
 std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph);
 
-/// Throws Error naming the node if an index is beyond the classes.
+/// Throws Error naming node and index if one is beyond the classes.
 void check_indices(const Graph& graph, const IndexUse& use, const std::vector<int32_t>& indices);
 
 }  // namespace halfscope::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps without sums: arithmetic with broadcasting, functions of one element, copies, gathers.
+// Steps without sums: arithmetic with broadcasting, functions of one element, copies.
 #pragma once
 
 #include <vector>
@@ -98,12 +98,53 @@ Step spread_step(const NodeCall<X, T>& c, const SlicePlace& place) {
 template <class X, class T>
 Step pad_step(const NodeCall<X, T>& c) {
   const Shape& from = c.in_shape(0);
-  const std::vector<int64_t> pads = ints_attribute(*c.node, "pads");
-  std::vector<SliceAxis> axes;
+  const std::vector<PadAxis> axes = pad_axes(*c.node, from);
+  const std::vector<int64_t> source = row_major_strides(from);
+  const std::vector<int64_t> target = row_major_strides(c.out_shape(0));
+  Shape sizes;
+  int64_t first = 0, first_to = 0;
   for (size_t i = 0; i < from.size(); ++i) {
-    axes.push_back({.start = pads[i], .step = 1, .count = from[i]});
+    sizes.push_back(axes[i].count);
+    first += axes[i].source * source[i];
+    first_to += axes[i].target * target[i];
   }
-  return spread_step(c, slice_place(*c.node, c.out_shape(0), axes));
+  const T value = static_cast<T>(real_attribute(*c.node, "value", 0.0));
+  const Step fill = items_step(*c.executor, c.out_count(0), Fill<T>{c.out[0], value});
+  if (element_count(sizes) == 0) return fill;
+  return in_turn({fill, items_step(*c.executor, element_count(sizes),
+                                   CopyBox<T>{c.in[0] + first, c.out[0] + first_to,
+                                              strided(*c.node, sizes, source),
+                                              strided(*c.node, sizes, target)})});
+}
+
+template <class X, class T>
+Step transpose_step(const NodeCall<X, T>& c) {
+  const std::vector<int64_t> own = row_major_strides(c.in_shape(0));
+  const Shape& to = c.out_shape(0);
+  std::vector<int64_t> from;
+  for (const int64_t axis : transpose_axes(*c.node, to.size())) {
+    from.push_back(own[static_cast<size_t>(axis)]);
+  }
+  return items_step(*c.executor, element_count(to),
+                    CopyFrom<T>{c.in[0], c.out[0], strided(*c.node, to, from)});
+}
+
+template <class X, class T>
+Step concat_step(const NodeCall<X, T>& c) {
+  const int64_t axis = axis_attribute(*c.node, c.out_shape(0).size());
+  const AxisSplit to = split_at(c.out_shape(0), axis);
+  std::vector<Step> steps;
+  int64_t first = 0;
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    const AxisSplit from = split_at(c.in_shape(i), axis);
+    const int64_t run = from.length * from.inner;
+    steps.push_back(items_step(
+        *c.executor, c.in_count(i),
+        CopyTo<T>{c.in[i], c.out[0], strided(*c.node, {from.outer, run}, {to.length * to.inner, 1}),
+                  first}));
+    first += run;
+  }
+  return in_turn(std::move(steps));
 }
 
 template <class X, class T>
@@ -139,14 +180,8 @@ Step movement_step(const NodeCall<X, T>& c) {
     return spread_step(c, slice_place(*c.node, to, slice_axes(*c.node, to)));
   }
   if (op == "Pad") return pad_step(c);
-  if (op == "GatherElements") {
-    return items_step(*c.executor, c.in_shape(0)[0],
-                      Gather<T>{c.in[0], c.index_in[1], c.out[0], c.in_shape(0)[1]});
-  }
-  if (op == "GatherElementsGrad") {
-    return items_step(*c.executor, c.out_count(0),
-                      GatherGrad<T>{c.in[0], c.index_in[1], c.out[0], c.out_shape(0)[1]});
-  }
+  if (op == "Transpose") return transpose_step(c);
+  if (op == "Concat") return concat_step(c);
   return {};
 }
 

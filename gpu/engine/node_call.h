@@ -95,7 +95,9 @@ T attribute_of(const Node& node, const char* name) {
 
 // One function per file: nothing for operators that are elsewhere.
 template <class X, class T>
-Step movement_step(const NodeCall<X, T>& call);  // move_steps.h: elementwise, shapes, gathers
+Step movement_step(const NodeCall<X, T>& call);  // move_steps.h: elementwise, shapes
+template <class X, class T>
+Step index_step(const NodeCall<X, T>& call);  // index_steps.h: gathers, comparisons, choices
 template <class X, class T>
 Step function_step(const NodeCall<X, T>& call);  // function_steps.h: functions of one element
 template <class X, class T>

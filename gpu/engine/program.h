@@ -15,6 +15,7 @@
 #include "gpu/bodies/tap.h"
 #include "gpu/engine/function_steps.h"
 #include "gpu/engine/fused_steps.h"
+#include "gpu/engine/index_steps.h"
 #include "gpu/engine/layout.h"
 #include "gpu/engine/move_steps.h"
 #include "gpu/engine/node_call.h"
@@ -27,8 +28,8 @@ namespace halfscope::gpu {
 template <class X, class T>
 Step make_step(const NodeCall<X, T>& call) {
   for (Step (*family)(const NodeCall<X, T>&) :
-       {movement_step<X, T>, function_step<X, T>, product_step<X, T>, reduction_step<X, T>,
-        update_step<X, T>}) {
+       {movement_step<X, T>, function_step<X, T>, index_step<X, T>, product_step<X, T>,
+        reduction_step<X, T>, update_step<X, T>}) {
     if (Step step = family(call)) return step;
   }
   throw Error(call.node->path + " (" + call.node->op + "): does not run on a GPU backend");
@@ -45,11 +46,18 @@ class DeviceProgram final : public Program {
         library_(std::move(library)),
         layout_(executable_),
         index_uses_(index_uses(executable_.graph)) {
+    for (const auto& [value, uses] : index_uses_) {
+      if (description(value).producer == kNone) continue;
+      for (const IndexUse& use : uses) made_indices_[use.node] = {value, use};
+    }
     arena_ = static_cast<std::byte*>(
         executor_->allocate(static_cast<size_t>(std::max<int64_t>(layout_.bytes(), 1))));
     for (const Constant& constant : executable_.graph.constants()) {
       if (layout_.place(constant.value) < 0) continue;
       if (!constant.indices.empty()) {
+        for (const IndexUse& use : index_uses_[constant.value]) {
+          check_indices(executable_.graph, use, constant.indices);
+        }
         executor_->upload(index(constant.value), constant.indices.data(),
                           constant.indices.size() * sizeof(int32_t));
       }
@@ -105,6 +113,7 @@ class DeviceProgram final : public Program {
     }
     for (const Call& call : calls_[which]) {
       try {
+        check_made_indices(call.node);
         if (call.step) call.step(state);
         for (const Result& result : call.results) finish(which, result, state);
       } catch (const Error& error) {
@@ -125,6 +134,15 @@ class DeviceProgram final : public Program {
     Tensor tensor{shape, std::vector<float>(static_cast<size_t>(element_count(shape)))};
     executor_->download(tensor.data.data(), computed(value), tensor.data.size() * sizeof(float));
     return tensor;
+  }
+
+  std::vector<int32_t> read_indices(ValueId value) const override {
+    if (layout_.place(value) < 0 || description(value).type != ElementType::index) {
+      throw Error("value " + std::to_string(value) + " is not computed");
+    }
+    std::vector<int32_t> indices(static_cast<size_t>(element_count(description(value).shape)));
+    executor_->download(indices.data(), index(value), indices.size() * sizeof(int32_t));
+    return indices;
   }
 
   double read_scalar(ValueId value) const override {
@@ -216,6 +234,13 @@ class DeviceProgram final : public Program {
         check_indices(executable_.graph, use, indices);
       }
     }
+  }
+
+  /// Of indices that another node makes, which are known only now.
+  void check_made_indices(NodeId id) {
+    const auto made = made_indices_.find(id);
+    if (made == made_indices_.end()) return;
+    check_indices(executable_.graph, made->second.second, read_indices(made->second.first));
   }
 
   void place_taps() {
@@ -489,6 +514,7 @@ class DeviceProgram final : public Program {
   std::map<NodeId, std::string> kernels_;  ///< what computes the products
   Layout layout_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
+  std::map<NodeId, std::pair<ValueId, IndexUse>> made_indices_;  ///< by the node that uses them
   std::byte* arena_ = nullptr;
   std::vector<void*> memory_;  ///< of steps, for good
   std::vector<int> tap_of_;

@@ -26,12 +26,13 @@ class OpLockstep {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const Operand& operand = op.operands[i];
       const std::string name = "x" + std::to_string(i);
-      values_.push_back(operand.labels
-                            ? graph.add_input(name, {static_cast<int64_t>(operand.labels->size())},
-                                              ElementType::index)
-                            : graph.add_variable(name, operand.real.shape, {}));
+      values_.push_back(operand.labels ? graph.add_input(name, operand.shape(), ElementType::index)
+                                       : graph.add_variable(name, operand.real.shape, {}));
     }
-    const ValueId y = graph.add(op.op, op.name, values_, op.attributes).front();
+    ValueId y = graph.add(op.op, op.name, values_, op.attributes).front();
+    if (graph.value(y).type == ElementType::index) {
+      y = graph.add1("Where", "pick", {y, graph.add_constant(1.0f), kNone});
+    }
     const ValueId upstream = graph.add_constant(distinct(graph.value(y).shape, 0.25f));
     const ValueId weighted = graph.add1("Mul", "probe", {y, upstream});
     const ValueId loss = graph.add1("ReduceSum", "loss", {weighted}, {{"keepdims", int64_t{0}}});

@@ -52,6 +52,92 @@ TEST_P(Operators, HaveTheBitsOfTheEmulator) {
   EXPECT_GT(statistics, 5000);
 }
 
+// Comparisons, logic and positions, which the test of bits above reads as choices, too.
+TEST_P(Operators, MakeTheSameIndices) {
+  for (const Variant& variant :
+       {Variant{kFp32, Accumulation::fp32}, Variant{kFp16, Accumulation::fp32}}) {
+    for (const OpCase& op : index_result_cases()) {
+      SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
+      OpLockstep program(op, variant, candidate(), same_library());
+      (*program).run(Entry::grad, true);
+      if (HasFatalFailure()) return;
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        if (op.operands[i].labels) continue;
+        std::vector<float> data = op.operands[i].real.data;
+        for (size_t e = 1 + i; e < data.size(); e += 3) data[e] = e % 2 == 0 ? NAN : -0.0f;
+        program.write(i, data);
+      }
+      (*program).run(Entry::grad, true);
+      (*program).rerun(Entry::grad);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Sums of many elements that one row was read for, with rows that nobody reads.
+TEST_P(Operators, SumWhatWasGatheredOften) {
+  std::vector<int32_t> often;
+  for (int32_t i = 0; i < 300; ++i) often.push_back(i * i % 7 - (i % 3 == 0 ? 9 : 0));
+  const std::vector<OpCase> cases{
+      {"rows", "Gather", {Operand{Tensor{{9, 5}, noise(45, 1)}}, indices({300}, often)}},
+      {"columns",
+       "Gather",
+       {Operand{Tensor{{3, 9, 2}, noise(54, 2)}}, indices({30, 10}, often)},
+       {{"axis", int64_t{1}}}},
+      {"elements",
+       "GatherElements",
+       {Operand{Tensor{{9, 10}, noise(90, 3)}}, indices({60, 5}, often)}}};
+  for (const Variant& variant : variants()) {
+    for (const OpCase& op : cases) {
+      SCOPED_TRACE(op.name + " in " + describe(variant));
+      OpLockstep program(op, variant, candidate(), same_library());
+      (*program).run(Entry::grad, true);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// What a backend says of an index that is out of range, from an input, a constant or a node.
+std::string objection(const Backend& backend, int source, int32_t index) {
+  Executable executable;
+  Graph& graph = executable.graph;
+  const ValueId x = graph.add_variable("x", {3, 2}, {});
+  const ValueId input = graph.add_input("at", {1}, ElementType::index);
+  ValueId at = input;
+  if (source == 1) at = graph.add_index_constant({1}, {index});
+  if (source == 2) {  // the position of the largest of 5, the 4th
+    Tensor tensor{{1, 5}, {0, 0, 0, 1, 0}};
+    at = graph.add1("ArgMax", "most", {graph.add_constant(tensor)},
+                    {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}});
+  }
+  graph.add("Gather", "pick", {x, at});
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    executable.entries[static_cast<size_t>(Entry::grad)].push_back(id);
+  }
+  try {
+    const std::unique_ptr<Program> program = backend.compile(executable);
+    if (source == 0) program->write(input, std::span<const int32_t>(&index, 1));
+    program->run(Entry::grad, {});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_P(Operators, RefuseIndicesOutOfRange) {
+  for (const Backend* backend : {&emulation_backend(), &candidate()}) {
+    SCOPED_TRACE(backend->name());
+    for (const int source : {0, 1, 2}) {
+      const std::string wrong = objection(*backend, source, 3);
+      EXPECT_NE(wrong.find("pick (Gather): index 3 of 3"), std::string::npos) << wrong;
+    }
+    for (const int source : {0, 1}) {
+      EXPECT_EQ(objection(*backend, source, -3), "");
+      EXPECT_NE(objection(*backend, source, -4), "");
+    }
+  }
+}
+
 // Recording changes no bit, and a node run once more has the operands it had.
 TEST_P(Operators, RunAgainAndWithoutStatistics) {
   for (const OpCase& op : gradient_cases()) {

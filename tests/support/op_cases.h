@@ -10,6 +10,7 @@
 
 #include "tests/support/function_cases.h"
 #include "tests/support/op_harness.h"
+#include "tests/support/structure_cases.h"
 
 namespace halfscope::test {
 
@@ -123,7 +124,8 @@ inline std::vector<OpCase> gradient_cases() {
     list.push_back({"", "Expand", {real({3, 1})}, {{"shape", shape}}});
   }
   list.push_back({"", "Expand", {real({})}, {{"shape", Ints{2, 2}}}});
-  list.push_back({"", "GatherElements", {real({4, 3}), labels({2, 0, -1, 1})}});
+  list.push_back(
+      {"", "GatherElements", {real({4, 3}), labels({2, 0, -1, 1})}, {{"labels", int64_t{1}}}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({4, 3}), labels({2, 0, 1, 1})}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({3, 5}), labels({4, -1, 0})}});
   list.push_back({"",
@@ -133,13 +135,14 @@ inline std::vector<OpCase> gradient_cases() {
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({1, 1}), labels({0})}});
   add_function_cases(list);
   for (OpCase& each : list) each.name = "node";
+  for (const OpCase& each : structure_cases()) list.push_back(each);
   return list;
 }
 
 inline std::string describe(const OpCase& op) {
   std::string text = op.op;
   for (const Operand& operand : op.operands)
-    text += operand.labels ? " labels" : " " + to_string(operand.real.shape);
+    text += operand.labels ? " indices" : " " + to_string(operand.real.shape);
   for (const auto& [name, value] : op.attributes) {
     text += " " + name;
     if (const auto* list = std::get_if<Ints>(&value)) text += to_string(*list);

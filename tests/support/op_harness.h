@@ -18,10 +18,15 @@
 
 namespace halfscope::test {
 
-/// A tensor that is differentiated, or labels.
+/// A tensor that is differentiated, or indices: labels in one row unless there is a shape.
 struct Operand {
   Tensor real;
   std::optional<std::vector<int32_t>> labels = std::nullopt;
+  std::optional<Shape> index_shape = std::nullopt;
+
+  Shape shape() const {
+    return !labels ? real.shape : index_shape.value_or(Shape{static_cast<int64_t>(labels->size())});
+  }
 };
 
 struct OpCase {
@@ -58,8 +63,7 @@ class OpProgram {
     for (size_t i = 0; i < operands.size(); ++i) {
       const std::string name = "x" + std::to_string(i);
       if (operands[i].labels) {
-        const Shape shape{static_cast<int64_t>(operands[i].labels->size())};
-        values_.push_back(graph.add_input(name, shape, ElementType::index));
+        values_.push_back(graph.add_input(name, operands[i].shape(), ElementType::index));
       } else {
         values_.push_back(graph.add_variable(name, operands[i].real.shape, {}));
       }

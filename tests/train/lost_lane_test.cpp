@@ -44,6 +44,9 @@ class FailingBackend final : public Backend {
     }
     Tensor read(ValueId v) const override { return check(), program_->read(v); }
     double read_scalar(ValueId v) const override { return check(), program_->read_scalar(v); }
+    std::vector<int32_t> read_indices(ValueId value) const override {
+      return program_->read_indices(value);
+    }
     std::vector<double> read_exact(ValueId v) const override {
       return check(), program_->read_exact(v);
     }

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Operators that decide and choose, as in ONNX, with numpy broadcasting. ONNX's booleans are index
+// tensors here, nonzero meaning true:
+//   Equal, Less, LessOrEqual, Greater, GreaterOrEqual   of two real or two index operands
+//   And, Or, Not                                        of index operands
+//   ArgMax       position of the largest element along `axis` (keepdims, select_last_index); a NaN
+//                counts as larger than everything
+//   Where(c, x, y)   x where c is true, else y, both real; one of them that is left out stands for
+//                zeros (ours), which the gradient needs
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+std::vector<OutputType> infer_compare(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  const Value &a = graph.value(node.inputs[0]), &b = graph.value(node.inputs[1]);
+  check_node(node, a.type == b.type, "compares real numbers or indices, not one with the other");
+  return {{broadcast_shapes(node, a.shape, b.shape), ElementType::index}};
+}
+
+std::vector<OutputType> infer_logic(const Graph& graph, const Node& node) {
+  const size_t count = node.op == "Not" ? 1 : 2;
+  check_node(node, node.inputs.size() == count,
+             count == 1 ? "needs one input" : "needs two inputs");
+  Shape shape = graph.value(node.inputs[0]).shape;
+  for (size_t i = 0; i < count; ++i) {
+    check_index(graph, node, i);
+    shape = broadcast_shapes(node, shape, graph.value(node.inputs[i]).shape);
+  }
+  return {{shape, ElementType::index}};
+}
+
+std::vector<OutputType> infer_arg_max(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  check_real(graph, node, 0);
+  Shape shape = graph.value(node.inputs[0]).shape;
+  const int64_t axis = axis_attribute(node, shape.size(), 0);
+  check_node(node, shape[static_cast<size_t>(axis)] > 0, "the axis has no elements");
+  if (int_attribute(node, "keepdims", 1) != 0) {
+    shape[static_cast<size_t>(axis)] = 1;
+  } else {
+    shape.erase(shape.begin() + axis);
+  }
+  return {{shape, ElementType::index}};
+}
+
+std::vector<OutputType> infer_where(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 3, "needs three inputs");
+  check_node(node, node.inputs[1] != kNone || node.inputs[2] != kNone, "has nothing to choose");
+  check_index(graph, node, 0);
+  Shape shape = graph.value(node.inputs[0]).shape;
+  for (size_t i = 1; i < 3; ++i) {
+    if (node.inputs[i] == kNone) continue;
+    check_real(graph, node, i);
+    shape = broadcast_shapes(node, shape, graph.value(node.inputs[i]).shape);
+  }
+  return {{shape}};
+}
+
+std::vector<ValueId> where_gradient(GradientContext& c) {
+  const ValueId condition = c.input(0), dy = c.output_gradient(0);
+  std::vector<ValueId> result(3, kNone);
+  if (c.needed(1)) {
+    result[1] = c.unbroadcast(c.add("Where", {condition, dy, kNone}), c.input_shape(1));
+  }
+  if (c.needed(2)) {
+    result[2] = c.unbroadcast(c.add("Where", {condition, kNone, dy}), c.input_shape(2));
+  }
+  return result;
+}
+
+}  // namespace
+
+const std::vector<OpDef>& choice() {
+  static const std::vector<OpDef> defs{
+      {"Equal", "", infer_compare},
+      {"Less", "", infer_compare},
+      {"LessOrEqual", "", infer_compare},
+      {"Greater", "", infer_compare},
+      {"GreaterOrEqual", "", infer_compare},
+      {"And", "", infer_logic},
+      {"Or", "", infer_logic},
+      {"Not", "", infer_logic},
+      {"ArgMax", "", infer_arg_max},
+      {.name = "Where",
+       .domain = "",
+       .infer = infer_where,
+       .gradient = where_gradient,
+       .selects = true},
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops

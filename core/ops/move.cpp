@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// Transpose (attribute perm; without it all axes in reverse order) and Concat (attribute axis, any
+// number of inputs) of real tensors, as in ONNX. Both move elements and compute nothing.
+#include <algorithm>
+#include <numeric>
+
+#include "core/ops/definitions.h"
+
+namespace halfscope {
+
+std::vector<int64_t> transpose_axes(const Node& node, size_t rank) {
+  std::vector<int64_t> reversed(rank);
+  std::iota(reversed.rbegin(), reversed.rend(), int64_t{0});
+  const std::vector<int64_t> perm = ints_attribute(node, "perm", reversed);
+  std::vector<int64_t> sorted = perm;
+  std::sort(sorted.rbegin(), sorted.rend());
+  check_node(node, sorted == reversed, "perm must name every axis once");
+  return perm;
+}
+
+namespace ops {
+namespace {
+
+std::vector<OutputType> infer_transpose(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  check_real(graph, node, 0);
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  Shape shape;
+  for (const int64_t axis : transpose_axes(node, x.size())) {
+    shape.push_back(x[static_cast<size_t>(axis)]);
+  }
+  return {{shape}};
+}
+
+std::vector<ValueId> transpose_gradient(GradientContext& c) {
+  const std::vector<int64_t> perm = transpose_axes(c.node(), c.input_shape(0).size());
+  std::vector<int64_t> back(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) {
+    back[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  }
+  return {c.add("Transpose", {c.output_gradient(0)}, {{"perm", back}})};
+}
+
+std::vector<OutputType> infer_concat(const Graph& graph, const Node& node) {
+  check_node(node, !node.inputs.empty(), "needs at least one input");
+  Shape shape = graph.value(node.inputs[0]).shape;
+  const size_t axis = static_cast<size_t>(axis_attribute(node, shape.size()));
+  int64_t length = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    check_real(graph, node, i);
+    Shape each = graph.value(node.inputs[i]).shape;
+    check_node(node, each.size() == shape.size(), "inputs differ in rank");
+    length += each[axis];
+    each[axis] = shape[axis];
+    check_node(node, each == shape,
+               to_string(graph.value(node.inputs[i]).shape) + " does not fit " + to_string(shape));
+  }
+  shape[axis] = length;
+  return {{shape}};
+}
+
+std::vector<ValueId> concat_gradient(GradientContext& c) {
+  const size_t count = c.node().inputs.size();
+  const int64_t axis = axis_attribute(c.node(), c.input_shape(0).size());
+  std::vector<ValueId> result(count, kNone);
+  int64_t start = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t end = start + c.input_shape(i)[static_cast<size_t>(axis)];
+    if (c.needed(i)) {
+      result[i] = c.add("Slice", {c.output_gradient(0)},
+                        {{"starts", std::vector<int64_t>{start}},
+                         {"ends", std::vector<int64_t>{end}},
+                         {"axes", std::vector<int64_t>{axis}}});
+    }
+    start = end;
+  }
+  return result;
+}
+
+}  // namespace
+
+const std::vector<OpDef>& move() {
+  static const std::vector<OpDef> defs{
+      {.name = "Transpose",
+       .domain = "",
+       .infer = infer_transpose,
+       .gradient = transpose_gradient,
+       .selects = true},
+      {.name = "Concat",
+       .domain = "",
+       .infer = infer_concat,
+       .gradient = concat_gradient,
+       .selects = true},
+  };
+  return defs;
+}
+
+}  // namespace ops
+}  // namespace halfscope

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// Walks over N tensors side by side, each with strides of its own (0 where it is stretched,
+// negative where it is read backwards): rows of neighbours, which threads share.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+#include "emulation/engine/kernel.h"
+
+namespace halfscope {
+
+using Strides = std::vector<int64_t>;
+
+inline Strides row_major(const Shape& shape) {
+  Strides strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+/// Strides of `shape` seen as broadcast to `to`: 0 along stretched dimensions.
+inline Strides broadcast_strides(const Shape& shape, const Shape& to) {
+  Strides strides(to.size(), 0);
+  const Strides own = row_major(shape);
+  const size_t extra = to.size() - shape.size();
+  for (size_t i = 0; i < shape.size(); ++i) strides[extra + i] = shape[i] == 1 ? 0 : own[i];
+  return strides;
+}
+
+template <size_t N>
+class Walk {
+ public:
+  using Offsets = std::array<int64_t, N>;
+
+  /// Dimensions of 1 are left out, neighbours that lie one after the other everywhere become one.
+  Walk(const Shape& sizes, const std::array<Strides, N>& strides) {
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      empty_ = empty_ || sizes[d] == 0;
+      if (sizes[d] == 1) continue;
+      Offsets stride;
+      bool merges = !size_.empty();
+      for (size_t i = 0; i < N; ++i) {
+        stride[i] = strides[i][d];
+        merges = merges && stride_.back()[i] == stride[i] * sizes[d];
+      }
+      if (merges) {
+        size_.back() *= sizes[d];
+        stride_.back() = stride;
+      } else {
+        size_.push_back(sizes[d]);
+        stride_.push_back(stride);
+      }
+    }
+    if (size_.empty()) {
+      size_.push_back(1);
+      stride_.push_back({});
+    }
+  }
+
+  /// Distances within a row.
+  const Offsets& step() const { return stride_.back(); }
+
+  /// Calls f(offsets of the row, elements in it).
+  template <class F>
+  void rows(const F& f) const {
+    if (empty_) return;
+    const size_t outer = size_.size() - 1;
+    int64_t count = 1;
+    for (size_t d = 0; d < outer; ++d) count *= size_[d];
+    const int64_t length = size_.back(), grain = std::max<int64_t>(1, kGrain / length);
+    parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
+      std::vector<int64_t> at(outer, 0);
+      Offsets offsets{};
+      int64_t rest = begin;
+      for (size_t d = outer; d-- > 0;) {
+        at[d] = rest % size_[d];
+        rest /= size_[d];
+        for (size_t i = 0; i < N; ++i) offsets[i] += at[d] * stride_[d][i];
+      }
+      for (int64_t row = begin; row < end; ++row) {
+        f(offsets, length);
+        for (size_t d = outer; d-- > 0;) {
+          const bool stays = ++at[d] < size_[d];
+          for (size_t i = 0; i < N; ++i) {
+            offsets[i] += stays ? stride_[d][i] : -(size_[d] - 1) * stride_[d][i];
+          }
+          if (stays) break;
+          at[d] = 0;
+        }
+      }
+    });
+  }
+
+ private:
+  std::vector<int64_t> size_;
+  std::vector<Offsets> stride_;
+  bool empty_ = false;
+};
+
+}  // namespace halfscope

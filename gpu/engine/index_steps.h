@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// Steps of operators that read or make indices: gathers, comparisons, logic, ArgMax, Where.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "gpu/bodies/choice.h"
+#include "gpu/bodies/gather.h"
+#include "gpu/engine/move_steps.h"
+#include "gpu/engine/node_call.h"
+
+namespace halfscope::gpu {
+
+inline GatherShape gather_shape(const Node& node, const Shape& x, int64_t count) {
+  const AxisSplit split = split_at(x, axis_attribute(node, x.size(), 0));
+  return {split.length, split.inner, count};
+}
+
+template <class X, class T>
+Step gather_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> dx
+  const GatherShape s = gather_shape(*c.node, c.out_shape(0), c.in_count(1));
+  int32_t* const places = c.template working_memory<int32_t>(s.count);
+  int32_t* const first = c.template working_memory<int32_t>(s.length);
+  int32_t* const terms = c.template working_memory<int32_t>(s.length);
+  X& executor = *c.executor;
+  const GatherGrad<T> body{c.in[0], places, first, terms, c.out[0], s, chain_spec(c.sum_spec())};
+  const int64_t n = c.out_count(0);
+  return in_turn({items_step(executor, s.length, Fill<int32_t>{terms, 0}),
+                  items_step(executor, s.count, SortByRow{c.index_in[1], places, first, terms, s}),
+                  c.step_with_key([&executor, n, body](uint64_t key) {
+                    GatherGrad<T> now = body;
+                    now.how.key = key;
+                    executor.items(n, now);
+                  })});
+}
+
+template <class X, class T>
+Step gather_elements_step(const NodeCall<X, T>& c) {
+  const Shape &x = c.in_shape(0), &indices = c.in_shape(1);
+  if (takes_labels(*c.node)) {
+    return items_step(*c.executor, x[0], GatherLabels<T>{c.in[0], c.index_in[1], c.out[0], x[1]});
+  }
+  const size_t axis = static_cast<size_t>(axis_attribute(*c.node, x.size(), 0));
+  std::vector<int64_t> strides = row_major_strides(x);
+  const int64_t stride = strides[axis];
+  strides[axis] = 0;
+  return items_step(*c.executor, c.out_count(0),
+                    GatherElements<T>{c.in[0], c.index_in[1], c.out[0],
+                                      strided(*c.node, indices, strides), x[axis], stride});
+}
+
+template <class X, class T>
+Step gather_elements_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> dx
+  const Shape &x = c.out_shape(0), &indices = c.in_shape(1);
+  if (takes_labels(*c.node)) {
+    return items_step(*c.executor, c.out_count(0),
+                      GatherLabelsGrad<T>{c.in[0], c.index_in[1], c.out[0], x[1]});
+  }
+  check_node(*c.node, x.size() <= static_cast<size_t>(kMaxRank),
+             "more than " + std::to_string(kMaxRank) + " dimensions do not run on a GPU");
+  GatherElementsGrad<T> body{.dy = c.in[0],
+                             .index = c.index_in[1],
+                             .dx = c.out[0],
+                             .rank = static_cast<int>(x.size()),
+                             .axis = static_cast<int>(axis_attribute(*c.node, x.size(), 0)),
+                             .size = {},
+                             .taken = {},
+                             .how = chain_spec(c.sum_spec())};
+  std::copy(x.begin(), x.end(), body.size);
+  std::copy(indices.begin(), indices.end(), body.taken);
+  X& executor = *c.executor;
+  const int64_t n = c.out_count(0);
+  return c.step_with_key([&executor, n, body](uint64_t key) {
+    GatherElementsGrad<T> now = body;
+    now.how.key = key;
+    executor.items(n, now);
+  });
+}
+
+template <class X, class T, class Relation>
+Step relation_step(const NodeCall<X, T>& c, Relation relation) {
+  const Shape& to = c.out_shape(0);
+  const Operand a = operand_of(*c.node, c.in_shape(0), to);
+  const Operand b = operand_of(*c.node, c.in_shape(1), to);
+  return items_step(
+      *c.executor, element_count(to),
+      Relate<int32_t, Relation>{c.index_in[0], c.index_in[1], c.index_out[0], a, b, relation});
+}
+
+template <class X, class T, class Relation>
+Step compare_step(const NodeCall<X, T>& c, Relation relation) {
+  if (c.in[0] == nullptr) return relation_step(c, relation);
+  const Shape& to = c.out_shape(0);
+  const Operand a = operand_of(*c.node, c.in_shape(0), to);
+  const Operand b = operand_of(*c.node, c.in_shape(1), to);
+  return items_step(*c.executor, element_count(to),
+                    Relate<T, Relation>{c.in[0], c.in[1], c.index_out[0], a, b, relation});
+}
+
+template <class X, class T>
+Step where_step(const NodeCall<X, T>& c) {
+  const Shape& to = c.out_shape(0);
+  Where<T> body{.condition = c.index_in[0],
+                .a = c.in[1],
+                .b = c.in[2],
+                .y = c.out[0],
+                .at_condition = operand_of(*c.node, c.in_shape(0), to),
+                .at_a = {},
+                .at_b = {}};
+  if (body.a != nullptr) body.at_a = operand_of(*c.node, c.in_shape(1), to);
+  if (body.b != nullptr) body.at_b = operand_of(*c.node, c.in_shape(2), to);
+  return items_step(*c.executor, element_count(to), body);
+}
+
+template <class X, class T>
+Step index_step(const NodeCall<X, T>& c) {
+  const std::string& op = c.node->op;
+  if (op == "Gather") {
+    return items_step(*c.executor, c.out_count(0),
+                      Gather<T>{c.in[0], c.index_in[1], c.out[0],
+                                gather_shape(*c.node, c.in_shape(0), c.in_count(1))});
+  }
+  if (op == "GatherGrad") return gather_grad_step(c);
+  if (op == "GatherElements") return gather_elements_step(c);
+  if (op == "GatherElementsGrad") return gather_elements_grad_step(c);
+  if (op == "Equal") return compare_step(c, EqualTo{});
+  if (op == "Less") return compare_step(c, LessThan{});
+  if (op == "LessOrEqual") return compare_step(c, AtMost{});
+  if (op == "Greater") return compare_step(c, GreaterThan{});
+  if (op == "GreaterOrEqual") return compare_step(c, AtLeast{});
+  if (op == "And") return relation_step(c, BothTrue{});
+  if (op == "Or") return relation_step(c, EitherTrue{});
+  if (op == "Not") {
+    return items_step(*c.executor, c.out_count(0), Negate{c.index_in[0], c.index_out[0]});
+  }
+  if (op == "ArgMax") {
+    const Shape& x = c.in_shape(0);
+    const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
+    return items_step(*c.executor, s.outer * s.inner,
+                      ArgMax<T>{c.in[0], c.index_out[0], s.length, s.inner,
+                                int_attribute(*c.node, "select_last_index", 0) != 0});
+  }
+  if (op == "Where") return where_step(c);
+  return {};
+}
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Operators that move, pick and choose, as cases for the tests of op_cases.h.
+#pragma once
+
+#include <vector>
+
+#include "tests/support/op_harness.h"
+
+namespace halfscope::test {
+
+inline Operand indices(const Shape& shape, std::vector<int32_t> list) {
+  return {Tensor{}, std::move(list), shape};
+}
+
+/// With gradients.
+inline std::vector<OpCase> structure_cases() {
+  using Ints = std::vector<int64_t>;
+  const auto real = [](const Shape& shape) { return Operand{distinct(shape)}; };
+  std::vector<OpCase> list;
+  list.push_back({"", "Transpose", {real({2, 3})}});
+  list.push_back({"", "Transpose", {real({2, 3, 4})}, {{"perm", Ints{1, 2, 0}}}});
+  list.push_back({"", "Transpose", {real({2, 1, 3, 2})}, {{"perm", Ints{0, 2, 1, 3}}}});
+  list.push_back({"", "Transpose", {real({})}});
+  list.push_back({"", "Concat", {real({2, 3})}, {{"axis", int64_t{0}}}});
+  list.push_back(
+      {"", "Concat", {real({2, 1, 2}), real({2, 3, 2}), real({2, 2, 2})}, {{"axis", int64_t{1}}}});
+  list.push_back(
+      {"", "Concat", {real({2, 2}), real({2, 0}), real({2, 3})}, {{"axis", int64_t{-1}}}});
+  list.push_back({"", "Gather", {real({4, 3}), indices({5}, {2, -1, 0, 2, 2})}});
+  list.push_back(
+      {"", "Gather", {real({2, 3, 2}), indices({2, 2}, {1, -3, 1, 2})}, {{"axis", int64_t{1}}}});
+  list.push_back({"", "Gather", {real({2, 3}), indices({}, {-1})}, {{"axis", int64_t{-1}}}});
+  list.push_back({"", "GatherElements", {real({3, 3}), indices({2, 3}, {0, -1, 2, 2, 2, 2})}});
+  list.push_back({"",
+                  "GatherElements",
+                  {real({2, 3, 2}), indices({2, 4, 1}, {0, 2, 0, -1, 1, 1, 1, 0})},
+                  {{"axis", int64_t{1}}}});
+  list.push_back({"", "Where", {indices({2, 3}, {1, 0, 0, 7, -1, 0}), real({2, 3}), real({2, 3})}});
+  list.push_back({"", "Where", {indices({3}, {1, 0, 1}), real({2, 1}), real({})}});
+  list.push_back({"", "Where", {indices({2, 1}, {0, 1}), real({3}), real({2, 3})}});
+  const auto slice = [](const Ints& starts, const Ints& ends, const Ints& axes, const Ints& steps) {
+    return Attributes{{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}};
+  };
+  list.push_back({"", "Slice", {real({4, 5})}, slice({-1, 3}, {INT64_MIN, 0}, {0, 1}, {-1, -2})});
+  list.push_back({"", "Slice", {real({2, 5})}, slice({99}, {-4}, {1}, {-3})});
+  list.push_back({"", "Pad", {real({3, 4})}, {{"pads", Ints{1, -1, -2, 2}}, {"value", 0.3}}});
+  list.push_back({"", "Pad", {real({2, 4})}, {{"pads", Ints{0, -2, 0, -1}}}});
+  for (OpCase& each : list) each.name = "node";
+  return list;
+}
+
+/// Operators whose results are indices.
+inline std::vector<OpCase> index_result_cases() {
+  const auto near = [](const Shape& shape, float shift) {  // with equal elements
+    Operand operand{distinct(shape, 0.5f)};
+    for (float& x : operand.real.data) x = static_cast<float>(static_cast<int>(x + shift));
+    return operand;
+  };
+  std::vector<OpCase> list;
+  for (const char* op : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}) {
+    list.push_back({"node", op, {near({2, 3}, 0.0f), near({2, 3}, 0.5f)}});
+    list.push_back({"node", op, {near({2, 1, 3}, 0.0f), near({4, 1}, 0.0f)}});
+    list.push_back({"node", op, {indices({2, 2}, {1, 2, 3, -4}), indices({2}, {1, -4})}});
+  }
+  for (const char* op : {"And", "Or"}) {
+    list.push_back({"node", op, {indices({2, 2}, {0, 1, 0, -2}), indices({2}, {0, 5})}});
+  }
+  list.push_back({"node", "Not", {indices({2, 2}, {0, 1, 0, -2})}});
+  for (const int64_t last : {0, 1}) {
+    for (const int64_t axis : {0, 1, -1}) {
+      list.push_back({"node",
+                      "ArgMax",
+                      {near({3, 4, 2}, 0.0f)},
+                      {{"axis", axis}, {"keepdims", last}, {"select_last_index", last}}});
+    }
+  }
+  return list;
+}
+
+}  // namespace halfscope::test
