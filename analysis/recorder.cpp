@@ -163,6 +163,7 @@ void write_meta(Database& database, const RunInfo& run) {
     insert.run();
   };
   put("status", status_name(RunStatus::running));
+  if (run.inference) put("kind", "inference");
   put("model", run.model);
   put("data", run.data);
   put("optimizer", run.optimizer);

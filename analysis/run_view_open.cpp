@@ -103,6 +103,11 @@ class Reader {
     if (meta.contains("lane_settings")) {  // not in the first files of version 2
       info.lane_settings = json_array<std::string>(meta_text(meta, "lane_settings"), "meta");
     }
+    if (meta.contains("kind")) {
+      const std::string kind = meta_text(meta, "kind");
+      require(kind == "inference" || kind == "training", "meta");
+      info.inference = kind == "inference";
+    }
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
     info.classes = meta_integer<int64_t>(meta, "classes");

@@ -20,6 +20,7 @@ using Command = std::function<int()>;
 
 /// `command_line` goes into the run file, so that a report can say how to reproduce it.
 void add_train(CLI::App& app, Command& command, const std::string& command_line);
+void add_run(CLI::App& app, Command& command, const std::string& command_line);
 void add_recommend(CLI::App& app, Command& command);
 void add_report(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);

@@ -23,24 +23,25 @@ double LaneSummary::ms_per_step() const {
 }
 
 std::string LaneSummary::problem() const {
-  if (steps > 0 && !std::isfinite(last.loss)) return "the last loss is not finite";
+  if (steps > 0 && !inference && !std::isfinite(last.loss)) return "the last loss is not finite";
   if (steps > 0 && skipped == steps) return "every update was skipped";
   return "";
 }
 
 std::string LaneSummary::last_loss_text() const {
-  if (steps == 0) return "-";
+  if (steps == 0 || inference) return "-";
   // Spelt out here: a loss of NaN is a result, and the one that matters most.
   return std::isnan(last.loss) ? "nan" : table_number(last.loss);
 }
 
 std::string LaneSummary::accuracy_text() const {
-  const bool finite = std::isfinite(last.loss) && eval && std::isfinite(eval->loss);
+  if (!eval) return "-";
+  const bool finite = inference || (std::isfinite(last.loss) && std::isfinite(eval->loss));
   return finite ? percentage(eval->accuracy) : "-";
 }
 
 std::string LaneSummary::test_loss_text() const {
-  if (!eval) return "-";
+  if (!eval || inference) return "-";
   return std::isnan(eval->loss) ? "nan" : table_number(eval->loss);
 }
 
@@ -52,6 +53,7 @@ std::vector<LaneSummary> untrained_lanes(const RunInfo& info) {
     summary.name = lane.name;
     summary.backend = lane.backend;
     summary.loss_scale = lane.loss_scale;
+    summary.inference = info.inference;
     summary.reference = static_cast<int>(lanes.size()) == reference;
     lanes.push_back(std::move(summary));
   }
@@ -72,6 +74,8 @@ Json to_json(std::span<const LaneSummary> lanes) {
   Json array = Json::array();
   for (const LaneSummary& lane : lanes) {
     const bool trained = lane.steps > 0;
+    const bool has_loss = trained && !lane.inference, has_test = lane.eval && !lane.inference;
+    const bool classifies = lane.eval && !std::isnan(lane.eval->accuracy);
     const std::string problem = lane.problem();
     Json json;
     json["name"] = lane.name;
@@ -80,10 +84,10 @@ Json to_json(std::span<const LaneSummary> lanes) {
     json["loss_scale"] = lane.loss_scale.empty() ? Json(nullptr) : Json(lane.loss_scale);
     json["steps"] = lane.steps;
     json["skipped"] = lane.skipped;
-    json["last_loss"] = trained ? json_number(lane.last.loss) : Json(nullptr);
+    json["last_loss"] = has_loss ? json_number(lane.last.loss) : Json(nullptr);
     json["last_loss_scale"] = trained ? json_number(lane.last.loss_scale) : Json(nullptr);
-    json["test_loss"] = lane.eval ? json_number(lane.eval->loss) : Json(nullptr);
-    json["test_accuracy"] = lane.eval ? json_number(lane.eval->accuracy) : Json(nullptr);
+    json["test_loss"] = has_test ? json_number(lane.eval->loss) : Json(nullptr);
+    json["test_accuracy"] = classifies ? json_number(lane.eval->accuracy) : Json(nullptr);
     json["ms_per_step"] = trained ? json_number(lane.ms_per_step()) : Json(nullptr);
     json["problem"] = problem.empty() ? Json(nullptr) : Json(problem);
     array.push_back(std::move(json));

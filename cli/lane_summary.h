@@ -15,6 +15,7 @@ namespace halfscope {
 struct LaneSummary {
   std::string name, backend, loss_scale;
   bool reference = false;
+  bool inference = false;          ///< there are no losses
   int64_t steps = 0, skipped = 0;  ///< of this run; one that was resumed began later than step 0
   double ms = 0.0;                 ///< of all steps together
   StepRow last{};                  ///< means nothing without steps

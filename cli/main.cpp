@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
       "More about a subcommand:  halfscope SUBCOMMAND --help");
   Command command;
   add_train(app, command, command_line(argc, argv));
+  add_run(app, command, command_line(argc, argv));
   add_recommend(app, command);
   add_report(app, command);
   add_export(app, command);

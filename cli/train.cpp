@@ -125,7 +125,8 @@ int train(const TrainOptions& options, const std::string& command_line) {
   if (!options.init.empty()) config.init = read_initial_weights(options.init);
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
-  const Dataset data = load_dataset(options.data);
+  const Dataset data = load_training_data(options);
+  attach_network(config, options, data);
   const std::unique_ptr<Trainer> trainer = make_trainer(config, data, options.init);
   RunInfo info = trainer->describe();
   info.data = options.data;

@@ -10,6 +10,8 @@
 
 #include "cli/arguments.h"
 #include "cli/backends.h"
+#include "cli/lane_options.h"
+#include "cli/network.h"
 #include "cli/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -18,165 +20,54 @@
 namespace halfscope {
 namespace {
 
-constexpr uint64_t kMostSteps = 1'000'000'000'000'000;
-
-/// "mlp:A-B-...-Z" as a shell can begin it: "mlp:".
-std::vector<std::string> beginnings(std::vector<std::string> names) {
-  for (std::string& name : names) {
-    if (const size_t colon = name.find(':'); colon != std::string::npos) name.resize(colon + 1);
-  }
-  return names;
-}
-
-/// What a lane can begin with.
-std::vector<std::string> lane_words() {
-  std::vector<std::string> words = preset_names();
-  for (const std::string& name : backend_names()) words.push_back(name + ":");
-  return words;
-}
-
-/// The items of a comma-separated list. Throws Error (usage) for an empty one.
-std::vector<std::string> split_list(const std::string& list) {
-  std::vector<std::string> items;
-  for (size_t start = 0; start <= list.size();) {
-    const size_t comma = std::min(list.find(',', start), list.size());
-    items.push_back(list.substr(start, comma - start));
-    if (items.back().empty()) {
-      throw usage_error("--lanes " + list + ": an empty name", "write A,B without blanks");
-    }
-    start = comma + 1;
-  }
-  return items;
-}
-
-/// The plans of the lanes, names or files.
-std::vector<std::string> lane_names(const TrainOptions& options) {
-  if (options.plan.empty()) return split_list(options.lanes);
-  if (options.lanes_given) {
-    throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
-  }
-  std::vector<std::string> names{"float32"};
-  if (options.plan != "float32") names.push_back(options.plan);
-  return names;
-}
-
-std::optional<Accumulation> accumulation_of(const TrainOptions& options) {
-  if (options.accumulate.empty()) return std::nullopt;
-  const std::optional<Accumulation> accumulation = parse_accumulation(options.accumulate);
-  if (!accumulation) {
-    throw usage_error("unknown accumulation " + options.accumulate,
-                      accumulation_hint(options.accumulate));
-  }
-  return accumulation;
-}
-
-std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
-  if (options.accumulate_grads.empty()) return std::nullopt;
-  if (options.micro_batches == 1) {
-    throw usage_error("--accumulate-grads needs more than one micro-batch",
-                      "add --micro-batches N");
-  }
-  const std::optional<FloatFormat> format = parse_format(options.accumulate_grads);
+/// A format that tensors are kept in, or nothing for an empty text.
+std::optional<FloatFormat> stored_format(const char* flag, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const std::optional<FloatFormat> format = parse_format(text);
   if (!format) {
-    throw usage_error("--accumulate-grads: unknown format " + options.accumulate_grads,
-                      format_hint(options.accumulate_grads));
+    throw usage_error(std::string(flag) + ": unknown format " + text, format_hint(text));
   }
   if (format->flush_in && !format->flush_out) {
-    throw usage_error("--accumulate-grads " + options.accumulate_grads + " flushes operands only",
+    throw usage_error(std::string(flag) + " " + text + " flushes operands only",
                       "tensors are flushed where they are written: use :ftz or :ftz-out");
   }
   return format;
 }
 
-ErrorSampling error_sampling(const TrainOptions& options) {
-  const char* off = options.no_errors ? "--no-errors" : options.no_record ? "--no-record" : nullptr;
-  const char* on = options.errors_every > 0   ? "--errors-every"
-                   : !options.compare.empty() ? "--compare"
-                                              : nullptr;
-  if (off != nullptr && on != nullptr) {
-    throw usage_error(std::string(off) + " and " + on + " exclude each other",
-                      "leave out one of them");
+std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
+  if (!options.accumulate_grads.empty() && options.micro_batches == 1) {
+    throw usage_error("--accumulate-grads needs more than one micro-batch",
+                      "add --micro-batches N");
   }
-  ErrorSampling sampling;
-  sampling.enabled = !options.no_errors && !options.no_record;
-  sampling.every = options.errors_every;
-  for (const std::string& pair : options.compare) {
-    const size_t comma = pair.find(',');
-    if (comma == 0 || comma == std::string::npos || comma + 1 == pair.size()) {
-      throw usage_error("--compare " + pair + " does not name two lanes",
-                        "write --compare mixed_float16,bfloat16");
-    }
-    sampling.pairs.emplace_back(pair.substr(0, comma), pair.substr(comma + 1));
-    if (sampling.pairs.back().first == sampling.pairs.back().second) {
-      throw usage_error("--compare " + pair + " compares a lane with itself", "name two lanes");
-    }
-  }
-  return sampling;
-}
-
-std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
-  const std::optional<Accumulation> accumulation = accumulation_of(options);
-  std::optional<LossScalerConfig> scaler;
-  if (!options.loss_scale.empty()) scaler = parse_loss_scale(options.loss_scale);
-  check_backend_name(options.backend);
-  std::vector<LaneConfig> lanes;
-  std::set<std::string> seen;
-  bool only_references = true, any_fast = false;
-  for (const std::string& text : lane_names(options)) {
-    const LaneRequest request = parse_lane(text);
-    LaneConfig lane;
-    lane.plan = load_plan(request.plan);
-    if (lane.plan.double_precision && !request.backend.empty()) {
-      throw usage_error("--lanes: " + text + " computes in double, for which there is one backend",
-                        "write " + request.plan);
-    }
-    const bool reference = is_full_precision(lane.plan);
-    only_references = only_references && reference;
-    if (!reference) {
-      for (const std::string& glob : options.fp32) keep_fp32(lane.plan, glob);
-      if (!options.fp32.empty()) lane.plan.name += "+fp32";
-      if (accumulation) accumulate_in(lane.plan, *accumulation);
-    }
-    if (scaler) {
-      if (!reference) lane.scaler = *scaler;
-    } else if (needs_loss_scaling(lane.plan)) {
-      lane.scaler = parse_loss_scale("dynamic");
-    }
-    if (!request.backend.empty()) lane.own_name = request.backend + ":" + lane.plan.name;
-    if (!seen.insert(lane.name()).second) {
-      throw usage_error("two lanes are named " + lane.name(),
-                        "give every lane's plan its own name");
-    }
-    std::string backend = request.backend.empty() ? options.backend : request.backend;
-    const bool becomes_fast = options.fast && backend == gpu_backend_name(GpuProducts::library);
-    if (becomes_fast) backend = gpu_backend_name(GpuProducts::fast);
-    any_fast = any_fast || (becomes_fast && !lane.plan.double_precision);
-    lane.backend = &backend_for(lane.plan, backend);
-    lanes.push_back(std::move(lane));
-  }
-  if (options.fast && !any_fast) {
-    throw usage_error("--fast needs a lane on the backend cuda",
-                      "add --backend cuda, or name lanes cuda:PLAN");
-  }
-  if (only_references && (!options.fp32.empty() || accumulation)) {
-    throw usage_error("--fp32 and --accumulate need a lane that is not a reference",
-                      "add a plan to --lanes");
-  }
-  return lanes;
+  return stored_format("--accumulate-grads", options.accumulate_grads);
 }
 
 void add_network_options(CLI::App& sub, TrainOptions& options) {
   const char* kGroup = "Network and data";
-  offer(sub.add_option("--model", options.model, "lenet, lenet-hot, resnet20 or mlp:A-B-...-Z")
+  offer(sub.add_option("--model", options.model,
+                       "lenet, lenet-hot, resnet20, mlp:A-B-...-Z or a file *.onnx")
             ->capture_default_str()
             ->type_name("NAME")
             ->group(kGroup),
-        {.words = beginnings(model_names())});
-  offer(sub.add_option("--data", options.data, "digits (embedded), mnist:DIR or cifar10:DIR")
+        {.words = network_words(), .files = "*.onnx"});
+  offer(
+      sub.add_option("--loss", options.loss,
+                     "cross-entropy or mse of the first output, or after a colon of another one; "
+                     "or an output that is the loss; default for built-in networks: cross-entropy")
+          ->type_name("LOSS")
+          ->group(kGroup),
+      {.words = {"cross-entropy", "mse"}});
+  offer(sub.add_option("--data", options.data,
+                       "digits (embedded), mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz] with "
+                       "arrays by the names of inputs")
             ->capture_default_str()
             ->type_name("SPEC")
             ->group(kGroup),
-        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
+        {.words = {"digits", "mnist:", "cifar10:"},
+         .files = "*.npz",
+         .folders_after = {"mnist:", "cifar10:"}});
+  add_normalize_option(sub, options.normalize);
+  add_dimension_option(sub, options.dimensions);
   offer(sub.add_option("--init", options.init, "Initial weights, an .npz by variable path")
             ->type_name("FILE")
             ->group(kGroup),
@@ -186,10 +77,10 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
 
 void add_training_options(CLI::App& sub, TrainOptions& options) {
   const char* kGroup = "Training";
-  add_integer(sub, "--steps", options.steps, 1, kMostSteps, "Optimizer steps")
+  add_integer(sub, "--steps", options.steps, 1, kMostCounted, "Optimizer steps")
       ->default_str(std::to_string(options.steps))
       ->group(kGroup);
-  add_integer(sub, "--batch", options.batch, 1, kMostSteps, "Samples per step")
+  add_integer(sub, "--batch", options.batch, 1, kMostCounted, "Samples per step")
       ->default_str(std::to_string(options.batch))
       ->group(kGroup);
   offer(sub.add_option("--optimizer", options.optimizer,
@@ -213,7 +104,7 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
   add_number(sub, "--clip-norm", options.clip_norm, 0.0, 3.4e38,
              "Scale gradients down to this 2-norm; default: no clipping")
       ->group(kGroup);
-  add_integer(sub, "--micro-batches", options.micro_batches, 1, kMostSteps,
+  add_integer(sub, "--micro-batches", options.micro_batches, 1, kMostCounted,
               "Work off each batch in so many parts and sum their gradients")
       ->default_str(std::to_string(options.micro_batches))
       ->group(kGroup);
@@ -223,7 +114,13 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
             ->group(kGroup),
         {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e3m2",
                    "e2m3", "e2m1"}});
-  add_integer(sub, "--early-stop", options.early_stop, 1, kMostSteps,
+  offer(
+      sub.add_option("--optimizer-state", options.state_format,
+                     "Format that the optimizer keeps its state in; default: that of the variable")
+          ->type_name("FORMAT")
+          ->group(kGroup),
+      {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"}});
+  add_integer(sub, "--early-stop", options.early_stop, 1, kMostCounted,
               "Stop after so many evaluations in a row without a better loss in any lane; needs "
               "--eval-every")
       ->group(kGroup);
@@ -232,48 +129,13 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
       ->group(kGroup);
 }
 
-void add_lane_options(CLI::App& sub, TrainOptions& options) {
+/// Those of lanes that only trainings have.
+void add_plan_options(CLI::App& sub, TrainOptions& options) {
   const char* kGroup = "Lanes";
-  offer(sub.add_option("--lanes", options.lanes,
-                       "Plans to train side by side, presets or files, separated by commas; "
-                       "emulated:PLAN, cuda:PLAN and the like name the backend, too")
-            ->each([&options](const std::string&) { options.lanes_given = true; })
-            ->capture_default_str()
-            ->type_name("PLAN,...")
-            ->group(kGroup),
-        {.words = lane_words(), .files = "*.json", .list = true});
   offer(sub.add_option("--plan", options.plan, "Short for --lanes float32,PLAN")
             ->type_name("PLAN")
             ->group(kGroup),
         {.words = preset_names(), .files = "*.json"});
-  offer(sub.add_option("--backend", options.backend,
-                       "What lanes run on that name none: emulated (this processor), cuda (an "
-                       "NVIDIA GPU, products by cuBLASLt and cuDNN) or cuda-own (by our own "
-                       "kernels, with the emulator's bits)")
-            ->capture_default_str()
-            ->type_name("NAME")
-            ->group(kGroup),
-        {.words = backend_names()});
-  sub.add_flag("--fast", options.fast,
-               "Lanes on cuda let the libraries choose: bits may change from run to run, and "
-               "statistics of products may be those after rounding")
-      ->group(kGroup);
-  sub.add_flag("--kernels", options.kernels, "Print what computes each product of lanes on a GPU")
-      ->group(kGroup);
-  sub.add_option("--fp32", options.fp32,
-                 "Keep layers whose path matches in fp32; may be given several times")
-      ->expected(1)
-      ->take_all()
-      ->type_name("GLOB")
-      ->group(kGroup);
-  offer(sub.add_option("--accumulate", options.accumulate,
-                       "How lanes sum: fp32, fp64, pairwise, kahan, format, format-mul-add, "
-                       "fma32-then-round or tensor-core:ARCH, each with options such as "
-                       "promote=128 or, of the formats, rounding=stochastic; default: as the "
-                       "plan says")
-            ->type_name("A")
-            ->group(kGroup),
-        {.words = {accumulation_names().begin(), accumulation_names().end()}});
   offer(sub.add_option("--loss-scale", options.loss_scale,
                        "dynamic, dynamic:INIT, static:X or none; default: dynamic for formats "
                        "with fewer than 8 exponent bits, scaled operands aside")
@@ -288,23 +150,12 @@ void add_recording_options(CLI::App& sub, TrainOptions& options) {
       ->default_str(std::to_string(options.every))
       ->group(kGroup);
   sub.add_flag("--no-record", options.no_record, "No statistics, steps only")->group(kGroup);
-  add_integer(sub, "--eval-every", options.eval_every, 1, kMostSteps,
+  add_integer(sub, "--eval-every", options.eval_every, 1, kMostCounted,
               "Evaluate on the test part every N steps, too")
       ->group(kGroup);
   sub.add_flag("--no-eval", options.no_eval, "No evaluation on the test part at the end")
       ->group(kGroup);
-  add_integer(
-      sub, "--errors-every", options.errors_every, 1, kMostSteps,
-      "Compare the lanes' tensors and watch their sums every N steps; default: first, middle "
-      "and last step")
-      ->group(kGroup);
-  sub.add_option("--compare", options.compare,
-                 "Lanes to compare; default: each with the reference; may be given several times")
-      ->expected(1)
-      ->take_all()
-      ->type_name("LANE,LANE")
-      ->group(kGroup);
-  sub.add_flag("--no-errors", options.no_errors, "Compare no tensors")->group(kGroup);
+  add_comparison_options(sub, options, "steps");
 }
 
 void add_output_options(CLI::App& sub, TrainOptions& options) {
@@ -313,7 +164,7 @@ void add_output_options(CLI::App& sub, TrainOptions& options) {
              "Write the last lane's weights after the last step");
   add_output(sub, "--checkpoint", options.checkpoint, "*.npz",
              "Write what it takes to go on here, at the end and on Ctrl-C");
-  add_integer(sub, "--checkpoint-every", options.checkpoint_every, 1, kMostSteps,
+  add_integer(sub, "--checkpoint-every", options.checkpoint_every, 1, kMostCounted,
               "Every N steps, too; needs --checkpoint")
       ->group(group::kOutput);
   offer(sub.add_option("--resume", options.resume, "Go on from this checkpoint, with the same bits")
@@ -338,6 +189,7 @@ void add_train_options(CLI::App& sub, TrainOptions& options) {
   add_network_options(sub, options);
   add_training_options(sub, options);
   add_lane_options(sub, options);
+  add_plan_options(sub, options);
   add_recording_options(sub, options);
   add_output_options(sub, options);
 }
@@ -353,6 +205,8 @@ TrainConfig train_config(const TrainOptions& options) {
   config.clip_norm = options.clip_norm;
   config.micro_batches = options.micro_batches;
   config.sum_format = sum_format_of(options);
+  config.state_format = stored_format("--optimizer-state", options.state_format);
+  config.loss = options.loss;
   config.patience = options.early_stop;
   if (options.early_stop > 0 && options.eval_every == 0) {
     throw usage_error("--early-stop needs evaluations to judge by", "add --eval-every N");
@@ -386,9 +240,11 @@ std::vector<std::string> input_files(const TrainOptions& options) {
   std::vector<std::string> files;
   for (const std::string& text : lane_names(options)) {
     const std::string name = parse_lane(text).plan;
-    if (!preset_plan(name)) files.push_back(name);
+    if (!preset_plan(name) && !is_inline_plan(name)) files.push_back(name);
   }
   if (!options.init.empty()) files.push_back(options.init);
+  if (is_network_file(options.model)) files.push_back(options.model);
+  for (const std::string& file : dataset_files(options.data)) files.push_back(file);
   // A checkpoint may be resumed and written again.
   if (!options.resume.empty() && !resumes_own_checkpoint(options)) {
     files.push_back(options.resume);
@@ -403,7 +259,10 @@ std::vector<std::string> settings_of(const TrainOptions& options, const TrainCon
     settings.insert(settings.end(), {flag, value});
   };
   add("--model", options.model);
+  if (!options.loss.empty()) add("--loss", options.loss);
   add("--data", options.data);
+  if (!options.normalize.empty()) add("--normalize", options.normalize);
+  for (const std::string& text : options.dimensions) add("--dimension", text);
   add("--optimizer", optimizer_text(config.optimizer));
   add("--steps", std::to_string(options.steps));
   add("--batch", std::to_string(options.batch));
@@ -412,6 +271,7 @@ std::vector<std::string> settings_of(const TrainOptions& options, const TrainCon
   if (options.clip_norm != 0.0) add("--clip-norm", shortest(options.clip_norm));
   if (options.micro_batches != 1) add("--micro-batches", std::to_string(options.micro_batches));
   if (config.sum_format) add("--accumulate-grads", format_name(*config.sum_format));
+  if (config.state_format) add("--optimizer-state", format_name(*config.state_format));
   if (options.early_stop != 0) add("--early-stop", std::to_string(options.early_stop));
   if (options.eval_every != 0) add("--eval-every", std::to_string(options.eval_every));
   if (options.errors_every != 0) add("--errors-every", std::to_string(options.errors_every));

@@ -18,7 +18,8 @@ namespace halfscope {
 
 struct TrainOptions {
   // Network and data
-  std::string model = "lenet", data = "digits", init;
+  std::string model = "lenet", loss, data = "digits", normalize, init;
+  std::vector<std::string> dimensions;
   bool no_shuffle = false;
   // Training
   int64_t steps = 200, batch = 128;
@@ -28,7 +29,7 @@ struct TrainOptions {
   std::string schedule = "constant";
   double clip_norm = 0.0;
   int64_t micro_batches = 1;
-  std::string accumulate_grads;
+  std::string accumulate_grads, state_format;
   uint64_t seed = 1;
   int64_t eval_every = 0, early_stop = 0;
   // Lanes
@@ -56,7 +57,8 @@ struct TrainOptions {
 /// Declares the flags; `options` must outlive the parsing.
 void add_train_options(CLI::App& sub, TrainOptions& options);
 
-/// Everything but the initial weights, which are read later. Throws Error (usage).
+/// Everything but the initial weights and a network from a file, which are read later. Throws Error
+/// (usage).
 TrainConfig train_config(const TrainOptions& options);
 
 /// Whether --checkpoint goes on writing the file that --resume reads.

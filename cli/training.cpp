@@ -6,25 +6,12 @@
 #include <cmath>
 #include <string_view>
 
+#include "cli/network.h"
 #include "core/data/npz.h"
 #include "core/error.h"
+#include "core/models/loss.h"
 
 namespace halfscope {
-namespace {
-
-/// "[3,5]" for the element of that index.
-std::string position_text(const Shape& shape, size_t index) {
-  std::string text;
-  for (size_t d = shape.size(); d-- > 0;) {
-    const size_t size = static_cast<size_t>(shape[d]);
-    text = std::to_string(index % size) + (text.empty() ? "" : ",") + text;
-    index /= size;
-  }
-  return "[" + text + "]";
-}
-
-}  // namespace
-
 NamedTensors read_initial_weights(const std::string& file) {
   NamedTensors weights = read_npz(file);
   for (const auto& [path, tensor] : weights) {
@@ -36,6 +23,34 @@ NamedTensors read_initial_weights(const std::string& file) {
     }
   }
   return weights;
+}
+
+Dataset load_training_data(const TrainOptions& options) {
+  Dataset data = load_dataset(options.data);
+  if (!options.normalize.empty()) normalize_images(data, options.normalize);
+  return data;
+}
+
+void attach_network(TrainConfig& config, const TrainOptions& options, const Dataset& data) {
+  const bool file = is_network_file(options.model);
+  NetworkOptions wanted;
+  wanted.dimensions = parse_dimensions(options.dimensions);
+  if (!file && options.loss.empty() && !data.sample_shape.empty() && wanted.dimensions.empty()) {
+    return;
+  }
+  if (file && options.loss.empty()) {
+    throw usage_error(options.model + " does not say what to train it for",
+                      "add --loss cross-entropy, --loss mse or --loss OUTPUT");
+  }
+  describe_samples(data, wanted);
+  const LossSpec loss = parse_loss(options.loss.empty() ? "cross-entropy" : options.loss);
+  config.build = [model = options.model, wanted, loss](int64_t batch) {
+    NetworkOptions sized = wanted;
+    sized.batch = batch;
+    Model network = load_network(model, sized);
+    add_loss(network, loss);
+    return network;
+  };
 }
 
 std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const Dataset& data,

@@ -75,7 +75,8 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
   }
   request.backend = &backend_for(request.original, lane.backend);
   if (!options.init.empty()) request.training.init = read_initial_weights(options.init);
-  const Dataset data = load_dataset(options.data);
+  const Dataset data = load_training_data(options);
+  attach_network(request.training, options, data);
   const std::atomic<bool>& stop = catch_stop_signals();
   Verified result{.advice = advice, .proof = {}, .not_stored = {}};
   {

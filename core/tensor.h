@@ -28,6 +28,17 @@ inline std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
+/// "[3,5]" for the element of that index.
+inline std::string position_text(const Shape& shape, size_t index) {
+  std::string text;
+  for (size_t d = shape.size(); d-- > 0;) {
+    const size_t size = static_cast<size_t>(shape[d]);
+    text = std::to_string(index % size) + (text.empty() ? "" : ",") + text;
+    index /= size;
+  }
+  return "[" + text + "]";
+}
+
 struct Tensor {
   Shape shape;
   std::vector<float> data;  ///< element_count(shape) values, last dimension fastest

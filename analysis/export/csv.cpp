@@ -152,9 +152,17 @@ void write_steps_csv(const RunView& run, std::ostream& out) {
   sort_entries(entries);
   for (const auto& [step, lane_index, site, row] : entries) {
     const LaneInfo& lane = run.lane(lane_index);
-    csv.number(step).text(lane.name).number(row->loss).number(row->loss_scale);
-    // A loss or norm that is NaN was computed so; an accuracy or a time can only be missing.
-    csv.number(static_cast<int64_t>(row->skipped)).number(row->grad_norm);
+    // A loss or norm that is NaN was computed so, in inference there is none; an accuracy or a time
+    // can only be missing.
+    const bool trains = !run.info().inference;
+    csv.number(step).text(lane.name);
+    (trains ? csv.number(row->loss) : csv.empty()).number(row->loss_scale);
+    csv.number(static_cast<int64_t>(row->skipped));
+    if (trains) {
+      csv.number(row->grad_norm);
+    } else {
+      csv.empty();
+    }
     csv.number_or_empty(row->accuracy).number_or_empty(row->ms);
     if (row->first_bad < 0) {
       csv.empty();

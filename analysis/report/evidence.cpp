@@ -186,7 +186,8 @@ std::set<int64_t> lost_steps(const RunView& run, int lane, int other) {
   std::set<int64_t> lost;
   for (int each : {lane, other}) {
     for (const StepRow& row : run.steps(each)) {
-      if (row.skipped || !std::isfinite(row.loss)) lost.insert(row.step);
+      const bool finite = run.info().inference || std::isfinite(row.loss);
+      if (row.skipped || !finite) lost.insert(row.step);
     }
   }
   return lost;

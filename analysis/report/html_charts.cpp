@@ -252,6 +252,7 @@ std::string lane_swatch(size_t lane) {
 }
 
 std::string loss_chart(const Report& report) {
+  if (report.run.inference) return "";
   const Steps steps = steps_of(report);
   double low = INFINITY, high = -INFINITY;
   for (const LaneReport& lane : report.lanes) {

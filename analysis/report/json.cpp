@@ -227,7 +227,7 @@ Json event_json(const Report& report, const EventReport& event) {
   return json;
 }
 
-Json steps_json(const LaneReport& lane) {
+Json steps_json(const LaneReport& lane, bool inference) {
   Json json;
   for (const char* key :
        {"step", "loss", "loss_scale", "skipped", "grad_norm", "accuracy", "learning_rate"}) {
@@ -235,10 +235,10 @@ Json steps_json(const LaneReport& lane) {
   }
   for (const StepRow& row : lane.rows) {
     json["step"].push_back(row.step);
-    json["loss"].push_back(number(row.loss));
+    json["loss"].push_back(inference ? measured(row.loss) : number(row.loss));
     json["loss_scale"].push_back(number(row.loss_scale));
     json["skipped"].push_back(row.skipped ? 1 : 0);
-    json["grad_norm"].push_back(number(row.grad_norm));
+    json["grad_norm"].push_back(inference ? measured(row.grad_norm) : number(row.grad_norm));
     json["accuracy"].push_back(measured(row.accuracy));
     json["learning_rate"].push_back(measured(row.learning_rate));
   }
@@ -323,7 +323,9 @@ std::string report_json(const Report& report) {
   json["sums"] = list(report, report.sums, sums_json);
   json["events"] = list(report, report.events, event_json);
   json["steps"] = Json::object();
-  for (const LaneReport& lane : report.lanes) json["steps"][lane.name] = steps_json(lane);
+  for (const LaneReport& lane : report.lanes) {
+    json["steps"][lane.name] = steps_json(lane, report.run.inference);
+  }
   json["reproduce"] = report.reproduce;
   // Names may hold any bytes; invalid UTF-8 is replaced rather than refused.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -149,19 +149,20 @@ LaneReport report_lane(const RunView& run, int lane, int reference) {
     report.last_skipped = row.step;
   }
   if (!rows.empty()) {
-    report.first_loss = rows.front().loss;
-    report.last_loss = rows.back().loss;
+    if (!run.info().inference) {
+      report.first_loss = rows.front().loss;
+      report.last_loss = rows.back().loss;
+    }
     report.last_loss_scale = rows.back().loss_scale;
   }
-  if (reference >= 0 && lane != reference) {
+  if (reference >= 0 && lane != reference && !run.info().inference) {
     report.loss_gap = loss_gap(rows, run.steps(reference));
   }
   if (!run.evals(lane).empty()) {
     const EvalRow& eval = run.evals(lane).back();
-    report.test_loss = eval.loss;
-    if (std::isfinite(eval.loss) && std::isfinite(eval.accuracy)) {
-      report.test_accuracy = eval.accuracy;
-    }
+    if (!run.info().inference) report.test_loss = eval.loss;
+    const bool means_something = run.info().inference || std::isfinite(eval.loss);
+    if (means_something && std::isfinite(eval.accuracy)) report.test_accuracy = eval.accuracy;
   }
   thin(rows, report);
   return report;

@@ -65,6 +65,7 @@ std::string calm_skips(const Report& report, int lane) {
 /// What a short run can not have shown yet: the scale's way down, its growth, slow drift.
 std::string too_short(const Report& report) {
   if (report.steps >= kFewSteps || report.status == RunStatus::running) return "";
+  if (report.run.inference) return "";
   return fmt::format("{} are few to judge by: train for at least {} before you rely on it.",
                      counted(report.steps, "step"), kFewSteps);
 }
@@ -102,7 +103,8 @@ void append(std::string& text, const std::string& more) {
 std::string healthy_headline(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
   const std::string losses = compared(report, info);
-  return info.name + (report.steps < kFewSteps ? " is healthy so far" : " is healthy") +
+  const bool early = report.steps < kFewSteps && !report.run.inference;
+  return info.name + (early ? " is healthy so far" : " is healthy") +
          (losses.empty() ? "." : ": " + losses + ".");
 }
 
@@ -120,6 +122,15 @@ int lane_of(const Report& report, State state) {
   return -1;
 }
 
+std::string health_text(const Report& report, const LaneReport& lane) {
+  const std::string losses = compared(report, lane);
+  return lane.name + " is healthy" + (losses.empty() ? "." : ": " + losses + ".");
+}
+
+const char* fails(const Report& report) {
+  return report.run.inference ? "does not work" : "does not train";
+}
+
 /// The other lanes in half a sentence each, so that nobody takes the fault of one for all.
 std::string neighbours(const Report& report, int but, int also_but) {
   std::string text;
@@ -128,12 +139,13 @@ std::string neighbours(const Report& report, int but, int also_but) {
     const int index = static_cast<int>(i);
     if (index == but || index == also_but || lane.reference || lane.steps == 0) continue;
     if (lane.state == State::healthy) {
-      append(text, fmt::format("{} is healthy: {}.", lane.name, compared(report, lane)));
+      append(text, health_text(report, lane));
     } else {
       const Finding* finding = worst_of(report, index, Severity::warning);
       append(text, fmt::format("{} {}{}.", lane.name,
-                               lane.state == State::broken ? "does not train like this either"
-                                                           : "loses information",
+                               lane.state == State::broken
+                                   ? std::string(fails(report)) + " like this either"
+                                   : "loses information",
                                finding != nullptr ? ": " + finding->mechanism : ""));
     }
   }
@@ -151,7 +163,7 @@ Verdict of_trouble(const Report& report, int lane, State state) {
             "Train for longer.",
             {}};
   }
-  const char* what = error ? "does not train like this" : "loses information";
+  const std::string what = error ? std::string(fails(report)) + " like this" : "loses information";
   if (!report.cure) {
     return {state,
             sentence(fmt::format("{} {}: {}", info.name, what, finding->mechanism)),
@@ -162,7 +174,7 @@ Verdict of_trouble(const Report& report, int lane, State state) {
   Verdict verdict{State::cured, fmt::format("{} {}; {} does.", info.name, what, cure.name), {}, {}};
   if (!error) verdict.headline = fmt::format("{} {}; {} keeps it.", info.name, what, cure.name);
   verdict.more = sentence(info.name + ": " + finding->mechanism);
-  append(verdict.more, fmt::format("{} is healthy: {}.", cure.name, compared(report, cure)));
+  append(verdict.more, health_text(report, cure));
   append(verdict.more, neighbours(report, lane, *report.cure));
   return verdict;
 }
@@ -179,7 +191,7 @@ Verdict of_health(const Report& report) {
     verdict.headline = fmt::format(
         "All {} lanes are healthy{}: nothing overflows, and nothing that matters is flushed or "
         "lost.",
-        report.lanes.size(), report.steps < kFewSteps ? " so far" : "");
+        report.lanes.size(), report.steps < kFewSteps && !report.run.inference ? " so far" : "");
   }
   for (int lane : lanes) {
     const std::string calm = calm_skips(report, lane);
@@ -199,12 +211,12 @@ Verdict judge_lanes(const Report& report) {
   if (report.reference >= 0) {
     const Finding* finding = worst_of(report, report.reference, Severity::error);
     if (finding != nullptr) {
-      return {
-          State::broken,
-          fmt::format("Not a matter of precision: {} itself does not train ({}).",
-                      report.lanes[static_cast<size_t>(report.reference)].name, finding->mechanism),
-          {},
-          {}};
+      return {State::broken,
+              fmt::format("Not a matter of precision: {} itself {} ({}).",
+                          report.lanes[static_cast<size_t>(report.reference)].name, fails(report),
+                          finding->mechanism),
+              {},
+              {}};
     }
   }
   for (State state : {State::broken, State::attention}) {
@@ -264,9 +276,9 @@ void find_cure(const RunView& run, Report& report) {
     const int lane = static_cast<int>(i);
     const LaneReport& candidate = report.lanes[i];
     if (lane == sick || candidate.reference || candidate.state != State::healthy) continue;
-    if (candidate.steps == 0 || !candidate.last_loss || !std::isfinite(*candidate.last_loss)) {
-      continue;
-    }
+    if (candidate.steps == 0) continue;
+    const bool ends = candidate.last_loss && std::isfinite(*candidate.last_loss);
+    if (!ends && !report.run.inference) continue;
     if (!same_or_wider(run.lane(lane), run.lane(sick))) continue;
     report.cure = lane;
     return;

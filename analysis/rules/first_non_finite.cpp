@@ -32,9 +32,9 @@ struct Course {
   double first_scale = 1.0, last_scale = 1.0;
 };
 
-Course course_of(std::span<const StepRow> rows) {
+Course course_of(const LaneFacts& lane) {
   Course course;
-  for (const StepRow& row : rows) {
+  for (const StepRow& row : lane.steps()) {
     if (course.steps == 0) course.first_scale = row.loss_scale;
     if (row.skipped) {
       ++course.skipped;
@@ -46,6 +46,13 @@ Course course_of(std::span<const StepRow> rows) {
     course.ends_skipped = row.skipped;
     course.harmed = course.harmed || (!row.skipped && !std::isfinite(row.loss));
     course.last_scale = row.loss_scale;
+  }
+  if (!lane.inference()) return course;
+  course.loss_ends_finite = true;  // the outputs do that there
+  course.harmed = false;
+  for (const RecordedStep& record : lane.recorded()) {
+    course.loss_ends_finite = record.loss_finite;
+    course.harmed = course.harmed || !record.loss_finite;
   }
   return course;
 }
@@ -70,7 +77,8 @@ std::optional<Start> find_start(const LaneFacts& lane) {
       start->row = &row;
       break;
     }
-    if (row.first_bad < 0 && std::isfinite(row.loss) && !row.skipped) continue;
+    const bool finite = lane.inference() || std::isfinite(row.loss);
+    if (row.first_bad < 0 && finite && !row.skipped) continue;
     start = Start{.step = row.step, .site = row.first_bad, .row = &row};
     break;
   }
@@ -105,7 +113,7 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
     text += fmt::format(" -> ({} more)", chain.size() - kChainShown);
   }
   if (start.row != nullptr) {
-    if (forward && !std::isfinite(start.row->loss)) text += " -> loss";
+    if (forward && !lane.inference() && !std::isfinite(start.row->loss)) text += " -> loss";
     if (start.row->skipped) text += " -> update skipped";
   }
   return text;
@@ -175,7 +183,14 @@ std::string skips_text(const Course& course, Severity severity, bool dynamic) {
   return fmt::format("{} of {} were skipped: the scale does not settle.", course.skipped, steps);
 }
 
-std::string outcome_text(const Course& course, Severity severity, bool forward, bool dynamic) {
+std::string outcome_text(const LaneFacts& lane, const Course& course, Severity severity,
+                         bool forward) {
+  const bool dynamic = lane.scales_dynamically();
+  if (lane.inference()) {
+    return !course.loss_ends_finite ? "The outputs are not finite at the end."
+           : course.harmed          ? "The outputs were finite again later."
+                                    : "The outputs stayed finite.";
+  }
   if (!course.loss_ends_finite) return "The loss is not finite at the end: the lane is lost.";
   if (forward) {
     return course.harmed ? "The loss became finite again later."
@@ -190,7 +205,7 @@ std::string outcome_text(const Course& course, Severity severity, bool forward, 
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::optional<Start> start = find_start(lane);
   if (!start) return;
-  const Course course = course_of(lane.steps());
+  const Course course = course_of(lane);
   const bool known = start->site >= 0;
   const bool forward = known ? lane.site(start->site).phase == Phase::forward
                              : start->row != nullptr && !std::isfinite(start->row->loss);
@@ -227,7 +242,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                     start->step);
     finding.text = "First to leave the finite numbers: " + finding.mechanism + ". ";
   }
-  finding.text += outcome_text(course, finding.severity, forward, dynamic);
+  finding.text += outcome_text(lane, course, finding.severity, forward);
   findings.push_back(std::move(finding));
 }
 

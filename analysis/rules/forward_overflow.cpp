@@ -177,7 +177,7 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
                       {"max_abs", root.max_abs},
                       {"max_finite", info.format.max_finite()},
                       {"format", format_name(info.format)}};
-  if (root.high_scale > 0.0) {
+  if (root.high_scale > 0.0 && !lane.inference()) {
     finding.evidence["lowest_loss_scale"] = root.low_scale;
     finding.evidence["highest_loss_scale"] = root.high_scale;
   }
@@ -188,7 +188,9 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
     finding.text += fmt::format(" The exact results reach {}.", short_number(root.max_abs));
   }
   finding.text += " Everything it reads is finite, so this is where it starts.";
-  if (collapsed) {
+  if (lane.inference()) {
+    if (root.loss_non_finite) finding.text += " It reaches the outputs.";
+  } else if (collapsed) {
     finding.text += " This is not a scale problem: it overflows at every loss scale";
     if (root.low_scale < root.high_scale) {
       finding.text += fmt::format(" (seen from {} down to {})", scale_text(root.high_scale),

@@ -60,10 +60,19 @@ void LaneFacts::gather_windows() {
       }
       first = false;
       record.skipped = record.skipped || row.skipped;
-      record.loss_finite = record.loss_finite && std::isfinite(row.loss);
+      record.loss_finite = record.loss_finite && (inference() || std::isfinite(row.loss));
     }
+    if (inference()) record.loss_finite = outputs_finite(record);
     recorded_.push_back(std::move(record));
   }
+}
+
+/// In inference they stand for the loss: the activations that no layer reads.
+bool LaneFacts::outputs_finite(const RecordedStep& record) const {
+  return std::none_of(record.bad.begin(), record.bad.end(), [&](int order) {
+    const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];
+    return node.readers.empty() && node.output_site == order;
+  });
 }
 
 void LaneFacts::build_graph() {

@@ -50,6 +50,7 @@ class LaneFacts {
   const LaneInfo& info() const { return run_->lane(lane_); }
   const SiteInfo& site(int order) const { return info().sites[static_cast<size_t>(order)]; }
   std::span<const StepRow> steps() const { return run_->steps(lane_); }
+  bool inference() const { return run_->info().inference; }
   /// The loss scale is set while training; where the run does not say so, its steps do.
   bool scales_dynamically() const;
 
@@ -75,6 +76,7 @@ class LaneFacts {
 
  private:
   void gather_windows();
+  bool outputs_finite(const RecordedStep& record) const;
   void build_graph();
 
   const RunView* run_;

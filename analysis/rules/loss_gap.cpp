@@ -58,6 +58,7 @@ bool diverged(std::span<const StepRow> rows) {
 
 void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::span<const StepRow> rows = lane.steps();
+  if (lane.inference()) return;  // there is no loss
   const int reference = reference_lane(lane.run());
   if (rows.size() < kMinSteps || reference < 0) return;
   if (lane.lane() == reference) {

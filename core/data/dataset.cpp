@@ -2,6 +2,7 @@
 // The list of data sets: what --data SPEC may say. A new one is one loader and one row here.
 #include "core/data/dataset.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "core/error.h"
@@ -25,13 +26,39 @@ std::string known_specs() {
   std::string text = "possible: \"digits\" (embedded)";
   for (const FolderSet& set : kFolderSets)
     text += std::string(", \"") + set.name + ":DIR\" (" + set.what + ")";
-  return text;
+  return text + ", \"FILE.npz\" (arrays by name)";
 }
 
 }  // namespace
 
+std::vector<std::string> dataset_files(const std::string& spec) {
+  constexpr std::string_view kTest = ",test=";
+  const size_t test = spec.rfind(kTest);
+  const std::string train = spec.substr(0, test);
+  if (!train.ends_with(".npz")) return {};
+  std::vector<std::string> files{train};
+  if (test != std::string::npos) files.push_back(spec.substr(test + kTest.size()));
+  return files;
+}
+
 Dataset load_dataset(const std::string& spec) {
   if (spec == "digits") return make_digits();
+  if (const std::vector<std::string> files = dataset_files(spec); !files.empty()) {
+    Dataset data{.name = spec, .sample_shape = {}, .train = {}, .test = {}};
+    data.train.arrays = read_sample_arrays(files[0]);
+    if (files.size() > 1) {
+      data.test.arrays = read_sample_arrays(files[1]);
+      const auto same = [](const SampleArray& a, const SampleArray& b) {
+        return a.name == b.name && a.sample_shape == b.sample_shape;
+      };
+      if (!std::equal(data.train.arrays.begin(), data.train.arrays.end(), data.test.arrays.begin(),
+                      data.test.arrays.end(), same)) {
+        throw usage_error(files[1] + " does not hold the arrays of " + files[0],
+                          "both need the same names, and samples of the same shapes");
+      }
+    }
+    return data;
+  }
   const size_t colon = std::min(spec.find(':'), spec.size());
   const std::string name = spec.substr(0, colon);
   std::vector<std::string> names{"digits"};

@@ -360,4 +360,10 @@ Tensor read_npy(const std::filesystem::path& file) {
   return read_npy_array(source, file.string());
 }
 
+DoubleTensor read_npy_double(const std::filesystem::path& file) {
+  const std::vector<uint8_t> bytes = read_file(file);
+  MemorySource source(bytes);
+  return read_npy_double_array(source, file.string());
+}
+
 }  // namespace halfscope

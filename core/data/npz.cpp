@@ -116,6 +116,16 @@ void write_npz(const fs::path& file, const NamedTensors& tensors) {
   write_members(file, tensors, "<f4");
 }
 
+void write_npy(const fs::path& file, const Tensor& tensor) {
+  PendingFile pending(file);
+  const std::vector<uint8_t> header = npy_header(tensor.shape, "<f4");
+  pending.stream().write(reinterpret_cast<const char*>(header.data()),
+                         static_cast<std::streamsize>(header.size()));
+  pending.stream().write(reinterpret_cast<const char*>(tensor.data.data()),
+                         static_cast<std::streamsize>(tensor.data.size() * sizeof(float)));
+  pending.commit();
+}
+
 NamedDoubleTensors read_npz_double(const fs::path& file) {
   return parse_members<NamedDoubleTensors>(read_file(file), file.string(), read_npy_double_array);
 }

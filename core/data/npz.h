@@ -29,5 +29,10 @@ void write_npz_double(const std::filesystem::path& file, const NamedDoubleTensor
 
 /// Reads one .npy file as float32.
 Tensor read_npy(const std::filesystem::path& file);
+/// The same as float64.
+DoubleTensor read_npy_double(const std::filesystem::path& file);
+
+/// Writes one float32 .npy file, as write_npz() does.
+void write_npy(const std::filesystem::path& file, const Tensor& tensor);
 
 }  // namespace halfscope

@@ -69,8 +69,41 @@ std::vector<ValueId> add_planned(Graph& graph, const Node& node, const Plan& pla
   return outputs;
 }
 
-/// Copies the source graph, with its composites replaced where the plan wants them stagewise.
-Expanded expand(const Graph& source, const Plan& plan) {
+/// Whether it works differently in inference.
+bool trains(const Node& node) { return int_attribute(node, "training_mode", 0) != 0; }
+
+/// What a node that only makes the loss does: fp32, unless a rule names its path.
+NodePlan plan_of_loss(const Plan& plan, const Node& node) {
+  Plan by_path = plan;
+  by_path.defaults = {};
+  std::erase_if(by_path.rules, [](const PlanRule& rule) { return rule.path.empty(); });
+  return resolve(by_path, node.path, node.op);
+}
+
+bool makes_loss(const Model& model, NodeId id) {
+  return model.first_loss_node != kNone && id >= model.first_loss_node;
+}
+
+/// By node of the graph: whether one of these values depends on it.
+std::vector<bool> needed_nodes(const Graph& graph, const std::vector<ValueId>& targets) {
+  std::vector<bool> wanted(graph.values().size(), false), needed(graph.nodes().size(), false);
+  for (ValueId target : targets) wanted[static_cast<size_t>(target)] = true;
+  for (size_t id = needed.size(); id-- > 0;) {
+    const Node& node = graph.nodes()[id];
+    needed[id] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                             [&](ValueId output) { return wanted[static_cast<size_t>(output)]; });
+    if (!needed[id]) continue;
+    for (ValueId input : node.inputs) {
+      if (input != kNone) wanted[static_cast<size_t>(input)] = true;
+    }
+  }
+  return needed;
+}
+
+/// Copies the source graph, with its composites replaced where the plan wants them stagewise; for
+/// inference as it works there, and only the nodes that are needed.
+Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* needed = nullptr) {
+  const Graph& source = model.graph;
   Expanded result;
   result.new_of.assign(source.values().size(), kNone);
   const auto set = [&](ValueId from, ValueId to) { result.new_of[static_cast<size_t>(from)] = to; };
@@ -90,52 +123,62 @@ Expanded expand(const Graph& source, const Plan& plan) {
                             ? graph.add_index_constant(constant.tensor.shape, constant.indices)
                             : graph.add_constant(constant.tensor));
   }
-  for (const Node& node : source.nodes()) {
+  for (NodeId id = 0; id < static_cast<NodeId>(source.nodes().size()); ++id) {
+    if (needed != nullptr && !(*needed)[static_cast<size_t>(id)]) continue;
+    const Node& node = source.node(id);
     Node copy = node;
     for (ValueId& input : copy.inputs) input = input == kNone ? kNone : result(input);
+    if (needed != nullptr && trains(node)) copy.attributes["training_mode"] = int64_t{0};
+    const size_t first = graph.nodes().size();
     const std::vector<ValueId> outputs = add_planned(graph, copy, plan);
-    for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], outputs.at(i));
+    if (makes_loss(model, id)) {
+      for (size_t i = first; i < graph.nodes().size(); ++i) {
+        Node& added = graph.node(static_cast<NodeId>(i));
+        added.plan = plan_of_loss(plan, added);
+      }
+    }
+    // In inference there are fewer outputs: running statistics stay.
+    for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i) {
+      set(node.outputs[i], outputs[i]);
+    }
   }
-  for (size_t i = 0; i < source.variables().size(); ++i) {
-    if (source.variables()[i].buffer)
-      graph.variables()[i].next = result(source.variables()[i].next);
+  for (size_t i = 0; i < source.variables().size() && needed == nullptr; ++i) {
+    const Variable& variable = source.variables()[i];
+    if (variable.buffer && variable.next != kNone)
+      graph.variables()[i].next = result(variable.next);
   }
   return result;
 }
 
-/// The logits as in inference: nodes that work differently in training, and all that depend on
-/// them, stand in the graph a second time. Without such nodes these are the logits themselves.
-ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan) {
+/// The value as in inference: nodes that work differently in training, and all that depend on
+/// them, stand in the graph a second time. Without such nodes it is the value itself. Nodes that
+/// only make the loss are copied too where the target depends on one, to compute in fp32 there.
+ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, ValueId target) {
   std::map<ValueId, ValueId> moved;  // source value -> its value in inference
   const auto of = [&](ValueId source) {
     if (source == kNone) return kNone;
     const auto found = moved.find(source);
     return found == moved.end() ? expanded(source) : found->second;
   };
-  std::vector<bool> wanted(model.graph.values().size(), false);  // no need for a second loss
-  wanted[static_cast<size_t>(model.logits)] = true;
-  for (auto node = model.graph.nodes().rbegin(); node != model.graph.nodes().rend(); ++node) {
-    if (std::none_of(node->outputs.begin(), node->outputs.end(),
-                     [&](ValueId output) { return wanted[static_cast<size_t>(output)]; })) {
-      continue;
-    }
-    for (ValueId input : node->inputs) {
-      if (input != kNone) wanted[static_cast<size_t>(input)] = true;
-    }
-  }
-  for (const Node& node : model.graph.nodes()) {
-    if (!wanted[static_cast<size_t>(node.outputs[0])]) continue;
-    const bool differs = int_attribute(node, "training_mode", 0) != 0;
+  const std::vector<bool> needed = needed_nodes(model.graph, {target});
+  for (NodeId id = 0; id < static_cast<NodeId>(needed.size()); ++id) {
+    if (!needed[static_cast<size_t>(id)]) continue;
+    const Node& node = model.graph.node(id);
+    const bool loss = makes_loss(model, id);
     const bool depends = std::any_of(node.inputs.begin(), node.inputs.end(),
                                      [&](ValueId input) { return moved.contains(input); });
-    if (!differs && !depends) continue;
+    if (!trains(node) && !depends && !loss) continue;
     Node copy = node;
     for (ValueId& input : copy.inputs) input = of(input);
-    if (differs) copy.attributes["training_mode"] = int64_t{0};
-    const std::vector<ValueId> outputs = add_planned(expanded.graph, copy, plan);
+    if (trains(node)) copy.attributes["training_mode"] = int64_t{0};
+    if (loss) copy.path = "metrics/" + node.path;
+    // Metrics have a NodePlan's default, which is fp32.
+    const std::vector<ValueId> outputs =
+        loss ? expanded.graph.add(copy.op, copy.path, copy.inputs, copy.attributes)
+             : add_planned(expanded.graph, copy, plan);
     for (size_t i = 0; i < outputs.size(); ++i) moved[node.outputs[i]] = outputs[i];
   }
-  return of(model.logits);
+  return of(target);
 }
 
 struct BufferValues {
@@ -150,7 +193,7 @@ BufferValues add_working_buffers(Graph& graph, NodeId forward_nodes, BufferCommi
   const size_t count = graph.variables().size();
   for (size_t i = 0; i < count; ++i) {
     const Variable buffer = graph.variables()[i];
-    if (!buffer.buffer) continue;
+    if (!buffer.buffer || buffer.next == kNone) continue;
     values.moved.push_back(buffer.next);
     if (commit == BufferCommit::always) continue;
     const Shape shape = graph.value(buffer.value).shape;
@@ -343,34 +386,96 @@ std::vector<NodeId> nodes_for(const Graph& graph, const std::vector<NodeId>& ord
   return result;
 }
 
-ValueId add_metric(Graph& graph, const char* op, const char* path, ValueId logits, ValueId labels) {
-  return graph.add1(op, path, {logits, labels});  // NodePlan's default is fp32
+/// The graph inputs that the needed nodes or the targets themselves read.
+std::vector<NamedValue> used_inputs(const Model& model, const Expanded& expanded,
+                                    const std::vector<bool>& needed,
+                                    const std::vector<ValueId>& targets) {
+  std::vector<NamedValue> used;
+  for (const Input& input : model.graph.inputs()) {
+    bool reads = std::find(targets.begin(), targets.end(), input.value) != targets.end();
+    for (size_t id = 0; id < needed.size() && !reads; ++id) {
+      const std::vector<ValueId>& inputs = model.graph.nodes()[id].inputs;
+      reads = needed[id] && std::find(inputs.begin(), inputs.end(), input.value) != inputs.end();
+    }
+    if (reads) used.push_back({input.name, expanded(input.value)});
+  }
+  return used;
+}
+
+/// The model's own, or the first real one among those used.
+ValueId main_input(const Model& model, const Expanded& expanded,
+                   const std::vector<NamedValue>& used) {
+  if (model.input != kNone) return expanded(model.input);
+  for (const NamedValue& input : used) {
+    if (expanded.graph.value(input.value).type == ElementType::real) return input.value;
+  }
+  return kNone;
 }
 
 }  // namespace
 
-Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec) {
-  Expanded expanded = expand(model.graph, plan);
+Executable lower_inference(const Model& model, const Plan& plan) {
+  std::vector<NamedValue> outputs = model.outputs;
+  if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
+  if (outputs.empty()) throw Error("the network " + model.name + " has no outputs");
+  std::vector<ValueId> sources;
+  for (const NamedValue& output : outputs) sources.push_back(output.value);
+  const std::vector<bool> needed = needed_nodes(model.graph, sources);
+  Expanded expanded = expand(model, plan, &needed);
   check_paths(model.graph, expanded.graph, plan);
   const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());
-  const ValueId eval_logits = add_inference(expanded, model, plan);
   Executable out;
+  out.forward = Entry::eval;
+  out.inputs = used_inputs(model, expanded, needed, sources);
+  out.input = main_input(model, expanded, out.inputs);
+  std::vector<ValueId> targets;
+  for (const NamedValue& output : outputs) {
+    targets.push_back(expanded(output.value));
+    out.outputs.push_back({output.name, targets.back()});
+    if (output.value == model.logits) out.logits = targets.back();
+  }
+  out.graph = std::move(expanded.graph);
+  settle_forward_formats(out.graph, plan.storage);
+  const Narrowed narrowed = narrow_operands(out.graph);
+  targets.insert(targets.end(), narrowed.updates.begin(), narrowed.updates.end());
+  out.entries[static_cast<size_t>(Entry::eval)] = nodes_for(out.graph, narrowed.order, targets, {});
+  out.taps = find_sites(out, {}, {});
+  out.layers = describe_layers(out.graph, layer_nodes);
+  return out;
+}
+
+Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec) {
+  if (model.loss == kNone) throw Error("the network " + model.name + " has no loss to train");
+  Expanded expanded = expand(model, plan);
+  check_paths(model.graph, expanded.graph, plan);
+  const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());
+  const bool classifies = model.logits != kNone && model.labels != kNone;
+  const ValueId eval_target =
+      add_inference(expanded, model, plan, classifies ? model.logits : model.loss);
+  Executable out;
+  std::vector<ValueId> targets{model.loss};
+  if (classifies) targets.insert(targets.end(), {model.logits, model.labels});
+  out.inputs = used_inputs(model, expanded, needed_nodes(model.graph, targets), targets);
+  out.input = main_input(model, expanded, out.inputs);
   out.graph = std::move(expanded.graph);
   Graph& graph = out.graph;
-  out.input = expanded(model.input);
-  out.labels = expanded(model.labels);
-  out.logits = expanded(model.logits);
+  if (model.labels != kNone) out.labels = expanded(model.labels);
+  if (classifies) out.logits = expanded(model.logits);
   out.loss = expanded(model.loss);
   const size_t model_variables = graph.variables().size();
   const BufferValues buffers = add_working_buffers(graph, layer_nodes, plan.buffers);
   // The metrics are the same function of the logits in every lane, whatever its plan.
-  out.accuracy = add_metric(graph, "Accuracy", "metrics/accuracy", out.logits, out.labels);
-  out.eval_loss =
-      add_metric(graph, "SoftmaxCrossEntropyLoss", "metrics/loss", eval_logits, out.labels);
-  out.eval_accuracy =
-      eval_logits == out.logits
-          ? out.accuracy
-          : add_metric(graph, "Accuracy", "metrics/eval_accuracy", eval_logits, out.labels);
+  out.eval_loss = eval_target;
+  if (classifies) {
+    const auto metric = [&](const char* op, const char* path, ValueId logits) {
+      return graph.add1(op, path, {logits, out.labels});  // NodePlan's default is fp32
+    };
+    out.accuracy = metric("Accuracy", "metrics/accuracy", out.logits);
+    out.eval_loss = metric("SoftmaxCrossEntropyLoss", "metrics/loss", eval_target);
+    out.eval_accuracy = eval_target == out.logits
+                            ? out.accuracy
+                            : metric("Accuracy", "metrics/eval_accuracy", eval_target);
+  }
   settle_forward_formats(graph, plan.storage);
 
   out.loss_scale = graph.add_input("loss_scale", {});
@@ -386,18 +491,20 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
   out.keep_sum = graph.add_input("keep_sum", {});
   const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
                               out.correction_2};
-  std::vector<ValueId> grad_targets{out.loss, out.accuracy}, sum_targets, step_gradients;
+  std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients;
+  if (classifies) grad_targets.push_back(out.accuracy);
   std::vector<ValueId> update_targets = buffers.committed;
   grad_targets.insert(grad_targets.end(), buffers.moved.begin(), buffers.moved.end());
   SiteNames names;
   for (size_t i = 0, buffer = 0; i < model_variables; ++i) {
     const Variable variable = graph.variables()[i];
     if (variable.buffer) {
+      if (variable.next == kNone) continue;
       names[buffers.moved[buffer++]] = {variable.path, Role::state, Phase::forward};
       continue;
     }
     const auto found = gradients.find(variable.value);
-    if (found == gradients.end()) throw Error("the loss does not depend on " + variable.path);
+    if (found == gradients.end()) continue;
     ValueId gradient = found->second;
     grad_targets.push_back(gradient);
     if (spec.micro_batches > 1) {
@@ -408,14 +515,18 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
     }
     step_gradients.push_back(gradient);
   }
+  if (step_gradients.empty()) {
+    throw Error("the loss of " + model.name + " depends on no variable: there is nothing to train");
+  }
   out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
   size_t next_gradient = 0;
   for (size_t i = 0; i < model_variables; ++i) {
     const Variable variable = graph.variables()[i];
-    if (variable.buffer) continue;
-    const Update update = add_update(graph, i, step_gradients[next_gradient++], spec.optimizer,
-                                     scalars, graph.value(variable.value).format);
+    if (variable.buffer || !gradients.contains(variable.value)) continue;
+    const Update update =
+        add_update(graph, i, step_gradients[next_gradient++], spec.optimizer, scalars,
+                   spec.state_format.value_or(graph.value(variable.value).format));
     names[update.value] = {variable.path + "_update", Role::update, Phase::update};
     for (const auto& [state, suffix] : update.states) {
       names[state] = {variable.path + "_" + suffix, Role::state, Phase::update};
@@ -449,7 +560,9 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
   set_entry(Entry::norm, {out.gradient_norm});
   set_entry(Entry::update, update_targets);
   given.clear();
-  set_entry(Entry::eval, {out.eval_loss, out.eval_accuracy});
+  std::vector<ValueId> eval_targets{out.eval_loss};
+  if (classifies) eval_targets.push_back(out.eval_accuracy);
+  set_entry(Entry::eval, eval_targets);
   out.taps = find_sites(out, gradients, names);
   out.layers = describe_layers(graph, layer_nodes);
   return out;

@@ -7,6 +7,8 @@
 //     --a Cast or scaled codes where an operand is read narrower than it is stored (narrow.h)-->
 //     entry points, taps, layer table
 //
+// lower_inference() is the same flow without what only training needs.
+//
 // A buffer (running mean) that commits with the step has a working copy: `begin` sets it to the
 // buffer, every micro-batch of `grad` moves it on, `update` makes it the buffer's next value. A
 // skipped step runs no update, so it leaves no trace.
@@ -38,11 +40,14 @@ struct NamedValue {
 struct Model {
   std::string name;
   Graph graph;
-  ValueId input = kNone;            ///< real, [batch, ...]
-  ValueId labels = kNone;           ///< index, [batch]
-  ValueId logits = kNone;           ///< [batch, classes]
-  ValueId loss = kNone;             ///< scalar
-  std::vector<NamedValue> outputs;  ///< what inference is asked for
+  ValueId input = kNone;   ///< real, [batch, ...]; may be left out: then the first real input
+  ValueId labels = kNone;  ///< index, [rows of logits]
+  ValueId logits = kNone;  ///< [rows, classes]; without them there is no accuracy
+  ValueId loss = kNone;    ///< scalar; without it there is only inference
+  /// Nodes from this one on make the loss of the network's outputs: they compute in fp32 unless a
+  /// rule names their path, in evaluations always. kNone: the loss is nodes like others.
+  NodeId first_loss_node = kNone;
+  std::vector<NamedValue> outputs;  ///< what inference is asked for; by default the logits
   NamedTensors initial;             ///< starting values of variables that are not drawn at random
 };
 
@@ -53,7 +58,7 @@ enum class Entry : uint8_t {
   accumulate,  ///< adds the gradients to the step's sums; empty without micro-batches
   norm,        ///< sum of squares of the step's gradients
   update,      ///< optimizer and buffers
-  eval,        ///< loss and accuracy as in inference
+  eval,        ///< loss and accuracy as in inference; of an executable for inference all there is
 };
 inline constexpr size_t kEntryCount = 6;
 
@@ -63,6 +68,8 @@ struct TrainingSpec {
   int64_t micro_batches = 1;
   /// Format in which the gradients of micro-batches are summed; by default that of the variable.
   std::optional<FloatFormat> sum_format = std::nullopt;
+  /// Format in which the optimizer keeps its state; by default that of the variable.
+  std::optional<FloatFormat> state_format = std::nullopt;
 };
 
 /// A value to be measured, and the site it is.
@@ -76,14 +83,18 @@ struct Executable {
   std::array<std::vector<NodeId>, kEntryCount> entries;  ///< nodes in execution order
   std::vector<Tap> taps;                                 ///< taps[i].site.order == i
   std::vector<LayerInfo> layers;
+  /// The entry that begins the forward pass: values that no node makes are measured in it.
+  Entry forward = Entry::grad;
 
   // Written by the caller.
-  ValueId input = kNone, labels = kNone;
+  std::vector<NamedValue> inputs;         ///< of the network and its loss, as far as they are used
+  ValueId input = kNone, labels = kNone;  ///< two of them
   ValueId loss_scale = kNone, inverse_scale = kNone, learning_rate = kNone;
   ValueId clip = kNone;  ///< factor on unscaled gradients, 1 without clipping
   ValueId correction_1 = kNone, correction_2 = kNone;  ///< Adam's 1 - beta^t
   ValueId keep_sum = kNone;  ///< 0 for the first micro-batch of a step, else 1
-  // Read by the caller.
+  // Read by the caller; accuracies are missing where there are no logits.
+  std::vector<NamedValue> outputs;  ///< for inference
   ValueId loss = kNone, accuracy = kNone, logits = kNone;
   ValueId eval_loss = kNone, eval_accuracy = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
@@ -93,7 +104,14 @@ struct Executable {
   }
 };
 
-/// Throws Error (usage) if a path of the plan matches no node.
+/// Throws Error (usage) if a path of the plan matches no node, Error if the model has no loss or
+/// none that depends on a variable. Variables that the loss does not depend on stay as they are.
 Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec);
+
+/// The forward pass alone, with batch normalizations as in inference: `eval` computes the model's
+/// outputs, and the taps are those of all its tensors. What only the loss needs is left out.
+/// Delayed scales move on with every run of `eval`. Throws Error (usage) for a path of the plan
+/// that matches no node, Error if the model has no outputs.
+Executable lower_inference(const Model& model, const Plan& plan);
 
 }  // namespace halfscope

@@ -23,6 +23,12 @@ class SiteFinder {
  public:
   SiteFinder(const Executable& executable, const GradientMap& gradients, const SiteNames& names)
       : executable_(executable), graph_(executable.graph), special_(names) {
+    for (const NamedValue& input : executable.inputs) {
+      std::string name = input.name;  // names of sites are PATH.TENSOR
+      std::replace(name.begin(), name.end(), '.', '_');
+      if (graph_.value(input.value).type == ElementType::real) data_names_[input.value] = name;
+    }
+    if (executable.input != kNone) data_names_[executable.input] = "input";
     for (auto each = gradients.rbegin(); each != gradients.rend(); ++each) {
       forward_of_[each->second].push_back(each->first);
     }
@@ -33,7 +39,8 @@ class SiteFinder {
   }
 
   std::vector<Tap> run() {
-    for (Entry entry : {Entry::grad, Entry::accumulate, Entry::update}) {
+    for (const NodeId id : executable_.entry(executable_.forward)) visit(graph_.node(id));
+    for (Entry entry : {Entry::accumulate, Entry::update}) {
       for (NodeId id : executable_.entry(entry)) visit(graph_.node(id));
     }
     return std::move(taps_);
@@ -71,11 +78,17 @@ class SiteFinder {
            node.op == "ScaleUpdate";
   }
 
+  /// What an input that the caller writes data to is called, or nullptr.
+  const std::string* data_name(ValueId value) const {
+    const auto found = data_names_.find(value);
+    return found == data_names_.end() ? nullptr : &found->second;
+  }
+
   /// A variable or the data read as it is stored.
   void visit_source(const Node& reader, ValueId input) {
     if (input == kNone || graph_.value(input).producer != kNone || narrows(reader)) return;
-    if (input == executable_.input) {
-      add(input, "input", "input", Role::input, Phase::forward, reader);
+    if (const std::string* name = data_name(input)) {
+      add(input, "input", *name, Role::input, Phase::forward, reader);
     } else if (const Variable* variable = graph_.variable_of(input);
                variable != nullptr && !variable->buffer) {
       const VariableName name = split(variable->path);
@@ -87,8 +100,8 @@ class SiteFinder {
   void visit_narrowed(const Node& node) {
     if (node.op == "Dequantize" || node.op == "ScaleUpdate") return;
     const ValueId source = node.inputs[0], output = node.outputs[0];
-    if (source == executable_.input) {
-      add(output, "input", "input", Role::input, Phase::forward, node);
+    if (const std::string* name = data_name(source)) {
+      add(output, "input", *name, Role::input, Phase::forward, node);
     } else if (const Variable* variable = graph_.variable_of(source)) {
       const VariableName name = split(variable->path);
       add(output, name.path, name.leaf, Role::weight, Phase::forward, node);
@@ -142,6 +155,7 @@ class SiteFinder {
   const Executable& executable_;
   const Graph& graph_;
   const SiteNames& special_;
+  std::map<ValueId, std::string> data_names_;
   std::map<ValueId, std::vector<ValueId>> forward_of_;  // gradient -> values, latest first
   std::map<std::string, std::string> op_of_path_;
   std::set<std::pair<ValueId, std::string>> tapped_;

@@ -10,17 +10,46 @@
 #include "core/numeric/rng.h"
 
 namespace halfscope {
+
+std::vector<std::string> model_names() {
+  return {"lenet", "lenet-hot", "mlp:A-B-...-Z", "resnet20"};
+}
+
+std::vector<int64_t> mlp_widths(const std::string& name) {
+  std::vector<int64_t> widths;
+  std::string_view rest = std::string_view(name).substr(4);
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find('-'));
+    int64_t width = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), width);
+    if (error != std::errc() || end != item.data() + item.size() || width < 1 || width > 1 << 20) {
+      throw usage_error("model " + name + ": \"" + std::string(item) + "\" is not a layer width",
+                        "write for example mlp:784-512-512-10");
+    }
+    widths.push_back(width);
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+  }
+  if (widths.size() < 2 || name.back() == '-') {
+    throw usage_error("model " + name + " needs at least two widths",
+                      "write for example mlp:784-512-512-10");
+  }
+  return widths;
+}
+
 namespace {
 
 /// Builds one network, layer after layer.
 class Builder {
  public:
-  Builder(std::string name, int64_t batch, const Shape& sample_shape) {
+  Builder(std::string name, int64_t batch, const Shape& sample_shape, bool with_loss)
+      : with_loss_(with_loss) {
     model_.name = std::move(name);
     Shape shape{batch};
     shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
     model_.input = model_.graph.add_input("input", shape);
-    model_.labels = model_.graph.add_input("labels", {batch}, ElementType::index);
+    if (with_loss) {
+      model_.labels = model_.graph.add_input("labels", {batch}, ElementType::index);
+    }
   }
 
   ValueId input() const { return model_.input; }
@@ -118,6 +147,8 @@ class Builder {
   }
 
   Model finish(ValueId logits) {
+    model_.outputs.push_back({"logits", logits});
+    if (!with_loss_) return std::move(model_);
     model_.logits = logits;
     model_.loss = model_.graph.add1("SoftmaxCrossEntropyLoss", "loss", {logits, model_.labels});
     return std::move(model_);
@@ -140,39 +171,14 @@ class Builder {
   }
 
   Model model_;
+  bool with_loss_;
 };
 
-std::vector<int64_t> parse_widths(const std::string& name) {
-  std::vector<int64_t> widths;
-  std::string_view rest = std::string_view(name).substr(4);
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find('-'));
-    int64_t width = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), width);
-    if (error != std::errc() || end != item.data() + item.size() || width < 1 || width > 1 << 20) {
-      throw usage_error("model " + name + ": \"" + std::string(item) + "\" is not a layer width",
-                        "write for example mlp:784-512-512-10");
-    }
-    widths.push_back(width);
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-  }
-  if (widths.size() < 2 || name.back() == '-') {
-    throw usage_error("model " + name + " needs at least two widths",
-                      "write for example mlp:784-512-512-10");
-  }
-  return widths;
-}
-
-}  // namespace
-
-std::vector<std::string> model_names() {
-  return {"lenet", "lenet-hot", "mlp:A-B-...-Z", "resnet20"};
-}
-
-Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape) {
+Model make_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape,
+               bool with_loss) {
   std::string name = "mlp:";
   for (size_t i = 0; i < widths.size(); ++i) name += (i > 0 ? "-" : "") + std::to_string(widths[i]);
-  Builder b(name, batch, sample_shape);
+  Builder b(name, batch, sample_shape, with_loss);
   ValueId x = sample_shape.size() == 1 ? b.input() : b.flatten("flatten", b.input());
   for (size_t i = 1; i < widths.size(); ++i) {
     x = b.linear("fc" + std::to_string(i), x, widths[i]);
@@ -181,11 +187,12 @@ Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& 
   return b.finish(x);
 }
 
-Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, bool hot) {
+Model make_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, bool hot,
+                 bool with_loss) {
   // conv2's values are of order 0.1 to 1; behind this gain many lie beyond 65504, while the
   // weights themselves stay within fp16.
   constexpr float kGain = 0x1p19f;
-  Builder b(hot ? "lenet-hot" : "lenet", batch, sample_shape);
+  Builder b(hot ? "lenet-hot" : "lenet", batch, sample_shape, with_loss);
   ValueId x = b.max_pool("pool1", b.relu("relu1", b.conv("conv1", b.input(), 32, 5)), 2);
   if (hot) {
     x = b.scale("rescale2", b.conv_with_gain("conv2", "gain2", x, 64, 5, kGain), 1.0f / kGain);
@@ -197,8 +204,8 @@ Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, boo
   return b.finish(b.linear("fc2", x, classes));
 }
 
-Model build_resnet20(int64_t batch, const Shape& sample_shape, int64_t classes) {
-  Builder b("resnet20", batch, sample_shape);
+Model make_resnet20(int64_t batch, const Shape& sample_shape, int64_t classes, bool with_loss) {
+  Builder b("resnet20", batch, sample_shape, with_loss);
   ValueId x = b.relu("relu1", b.batch_norm("bn1", b.conv_he("conv1", b.input(), 16, 3, 1)));
   int64_t channels = 16;
   for (int stage = 1; stage <= 3; ++stage) {
@@ -219,32 +226,52 @@ Model build_resnet20(int64_t batch, const Shape& sample_shape, int64_t classes) 
       b.linear("linear", b.flatten("flatten", b.global_average_pool("pool", x)), classes));
 }
 
-Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
-                  int64_t classes) {
+Model make_model(const std::string& name, int64_t batch, const Shape& sample_shape, int64_t classes,
+                 bool with_loss) {
   if (name.starts_with("mlp:")) {
-    const std::vector<int64_t> widths = parse_widths(name);
+    const std::vector<int64_t> widths = mlp_widths(name);
     if (widths.front() != element_count(sample_shape) || widths.back() != classes) {
       throw usage_error("model " + name + " does not fit the data",
                         "the first width must be " + std::to_string(element_count(sample_shape)) +
                             " and the last " + std::to_string(classes));
     }
-    return build_mlp(widths, batch, sample_shape);
+    return make_mlp(widths, batch, sample_shape, with_loss);
   }
   if (name == "lenet" || name == "lenet-hot") {
     if (sample_shape.size() != 3 || sample_shape[1] < 16 || sample_shape[2] < 16) {
       throw usage_error("model " + name + " needs images of at least 16x16 pixels");
     }
-    return build_lenet(batch, sample_shape, classes, name == "lenet-hot");
+    return make_lenet(batch, sample_shape, classes, name == "lenet-hot", with_loss);
   }
   if (name == "resnet20") {
     if (sample_shape.size() != 3 || sample_shape[1] % 4 != 0 || sample_shape[2] % 4 != 0) {
       throw usage_error("model resnet20 needs images whose height and width are multiples of 4",
                         "use for example --data cifar10:DIR");
     }
-    return build_resnet20(batch, sample_shape, classes);
+    return make_resnet20(batch, sample_shape, classes, with_loss);
   }
   throw usage_error("unknown model " + name,
                     did_you_mean(name, model_names(), "models: " + comma_list(model_names())));
+}
+
+}  // namespace
+
+Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape) {
+  return make_mlp(widths, batch, sample_shape, true);
+}
+
+Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, bool hot) {
+  return make_lenet(batch, sample_shape, classes, hot, true);
+}
+
+Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
+                  int64_t classes) {
+  return make_model(name, batch, sample_shape, classes, true);
+}
+
+Model build_network(const std::string& name, int64_t batch, const Shape& sample_shape,
+                    int64_t classes) {
+  return make_model(name, batch, sample_shape, classes, false);
 }
 
 NamedTensors initial_weights(const Graph& graph, uint64_t seed) {

@@ -17,6 +17,13 @@ namespace halfscope {
 Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
                   int64_t classes);
 
+/// The same without labels and loss, for add_loss() or for inference; its output is "logits".
+Model build_network(const std::string& name, int64_t batch, const Shape& sample_shape,
+                    int64_t classes);
+
+/// {784, 512, 10} of "mlp:784-512-10". Throws Error (usage).
+std::vector<int64_t> mlp_widths(const std::string& name);
+
 /// What `--model` accepts.
 std::vector<std::string> model_names();
 

@@ -37,8 +37,8 @@ class Program {
   /// every variable to its next value.
   virtual void run(Entry entry, std::span<TensorStats> stats) = 0;
 
-  /// Reads any value that the last run computed, or a variable; double-precision programs round
-  /// to fp32 here.
+  /// Reads any value that the last run computed, an input, an output or a variable;
+  /// double-precision programs round to fp32 here. Indices come as numbers, exactly up to 2^24.
   virtual Tensor read(ValueId value) const = 0;
   /// Reads a scalar without that rounding.
   virtual double read_scalar(ValueId value) const = 0;

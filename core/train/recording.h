@@ -83,6 +83,8 @@ struct LaneInfo {
 
 struct RunInfo {
   std::string model, data, optimizer, command;
+  /// Forward passes alone: steps are batches without loss, gradients and updates.
+  bool inference = false;
   int64_t batch = 0, steps_planned = 0, classes = 0, train_samples = 0, test_samples = 0;
   uint64_t seed = 0;
   int threads = 0, every = 1;
@@ -99,7 +101,7 @@ struct RunInfo {
 /// One step of one lane. Steps count from 0. NaN stands for "not measured".
 struct StepRow {
   int64_t step = 0;
-  double loss = 0.0;
+  double loss = 0.0;        ///< NaN in inference
   double loss_scale = 1.0;  ///< the scale this step ran with; 1 without loss scaling
   double learning_rate = std::numeric_limits<double>::quiet_NaN();  ///< of this step's update
   bool skipped = false;    ///< the update was skipped since a gradient was not finite
@@ -110,7 +112,8 @@ struct StepRow {
   int first_bad = -1;
 };
 
-/// Accuracy and loss on the test part.
+/// Accuracy and loss on the test part; a NaN accuracy where the network does not classify, a NaN
+/// loss in inference.
 struct EvalRow {
   int64_t step = 0;  ///< number of steps done before this evaluation
   double loss = 0.0, accuracy = 0.0;

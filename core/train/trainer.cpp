@@ -2,45 +2,19 @@
 #include "core/train/trainer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <new>
 #include <numeric>
 
 #include "core/error.h"
-#include "core/near_miss.h"
 #include "core/numeric/rng.h"
 #include "core/ops/ops.h"
 #include "core/train/lane.h"
+#include "core/train/lane_setup.h"
 
 namespace halfscope {
 namespace {
-
-/// (byte / 255 - mean) / deviation, per channel.
-std::vector<std::array<float, 256>> pixel_tables(const Dataset& data) {
-  std::vector<std::array<float, 256>> tables(data.mean.empty() ? 1 : data.mean.size());
-  for (size_t channel = 0; channel < tables.size(); ++channel) {
-    for (size_t i = 0; i < 256; ++i) {
-      tables[channel][i] = static_cast<float>(i) / 255.0f;
-      if (data.mean.empty()) continue;
-      const double value =
-          (static_cast<double>(i) / 255.0 - data.mean[channel]) / data.deviation[channel];
-      tables[channel][i] = static_cast<float>(value);
-    }
-  }
-  return tables;
-}
-
-/// Every weight that is not zero one ulp up or down.
-void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
-  for (size_t i = 0; i < tensor.data.size(); ++i) {
-    const uint64_t bits = splitmix64(splitmix64(seed) + (index << 40) + i);
-    uint32_t code = std::bit_cast<uint32_t>(tensor.data[i]);
-    if ((code & 0x7fffffffu) != 0) code += (bits & 1) != 0 ? 1u : ~0u;
-    tensor.data[i] = std::bit_cast<float>(code);
-  }
-}
 
 /// torch.nn.utils.clip_grad_norm_
 double clip_factor(double limit, double norm) {
@@ -78,29 +52,31 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
     : config_(config),
       data_(data),
       micro_size_(std::max<int64_t>(1, config.batch / std::max<int64_t>(1, config.micro_batches))),
-      model_(build_model(config.model, micro_size_, data.sample_shape, data.classes)),
-      pixel_values_(pixel_tables(data)) {
+      model_(config.build
+                 ? config.build(micro_size_)
+                 : build_model(config.model, micro_size_, data.sample_shape, data.classes)) {
   check_data();
-  const NamedTensors weights = starting_weights();
+  const NamedTensors weights = starting_weights(model_, config_.seed, config_.init);
+  const TrainingSpec spec{config_.optimizer, config_.micro_batches, config_.sum_format,
+                          config_.state_format};
   for (const LaneConfig& lane_config : config_.lanes) {
     auto lane = std::make_unique<Lane>();
     lane->config = lane_config;
-    lane->executable = lower(model_, lane_config.plan,
-                             {config_.optimizer, config_.micro_batches, config_.sum_format});
+    lane->executable = lower(model_, lane_config.plan, spec);
+    if (!feed_) {
+      feed_.emplace(lane->executable, data_);
+      check_feed(lane->executable);
+    }
     lane->program = lane_config.backend->compile(lane->executable);
     lane->scaler = initial_state(lane_config.scaler);
-    uint64_t index = 0;
-    for (const Variable& variable : lane->executable.graph.variables()) {
-      const auto found = weights.find(variable.path);
-      if (found == weights.end()) continue;
-      Tensor tensor = found->second;
-      if (lane_config.noise_seed != 0 && !variable.buffer)
-        perturb(tensor, lane_config.noise_seed, index++);
-      lane->program->write(variable.value, tensor.data);
-    }
+    write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
     lanes_.push_back(std::move(lane));
   }
-  pair_lanes();
+  for (const auto& [lane, other] : lane_pairs(config_.errors, config_.lanes)) {
+    lanes_[lane]->comparators.emplace_back(lanes_[lane]->executable, lanes_[other]->executable,
+                                           static_cast<int>(other));
+    lanes_[lane]->compared_with.push_back(static_cast<int>(other));
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -115,86 +91,6 @@ void Trainer::check_data() const {
                           std::to_string(config_.micro_batches) + " equal micro-batches",
                       "use a number that divides it");
   }
-  for (const Split* split : {&data_.train, &data_.test}) {
-    for (const int32_t label : split->labels) {
-      if (label < 0 || label >= data_.classes) {
-        throw Error("label " + std::to_string(label) + " in the data set " + data_.name +
-                    " is not in 0.." + std::to_string(data_.classes - 1));
-      }
-    }
-  }
-}
-
-/// Initial weights, with those given put in their place. A key may write the scopes of a path with
-/// dots, as PyTorch does: "layer1.0.conv1.weight" for "layer1/0/conv1.weight".
-NamedTensors Trainer::starting_weights() const {
-  NamedTensors weights = initial_weights(model_.graph, config_.seed);
-  std::map<std::string, std::string> by_dots;
-  std::vector<std::string> paths;
-  for (const auto& [path, unused] : weights) {
-    std::string dotted = path;
-    std::replace(dotted.begin(), dotted.end(), '/', '.');
-    by_dots[dotted] = path;
-    paths.push_back(path);
-  }
-  for (const auto& [key, tensor] : config_.init) {
-    const auto dotted = by_dots.find(key);
-    const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
-    if (found == weights.end()) {
-      throw usage_error("initial weights: the model has no variable " + key,
-                        did_you_mean(key, paths, "variables: " + comma_list(paths)));
-    }
-    if (found->second.shape != tensor.shape) {
-      throw usage_error("initial weights: " + key + " has shape " + to_string(tensor.shape) +
-                        ", the model needs " + to_string(found->second.shape));
-    }
-    found->second = tensor;
-  }
-  return weights;
-}
-
-void Trainer::pair_lanes() {
-  const auto lane_named = [&](const std::string& name) {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      names.push_back(lanes_[i]->config.name());
-      if (names.back() != name) continue;
-      // Its tensors have no format to count distances in, and no sites in the run.
-      if (lanes_[i]->config.plan.double_precision) {
-        throw usage_error("lane " + name + " computes in double and cannot be compared",
-                          "compare lanes of other plans, for example with float32");
-      }
-      return i;
-    }
-    throw usage_error("no lane is named " + name,
-                      did_you_mean(name, names, "lanes: " + comma_list(names)));
-  };
-  const auto pair = [&](size_t lane, size_t other) {
-    lanes_[lane]->comparators.emplace_back(lanes_[lane]->executable, lanes_[other]->executable,
-                                           static_cast<int>(other));
-    lanes_[lane]->compared_with.push_back(static_cast<int>(other));
-  };
-  if (!config_.errors.enabled) return;
-  for (const auto& [lane, other] : config_.errors.pairs) {
-    const size_t first = lane_named(lane);  // before the other, so that the message names it first
-    pair(first, lane_named(other));
-  }
-  if (!config_.errors.pairs.empty()) return;
-  const auto reference =
-      std::find_if(lanes_.begin(), lanes_.end(), [](const std::unique_ptr<Lane>& lane) {
-        return is_full_precision(lane->config.plan) && !lane->config.plan.double_precision;
-      });
-  for (size_t i = 0; i < lanes_.size() && reference != lanes_.end(); ++i) {
-    const size_t other = static_cast<size_t>(reference - lanes_.begin());
-    if (i != other && !lanes_[i]->config.plan.double_precision) pair(i, other);
-  }
-  const bool compares = std::any_of(lanes_.begin(), lanes_.end(),
-                                    [](const auto& lane) { return !lane->comparators.empty(); });
-  if (config_.errors.every > 0 && !compares) {
-    throw usage_error(
-        "there is nothing to compare every " + std::to_string(config_.errors.every) + " steps",
-        "add a lane to compare with the reference, or name two with --compare");
-  }
 }
 
 RunInfo Trainer::describe() const {
@@ -204,42 +100,47 @@ RunInfo Trainer::describe() const {
   info.optimizer = optimizer_text(config_.optimizer);
   info.batch = config_.batch;
   info.steps_planned = config_.steps;
-  info.classes = data_.classes;
+  const Executable* const first = lanes_.empty() ? nullptr : &lanes_[0]->executable;
+  const bool classifies = first != nullptr && first->logits != kNone;
+  info.classes = classifies ? first->graph.value(first->logits).shape[1] : data_.classes;
   info.train_samples = data_.train.size();
-  info.test_samples = data_.test.size();
+  info.test_samples = test_samples();
   info.seed = config_.seed;
   info.every = config_.every;
   for (const auto& lane : lanes_) {
-    LaneInfo lane_info;
-    lane_info.name = lane->config.name();
-    lane_info.backend = lane->config.backend->name();
-    lane_info.plan_json = plan_to_json(lane->config.plan);
-    lane_info.loss_scale = loss_scale_text(lane->config.scaler);
-    lane_info.layers = lane->executable.layers;
-    // A program that computes in double has no formats, hence no sites.
-    if (!lane->config.plan.double_precision) {
-      for (const Tap& tap : lane->executable.taps) lane_info.sites.push_back(tap.site);
-    }
-    info.lanes.push_back(std::move(lane_info));
+    info.lanes.push_back(describe_lane(lane->config, lane->executable));
   }
   return info;
 }
 
-void Trainer::write_batch(Lane& lane, const Split& split, std::span<const int64_t> indices) {
-  const int64_t size = element_count(data_.sample_shape);
-  const int64_t plane = size / static_cast<int64_t>(pixel_values_.size());
-  pixels_.assign(static_cast<size_t>(micro_size_ * size), 0.0f);
-  labels_.assign(static_cast<size_t>(micro_size_), -1);  // -1: no sample here
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const uint8_t* source = split.pixels.data() + indices[i] * size;
-    float* target = pixels_.data() + static_cast<int64_t>(i) * size;
-    for (const std::array<float, 256>& values : pixel_values_) {
-      for (int64_t p = 0; p < plane; ++p) *target++ = values[*source++];
-    }
-    labels_[i] = split.labels[static_cast<size_t>(indices[i])];
+/// A network of fixed size takes its own number of samples; labels must be classes of it.
+void Trainer::check_feed(const Executable& executable) const {
+  if (feed_->batch() != micro_size_) {
+    const std::string takes = std::to_string(feed_->batch());
+    throw usage_error(
+        "the network takes " + takes + " samples at once, not " + std::to_string(micro_size_),
+        "use --batch " + takes + ", or a multiple of it with --micro-batches");
   }
-  lane.program->write(lane.executable.input, pixels_);
-  lane.program->write(lane.executable.labels, labels_);
+  if (executable.logits == kNone) {
+    if (config_.evaluate && data_.test.size() > 0 && data_.test.size() < micro_size_) {
+      throw usage_error("the test part has " + std::to_string(data_.test.size()) +
+                            " samples, too few for one batch",
+                        "use a smaller --batch, or --no-eval");
+    }
+    return;
+  }
+  const int64_t classes = executable.graph.value(executable.logits).shape[1];
+  for (const Split* split : {&data_.train, &data_.test}) {
+    feed_->check_labels(executable, *split, classes, data_.name);
+  }
+}
+
+/// Samples of the test part that an evaluation can take: a mean over a batch that is not full can
+/// be taken of labels only, of which the missing ones do not count.
+int64_t Trainer::test_samples() const {
+  const int64_t samples = data_.test.size();
+  const bool partial = lanes_.empty() || lanes_[0]->executable.logits != kNone;
+  return partial ? samples : samples / micro_size_ * micro_size_;
 }
 
 /// Forward and backward of all micro-batches.
@@ -260,9 +161,9 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
   program.run(Entry::begin, {});
   lane.loss = lane.accuracy = 0.0;
   for (int64_t part = 0; part < parts; ++part) {
-    write_batch(lane, data_.train,
-                std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
-                                           static_cast<size_t>(micro_size_)));
+    feed_->write(exe, program, data_.train,
+                 std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
+                                            static_cast<size_t>(micro_size_)));
     program.set_random(config_.seed, static_cast<uint64_t>(step * parts + part));
     program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
     const bool merges = record && part > 0;
@@ -272,7 +173,9 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
     program.run(Entry::accumulate, stats);
     for (size_t i = 0; merges && i < stats.size(); ++i) lane.stats[i].merge(stats[i]);
     lane.loss += program.read_scalar(exe.loss) / static_cast<double>(parts);
-    lane.accuracy += program.read_scalar(exe.accuracy) / static_cast<double>(parts);
+    lane.accuracy += exe.accuracy == kNone
+                         ? std::numeric_limits<double>::quiet_NaN()
+                         : program.read_scalar(exe.accuracy) / static_cast<double>(parts);
   }
   program.run(Entry::norm, {});
   lane.spent = Clock::now() - start;
@@ -308,14 +211,7 @@ StepRow Trainer::end_step(Lane& lane, int64_t step) {
     program.run(Entry::update, lane.stats);
   }
   lane.scaler = next_state(lane.scaler, lane.config.scaler, finite);
-  for (size_t i = 0; i < lane.stats.size() && row.first_bad < 0; ++i) {
-    // States keep what they took over from earlier steps.
-    if (exe.taps[i].site.role == Role::state) continue;
-    const TensorStats& stats = lane.stats[i];
-    const bool saturates = !exe.taps[i].site.scale.empty();
-    if ((saturates ? 0 : stats.overflow) + stats.non_finite() > 0)
-      row.first_bad = static_cast<int>(i);
-  }
+  row.first_bad = first_bad_site(exe, lane.stats);
   lane.spent += Clock::now() - start;
   row.ms = lane.spent.count();
   return row;
@@ -373,7 +269,7 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
         }
         if (lost_.size() == lost_before) throw;
       }
-      diagnose_lane(lane, step, sums);
+      sums = diagnosed_sums(lane.executable, *lane.program, step);
     });
     for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
     for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
@@ -391,31 +287,21 @@ void Trainer::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError
   }
 }
 
-void Trainer::diagnose_lane(const Lane& lane, int64_t step, std::vector<SiteSums>& sums) {
-  for (const Tap& tap : lane.executable.taps) {
-    const NodeId node = lane.executable.graph.value(tap.value).producer;
-    if (node == kNone) continue;
-    const std::optional<SumDiagnostics> seen = lane.program->diagnose(node);
-    const Node& summing = lane.executable.graph.node(node);
-    if (seen) {
-      sums.push_back({step, tap.site.order, summing.path, summing.plan.accumulation, *seen});
-    }
-  }
-}
-
 EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
   EvalRow row;
   row.step = step;
-  const int64_t samples = data_.test.size();
+  const int64_t samples = test_samples();
+  const ValueId accuracy = lane.executable.eval_accuracy;
+  if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
   std::vector<int64_t> indices;
   for (int64_t first = 0; first < samples; first += micro_size_) {
     indices.resize(static_cast<size_t>(std::min(micro_size_, samples - first)));
     std::iota(indices.begin(), indices.end(), first);
-    write_batch(lane, data_.test, indices);
+    feed_->write(lane.executable, *lane.program, data_.test, indices);
     lane.program->run(Entry::eval, {});
     const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples);
     row.loss += weight * lane.program->read_scalar(lane.executable.eval_loss);
-    row.accuracy += weight * lane.program->read_scalar(lane.executable.eval_accuracy);
+    if (accuracy != kNone) row.accuracy += weight * lane.program->read_scalar(accuracy);
   }
   return row;
 }
@@ -436,7 +322,7 @@ bool Trainer::evaluate_all(int64_t step, TapSink* sink) {
 
 void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
   const BatchOrder order(data_.train.size(), config_.batch, config_.seed, config_.shuffle);
-  const bool has_test = data_.test.size() > 0;
+  const bool has_test = test_samples() > 0;
   std::vector<StepRow> rows(lanes_.size());
   // A run that had stopped early is not to train on.
   bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;

@@ -4,7 +4,6 @@
 // scale -> sink. At sampled steps lanes are compared between gradients and update.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -23,6 +22,7 @@
 #include "core/plan/plan.h"
 #include "core/train/backend.h"
 #include "core/train/checkpoint.h"
+#include "core/train/feed.h"
 #include "core/train/loss_scaler.h"
 #include "core/train/optimizer.h"
 #include "core/train/recording.h"
@@ -58,14 +58,20 @@ struct ErrorSampling {
   }
 };
 
+/// The network for batches of so many samples. One of fixed size may be for others.
+using ModelBuilder = std::function<Model(int64_t batch)>;
+
 struct TrainConfig {
   std::string model = "lenet";
+  ModelBuilder build{};  ///< what builds it, where it is none of the built-in ones
+  std::string loss{};    ///< of such a network; only to tell set-ups apart in checkpoints
   Optimizer optimizer;
   int64_t batch = 128;
   /// Parts that a batch is worked off in; their gradients are summed in `sum_format`, by default
   /// each variable's own.
   int64_t micro_batches = 1;
   std::optional<FloatFormat> sum_format = std::nullopt;
+  std::optional<FloatFormat> state_format = std::nullopt;  ///< see TrainingSpec
   int64_t steps = 200;
   Schedule schedule;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
@@ -147,8 +153,8 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
 
   void check_data() const;
-  void pair_lanes();
-  NamedTensors starting_weights() const;
+  void check_feed(const Executable& executable) const;
+  int64_t test_samples() const;
   std::map<std::string, double> setup() const;
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   StepRow end_step(Lane& lane, int64_t step);
@@ -158,20 +164,16 @@ class Trainer {
             const std::string& hint);
   void send_errors(int64_t step, TapSink& sink);
   void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
-  static void diagnose_lane(const Lane& lane, int64_t step, std::vector<SiteSums>& sums);
   void write_checkpoint() const;
   bool evaluate_all(int64_t step, TapSink* sink);
   EvalRow evaluate(Lane& lane, int64_t step);
-  void write_batch(Lane& lane, const Split& split, std::span<const int64_t> indices);
 
   TrainConfig config_;
   const Dataset& data_;
   int64_t micro_size_;
   Model model_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<std::array<float, 256>> pixel_values_;  // by channel
-  std::vector<float> pixels_;
-  std::vector<int32_t> labels_;
+  std::optional<Feed> feed_;
   int64_t step_ = 0;
   int64_t stale_evaluations_ = 0;
   std::vector<LostLane> lost_;

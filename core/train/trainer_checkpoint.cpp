@@ -52,6 +52,8 @@ std::map<std::string, double> Trainer::setup() const {
   setup["clip_norm"] = config_.clip_norm;
   setup["accumulate_grads"] =
       config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
+  if (!config_.loss.empty()) setup["loss"] = text_hash(config_.loss);
+  if (config_.state_format) setup["state_format"] = text_hash(format_name(*config_.state_format));
   for (const auto& lane : lanes_) {
     const std::string& name = lane->config.name();
     setup["plan of " + name] = text_hash(plan_to_json(lane->config.plan));

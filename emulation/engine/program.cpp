@@ -95,7 +95,7 @@ class EngineProgram final : public Program {
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
 
   void run(Entry entry, std::span<TensorStats> stats) override {
-    if (entry == Entry::grad && !stats.empty()) measure_sources(stats);
+    if (entry == executable_.forward && !stats.empty()) measure_sources(stats);
     for (Call& call : calls_[static_cast<size_t>(entry)]) {
       call.args.random = random_;
       call.args.measured = !stats.empty();
@@ -105,16 +105,19 @@ class EngineProgram final : public Program {
       for (const Result& result : call.results) finish(result, call.args.lost, stats);
       if (call.args.wide) wide_[call.args.node->outputs[0]] = *call.args.wide;
     }
-    if (entry != Entry::grad || stats.empty()) return;
+    if (entry != executable_.forward || stats.empty()) return;
     for (const auto& [from, to] : shared_taps_)
       stats[static_cast<size_t>(to)] = stats[static_cast<size_t>(from)];
   }
 
   Tensor read(ValueId value) const override {
     const Shape& shape = executable_.graph.value(value).shape;
-    const T* source = real_[at(value)];
-    if (source == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
-    return Tensor{shape, std::vector<float>(source, source + element_count(shape))};
+    const auto copied = [&](const auto* source) {
+      if (source == nullptr) throw Error("value " + std::to_string(value) + " is not computed");
+      return Tensor{shape, std::vector<float>(source, source + element_count(shape))};
+    };
+    const bool indices = executable_.graph.value(value).type == ElementType::index;
+    return indices ? copied(index_[at(value)]) : copied(real_[at(value)]);
   }
 
   std::vector<int32_t> read_indices(ValueId value) const override {
@@ -222,6 +225,8 @@ class EngineProgram final : public Program {
     for (const Variable& variable : graph.variables()) allocate(variable.value);
     if (executable_.input != kNone) allocate(executable_.input);
     if (executable_.labels != kNone) allocate(executable_.labels);
+    for (const NamedValue& input : executable_.inputs) allocate(input.value);
+    for (const NamedValue& output : executable_.outputs) allocate(output.value);
     for (const std::vector<NodeId>& entry : executable_.entries) {
       for (NodeId id : entry) {
         for (ValueId value : graph.node(id).inputs) {

@@ -18,6 +18,8 @@ Layout::Layout(const Executable& executable)
   for (const Variable& variable : graph.variables()) add(graph, variable.value);
   if (executable.input != kNone) add(graph, executable.input);
   if (executable.labels != kNone) add(graph, executable.labels);
+  for (const NamedValue& input : executable.inputs) add(graph, input.value);
+  for (const NamedValue& output : executable.outputs) add(graph, output.value);
   for (const std::vector<NodeId>& entry : executable.entries) {
     for (NodeId id : entry) {
       for (ValueId value : graph.node(id).inputs) {

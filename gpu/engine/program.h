@@ -109,7 +109,7 @@ class DeviceProgram final : public Program {
     if (state.measured) {
       executor_->items(static_cast<int64_t>(slots_[which].size()), ClearSlot{slot_memory_});
       if (lost_memory_ != nullptr) executor_->clear(lost_memory_, lost_bytes());
-      if (entry == Entry::grad) measure_sources();
+      if (entry == executable_.forward) measure_sources();
     }
     for (const Call& call : calls_[which]) {
       try {
@@ -123,7 +123,7 @@ class DeviceProgram final : public Program {
     }
     if (!state.measured) return;
     collect(which, stats);
-    if (entry != Entry::grad) return;
+    if (entry != executable_.forward) return;
     for (const auto& [from, to] : shared_taps_) {
       stats[static_cast<size_t>(to)] = stats[static_cast<size_t>(from)];
     }
@@ -132,6 +132,12 @@ class DeviceProgram final : public Program {
   Tensor read(ValueId value) const override {
     const Shape& shape = description(value).shape;
     Tensor tensor{shape, std::vector<float>(static_cast<size_t>(element_count(shape)))};
+    if (description(value).type == ElementType::index && layout_.place(value) >= 0) {
+      std::vector<int32_t> indices(tensor.data.size());
+      executor_->download(indices.data(), index(value), indices.size() * sizeof(int32_t));
+      tensor.data.assign(indices.begin(), indices.end());
+      return tensor;
+    }
     executor_->download(tensor.data.data(), computed(value), tensor.data.size() * sizeof(float));
     return tensor;
   }
@@ -330,7 +336,7 @@ class DeviceProgram final : public Program {
     size_t most = 0;
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
       std::vector<Slot>& slots = slots_[entry];
-      if (entry == static_cast<size_t>(Entry::grad)) {
+      if (entry == static_cast<size_t>(executable_.forward)) {
         for (const Tap* tap : source_taps_) {
           slots.push_back({.tap = tap->site.order, .n = element_count(tap->site.shape)});
         }
@@ -372,7 +378,7 @@ class DeviceProgram final : public Program {
 
   void measure_sources() {
     for (const Tap* tap : source_taps_) {
-      measure(static_cast<size_t>(Entry::grad), tap->site.order, real(tap->value), nullptr,
+      measure(static_cast<size_t>(executable_.forward), tap->site.order, real(tap->value), nullptr,
               element_count(tap->site.shape), tap->site.format, {});
     }
   }

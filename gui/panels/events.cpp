@@ -36,13 +36,15 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
   const RunView& view = run.view();
   const std::vector<SiteInfo>& sites = view.lane(lane).sites;
   const StepRow* before = nullptr;
+  const bool has_loss = !view.info().inference;
   for (const StepRow& row : view.steps(lane)) {
     if (row.skipped) {
       events.push_back({.kind = Event::Kind::skipped,
                         .step = row.step,
                         .site = row.first_bad,
                         .text = "the update was left out: a gradient was not finite"});
-    } else if (!std::isfinite(row.loss) && (before == nullptr || std::isfinite(before->loss))) {
+    } else if (has_loss && !std::isfinite(row.loss) &&
+               (before == nullptr || std::isfinite(before->loss))) {
       events.push_back({.kind = Event::Kind::bad,
                         .step = row.step,
                         .site = row.first_bad,

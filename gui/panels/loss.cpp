@@ -163,7 +163,7 @@ void show_tip(const Frame& frame, int64_t step) {
   for (const EvalRow& row : frame.run.view().evals(frame.at.lane)) {
     if (row.step <= step + 1) eval = &row;
   }
-  if (eval != nullptr) {
+  if (eval != nullptr && !std::isnan(eval->accuracy)) {
     tip.row("test accuracy after " + counted(eval->step, "step"), percent(eval->accuracy));
   }
   tip.show(look_of(frame), "steps/loss/tip");

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include "cli/network.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/arguments.h"
+#include "core/error.h"
+#include "core/models/models.h"
+
+namespace halfscope {
+namespace {
+
+constexpr uint64_t kLargestDimension = uint64_t{1} << 31;
+
+/// The importer of ONNX files belongs here.
+Model import_file(const std::filesystem::path& file, const NetworkOptions&) {
+  if (!std::filesystem::exists(file)) {
+    throw Error("cannot read " + file.string() + ": no such file", "check the path");
+  }
+  throw usage_error(file.string() + ": this build cannot read ONNX files",
+                    "use a built-in network: lenet, lenet-hot, resnet20 or mlp:A-B-...-Z");
+}
+
+bool is_answer(const SampleArray& array) {
+  return array.name == "labels" || array.name == "targets" || array.name == "y";
+}
+
+}  // namespace
+
+std::vector<std::string> network_words() {
+  std::vector<std::string> names = model_names();
+  for (std::string& name : names) {
+    if (const size_t colon = name.find(':'); colon != std::string::npos) name.resize(colon + 1);
+  }
+  return names;
+}
+
+bool is_network_file(const std::string& spec) { return spec.ends_with(".onnx"); }
+
+Model load_network(const std::string& spec, const NetworkOptions& options) {
+  if (is_network_file(spec)) return import_file(spec, options);
+  if (!options.dimensions.empty()) {
+    throw usage_error("--dimension is for network files; " + spec + " has none that are open",
+                      "leave it out");
+  }
+  Shape shape = options.sample_shape;
+  int64_t classes = options.classes;
+  if (spec.starts_with("mlp:") && !options.images) {
+    // Nothing but its name has to be known: other samples are vectors of the first width.
+    const std::vector<int64_t> widths = mlp_widths(spec);
+    if (element_count(shape) != widths.front()) shape = {widths.front()};
+    classes = widths.back();
+  }
+  if (shape.empty()) {
+    throw usage_error("the network " + spec + " needs to know the shape of its images",
+                      "add --data, or an --input of images");
+  }
+  return build_network(spec, options.batch, shape, classes);
+}
+
+void describe_samples(const Dataset& data, NetworkOptions& options) {
+  options.sample_shape = data.sample_shape;
+  options.classes = data.classes;
+  options.images = !data.sample_shape.empty();
+  const std::vector<SampleArray>& arrays =
+      data.train.arrays.empty() ? data.test.arrays : data.train.arrays;
+  for (const SampleArray& array : arrays) {
+    if (!is_answer(array)) {
+      options.sample_shape = array.sample_shape;
+    } else if (!array.integers.empty()) {
+      options.classes =
+          int64_t{*std::max_element(array.integers.begin(), array.integers.end())} + 1;
+    }
+  }
+}
+
+void add_normalize_option(CLI::App& sub, std::string& rule) {
+  offer(sub.add_option("--normalize", rule,
+                       "How bytes of images become numbers: unit (0 to 1), raw (0 to 255) or "
+                       "MEAN/DEVIATION after unit, by channel; default: as the data set does")
+            ->type_name("HOW")
+            ->group("Network and data"),
+        {.words = {"unit", "raw"}});
+}
+
+void add_dimension_option(CLI::App& sub, std::vector<std::string>& dimensions) {
+  sub.add_option("--dimension", dimensions,
+                 "Size of a dimension that the network's file leaves open, but for that of "
+                 "samples; may be given several times")
+      ->expected(1)
+      ->take_all()
+      ->type_name("NAME=N")
+      ->group("Network and data");
+}
+
+std::map<std::string, int64_t> parse_dimensions(const std::vector<std::string>& texts) {
+  std::map<std::string, int64_t> dimensions;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw usage_error("--dimension " + text + " names no dimension",
+                        "write for example --dimension sequence=64");
+    }
+    dimensions[text.substr(0, equals)] = static_cast<int64_t>(
+        parse_integer("--dimension", text.substr(equals + 1), 1, kLargestDimension));
+  }
+  return dimensions;
+}
+
+}  // namespace halfscope

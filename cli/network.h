@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Networks by what is typed: a built-in name or a file. The one place where importers are called.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/graph/lower.h"
+
+namespace halfscope {
+
+struct NetworkOptions {
+  int64_t batch = 1;  ///< samples at once, where the network leaves it open
+  /// Of built-in networks; see describe_samples().
+  Shape sample_shape{};
+  int64_t classes = 0;
+  bool images = false;  ///< the data are images, whose classes are known
+  /// Other dimensions that a file leaves open, by name.
+  std::map<std::string, int64_t> dimensions{};
+};
+
+/// What a shell can begin --model with: "lenet", "mlp:" ...
+std::vector<std::string> network_words();
+
+/// Whether the text names a file rather than a built-in network.
+bool is_network_file(const std::string& spec);
+
+/// The network without a loss. `spec` is a built-in name or a file *.onnx. Throws Error, of kind
+/// usage for what cannot be a network.
+Model load_network(const std::string& spec, const NetworkOptions& options);
+
+/// Fills in what built-in networks want to know of the data: the shape of a sample of the network's
+/// input, and the number of classes.
+void describe_samples(const Dataset& data, NetworkOptions& options);
+
+/// The flags --normalize and --dimension.
+void add_normalize_option(CLI::App& sub, std::string& rule);
+void add_dimension_option(CLI::App& sub, std::vector<std::string>& dimensions);
+
+/// "NAME=N" of --dimension. Throws Error (usage).
+std::map<std::string, int64_t> parse_dimensions(const std::vector<std::string>& texts);
+
+}  // namespace halfscope

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: MIT
+// `halfscope run`: a network's forward pass in lanes of several precisions, side by side.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "analysis/output_file.h"
+#include "analysis/recorder.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/lane_options.h"
+#include "cli/lane_summary.h"
+#include "cli/network.h"
+#include "cli/run_input.h"
+#include "cli/stop.h"
+#include "cli/train_options.h"
+#include "cli/training.h"
+#include "core/data/npz.h"
+#include "core/error.h"
+#include "core/train/runner.h"
+#include "emulation/isa.h"
+
+namespace halfscope {
+namespace {
+
+constexpr uint64_t kMostSamples = 1'000'000'000;
+constexpr int64_t kUsualBatch = 128;
+
+struct RunOptions {
+  std::string network, data, normalize, labels, init;
+  std::vector<std::string> inputs, dimensions, plans;
+  std::optional<uint64_t> random_seed;
+  int64_t batch = 0, limit = 0;
+  std::string out, record;
+  /// Of lanes, recording and comparisons; the members of training are left at their defaults.
+  TrainOptions shared;
+};
+
+void add_input_options(CLI::App& sub, RunOptions& options) {
+  const char* kGroup = "Network and data";
+  offer(sub.add_option("network", options.network,
+                       "A file *.onnx, or lenet, lenet-hot, resnet20, mlp:A-B-...-Z")
+            ->type_name("NETWORK")
+            ->required()
+            ->group(group::kArguments),
+        {.words = network_words(), .files = "*.onnx"});
+  offer(sub.add_option("--input", options.inputs,
+                       "Samples along the first dimension: x.npy, x.npz (arrays by name) or "
+                       "NAME=x.npy; may be given several times")
+            ->expected(1)
+            ->take_all()
+            ->type_name("FILE")
+            ->group(kGroup),
+        {.files = "*.np[yz]"});
+  offer(sub.add_option("--data", options.data,
+                       "The test part of digits, mnist:DIR or cifar10:DIR, with its labels")
+            ->type_name("SPEC")
+            ->group(kGroup),
+        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
+  add_normalize_option(sub, options.normalize);
+  sub.add_option_function<std::string>(
+         "--random-input",
+         [&options](const std::string& text) {
+           options.random_seed = parse_integer("--random-input", text, 0, 4294967295);
+         },
+         "Random samples in [-1, 1) of this seed")
+      ->type_name("SEED")
+      ->group(kGroup);
+  offer(sub.add_option("--labels", options.labels,
+                       "Classes of the samples, a .npy or .npz; prints accuracies")
+            ->type_name("FILE")
+            ->group(kGroup),
+        {.files = "*.np[yz]"});
+  add_integer(sub, "--limit", options.limit, 1, kMostSamples, "Take the first N samples")
+      ->group(kGroup);
+  add_integer(sub, "--batch", options.batch, 1, kMostSamples,
+              "Samples at once, where the network leaves it open; default: 128")
+      ->group(kGroup);
+  add_dimension_option(sub, options.dimensions);
+  offer(sub.add_option("--init", options.init, "Weights, an .npz by variable path")
+            ->type_name("FILE")
+            ->group(kGroup),
+        {.files = "*.npz"});
+  add_integer(sub, "--seed", options.shared.seed, 0, 4294967295,
+              "Of weights that nothing gives, and of stochastic rounding")
+      ->default_str("1")
+      ->group(kGroup);
+}
+
+/// The samples, and the labels that go with them.
+struct Samples {
+  Dataset data;
+  std::vector<int32_t> labels;
+};
+
+Samples read_samples(const RunOptions& options) {
+  Samples samples;
+  if (!options.data.empty()) {
+    samples.data = load_dataset(options.data);
+    samples.data.train = {};
+    if (samples.data.test.size() == 0) {
+      throw usage_error("--data " + options.data + " has no test part", "use --input");
+    }
+  } else {
+    samples.data = read_inputs(options.inputs);
+  }
+  if (!options.normalize.empty()) normalize_images(samples.data, options.normalize);
+  samples.labels =
+      options.labels.empty() ? labels_of(samples.data.test) : read_labels(options.labels);
+  if (static_cast<int64_t>(samples.labels.size()) != samples.data.test.size() &&
+      !samples.labels.empty()) {
+    throw usage_error(fmt::format("labels {}: {} labels for {} samples", options.labels,
+                                  samples.labels.size(), samples.data.test.size()),
+                      "give one label for each sample");
+  }
+  if (options.limit > 0) {
+    keep_first(samples.data.test, samples.data, options.limit);
+    if (static_cast<int64_t>(samples.labels.size()) > options.limit) {
+      samples.labels.resize(static_cast<size_t>(options.limit));
+    }
+  }
+  return samples;
+}
+
+void check_sources(const RunOptions& options) {
+  const int sources = !options.inputs.empty() + !options.data.empty() +
+                      static_cast<int>(options.random_seed.has_value());
+  if (sources != 1) {
+    throw usage_error(sources == 0 ? "there is nothing to run the network on"
+                                   : "--input, --data and --random-input exclude each other",
+                      "give one of --input, --data and --random-input");
+  }
+  if (!options.normalize.empty() && options.data.empty()) {
+    throw usage_error("--normalize is for the images of --data", "leave it out");
+  }
+  if (options.random_seed && !options.labels.empty()) {
+    throw usage_error("random samples have no labels", "leave out --labels");
+  }
+}
+
+/// Everything that can be wrong without any work.
+void check_files(const RunOptions& options, const TrainOptions& lanes) {
+  std::vector<std::string> files = input_files(lanes);
+  for (const std::string& file : input_array_files(options.inputs)) files.push_back(file);
+  if (is_network_file(options.network)) files.push_back(options.network);
+  files.insert(files.end(), {options.labels, options.init, options.out, options.record});
+  check_distinct(files);
+  for (const std::string& file : {options.out, options.record}) {
+    if (!file.empty()) check_output_file(file, options.shared.force);
+  }
+  if (!options.out.empty() && !options.out.ends_with(".npz") && !options.out.ends_with(".npy")) {
+    throw usage_error("--out " + options.out + ": neither .npz nor .npy",
+                      "outputs are written as NumPy arrays");
+  }
+}
+
+/// The flags of lanes as `train` has them; --plan may be given several times here.
+TrainOptions lane_options(const RunOptions& options) {
+  TrainOptions lanes = options.shared;
+  if (options.plans.empty()) {
+    if (!lanes.lanes_given) lanes.lanes = "float32";
+    return lanes;
+  }
+  if (lanes.lanes_given) {
+    throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
+  }
+  lanes.lanes = "float32";
+  for (const std::string& plan : options.plans) {
+    if (plan != "float32") lanes.lanes += "," + plan;
+  }
+  return lanes;
+}
+
+/// ||y - reference|| / ||reference|| over all outputs, elements finite in both; NaN without any.
+double output_error(const NamedTensors& outputs, const NamedTensors& reference) {
+  double difference = 0.0, size = 0.0;
+  bool any = false;
+  for (const auto& [name, tensor] : outputs) {
+    const std::vector<float>& other = reference.at(name).data;
+    for (size_t i = 0; i < other.size(); ++i) {
+      const double x = static_cast<double>(tensor.data[i]), y = static_cast<double>(other[i]);
+      if (!std::isfinite(x) || !std::isfinite(y)) continue;
+      difference += (x - y) * (x - y);
+      size += y * y;
+      any = true;
+    }
+  }
+  if (!any) return std::numeric_limits<double>::quiet_NaN();
+  return difference == 0.0 ? 0.0 : std::sqrt(difference / size);
+}
+
+int64_t non_finite(const NamedTensors& outputs) {
+  int64_t count = 0;
+  for (const auto& [name, tensor] : outputs) {
+    count += std::count_if(tensor.data.begin(), tensor.data.end(),
+                           [](float x) { return !std::isfinite(x); });
+  }
+  return count;
+}
+
+struct LaneResult {
+  std::string name, backend;
+  bool reference = false;
+  int64_t samples = 0, non_finite = 0;
+  double accuracy = 0.0, error = 0.0, seconds = 0.0;
+
+  double rate() const { return static_cast<double>(samples) / seconds; }
+};
+
+std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
+  const std::vector<LaneSummary> lanes = untrained_lanes(info);
+  const auto reference = std::find_if(lanes.begin(), lanes.end(),
+                                      [](const LaneSummary& lane) { return lane.reference; });
+  std::vector<LaneResult> results;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const Runner::Result& each = runner.result(i);
+    const bool compares = reference != lanes.end() && !lanes[i].reference;
+    const size_t other = static_cast<size_t>(reference - lanes.begin());
+    results.push_back({.name = lanes[i].name,
+                       .backend = lanes[i].backend,
+                       .reference = lanes[i].reference,
+                       .samples = runner.samples_done(),
+                       .non_finite = non_finite(each.outputs),
+                       .accuracy = each.accuracy(),
+                       .error = compares ? output_error(each.outputs, runner.result(other).outputs)
+                                         : std::numeric_limits<double>::quiet_NaN(),
+                       .seconds = each.seconds});
+  }
+  return results;
+}
+
+std::string table_of(const std::vector<LaneResult>& lanes) {
+  std::vector<std::vector<std::string>> rows{
+      {"lane", "samples", "accuracy", "output error", "not finite", "samples/s"}};
+  for (const LaneResult& lane : lanes) {
+    rows.push_back({lane.name, std::to_string(lane.samples), percentage(lane.accuracy),
+                    table_number(lane.error), std::to_string(lane.non_finite),
+                    table_number(lane.rate())});
+  }
+  return aligned(rows, {false, true, true, true, true, true});
+}
+
+Json measured(double value) { return std::isnan(value) ? Json(nullptr) : json_number(value); }
+
+Json json_of(const RunOptions& options, const Runner& runner, const RunInfo& info,
+             const std::vector<LaneResult>& lanes) {
+  const auto file = [](const std::string& name) {
+    return name.empty() ? Json(nullptr) : Json(name);
+  };
+  Json json;
+  json["schema"] = "halfscope.run/1";
+  json["version"] = kVersion;
+  json["network"] = options.network;
+  json["data"] = info.data;
+  json["batch"] = info.batch;
+  json["samples"] = runner.samples_done();
+  json["out"] = file(options.out);
+  json["record"] = file(options.record);
+  json["outputs"] = Json::array();
+  for (const std::string& name : runner.output_names()) {
+    const auto& outputs = runner.result(0).outputs;
+    const auto found = outputs.find(name);
+    json["outputs"].push_back(
+        {{"name", name}, {"shape", found == outputs.end() ? Shape{} : found->second.shape}});
+  }
+  json["lanes"] = Json::array();
+  for (const LaneResult& lane : lanes) {
+    json["lanes"].push_back({{"name", lane.name},
+                             {"backend", lane.backend},
+                             {"reference", lane.reference},
+                             {"samples", lane.samples},
+                             {"accuracy", measured(lane.accuracy)},
+                             {"output_error", measured(lane.error)},
+                             {"non_finite", lane.non_finite},
+                             {"seconds", measured(lane.seconds)},
+                             {"samples_per_second", measured(lane.rate())}});
+  }
+  return json;
+}
+
+/// By the outputs' names; of several lanes as LANE/OUTPUT.
+void write_outputs(const RunOptions& options, const Runner& runner, const RunInfo& info) {
+  if (options.out.ends_with(".npy")) {
+    write_npy(options.out, runner.result(0).outputs.begin()->second);
+    return;
+  }
+  NamedTensors all;
+  for (size_t i = 0; i < info.lanes.size(); ++i) {
+    for (const auto& [name, tensor] : runner.result(i).outputs) {
+      all[info.lanes.size() == 1 ? name : info.lanes[i].name + "/" + name] = tensor;
+    }
+  }
+  write_npz(options.out, all);
+}
+
+int64_t first_dimension(const Model& network) {
+  for (const Input& input : network.graph.inputs()) {
+    const Shape& shape = network.graph.value(input.value).shape;
+    if (input.value != network.labels && !shape.empty()) return shape[0];
+  }
+  return 0;
+}
+
+int run_network(const RunOptions& options, const std::string& command_line) {
+  check_sources(options);
+  const TrainOptions lanes = lane_options(options);
+  RunnerConfig config{.lanes = lanes_of(lanes)};
+  config.errors = error_sampling(lanes);
+  active_isa();  // a bad HALFSCOPE_ISA shows before the work
+  check_files(options, lanes);
+  if (options.out.ends_with(".npy") && config.lanes.size() > 1) {
+    throw usage_error("--out " + options.out + " holds the outputs of one lane",
+                      "write a .npz, or run one lane");
+  }
+  config.seed = lanes.seed;
+  config.every = options.record.empty() || lanes.no_record ? 0 : lanes.every;
+  if (options.record.empty()) config.errors = {};
+  if (!options.init.empty()) config.init = read_initial_weights(options.init);
+  if (lanes.threads > 0) omp_set_num_threads(lanes.threads);
+
+  Samples samples;
+  NetworkOptions wanted;
+  wanted.dimensions = parse_dimensions(options.dimensions);
+  if (!options.random_seed) {
+    samples = read_samples(options);
+    describe_samples(samples.data, wanted);
+  }
+  const int64_t available =
+      options.random_seed ? std::max<int64_t>(options.limit, 1) : samples.data.test.size();
+  wanted.batch = options.batch > 0 ? options.batch : std::min(kUsualBatch, available);
+  const Model network = load_network(options.network, wanted);
+  if (options.random_seed) {
+    const bool samples_first = first_dimension(network) == wanted.batch ||
+                               (first_dimension(network) == 1 && available == 1);
+    const int64_t batch = samples_first ? wanted.batch : 0;
+    samples.data = random_inputs(network, batch, available, *options.random_seed);
+  }
+  config.labels = samples.labels;
+  const Runner::Progress no_progress;
+  std::unique_ptr<Runner> runner;
+  try {
+    runner = std::make_unique<Runner>(network, config, samples.data);
+  } catch (const Error& e) {
+    throw Error(options.network + ": " + e.what(), e.hint(), e.kind());
+  }
+  if (options.out.ends_with(".npy") && runner->output_names().size() > 1) {
+    throw usage_error("--out " + options.out + " holds one output, the network has " +
+                          std::to_string(runner->output_names().size()),
+                      "write a .npz");
+  }
+  RunInfo info = runner->describe();
+  info.data = options.data.empty() ? samples.data.name : options.data;
+  info.command = command_line;
+  info.version = kVersion;
+  info.threads = omp_get_max_threads();
+  info.isa = isa_name(active_isa());
+
+  const std::atomic<bool>& stop = catch_stop_signals();
+  std::optional<Recorder> recorder;
+  if (!options.record.empty()) {
+    recorder.emplace(options.record, Recorder::Options{.force = options.shared.force});
+    recorder->begin(info);
+  }
+  runner->run(recorder ? &*recorder : nullptr, no_progress, stop);
+  const std::vector<LaneResult> results = results_of(*runner, info);
+  if (!options.out.empty() && runner->samples_done() > 0) write_outputs(options, *runner, info);
+  if (options.shared.json) {
+    write_json(json_of(options, *runner, info, results));
+  } else if (!options.shared.quiet) {
+    std::string text = table_of(results);
+    if (runner->samples_done() < info.test_samples) {
+      text += fmt::format("stopped after {} of {} samples\n", runner->samples_done(),
+                          info.test_samples);
+    }
+    if (!options.out.empty()) text += "outputs: " + options.out + "\n";
+    if (!options.record.empty()) {
+      text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", options.record,
+                          shell_quoted(options.record), free_name("report", ".html"));
+    }
+    write_out(text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& command, const std::string& command_line) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* sub = app.add_subcommand("run", "Run a network forward in lanes, side by side");
+  sub->footer(
+      "Example:  halfscope run lenet --init weights.npz --data digits --plan float16 --record "
+      "r.hscope");
+  add_input_options(*sub, *options);
+  offer(sub->add_option("--plan", options->plans,
+                        "A lane of this plan beside float32; may be given several times")
+            ->expected(1)
+            ->take_all()
+            ->type_name("PLAN")
+            ->group("Lanes"),
+        {.words = preset_names(), .files = "*.json"});
+  add_run_lane_options(*sub, options->shared);
+  add_output(*sub, "--out", options->out, "*.np[yz]", "Outputs of all samples, by name");
+  add_output(*sub, "--record", options->record, "*.hscope", "Run file of statistics and errors");
+  add_force(*sub, options->shared.force);
+  sub->add_flag("--json", options->shared.json, "Print the results as JSON")->group(group::kOutput);
+  sub->add_flag("--quiet", options->shared.quiet, "No table")->group(group::kOutput);
+  add_integer(*sub, "--threads", options->shared.threads, 1, 1024,
+              "Results do not depend on it; default: all cores")
+      ->group(group::kOther);
+  sub->callback([options, command_line, &command] {
+    command = [options, command_line] { return run_network(*options, command_line); };
+  });
+}
+
+}  // namespace halfscope

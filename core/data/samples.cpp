@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// Arrays as samples, and how the bytes of images become numbers.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "core/data/dataset.h"
+#include "core/data/npz.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+std::string quoted_array(const std::string& name) {
+  return name.empty() ? "the array" : "array \"" + name + "\"";
+}
+
+/// One number, or one per channel, separated by commas.
+std::vector<double> parse_numbers(std::string_view text, size_t channels, const std::string& rule) {
+  std::vector<double> numbers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    double number = 0.0;
+    const auto [stop, code] =
+        std::from_chars(text.data() + begin, text.data() + end, number, std::chars_format::general);
+    if (code != std::errc() || stop != text.data() + end || !std::isfinite(number)) break;
+    numbers.push_back(number);
+    begin = end + 1;
+    if (begin > text.size()) {
+      if (numbers.size() == 1) numbers.resize(channels, numbers[0]);
+      if (numbers.size() == channels) return numbers;
+      break;
+    }
+  }
+  throw usage_error(
+      "normalization " + rule + " does not fit images of " + std::to_string(channels) + " channels",
+      "write unit, raw, or MEAN/DEVIATION with one number each or one per channel: "
+      "0.49,0.48,0.45/0.25,0.24,0.26");
+}
+
+}  // namespace
+
+SampleArray sample_array(const std::string& name, const DoubleTensor& values,
+                         const std::string& file) {
+  const std::string what = file + ": " + quoted_array(name);
+  if (values.shape.empty() || values.data.empty()) {
+    throw usage_error(what + " of shape " + to_string(values.shape) + " holds no samples",
+                      "its first dimension counts the samples");
+  }
+  bool whole = true;
+  for (size_t i = 0; i < values.data.size(); ++i) {
+    const double value = values.data[i];
+    if (!std::isfinite(static_cast<float>(value))) {
+      throw usage_error(what + position_text(values.shape, i) + " is " +
+                            (std::isfinite(value) ? "beyond fp32" : std::to_string(value)),
+                        "data must be finite");
+    }
+    whole = whole && value == std::trunc(value) && std::fabs(value) <= 2147483647.0 &&
+            !(value == 0.0 && std::signbit(value));
+  }
+  SampleArray array{.name = name, .sample_shape = {}, .samples = values.shape[0]};
+  array.sample_shape.assign(values.shape.begin() + 1, values.shape.end());
+  if (whole) {
+    array.integers.assign(values.data.begin(), values.data.end());
+  } else {
+    array.reals.assign(values.data.begin(), values.data.end());
+  }
+  return array;
+}
+
+void check_sample_counts(const std::vector<SampleArray>& arrays, const std::string& file) {
+  for (const SampleArray& array : arrays) {
+    if (array.samples == arrays[0].samples) continue;
+    throw usage_error(file + ": " + quoted_array(array.name) + " has " +
+                          std::to_string(array.samples) + " samples, " +
+                          quoted_array(arrays[0].name) + " " + std::to_string(arrays[0].samples),
+                      "the first dimension counts the samples and must agree");
+  }
+}
+
+std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file) {
+  std::vector<SampleArray> arrays;
+  if (file.extension() == ".npy") {
+    arrays.push_back(sample_array("", read_npy_double(file), file.string()));
+    return arrays;
+  }
+  for (const auto& [name, values] : read_npz_double(file)) {
+    arrays.push_back(sample_array(name, values, file.string()));
+  }
+  if (arrays.empty()) throw usage_error(file.string() + " holds no arrays");
+  check_sample_counts(arrays, file.string());
+  return arrays;
+}
+
+void normalize_images(Dataset& data, const std::string& rule) {
+  if (data.sample_shape.empty()) {
+    throw usage_error("normalization " + rule + " is for images; " + data.name + " holds arrays",
+                      "store the numbers that the network is to see");
+  }
+  const size_t channels = static_cast<size_t>(data.sample_shape[0]);
+  if (rule == "unit") {
+    data.mean.clear();
+    data.deviation.clear();
+    return;
+  }
+  if (rule == "raw") {
+    data.mean.assign(channels, 0.0);
+    data.deviation.assign(channels, 1.0 / 255.0);
+    return;
+  }
+  const size_t slash = std::min(rule.find('/'), rule.size());
+  data.mean = parse_numbers(std::string_view(rule).substr(0, slash), channels, rule);
+  data.deviation = parse_numbers(
+      slash < rule.size() ? std::string_view(rule).substr(slash + 1) : "", channels, rule);
+  if (std::any_of(data.deviation.begin(), data.deviation.end(),
+                  [](double d) { return d <= 0.0; })) {
+    throw usage_error("normalization " + rule + " divides by a deviation that is not positive");
+  }
+}
+
+}  // namespace halfscope

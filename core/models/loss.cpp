@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include "core/models/loss.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+#include "core/near_miss.h"
+
+namespace halfscope {
+namespace {
+
+const NamedValue& output_named(const Model& model, const std::string& name) {
+  if (model.outputs.empty()) throw Error("the network " + model.name + " has no outputs");
+  if (name.empty()) return model.outputs.front();
+  std::vector<std::string> names{"cross-entropy", "mse"};
+  for (const NamedValue& output : model.outputs) {
+    if (output.name == name) return output;
+    names.push_back(output.name);
+  }
+  throw usage_error("the network " + model.name + " has no output \"" + name + "\" for a loss",
+                    did_you_mean(name, names,
+                                 "losses: cross-entropy, mse, or one of its outputs: " +
+                                     comma_list(std::span(names).subspan(2))));
+}
+
+void check_name_free(const Model& model, const std::string& name) {
+  for (const Input& input : model.graph.inputs()) {
+    if (input.name != name) continue;
+    throw usage_error("the network " + model.name + " has an input \"" + name +
+                          "\" already, which the loss needs for itself",
+                      "name an output that is the loss");
+  }
+}
+
+void add_cross_entropy(Model& model, const NamedValue& output) {
+  Graph& graph = model.graph;
+  ValueId scores = output.value;
+  // The loss has a softmax of its own, which is the more accurate one.
+  if (const NodeId made_by = graph.value(scores).producer;
+      made_by != kNone && graph.node(made_by).op == "Softmax") {
+    scores = graph.node(made_by).inputs[0];
+  }
+  const Shape shape = graph.value(scores).shape;
+  if (shape.size() < 2 || shape.size() > 3 || graph.value(scores).type != ElementType::real) {
+    throw usage_error(
+        "cross-entropy does not fit the output " + output.name + " of shape " + to_string(shape),
+        "it takes scores [samples, classes] or [samples, positions, classes]");
+  }
+  check_name_free(model, "labels");
+  const int64_t classes = shape.back(), rows = element_count(shape) / std::max<int64_t>(classes, 1);
+  model.labels = graph.add_input("labels", {rows}, ElementType::index);
+  model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
+  if (shape.size() == 3) {
+    scores = graph.add1("Reshape", "loss/rows", {scores}, {{"shape", Shape{rows, classes}}});
+  }
+  model.logits = scores;
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {scores, model.labels});
+}
+
+void add_mean_squares(Model& model, const NamedValue& output) {
+  Graph& graph = model.graph;
+  const Shape shape = graph.value(output.value).shape;
+  if (graph.value(output.value).type != ElementType::real) {
+    throw usage_error("mse does not fit the output " + output.name + ", which holds positions");
+  }
+  check_name_free(model, "targets");
+  const ValueId targets = graph.add_input("targets", shape);
+  model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
+  const ValueId difference = graph.add1("Sub", "loss/difference", {output.value, targets});
+  const ValueId squares = graph.add1("Mul", "loss/squares", {difference, difference});
+  std::vector<int64_t> axes;
+  for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  model.loss =
+      graph.add1("ReduceMean", "loss", {squares}, {{"axes", axes}, {"keepdims", int64_t{0}}});
+}
+
+/// Those as in inference move their statistics on from now on.
+void train_batch_normalizations(Model& model) {
+  Graph& graph = model.graph;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    if (graph.node(id).op != "BatchNormalization" ||
+        int_attribute(graph.node(id), "training_mode", 0) != 0) {
+      continue;
+    }
+    const ValueId mean = graph.node(id).inputs[3], var = graph.node(id).inputs[4];
+    const auto free = [&](ValueId value) {
+      const Variable* variable = graph.variable_of(value);
+      return variable != nullptr && variable->next == kNone;
+    };
+    if (!free(mean) || !free(var)) continue;
+    graph.node(id).attributes["training_mode"] = int64_t{1};
+    graph.node(id).attributes["unbiased"] = int64_t{1};
+    const Shape channels = graph.value(mean).shape;
+    // The new statistics, and what the gradient needs; see core/ops/normalization.cpp.
+    for (int i = 0; i < 4; ++i) {
+      const ValueId value = graph.add_value(channels, ElementType::real, id);
+      graph.node(id).outputs.push_back(value);
+    }
+    for (Variable& variable : graph.variables()) {
+      if (variable.value != mean && variable.value != var) continue;
+      variable.buffer = true;
+      variable.next = graph.node(id).outputs[variable.value == mean ? 1 : 2];
+    }
+  }
+}
+
+}  // namespace
+
+LossSpec parse_loss(std::string_view text) {
+  for (const auto& [name, kind] :
+       {std::pair<std::string_view, LossSpec::Kind>{"cross-entropy", LossSpec::Kind::cross_entropy},
+        {"mse", LossSpec::Kind::mse}}) {
+    if (text == name) return {kind, ""};
+    if (text.starts_with(name) && text.size() > name.size() + 1 && text[name.size()] == ':') {
+      return {kind, std::string(text.substr(name.size() + 1))};
+    }
+  }
+  if (text.empty() || text.ends_with(':')) {
+    throw usage_error("loss \"" + std::string(text) + "\" names nothing",
+                      "losses: cross-entropy, mse, or an output of the network");
+  }
+  return {LossSpec::Kind::output, std::string(text)};
+}
+
+void add_loss(Model& model, const LossSpec& spec) {
+  train_batch_normalizations(model);
+  const NamedValue output = output_named(model, spec.output);
+  switch (spec.kind) {
+    case LossSpec::Kind::cross_entropy:
+      return add_cross_entropy(model, output);
+    case LossSpec::Kind::mse:
+      return add_mean_squares(model, output);
+    case LossSpec::Kind::output: {
+      const Value value = model.graph.value(output.value);
+      if (element_count(value.shape) != 1 || value.type != ElementType::real) {
+        throw usage_error(
+            "the output " + output.name + " of shape " + to_string(value.shape) + " is no loss",
+            "a loss is one number");
+      }
+      model.loss = value.shape.empty() ? output.value
+                                       : model.graph.add1("Reshape", "loss", {output.value},
+                                                          {{"shape", std::vector<int64_t>{}}});
+    }
+  }
+}
+
+}  // namespace halfscope

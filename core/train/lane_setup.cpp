@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include "core/train/lane_setup.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "core/near_miss.h"
+#include "core/numeric/rng.h"
+
+namespace halfscope {
+namespace {
+
+/// Every weight that is not zero one ulp up or down.
+void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
+  for (size_t i = 0; i < tensor.data.size(); ++i) {
+    const uint64_t bits = splitmix64(splitmix64(seed) + (index << 40) + i);
+    uint32_t code = std::bit_cast<uint32_t>(tensor.data[i]);
+    if ((code & 0x7fffffffu) != 0) code += (bits & 1) != 0 ? 1u : ~0u;
+    tensor.data[i] = std::bit_cast<float>(code);
+  }
+}
+
+}  // namespace
+
+NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init) {
+  NamedTensors weights = initial_weights(model.graph, seed);
+  for (const auto& [path, tensor] : model.initial) weights[path] = tensor;
+  std::map<std::string, std::string> by_dots;
+  std::vector<std::string> paths;
+  for (const auto& [path, unused] : weights) {
+    std::string dotted = path;
+    std::replace(dotted.begin(), dotted.end(), '/', '.');
+    by_dots[dotted] = path;
+    paths.push_back(path);
+  }
+  for (const auto& [key, tensor] : init) {
+    const auto dotted = by_dots.find(key);
+    const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
+    if (found == weights.end()) {
+      throw usage_error("initial weights: the model has no variable " + key,
+                        did_you_mean(key, paths, "variables: " + comma_list(paths)));
+    }
+    if (found->second.shape != tensor.shape) {
+      throw usage_error("initial weights: " + key + " has shape " + to_string(tensor.shape) +
+                        ", the model needs " + to_string(found->second.shape));
+    }
+    found->second = tensor;
+  }
+  return weights;
+}
+
+void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
+                   uint64_t noise_seed) {
+  uint64_t index = 0;
+  for (const Variable& variable : graph.variables()) {
+    const auto found = weights.find(variable.path);
+    if (found == weights.end()) continue;
+    Tensor tensor = found->second;
+    if (noise_seed != 0 && !variable.buffer) perturb(tensor, noise_seed, index++);
+    program.write(variable.value, tensor.data);
+  }
+}
+
+std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
+                                                  std::span<const LaneConfig> lanes) {
+  std::vector<std::pair<size_t, size_t>> pairs;
+  if (!errors.enabled) return pairs;
+  const auto lane_named = [&](const std::string& name) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      names.push_back(lanes[i].name());
+      if (names.back() != name) continue;
+      // Its tensors have no format to count distances in, and no sites in the run.
+      if (lanes[i].plan.double_precision) {
+        throw usage_error("lane " + name + " computes in double and cannot be compared",
+                          "compare lanes of other plans, for example with float32");
+      }
+      return i;
+    }
+    throw usage_error("no lane is named " + name,
+                      did_you_mean(name, names, "lanes: " + comma_list(names)));
+  };
+  for (const auto& [lane, other] : errors.pairs) {
+    const size_t first = lane_named(lane);  // before the other, so that the message names it first
+    pairs.emplace_back(first, lane_named(other));
+  }
+  if (!errors.pairs.empty()) return pairs;
+  const auto reference = std::find_if(lanes.begin(), lanes.end(), [](const LaneConfig& lane) {
+    return is_full_precision(lane.plan) && !lane.plan.double_precision;
+  });
+  for (size_t i = 0; i < lanes.size() && reference != lanes.end(); ++i) {
+    const size_t other = static_cast<size_t>(reference - lanes.begin());
+    if (i != other && !lanes[i].plan.double_precision) pairs.emplace_back(i, other);
+  }
+  if (errors.every > 0 && pairs.empty()) {
+    throw usage_error(
+        "there is nothing to compare every " + std::to_string(errors.every) + " steps",
+        "add a lane to compare with the reference, or name two with --compare");
+  }
+  return pairs;
+}
+
+LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {
+  LaneInfo info;
+  info.name = lane.name();
+  info.backend = lane.backend->name();
+  info.plan_json = plan_to_json(lane.plan);
+  info.loss_scale = loss_scale_text(lane.scaler);
+  info.layers = executable.layers;
+  // A program that computes in double has no formats, hence no sites.
+  if (!lane.plan.double_precision) {
+    for (const Tap& tap : executable.taps) info.sites.push_back(tap.site);
+  }
+  return info;
+}
+
+int first_bad_site(const Executable& executable, std::span<const TensorStats> stats) {
+  for (size_t i = 0; i < stats.size(); ++i) {
+    // States keep what they took over from earlier steps.
+    if (executable.taps[i].site.role == Role::state) continue;
+    const bool saturates = !executable.taps[i].site.scale.empty();
+    if ((saturates ? 0 : stats[i].overflow) + stats[i].non_finite() > 0) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::vector<SiteSums> diagnosed_sums(const Executable& executable, const Program& program,
+                                     int64_t step) {
+  std::vector<SiteSums> sums;
+  for (const Tap& tap : executable.taps) {
+    const NodeId node = executable.graph.value(tap.value).producer;
+    if (node == kNone) continue;
+    const std::optional<SumDiagnostics> seen = program.diagnose(node);
+    const Node& summing = executable.graph.node(node);
+    if (seen) {
+      sums.push_back({step, tap.site.order, summing.path, summing.plan.accumulation, *seen});
+    }
+  }
+  return sums;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// What lanes in lock step need before and beside their steps, whether they train or only infer:
+// weights, pairs to compare, their description in a run file, comparisons.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/train/backend.h"
+#include "core/train/trainer.h"
+
+namespace halfscope {
+
+/// What the variables of a model start from: drawn from `seed`, replaced by Model::initial,
+/// replaced by `init`. A key of `init` may write the scopes of a path with dots, as PyTorch does:
+/// "layer1.0.conv1.weight" for "layer1/0/conv1.weight". Throws Error (usage) for one that does not
+/// fit.
+NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init);
+
+/// Writes those that the program has; a noise seed other than 0 moves each by one fp32 ulp.
+void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
+                   uint64_t noise_seed = 0);
+
+/// Which lanes are compared with which. Throws Error (usage) for pairs that cannot be.
+std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
+                                                  std::span<const LaneConfig> lanes);
+
+LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable);
+
+/// Order of the first site, states left aside, that overflowed or made a non-finite value; -1 if
+/// there is none.
+int first_bad_site(const Executable& executable, std::span<const TensorStats> stats);
+
+/// What happened in the sums behind the taps of the last run.
+std::vector<SiteSums> diagnosed_sums(const Executable& executable, const Program& program,
+                                     int64_t step);
+
+}  // namespace halfscope

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+#include "core/train/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/train/comparator.h"
+
+namespace halfscope {
+
+namespace {
+
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+struct Runner::Lane {
+  LaneConfig config;
+  Executable executable;
+  std::unique_ptr<Program> program;
+  std::vector<Comparator> comparators;
+  std::vector<size_t> compared_with;
+  std::vector<TensorStats> stats;
+  Result result;
+};
+
+Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& data)
+    : config_(config), data_(data), model_name_(model.name) {
+  if (data.test.size() == 0) throw usage_error("there are no samples to run on");
+  const NamedTensors weights = starting_weights(model, config.seed, config.init);
+  for (const LaneConfig& lane_config : config_.lanes) {
+    auto lane = std::make_unique<Lane>();
+    lane->config = lane_config;
+    lane->config.scaler = parse_loss_scale("none");
+    lane->executable = lower_inference(model, lane_config.plan);
+    if (!feed_) feed_.emplace(lane->executable, data_);
+    lane->program = lane_config.backend->compile(lane->executable);
+    write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
+    lanes_.push_back(std::move(lane));
+  }
+  if (lanes_.empty()) throw usage_error("there is no lane to run");
+  for (const auto& [lane, other] : lane_pairs(config_.errors, config_.lanes)) {
+    lanes_[lane]->comparators.emplace_back(lanes_[lane]->executable, lanes_[other]->executable,
+                                           static_cast<int>(other));
+    lanes_[lane]->compared_with.push_back(other);
+  }
+  if (config_.labels.empty()) return;
+  if (static_cast<int64_t>(config_.labels.size()) != data_.test.size()) {
+    throw usage_error("there are " + std::to_string(config_.labels.size()) + " labels for " +
+                          std::to_string(data_.test.size()) + " samples",
+                      "give one label for each");
+  }
+  const Executable& first = lanes_[0]->executable;
+  const Value& scores = first.graph.value(first.outputs[0].value);
+  const int64_t classes = element_count(scores.shape) / feed_->batch();
+  if (scores.type != ElementType::real || element_count(scores.shape) % feed_->batch() != 0 ||
+      classes < 2) {
+    throw usage_error("the output " + first.outputs[0].name + " of shape " +
+                          to_string(scores.shape) + " has no scores of classes",
+                      "labels need a network whose first output is [samples, classes]");
+  }
+  for (const int32_t label : config_.labels) {
+    if (label >= 0 && label < classes) continue;
+    throw usage_error("label " + std::to_string(label) + " is not in 0.." +
+                      std::to_string(classes - 1));
+  }
+}
+
+Runner::~Runner() = default;
+
+double Runner::Result::accuracy() const {
+  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored) : kNotMeasured;
+}
+
+const Runner::Result& Runner::result(size_t lane) const { return lanes_.at(lane)->result; }
+
+int64_t Runner::batches() const noexcept {
+  return (data_.test.size() + feed_->batch() - 1) / feed_->batch();
+}
+
+std::vector<std::string> Runner::output_names() const {
+  std::vector<std::string> names;
+  for (const NamedValue& output : lanes_[0]->executable.outputs) names.push_back(output.name);
+  return names;
+}
+
+RunInfo Runner::describe() const {
+  RunInfo info;
+  info.model = model_name_;
+  info.data = data_.name;
+  info.inference = true;
+  info.batch = feed_->batch();
+  info.steps_planned = batches();
+  info.test_samples = data_.test.size();
+  info.seed = config_.seed;
+  info.every = config_.every;
+  for (const auto& lane : lanes_) {
+    info.lanes.push_back(describe_lane(lane->config, lane->executable));
+  }
+  return info;
+}
+
+/// Appends the outputs of the batch's first samples to those of the lane.
+void Runner::keep(Lane& lane, size_t samples) const {
+  const size_t batch = static_cast<size_t>(feed_->batch());
+  for (const NamedValue& output : lane.executable.outputs) {
+    const Tensor values = lane.program->read(output.value);
+    Tensor& all = lane.result.outputs[output.name];
+    // Outputs of a network without a dimension for samples, or that have none themselves, are
+    // stacked.
+    const bool along =
+        feed_->has_batch_axis() && !values.shape.empty() && values.shape[0] == feed_->batch();
+    if (all.shape.empty()) {
+      all.shape = values.shape;
+      if (along) {
+        all.shape[0] = 0;
+      } else {
+        all.shape.insert(all.shape.begin(), 0);
+      }
+    }
+    const size_t count = along ? values.data.size() / batch * samples : values.data.size();
+    all.shape[0] += along ? static_cast<int64_t>(samples) : 1;
+    all.data.insert(all.data.end(), values.data.begin(),
+                    values.data.begin() + static_cast<int64_t>(count));
+  }
+}
+
+/// Samples of the batch whose first largest score is the label's; one with a NaN is wrong.
+int64_t Runner::score(Lane& lane, std::span<const int64_t> indices) const {
+  const Tensor scores = lane.program->read(lane.executable.outputs[0].value);
+  const int64_t classes = static_cast<int64_t>(scores.data.size()) / feed_->batch();
+  int64_t right = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto begin = scores.data.begin() + static_cast<int64_t>(i) * classes,
+               end = begin + classes;
+    if (std::any_of(begin, end, [](float x) { return std::isnan(x); })) continue;
+    const int64_t best = std::max_element(begin, end) - begin;
+    right += best == config_.labels[static_cast<size_t>(indices[i])] ? 1 : 0;
+  }
+  return right;
+}
+
+StepRow Runner::run_lane(Lane& lane, int64_t step, std::span<const int64_t> indices) {
+  using Clock = std::chrono::steady_clock;
+  const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
+  const bool record =
+      config_.every > 0 && step % config_.every == 0 && full && !lane.config.plan.double_precision;
+  lane.stats.assign(record ? lane.executable.taps.size() : 0, TensorStats{});
+  const Clock::time_point start = Clock::now();
+  feed_->write(lane.executable, *lane.program, data_.test, indices);
+  lane.program->set_random(config_.seed, static_cast<uint64_t>(step));
+  lane.program->run(Entry::eval, lane.stats);
+  if (config_.keep_outputs) keep(lane, indices.size());
+  StepRow row;
+  row.step = step;
+  row.loss = row.grad_norm = kNotMeasured;
+  if (!config_.labels.empty()) {
+    const int64_t right = score(lane, indices);
+    lane.result.right += right;
+    lane.result.scored += static_cast<int64_t>(indices.size());
+    row.accuracy = static_cast<double>(right) / static_cast<double>(indices.size());
+  }
+  row.first_bad = first_bad_site(lane.executable, lane.stats);
+  const std::chrono::duration<double> spent = Clock::now() - start;
+  row.ms = spent.count() * 1e3;
+  lane.result.seconds += spent.count();
+  return row;
+}
+
+void Runner::compare(int64_t step, TapSink& sink) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = *lanes_[i];
+    for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
+      const Lane& other = *lanes_[lane.compared_with[pair]];
+      for (const SiteError& error : lane.comparators[pair].compare(
+               step, {lane.executable, *lane.program}, {other.executable, *other.program})) {
+        sink.error(static_cast<int>(i), error);
+      }
+    }
+    for (const SiteSums& sums : diagnosed_sums(lane.executable, *lane.program, step)) {
+      sink.sums(static_cast<int>(i), sums);
+    }
+  }
+}
+
+void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
+  const int64_t samples = data_.test.size(), count = batches();
+  std::vector<StepRow> rows(lanes_.size());
+  std::vector<int64_t> indices;
+  int64_t step = 0;
+  try {
+    for (; step < count && !stop; ++step) {
+      const int64_t first = step * feed_->batch();
+      indices.resize(static_cast<size_t>(std::min(feed_->batch(), samples - first)));
+      std::iota(indices.begin(), indices.end(), first);
+      for (size_t i = 0; i < lanes_.size(); ++i) rows[i] = run_lane(*lanes_[i], step, indices);
+      if (sink != nullptr) {
+        // Of a batch that is not full the zeros would be compared, too.
+        const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
+        if (full && config_.errors.samples(step, samples / feed_->batch())) compare(step, *sink);
+        for (size_t i = 0; i < lanes_.size(); ++i) {
+          sink->step(static_cast<int>(i), rows[i], lanes_[i]->stats);
+        }
+      }
+      samples_done_ += static_cast<int64_t>(indices.size());
+      if (progress) progress(rows);
+    }
+  } catch (const std::exception&) {
+    if (sink != nullptr) sink->end(RunEnd::interrupted);
+    throw;
+  }
+  if (sink == nullptr) return;
+  for (size_t i = 0; i < lanes_.size() && step == count; ++i) {
+    const double accuracy = lanes_[i]->result.accuracy();
+    if (!std::isnan(accuracy)) {
+      sink->eval(static_cast<int>(i), {.step = step, .loss = kNotMeasured, .accuracy = accuracy});
+    }
+  }
+  sink->end(step < count ? RunEnd::interrupted : RunEnd::complete);
+}
+
+}  // namespace halfscope

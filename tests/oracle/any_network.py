@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Trainings of small networks of several kinds by PyTorch in float64, for tests/train.
+
+    any_network.py --out vectors/any_network.json
+
+Every case has arrays (float32 numbers, exactly), starting weights (the same), the losses of every
+step, and the weights after the last one. Batches come in file order.
+
+  regression   3-8-2 with ReLU, mean squared error, SGD with momentum
+  two_inputs   fc_out(relu(fc_a(a) + fc_b(b))), cross entropy, Adam
+  sequence     one linear layer on every position of [n, t, f], mean cross entropy, SGD
+  own_loss     mean of (fc(x) - x)^4 made by the graph itself, RMSprop
+"""
+import argparse
+import json
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+Arrays = Dict[str, np.ndarray]
+Parameters = Dict[str, torch.Tensor]
+
+
+def linear(rng: np.random.Generator, path: str, inputs: int, outputs: int) -> Arrays:
+    bound = inputs ** -0.5
+    return {
+        f"{path}.weight": rng.uniform(-bound, bound, (outputs, inputs)).astype(np.float32),
+        f"{path}.bias": rng.uniform(-bound, bound, outputs).astype(np.float32),
+    }
+
+
+def train(case: Dict, arrays: Arrays, weights: Arrays, batch: int, steps: int,
+          make_optimizer: Callable[[List[torch.Tensor]], torch.optim.Optimizer],
+          loss_of: Callable[[Parameters, Dict[str, torch.Tensor]], torch.Tensor]) -> Dict:
+    parameters = {k: torch.tensor(v, dtype=torch.float64, requires_grad=True)
+                  for k, v in weights.items()}
+    data = {k: torch.tensor(v, dtype=torch.int64 if v.dtype.kind == "i" else torch.float64)
+            for k, v in arrays.items()}
+    optimizer = make_optimizer(list(parameters.values()))
+    samples = len(next(iter(data.values())))
+    losses = []
+    for step in range(steps):
+        first = step * batch % (samples // batch * batch)
+        loss = loss_of(parameters, {k: v[first:first + batch] for k, v in data.items()})
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    def plain(table):
+        return {k: {"shape": list(v.shape), "data": v.reshape(-1).tolist()}
+                for k, v in table.items()}
+    return dict(case, batch=batch, steps=steps, arrays=plain(arrays), weights=plain(weights),
+                losses=losses,
+                trained=plain({k: v.detach().numpy() for k, v in parameters.items()}))
+
+
+def layer(p: Parameters, path: str, x: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, p[f"{path}.weight"], p[f"{path}.bias"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    out = parser.parse_args().out
+    rng = np.random.default_rng(2024)
+
+    def noise(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    cases = {}
+    cases["regression"] = train(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9"},
+        {"input": noise(20, 3), "targets": noise(20, 2)},
+        {**linear(rng, "fc1", 3, 8), **linear(rng, "fc2", 8, 2)}, 8, 12,
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+        lambda p, d: F.mse_loss(layer(p, "fc2", F.relu(layer(p, "fc1", d["input"]))),
+                                d["targets"]))
+    cases["two_inputs"] = train(
+        {"optimizer": "adam:lr=0.01"},
+        {"a": noise(12, 3), "b": noise(12, 5), "labels": rng.integers(0, 4, 12).astype(np.int32)},
+        {**linear(rng, "fc_a", 3, 6), **linear(rng, "fc_b", 5, 6), **linear(rng, "fc_out", 6, 4)},
+        4, 10, lambda p: torch.optim.Adam(p, lr=0.01),
+        lambda p, d: F.cross_entropy(
+            layer(p, "fc_out", F.relu(layer(p, "fc_a", d["a"]) + layer(p, "fc_b", d["b"]))),
+            d["labels"]))
+    cases["sequence"] = train(
+        {"optimizer": "sgd:lr=0.5"},
+        {"x": noise(6, 5, 3), "labels": rng.integers(0, 4, (6, 5)).astype(np.int32)},
+        linear(rng, "head", 3, 4), 2, 9, lambda p: torch.optim.SGD(p, lr=0.5),
+        lambda p, d: F.cross_entropy(layer(p, "head", d["x"]).reshape(-1, 4),
+                                     d["labels"].reshape(-1)))
+    cases["own_loss"] = train(
+        {"optimizer": "rmsprop:lr=0.01"}, {"x": noise(8, 3)}, linear(rng, "fc", 3, 3), 4, 8,
+        lambda p: torch.optim.RMSprop(p, lr=0.01),
+        lambda p, d: ((layer(p, "fc", d["x"]) - d["x"]) ** 4).mean())
+    out.write_text(json.dumps(cases, indent=1) + "\n", encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()

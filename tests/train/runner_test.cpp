@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// Inference in lanes: outputs against a plain evaluation in double, accuracies against the
+// trainer's own evaluation, statistics of every site, comparisons of lanes, batches that do not
+// divide.
+#include "core/train/runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "tests/train/small_training.h"
+
+namespace halfscope {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+RunnerConfig lanes(const std::vector<std::string>& plans) {
+  RunnerConfig config;
+  for (const std::string& plan : plans) {
+    config.lanes.push_back(test::lane(preset_plan(plan).value(), "none"));
+  }
+  return config;
+}
+
+/// `samples` vectors of six numbers with a label each.
+Dataset vectors(int64_t samples) {
+  Dataset data{.name = "vectors", .sample_shape = {}, .train = {}, .test = {}};
+  SampleArray array{.name = "input", .sample_shape = {6}, .samples = samples};
+  for (int64_t i = 0; i < samples * 6; ++i) {
+    array.reals.push_back(
+        static_cast<float>(splitmix64(static_cast<uint64_t>(i)) >> 40) * 0x1p-23f - 1.0f);
+  }
+  data.test.arrays.push_back(std::move(array));
+  return data;
+}
+
+Model mlp(int64_t batch) { return build_network("mlp:6-5-3", batch, {6}, 3); }
+
+/// The same network by plain loops in double.
+std::vector<double> mlp_by_hand(const NamedTensors& weights, const float* x) {
+  std::vector<double> values(x, x + 6);
+  for (const std::string path : {"fc1", "fc2"}) {
+    const Tensor& w = weights.at(path + ".weight");
+    std::vector<double> next;
+    for (int64_t out = 0; out < w.shape[0]; ++out) {
+      double sum = static_cast<double>(weights.at(path + ".bias").data[static_cast<size_t>(out)]);
+      for (size_t in = 0; in < values.size(); ++in) {
+        sum +=
+            values[in] * static_cast<double>(w.data[static_cast<size_t>(out) * values.size() + in]);
+      }
+      next.push_back(path == "fc1" ? std::max(sum, 0.0) : sum);
+    }
+    values = next;
+  }
+  return values;
+}
+
+NamedTensors outputs_of(const Model& model, const RunnerConfig& config, const Dataset& data,
+                        TapSink* sink = nullptr, size_t lane = 0) {
+  Runner runner(model, config, data);
+  runner.run(sink, {}, std::atomic<bool>{false});
+  EXPECT_EQ(runner.samples_done(), data.test.size());
+  return runner.result(lane).outputs;
+}
+
+TEST(Runner, OutputsAreTheNetworks) {
+  const Dataset data = vectors(11);
+  const NamedTensors weights = initial_weights(mlp(1).graph, 1);
+  for (const int64_t batch : {1, 4, 11}) {
+    const NamedTensors outputs = outputs_of(mlp(batch), lanes({"float64"}), data);
+    ASSERT_EQ(outputs.size(), 1u);
+    const Tensor& logits = outputs.at("logits");
+    ASSERT_EQ(logits.shape, (Shape{11, 3})) << "the zeros of the last batch are left out";
+    for (size_t i = 0; i < 11; ++i) {
+      const std::vector<double> wanted =
+          mlp_by_hand(weights, data.test.arrays[0].reals.data() + 6 * i);
+      for (size_t c = 0; c < 3; ++c) {
+        EXPECT_EQ(logits.data[3 * i + c], static_cast<float>(wanted[c])) << i;
+      }
+    }
+  }
+}
+
+// Evaluations of a training are inference, too: running statistics, no losses in the way.
+TEST(Runner, AccuracyIsThatOfTheTrainersEvaluation) {
+  const Dataset& data = test::small_images();
+  for (const char* plan : {"float32", "mixed_float16", "float64"}) {
+    TrainConfig config = test::config("resnet20", plan, "none");
+    config.steps = 2;
+    config.evaluate = true;
+    const test::Result trained = test::train(config, data);
+    RunnerConfig run = lanes({plan});
+    run.init = trained.weights;
+    run.labels = data.test.labels;
+    Runner runner(build_network("resnet20", 16, data.sample_shape, 10), run, data);
+    runner.run(nullptr, {}, std::atomic<bool>{false});
+    EXPECT_EQ(runner.result(0).scored, 48);
+    EXPECT_NEAR(runner.result(0).accuracy(), trained.seen.evals.at(0).accuracy, 1e-12) << plan;
+  }
+}
+
+TEST(Runner, EverySiteIsMeasuredAndLanesAreCompared) {
+  const Dataset data = vectors(8);
+  RunnerConfig config = lanes({"float32", "float16"});
+  config.errors.enabled = true;
+  test::Collector seen;
+  Runner runner(mlp(4), config, data);
+  const RunInfo info = runner.describe();
+  EXPECT_TRUE(info.inference);
+  EXPECT_EQ(info.steps_planned, 2);
+  runner.run(&seen, {}, std::atomic<bool>{false});
+  ASSERT_EQ(seen.stats.size(), 4u) << "two batches of two lanes";
+  std::vector<std::string> names;
+  for (size_t lane = 0; lane < 2; ++lane) {
+    const std::vector<SiteInfo>& sites = info.lanes[lane].sites;
+    ASSERT_EQ(seen.stats[lane].size(), sites.size());
+    for (const SiteInfo& site : sites) {
+      const TensorStats& stats = seen.stats[lane][static_cast<size_t>(site.order)];
+      EXPECT_EQ(stats.n, element_count(site.shape)) << site.name();
+      if (lane == 1) names.push_back(site.name() + " " + format_name(site.format));
+    }
+  }
+  EXPECT_THAT(
+      names, testing::ElementsAre("input.input fp16", "fc1.weight fp16", "fc1.bias fp16",
+                                  "fc1.activation fp16", "relu1.activation fp16", "fc2.weight fp16",
+                                  "fc2.bias fp16", "fc2.activation fp16"));
+  EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::complete});
+  // The first tensor to differ is the data itself, rounded to fp16.
+  ASSERT_FALSE(seen.errors.empty());
+  std::set<int> compared;
+  for (const auto& [lane, error] : seen.errors) {
+    EXPECT_EQ(lane, 1);
+    compared.insert(error.site);
+    if (error.site == 3) {
+      EXPECT_GT(error.differing, 0);
+      EXPECT_GT(error.local_fp64, 0.0);
+      EXPECT_LT(error.local_fp64, 0x1p-11) << "one rounding to fp16";
+    }
+  }
+  EXPECT_EQ(compared.size(), 8u);
+  for (const StepRow& row : seen.rows) {
+    EXPECT_TRUE(std::isnan(row.loss));
+    EXPECT_TRUE(std::isnan(row.accuracy));
+    EXPECT_EQ(row.first_bad, -1);
+  }
+}
+
+TEST(Runner, RecordingChangesNothing) {
+  const Dataset data = vectors(8);
+  RunnerConfig config = lanes({"float16"}), quiet = config;
+  quiet.every = 0;
+  test::Collector seen;
+  EXPECT_EQ(outputs_of(mlp(4), config, data, &seen).at("logits").data,
+            outputs_of(mlp(4), quiet, data).at("logits").data);
+}
+
+TEST(Runner, AnOverflowIsSeenWhereItHappens) {
+  Dataset data = vectors(4);
+  data.test.arrays[0].reals[7] = 1e5f;
+  test::Collector seen;
+  outputs_of(mlp(4), lanes({"float16"}), data, &seen);
+  EXPECT_EQ(seen.rows.at(0).first_bad, 0) << "the data";
+  EXPECT_EQ(seen.stats.at(0).at(0).overflow, 1);
+}
+
+/// Two inputs, two outputs, one of which is an input's sum; and no dimension for samples.
+Model two_by_two() {
+  Model model;
+  model.name = "two_by_two";
+  Graph& graph = model.graph;
+  const ValueId a = graph.add_input("a", {3}), b = graph.add_input("b.c", {3});
+  graph.add_input("unused", {7});
+  const ValueId sum = graph.add1("Add", "add", {a, b});
+  const ValueId total = graph.add1("ReduceSum", "total", {sum}, {{"keepdims", int64_t{0}}});
+  model.outputs = {{"sum", sum}, {"total", total}, {"a again", a}};
+  return model;
+}
+
+TEST(Runner, SeveralInputsAndOutputsByName) {
+  Dataset data{.name = "pairs", .sample_shape = {}, .train = {}, .test = {}};
+  data.test.arrays = {
+      {.name = "b.c", .sample_shape = {3}, .reals = {.5f, 1, 2, 3, 4, 5}, .samples = 2},
+      {.name = "a", .sample_shape = {3}, .integers = {1, 2, 3, -4, -5, -6}, .samples = 2}};
+  const NamedTensors outputs = outputs_of(two_by_two(), lanes({"float32"}), data);
+  EXPECT_EQ(outputs.at("sum").shape, (Shape{2, 3}));
+  EXPECT_EQ(outputs.at("sum").data, (std::vector<float>{1.5f, 3, 5, -1, -1, -1}));
+  EXPECT_EQ(outputs.at("total").shape, Shape{2});
+  EXPECT_EQ(outputs.at("total").data, (std::vector<float>{9.5f, -3}));
+  EXPECT_EQ(outputs.at("a again").data, (std::vector<float>{1, 2, 3, -4, -5, -6}));
+  std::vector<std::string> names;
+  for (const SiteInfo& site :
+       Runner(two_by_two(), lanes({"float32"}), data).describe().lanes[0].sites) {
+    names.push_back(site.name());
+  }
+  EXPECT_THAT(names, testing::ElementsAre("input.input", "input.b_c", "add.activation",
+                                          "total.activation"));
+}
+
+TEST(Runner, ImagesGoChannelsLastWhereTheNetworkWantsThat) {
+  const Dataset& data = test::small_images();
+  const auto pass_on = [](Shape shape) {
+    Model model;
+    model.name = "pass";
+    const ValueId x = model.graph.add_input("image", std::move(shape));
+    model.outputs = {{"out", model.graph.add1("Neg", "neg", {x})}};
+    return model;
+  };
+  const std::vector<float> first =
+      outputs_of(pass_on({16, 3, 8, 8}), lanes({"float32"}), data).at("out").data;
+  const std::vector<float> last =
+      outputs_of(pass_on({16, 8, 8, 3}), lanes({"float32"}), data).at("out").data;
+  const std::vector<float> flat =
+      outputs_of(pass_on({16, 192, 1}), lanes({"float32"}), data).at("out").data;
+  EXPECT_EQ(first, flat);
+  ASSERT_EQ(first.size(), last.size());
+  for (size_t i = 0; i < first.size(); ++i) {
+    const size_t sample = i / 192, channel = i / 64 % 3, pixel = i % 64;
+    ASSERT_EQ(first[i], last[sample * 192 + pixel * 3 + channel]);
+    ASSERT_EQ(first[i], -static_cast<float>(data.test.pixels[i]) / 255.0f);
+  }
+}
+
+TEST(Runner, DelayedScalesMoveOnFromBatchToBatch) {
+  Dataset data = vectors(8);
+  for (float& x : data.test.arrays[0].reals) x *= 1000.0f;  // beyond e4m3fn at scale 1
+  test::Collector seen;
+  Runner runner(mlp(4), lanes({"fp8_delayed"}), data);
+  runner.run(&seen, {}, std::atomic<bool>{false});
+  EXPECT_GT(seen.stats.at(0).at(0).overflow, 0);
+  EXPECT_EQ(seen.stats.at(1).at(0).overflow, 0);
+}
+
+TEST(Runner, WhatDoesNotFitIsAUsageError) {
+  const auto refused = [](const Model& model, const RunnerConfig& config, const Dataset& data) {
+    try {
+      Runner runner(model, config, data);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const Dataset data = vectors(4);
+  RunnerConfig labelled = lanes({"float32"});
+  labelled.labels = {0, 1, 2};
+  EXPECT_EQ(refused(mlp(2), labelled, data), "there are 3 labels for 4 samples");
+  labelled.labels = {0, 1, 2, 3};
+  EXPECT_EQ(refused(mlp(2), labelled, data), "label 3 is not in 0..2");
+  labelled.labels = {0, 1, 2, 0};
+  EXPECT_EQ(refused(mlp(2), labelled, data), "accepted");
+  EXPECT_THAT(refused(build_network("mlp:7-3", 2, {7}, 3), lanes({"float32"}), data),
+              HasSubstr("input \"input\" has shape [2, 7], a sample [6]"));
+  EXPECT_THAT(refused(mlp(2), lanes({}), data), HasSubstr("no lane"));
+  EXPECT_THAT(refused(mlp(2), lanes({"float32"}), Dataset{}), HasSubstr("no samples"));
+  RunnerConfig pairs = lanes({"float32", "float16"});
+  pairs.errors = {.enabled = true, .every = 1, .pairs = {{"float16", "float23"}}};
+  EXPECT_THAT(refused(mlp(2), pairs, data), HasSubstr("no lane is named float23"));
+}
+
+}  // namespace
+}  // namespace halfscope
