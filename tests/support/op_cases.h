@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/op_harness.h"
+#include "tests/support/product_cases.h"
 #include "tests/support/structure_cases.h"
 
 namespace halfscope::test {
@@ -134,6 +135,7 @@ inline std::vector<OpCase> gradient_cases() {
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({1, 1}), labels({0})}});
   for (OpCase& each : list) each.name = "node";
   for (const OpCase& each : structure_cases()) list.push_back(each);
+  for (const OpCase& each : product_cases()) list.push_back(each);
   return list;
 }
 
