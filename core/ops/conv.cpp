@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Conv: 2-D convolution (cross-correlation) of x [n, in, h, w] with w [out, in, kh, kw] and an
-// optional bias [out]; attributes strides, dilations, pads (top, left, bottom, right) as in ONNX,
-// group 1. Its two gradients are operators of ours with the same attributes.
+// Conv: 2-D convolution (cross-correlation) of x [n, in, h, w] with w [out, in / group, kh, kw] and
+// an optional bias [out]; attributes strides, dilations, pads (top, left, bottom, right), group as
+// in ONNX. Its two gradients are operators of ours with the same attributes.
 #include "core/ops/definitions.h"
 
 namespace halfscope {
@@ -16,7 +16,10 @@ ConvWindow conv_window(const Node& node) {
     check_node(node, strides[i] >= 1 && dilations[i] >= 1 && pads[i] >= 0 && pads[i + 2] >= 0,
                "strides and dilations must be positive, pads not negative");
   }
-  return {.stride_h = strides[0],
+  const int64_t group = int_attribute(node, "group", 1);
+  check_node(node, group >= 1, "group must be positive");
+  return {.group = group,
+          .stride_h = strides[0],
           .stride_w = strides[1],
           .dilation_h = dilations[0],
           .dilation_w = dilations[1],
@@ -36,8 +39,9 @@ struct Sizes {
 Sizes output_sizes(const Node& node, const Shape& x, const Shape& w) {
   const ConvWindow window = conv_window(node);
   check_node(node, x.size() == 4 && w.size() == 4, "operands must have four dimensions");
-  check_node(node, x[1] == w[1],
-             "the weight " + to_string(w) + " does not fit the input " + to_string(x));
+  check_node(node, x[1] == w[1] * window.group && w[0] % window.group == 0,
+             "the weight " + to_string(w) + " does not fit the input " + to_string(x) +
+                 (window.group == 1 ? "" : " in " + std::to_string(window.group) + " groups"));
   const int64_t free_h =
       x[2] + window.pad_top + window.pad_bottom - window.dilation_h * (w[2] - 1) - 1;
   const int64_t free_w =
@@ -48,15 +52,13 @@ Sizes output_sizes(const Node& node, const Shape& x, const Shape& w) {
 
 std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2 || node.inputs.size() == 3, "needs two or three inputs");
-  check_node(node, int_attribute(node, "group", 1) == 1,
-             "grouped convolution is not supported yet");
   const Shape& x = graph.value(node.inputs[0]).shape;
   const Shape& w = graph.value(node.inputs[1]).shape;
   const Sizes out = output_sizes(node, x, w);
   const std::vector<int64_t> kernel{w[2], w[3]};
   check_node(node, ints_attribute(node, "kernel_shape", kernel) == kernel,
              "kernel_shape differs from the weight's");
-  if (node.inputs.size() == 3) {
+  if (node.inputs.size() == 3 && node.inputs[2] != kNone) {
     check_node(node, graph.value(node.inputs[2]).shape == Shape{w[0]},
                "the bias must have shape [out]");
   }
@@ -71,9 +73,9 @@ std::vector<OutputType> infer_gradient(const Graph&, const Node& node) {
 
 std::vector<ValueId> gradient(GradientContext& c) {
   const ValueId dy = c.output_gradient(0);
-  const bool has_bias = c.node().inputs.size() == 3;
+  const bool has_bias = c.node().inputs.size() == 3 && c.input(2) != kNone;
   const Attributes attributes = c.node().attributes;
-  std::vector<ValueId> result(has_bias ? 3 : 2, kNone);
+  std::vector<ValueId> result(c.node().inputs.size(), kNone);
   if (has_bias && c.needed(2)) {
     result[2] = c.add("ReduceSum", {dy},
                       {{"axes", std::vector<int64_t>{0, 2, 3}}, {"keepdims", int64_t{0}}});

@@ -16,6 +16,7 @@ const std::vector<OpDef>& functions();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();
 const std::vector<OpDef>& loss();
+const std::vector<OpDef>& matmul();
 const std::vector<OpDef>& move();
 const std::vector<OpDef>& normalization();
 const std::vector<OpDef>& pooling();

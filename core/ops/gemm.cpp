@@ -1,18 +1,32 @@
 // SPDX-License-Identifier: MIT
-// Gemm: y = op(A) op(B) + C with attributes transA, transB (alpha = beta = 1); C, if given, is
-// one row of biases [n]. op(A) is [m, k], op(B) is [k, n].
-// Gradients: dA = dy op(B)^T, dB = op(A)^T dy, dC = column sums of dy.
+// Gemm: y = alpha op(A) op(B) + beta C with attributes transA, transB, alpha, beta; op(A) is
+// [m, k], op(B) is [k, n], C broadcasts to [m, n]. One row of biases [n] with factors of 1 is part
+// of the sums; another C, or other factors, come after them, in fp32.
+// Gradients: dA = alpha dy op(B)^T, dB = alpha op(A)^T dy, dC = beta times the sums of dy.
 #include "core/ops/definitions.h"
 
-namespace halfscope::ops {
+namespace halfscope {
+
+GemmBias gemm_bias(const Graph& graph, const Node& node) {
+  GemmBias bias;
+  bias.alpha = static_cast<float>(real_attribute(node, "alpha", 1.0));
+  bias.beta = static_cast<float>(real_attribute(node, "beta", 1.0));
+  bias.part_of_sums = bias.alpha == 1.0f;
+  if (node.inputs.size() < 3 || node.inputs[2] == kNone) return bias;
+  const Shape& c = graph.value(node.inputs[2]).shape;
+  const Shape& y = graph.value(node.outputs[0]).shape;
+  bias.column = !c.empty() && c.back() != 1 ? 1 : 0;
+  bias.row = c.size() == 2 && c[0] != 1 ? c[1] : 0;
+  const bool row = c.size() == 1 && c[0] == y[1];
+  bias.part_of_sums = row && bias.alpha == 1.0f && bias.beta == 1.0f;
+  return bias;
+}
+
+namespace ops {
 namespace {
 
 std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2 || node.inputs.size() == 3, "needs two or three inputs");
-  for (const char* factor : {"alpha", "beta"}) {
-    check_node(node, real_attribute(node, factor, 1.0) == 1.0,
-               std::string(factor) + " other than 1 is not supported yet");
-  }
   const Shape& a = graph.value(node.inputs[0]).shape;
   const Shape& b = graph.value(node.inputs[1]).shape;
   check_node(node, a.size() == 2 && b.size() == 2,
@@ -23,8 +37,10 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   const int64_t k_of_b = b[trans_b ? 1 : 0], n = b[trans_b ? 0 : 1];
   check_node(node, k == k_of_b,
              "inner dimensions differ: " + to_string(a) + " and " + to_string(b));
-  if (node.inputs.size() == 3) {
-    check_node(node, graph.value(node.inputs[2]).shape == Shape{n}, "the bias must have shape [n]");
+  if (node.inputs.size() == 3 && node.inputs[2] != kNone) {
+    const Shape& c = graph.value(node.inputs[2]).shape;
+    check_node(node, broadcast_shapes(node, c, {m, n}) == Shape{m, n},
+               "C " + to_string(c) + " does not broadcast to " + to_string({m, n}));
   }
   return {{Shape{m, n}}};
 }
@@ -34,20 +50,33 @@ int64_t summed_axis(const Node& node, size_t operand) {
   return (operand == 0) == transposed ? 0 : 1;
 }
 
-Attributes transposes(bool a, bool b) { return {{"transA", int64_t{a}}, {"transB", int64_t{b}}}; }
+/// dC: the sums of dy over what C is stretched along, times beta.
+ValueId bias_gradient(GradientContext& c, ValueId dy) {
+  const Shape shape = c.input_shape(2);
+  const double beta = real_attribute(c.node(), "beta", 1.0);
+  const bool row = shape.size() == 1 && shape[0] == c.graph().value(dy).shape[1];
+  const ValueId sums =
+      row ? c.add("ReduceSum", {dy}, {{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}})
+          : c.unbroadcast(dy, shape);
+  if (beta == 1.0) return sums;
+  return c.add("Mul", {sums, c.graph().add_constant(static_cast<float>(beta))});
+}
 
 std::vector<ValueId> gradient(GradientContext& c) {
   const ValueId dy = c.output_gradient(0);
   const ValueId a = c.input(0), b = c.input(1);
-  const bool has_bias = c.node().inputs.size() == 3;
+  const bool has_bias = c.node().inputs.size() == 3 && c.input(2) != kNone;
+  const double alpha = real_attribute(c.node(), "alpha", 1.0);
+  const auto transposes = [&](bool first, bool second) {
+    Attributes attributes{{"transA", int64_t{first}}, {"transB", int64_t{second}}};
+    if (alpha != 1.0) attributes["alpha"] = alpha;
+    return attributes;
+  };
   const bool ta = int_attribute(c.node(), "transA", 0) != 0;
   const bool tb = int_attribute(c.node(), "transB", 0) != 0;
-  std::vector<ValueId> result(has_bias ? 3 : 2, kNone);
+  std::vector<ValueId> result(c.node().inputs.size(), kNone);
   // The bias first: it is cheap, and it shows a bad dy before the products do.
-  if (has_bias && c.needed(2)) {
-    result[2] =
-        c.add("ReduceSum", {dy}, {{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}});
-  }
+  if (has_bias && c.needed(2)) result[2] = bias_gradient(c, dy);
   if (c.needed(1)) {
     result[1] = tb ? c.add("Gemm", {dy, a}, transposes(true, ta))
                    : c.add("Gemm", {a, dy}, transposes(!ta, false));
@@ -70,4 +99,5 @@ const std::vector<OpDef>& gemm() {
   return defs;
 }
 
-}  // namespace halfscope::ops
+}  // namespace ops
+}  // namespace halfscope

@@ -73,7 +73,8 @@ struct OpDef {
   /// Its kernels round the outputs themselves.
   bool rounds_itself = false;
   /// Of operators that sum products of their first two inputs, which tensor cores can do: the axis
-  /// of operand 0 or 1 along which blocks with one scale lie, which is summed over.
+  /// of operand 0 or 1 along which blocks with one scale lie, which is summed over; negative if it
+  /// is counted from the end.
   int64_t (*summed_axis)(const Node&, size_t operand) = nullptr;
   /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
   /// not count where a node follows its inputs.
@@ -128,8 +129,32 @@ BlockShape block_shape(const Node& node, const Shape& shape);
 /// next entry goes, and the history.
 inline constexpr int64_t kScaleStateHead = 2;
 
+/// What Gemm adds to its sums: element (i, j) gets alpha * sum + beta * C[i * row + j * column].
+struct GemmBias {
+  float alpha = 1.0f, beta = 1.0f;
+  int64_t row = 0, column = 0;
+  bool part_of_sums = true;  ///< plain biases [n], or none
+};
+GemmBias gemm_bias(const Graph& graph, const Node& node);
+
+/// MatMul as products of matrices with strides.
+struct MatMulShape {
+  Shape a, b;           ///< of the operands, with at least two dimensions
+  Shape batch, result;  ///< what is broadcast; the result's shape
+  int64_t m = 0, n = 0, k = 0;
+  int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0;
+  /// Products side by side: sizes, and the distances of their operands. Empty if one product of m
+  /// rows does all.
+  Shape products;
+  std::vector<int64_t> a_batch, b_batch;
+};
+
+/// Throws Error if the operands do not fit.
+MatMulShape matmul_shape(const Node& node, const Shape& a, const Shape& b);
+
 /// How the kernel of a 2-D convolution lies on its input.
 struct ConvWindow {
+  int64_t group = 1;
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
 };

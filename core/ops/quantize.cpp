@@ -7,14 +7,19 @@
 //   Dequantize(codes, scale, tensor_scale) -> values, of scales by block, with the same attributes.
 //   ScaleUpdate(x, state) -> state: what delayed scaling remembers: the factor of the next step,
 //     the place of the next entry, and the largest magnitudes of the last steps.
+#include <algorithm>
+
 #include "core/ops/definitions.h"
 
 namespace halfscope {
 
 BlockShape block_shape(const Node& node, const Shape& shape) {
-  const int64_t axis = int_attribute(node, "axis", 0);
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  const int64_t given = int_attribute(node, "axis", 0);
+  // A column that is stored as one dimension has no second axis from the end.
+  const int64_t axis = given < 0 ? std::max<int64_t>(given + rank, 0) : given;
   const bool square = int_attribute(node, "square", 0) != 0;
-  check_node(node, axis >= 0 && axis < static_cast<int64_t>(shape.size()), "axis out of range");
+  check_node(node, axis >= 0 && axis < rank, "axis out of range");
   check_node(node, !square || axis == 1, "square blocks lie along the first two axes");
   BlockShape result;
   result.length = shape[static_cast<size_t>(axis)];

@@ -74,7 +74,7 @@ Plan pure(std::string name, const FloatFormat& format) {
 /// bf16 throughout but for the products, whose operands are scaled to fewer bits.
 Plan recipe(std::string name, const NodePlan& products) {
   Plan plan = mixed(std::move(name), kBf16);
-  for (const char* op : {"Conv", "Gemm"}) {
+  for (const char* op : {"Conv", "Gemm", "MatMul"}) {
     PlanRule rule{.path = "", .op = op, .read = products.read, .scale = products.scale};
     rule.grad_read = products.grad_read;
     rule.grad_rounding = products.grad_rounding;

@@ -71,27 +71,31 @@ void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a,
   if (bias != nullptr) result.rowwise() += Eigen::Map<const Eigen::RowVectorXd>(bias, n);
 }
 
+// Images and groups in turn: part p is group p % group of image p / group.
+
 void conv_forward_double(const ConvShape& s, const double* x, const double* w, const double* bias,
                          double* y) {
   const Columns size(s);
-  const ConstMap weight(w, s.out, size.taps);
 #pragma omp parallel for schedule(static)
-  for (int64_t image = 0; image < s.batch; ++image) {
-    Map out(y + image * s.out * size.pixels, s.out, size.pixels);
-    out.noalias() = weight * columns_of(s, x + image * s.in * s.height * s.width);
-    if (bias != nullptr) out.colwise() += Eigen::Map<const Eigen::VectorXd>(bias, s.out);
+  for (int64_t part = 0; part < s.batch * s.group; ++part) {
+    const int64_t group = part % s.group;
+    const ConstMap weight(w + group * s.weights(), s.out, size.taps);
+    Map out(y + part * s.out * size.pixels, s.out, size.pixels);
+    out.noalias() = weight * columns_of(s, x + part * s.in * s.height * s.width);
+    if (bias == nullptr) continue;
+    out.colwise() += Eigen::Map<const Eigen::VectorXd>(bias + group * s.out, s.out);
   }
 }
 
 void conv_grad_input_double(const ConvShape& s, const double* dy, const double* w, double* dx) {
   const Columns size(s);
   const int64_t image_size = s.in * s.height * s.width;
-  const ConstMap weight(w, s.out, size.taps);
 #pragma omp parallel for schedule(static)
-  for (int64_t image = 0; image < s.batch; ++image) {
-    const ConstMap out(dy + image * s.out * size.pixels, s.out, size.pixels);
+  for (int64_t part = 0; part < s.batch * s.group; ++part) {
+    const ConstMap weight(w + part % s.group * s.weights(), s.out, size.taps);
+    const ConstMap out(dy + part * s.out * size.pixels, s.out, size.pixels);
     const Matrix columns = weight.transpose() * out;
-    double* target = dx + image * image_size;
+    double* target = dx + part * image_size;
     std::fill_n(target, image_size, 0.0);
     for_each_tap(
         s, [&](int64_t tap, int64_t pixel, int64_t at) { target[at] += columns(tap, pixel); });
@@ -100,11 +104,11 @@ void conv_grad_input_double(const ConvShape& s, const double* dy, const double* 
 
 void conv_grad_weight_double(const ConvShape& s, const double* x, const double* dy, double* dw) {
   const Columns size(s);
-  Map weight(dw, s.out, size.taps);
-  weight.setZero();
-  for (int64_t image = 0; image < s.batch; ++image) {
-    const ConstMap out(dy + image * s.out * size.pixels, s.out, size.pixels);
-    weight.noalias() += out * columns_of(s, x + image * s.in * s.height * s.width).transpose();
+  std::fill_n(dw, s.group * s.weights(), 0.0);
+  for (int64_t part = 0; part < s.batch * s.group; ++part) {
+    Map weight(dw + part % s.group * s.weights(), s.out, size.taps);
+    const ConstMap out(dy + part * s.out * size.pixels, s.out, size.pixels);
+    weight.noalias() += out * columns_of(s, x + part * s.in * s.height * s.width).transpose();
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels that sum: Gemm, Conv and its gradients, reductions. The accumulation of the node's plan
-// holds for all of them.
+// Kernels that sum: Gemm, MatMul, Conv and its gradients, reductions. The accumulation of the
+// node's plan holds for all of them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,14 +16,16 @@
 namespace halfscope {
 namespace {
 
-/// A product: run(bias, spec) of its operands as they are; of scaled ones without the bias, which
-/// is then added to sum * factor, in fp32. `per_bias` neighbours of the result share a bias.
-template <class T, class Run>
-void with_factor(KernelCall<T>& c, int64_t per_bias, const Run& run) {
+/// A product: run(bias, spec) of its operands as they are. What cannot be part of the sums comes
+/// after them, in fp32: the scales of scaled operands, alpha and beta, and then any bias, of which
+/// element i of the result gets bias_at(i).
+template <class T, class Run, class BiasAt>
+void with_factor(KernelCall<T>& c, const Run& run, const BiasAt& bias_at,
+                 const GemmBias& outside = {}) {
   const T* const bias = c.in.size() > 2 ? c.in[2] : nullptr;
-  const std::optional<T> factor = c.sum_factor();
+  const std::optional<T> scales = c.sum_factor();
   SumSpec spec = c.sum_spec();
-  if (!factor) {
+  if (!scales && outside.part_of_sums) {
     run(bias, spec);
     return;
   }
@@ -31,45 +33,98 @@ void with_factor(KernelCall<T>& c, int64_t per_bias, const Run& run) {
   if (spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   run(nullptr, spec);
   T* const y = c.out[0];
-  const int64_t biases = bias != nullptr ? c.in_count(2) : 1;
+  const T factor = scales.value_or(T{1}) * static_cast<T>(outside.alpha);
+  const T beta = static_cast<T>(outside.beta);
   parallel_ranges(c.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const T scaled = y[i] * *factor;
-      y[i] = bias != nullptr ? scaled + bias[i / per_bias % biases] : scaled;
+      const T scaled = y[i] * factor;
+      y[i] = bias != nullptr ? scaled + beta * bias[bias_at(i)] : scaled;
     }
   });
 }
 
-void product(KernelCall<float>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-  const MatrixView a{c.in[0], ta ? 1 : k, ta ? m : 1};
-  const MatrixView b{c.in[1], tb ? 1 : n, tb ? k : 1};
-  with_factor(c, 1, [&](const float* bias, const SumSpec& spec) {
-    gemm(m, n, k, a, b, bias, c.out[0], spec, c.diagnostics);
-  });
+int64_t no_bias(int64_t) { return 0; }
+
+/// m x n products side by side, which c.out holds one after the other.
+struct Products {
+  MatMulShape s;
+  bool ta, tb;
+  int64_t count;
+
+  Products(const Node& node, const Shape& a, const Shape& b)
+      : s(matmul_shape(node, a, b)),
+        ta(int_attribute(node, "transA", 0) != 0),
+        tb(int_attribute(node, "transB", 0) != 0),
+        count(element_count(s.products)) {}
+
+  /// Where the operands of that product begin.
+  std::pair<int64_t, int64_t> offsets(int64_t product) const {
+    int64_t a = 0, b = 0;
+    for (size_t i = s.products.size(); i-- > 0;) {
+      const int64_t at = product % s.products[i];
+      product /= s.products[i];
+      a += at * s.a_batch[i];
+      b += at * s.b_batch[i];
+    }
+    return {a, b};
+  }
+};
+
+void run_products(KernelCall<float>& c, const Products& p, const float* bias, const SumSpec& spec) {
+  const MatMulShape& s = p.s;
+  std::vector<Diagnostics> seen(c.diagnostics != nullptr ? static_cast<size_t>(p.count) : 0);
+  // Many products are shared by the threads, of which few work on one each.
+#pragma omp parallel for schedule(static) if (p.count >= 4)
+  for (int64_t product = 0; product < p.count; ++product) {
+    const auto [a, b] = p.offsets(product);
+    const int64_t first = product * s.m * s.n;
+    gemm(s.m, s.n, s.k, {c.in[0] + a, s.a_row, s.a_column}, {c.in[1] + b, s.b_row, s.b_column},
+         bias, c.out[0] + first, spec,
+         c.diagnostics != nullptr ? &seen[static_cast<size_t>(product)] : nullptr, first);
+  }
+  if (c.diagnostics == nullptr) return;
+  c.diagnostics->reset();
+  for (const Diagnostics& each : seen) {
+    if (!each) continue;
+    if (!*c.diagnostics) c.diagnostics->emplace();
+    (*c.diagnostics)->merge(*each);
+  }
 }
 
-void product(KernelCall<double>& c, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-  with_factor(c, 1, [&](const double* bias, const SumSpec&) {
-    gemm_double(m, n, k, c.in[0], ta, c.in[1], tb, bias, c.out[0]);
-  });
+void run_products(KernelCall<double>& c, const Products& p, const double* bias, const SumSpec&) {
+  const MatMulShape& s = p.s;
+  for (int64_t product = 0; product < p.count; ++product) {
+    const auto [a, b] = p.offsets(product);
+    gemm_double(s.m, s.n, s.k, c.in[0] + a, p.ta, c.in[1] + b, p.tb, bias,
+                c.out[0] + product * s.m * s.n);
+  }
+}
+
+template <class T>
+void matmul_kernel(KernelCall<T>& c) {
+  const Products products(*c.node, c.in_shape(0), c.in_shape(1));
+  with_factor(
+      c, [&](const T*, const SumSpec& spec) { run_products(c, products, nullptr, spec); }, no_bias);
 }
 
 template <class T>
 void gemm_kernel(KernelCall<T>& c) {
-  const bool ta = int_attribute(*c.node, "transA", 0) != 0;
-  const bool tb = int_attribute(*c.node, "transB", 0) != 0;
-  const Shape& a = c.in_shape(0);
-  const Shape& y = c.out_shape(0);
-  product(c, y[0], y[1], ta ? a[0] : a[1], ta, tb);
+  const Products products(*c.node, c.in_shape(0), c.in_shape(1));
+  const GemmBias bias = gemm_bias(*c.graph, *c.node);
+  const int64_t n = c.out_shape(0)[1];
+  with_factor(
+      c, [&](const T* row, const SumSpec& spec) { run_products(c, products, row, spec); },
+      [&](int64_t i) { return i / n * bias.row + i % n * bias.column; }, bias);
 }
 
 ConvShape conv_shape(const Node& node, const Shape& x, const Shape& w) {
   const ConvWindow window = conv_window(node);
   return {.batch = x[0],
-          .in = x[1],
+          .group = window.group,
+          .in = w[1],
           .height = x[2],
           .width = x[3],
-          .out = w[0],
+          .out = w[0] / window.group,
           .kernel_h = w[2],
           .kernel_w = w[3],
           .stride_h = window.stride_h,
@@ -86,37 +141,40 @@ template <class T>
 void conv_kernel(KernelCall<T>& c) {
   const ConvShape shape = conv_shape(*c.node, c.in_shape(0), c.in_shape(1));
   const int64_t pixels = shape.out_height() * shape.out_width();
-  with_factor(c, pixels, [&](const T* bias, const SumSpec& spec) {
+  const auto run = [&](const T* bias, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
       conv_forward(shape, c.in[0], c.in[1], bias, c.out[0], spec, c.diagnostics);
     } else {
       conv_forward_double(shape, c.in[0], c.in[1], bias, c.out[0]);
     }
-  });
+  };
+  with_factor(c, run, [&](int64_t i) { return i / pixels % c.in_count(2); });
 }
 
 template <class T>
 void conv_grad_input_kernel(KernelCall<T>& c) {  // (dy, w) -> dx
   const ConvShape shape = conv_shape(*c.node, c.out_shape(0), c.in_shape(1));
-  with_factor(c, 1, [&](const T*, const SumSpec& spec) {
+  const auto run = [&](const T*, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
       conv_grad_input(shape, c.in[0], c.in[1], c.out[0], spec, c.diagnostics);
     } else {
       conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
     }
-  });
+  };
+  with_factor(c, run, no_bias);
 }
 
 template <class T>
 void conv_grad_weight_kernel(KernelCall<T>& c) {  // (dy, x) -> dw
   const ConvShape shape = conv_shape(*c.node, c.in_shape(1), c.out_shape(0));
-  with_factor(c, 1, [&](const T*, const SumSpec& spec) {
+  const auto run = [&](const T*, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
       conv_grad_weight(shape, c.in[1], c.in[0], c.out[0], spec.swapped(), c.diagnostics);
     } else {
       conv_grad_weight_double(shape, c.in[1], c.in[0], c.out[0]);
     }
-  });
+  };
+  with_factor(c, run, no_bias);
 }
 
 /// Positions of a reduction: output element o sums x[base[o] + inner[i]] over ascending i.
@@ -271,6 +329,7 @@ template <class T>
 std::span<const KernelEntry<T>> sum_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
       {"Gemm", gemm_kernel<T>},
+      {"MatMul", matmul_kernel<T>},
       {"Conv", conv_kernel<T>},
       {"ConvGradInput", conv_grad_input_kernel<T>},
       {"ConvGradWeight", conv_grad_weight_kernel<T>},

@@ -33,7 +33,7 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
              const float* bias, float* y) {
   const ImageLayout layout(s);
   const int64_t pixels = output_pixels(s), out_width = s.out_width();
-  const int64_t taps = s.in * s.kernel_h * s.kernel_w, image_size = s.in * s.height * s.width;
+  const int64_t taps = s.in * s.kernel_h * s.kernel_w, image_size = s.x_image();
   const int panel = chains.panel();
   const int64_t panels = ceil_div(pixels, panel), row_tiles = ceil_div(s.out, chains.kernels.rows);
   const int64_t pitch = chains.row_pitch();
@@ -95,7 +95,7 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
           tile.finish = k0 + kb >= taps;
           tile.row_bias = wide_bias == nullptr ? nullptr : wide_bias + rows.begin;
           run_tile_to(chains, tile, static_cast<int>(rows.size()), false,
-                      y + (n * s.out + rows.begin) * pixels + p0, pixels);
+                      y + n * s.y_image() + rows.begin * pixels + p0, pixels);
         }
       }
     }
@@ -110,17 +110,26 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
   SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
   if (gemm_detail::needs_model(spec))
-    return gemm_detail::model_conv_forward(shape, x, w, bias, y, spec, seen);
-  const gemm_detail::OperandFacts facts = gemm_detail::facts_of(
-      spec, gemm_detail::steps_of(shape), shape.batch * shape.in * shape.height * shape.width, x,
-      shape.out * shape.in * shape.kernel_h * shape.kernel_w, w);
-  gemm_detail::with_chains(
-      spec, facts, [&](const auto& chains) { gemm_detail::forward(chains, shape, x, w, bias, y); });
+    return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
+      gemm_detail::model_conv_forward(shape, group, x, w, bias, y, spec, part);
+    });
+  const gemm_detail::OperandFacts facts =
+      gemm_detail::facts_of(spec, gemm_detail::steps_of(shape), shape.batch * shape.x_image(), x,
+                            shape.group * shape.weights(), w);
+  gemm_detail::with_chains(spec, facts, [&](const auto& chains) {
+    gemm_detail::for_groups(shape, nullptr, [&](int64_t group, SumDiagnostics*) {
+      gemm_detail::forward(chains, shape, x + group * shape.in * shape.height * shape.width,
+                           w + group * shape.weights(),
+                           bias == nullptr ? nullptr : bias + group * shape.out,
+                           y + group * shape.out * gemm_detail::output_pixels(shape));
+    });
+  });
   if (seen == nullptr) return;
   // The tiles of this file take no notes: the same sums once more, as a matrix product.
-  std::vector<float> again(
-      static_cast<size_t>(shape.batch * shape.out * gemm_detail::output_pixels(shape)));
-  gemm_detail::model_conv_forward(shape, x, w, bias, again.data(), spec, seen);
+  std::vector<float> again(static_cast<size_t>(shape.batch * shape.y_image()));
+  gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
+    gemm_detail::model_conv_forward(shape, group, x, w, bias, again.data(), spec, part);
+  });
 }
 
 }  // namespace halfscope

@@ -4,8 +4,10 @@
 // Rows of a tile are consecutive pixels of dy, read in place; vectors run along input channels.
 // The chains of one image wait in a pixel-major scratch between taps. Pixels that a tap moves
 // off the image compute into a spare row: only taps that exist take part in a chain.
+// With few input channels, as in depthwise convolutions, vectors run along pixels instead.
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "emulation/gemm/conv_image.h"
@@ -60,7 +62,7 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
       const int64_t n = item / panels, q = item % panels;
       if (n != image_index) {
         image_index = n;
-        const float* from = dy + n * s.out * pixels;
+        const float* from = dy + n * s.y_image();
         if constexpr (std::is_same_v<T, float>) {
           image = from;
         } else {
@@ -111,9 +113,128 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
       }
       chains.kernels.deliver(in_pixels * width, rows, results, chains.odd);
       active_kernels().fp32.transpose(in_pixels, columns, results, width,
-                                      dx + (n * s.in + q * panel) * in_pixels, in_pixels, false);
+                                      dx + n * s.x_image() + q * panel * in_pixels, in_pixels,
+                                      false);
     }
   }
+}
+
+/// A run of pixels of dx in one row, `stride_w` apart, that the same taps of the kernel's width
+/// reach, each from consecutive pixels of dy.
+struct NarrowRun {
+  int64_t first, count;
+  std::vector<std::pair<int64_t, int64_t>> taps;  ///< (kw, column of dy for the first pixel)
+};
+
+std::vector<NarrowRun> narrow_runs(const ConvShape& s, int64_t longest) {
+  std::vector<NarrowRun> runs;
+  for (int64_t phase = 0; phase < std::min(s.stride_w, s.width); ++phase) {
+    const int64_t count = (s.width - phase + s.stride_w - 1) / s.stride_w;
+    // Tap kw reaches pixel phase + u * stride_w from column u + shift of dy.
+    std::vector<std::pair<int64_t, int64_t>> shifts;
+    std::vector<int64_t> cuts{0, count};
+    for (int64_t kw = 0; kw < s.kernel_w; ++kw) {
+      const int64_t moved = phase + s.pad_left - kw * s.dilation_w;
+      if (moved % s.stride_w != 0) continue;
+      const int64_t shift = moved / s.stride_w;
+      shifts.emplace_back(kw, shift);
+      cuts.push_back(std::clamp<int64_t>(-shift, 0, count));
+      cuts.push_back(std::clamp<int64_t>(s.out_width() - shift, 0, count));
+    }
+    std::sort(cuts.begin(), cuts.end());
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      for (int64_t u = cuts[i]; u < cuts[i + 1]; u += longest) {
+        NarrowRun run{phase + u * s.stride_w, std::min(longest, cuts[i + 1] - u), {}};
+        for (const auto& [kw, shift] : shifts) {
+          if (u + shift >= 0 && u + shift < s.out_width()) run.taps.emplace_back(kw, u + shift);
+        }
+        runs.push_back(std::move(run));
+      }
+    }
+  }
+  return runs;
+}
+
+/// For few input channels: rows of a tile are input channels, vectors run along pixels of dx.
+template <class T>
+void narrow_grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, const float* w,
+                       float* dx) {
+  const int64_t pixels = output_pixels(s), in_pixels = s.height * s.width;
+  const int64_t taps = s.kernel_h * s.kernel_w, longest = taps * s.out;
+  const std::vector<NarrowRun> runs = narrow_runs(s, chains.panel());
+  const T* weights;
+  if constexpr (std::is_same_v<T, float>) {
+    weights = w;
+  } else {
+    T* wide = scratch<T, Purpose::rows>(s.weights());
+    std::copy_n(w, s.weights(), wide);
+    weights = wide;
+  }
+#pragma omp parallel num_threads(threads_for(s.batch* in_pixels* s.in* longest))
+  {
+    T* const panel = scratch<T, Purpose::panels>(longest * kMaxPanel);
+    std::fill(panel, panel + longest * kMaxPanel, T{0});
+    int64_t* const places = scratch<int64_t, Purpose::offsets>(2 * longest + s.in);
+    int64_t *const from = places, *const column = places + longest, *const row = column + longest;
+    for (int64_t i = 0; i < s.in; ++i) row[i] = i * taps;
+    alignas(64) float results[kMaxRows * kMaxPanel];
+#pragma omp for schedule(static)
+    for (int64_t n = 0; n < s.batch; ++n) {
+      const T* image;
+      if constexpr (std::is_same_v<T, float>) {
+        image = dy + n * s.y_image();
+      } else {
+        T* wide = scratch<T, Purpose::image>(s.out * pixels);
+        std::copy_n(dy + n * s.y_image(), s.out * pixels, wide);
+        image = wide;
+      }
+      for (int64_t h = 0; h < s.height; ++h) {
+        for (const NarrowRun& run : runs) {
+          int64_t k = 0;
+          for (int64_t kh = 0; kh < s.kernel_h; ++kh) {
+            const int64_t moved = h + s.pad_top - kh * s.dilation_h;
+            if (moved < 0 || moved % s.stride_h != 0 || moved / s.stride_h >= s.out_height()) {
+              continue;
+            }
+            for (const auto& [kw, first] : run.taps) {
+              for (int64_t o = 0; o < s.out; ++o, ++k) {
+                from[k] = o * pixels + moved / s.stride_h * s.out_width() + first;
+                column[k] = o * s.in * taps + kh * s.kernel_w + kw;
+              }
+            }
+          }
+          std::fill(results, results + s.in * kMaxPanel, 0.0f);
+          if (k > 0) {
+            const Run whole{0, 0, static_cast<int>(run.count)};
+            const int64_t width = panel_width(chains, run.count);
+            chains.kernels.copy_runs(k, image, from, &whole, 1, panel, width);
+            Tile<T> tile{};
+            tile.k = k;
+            tile.a = weights;
+            tile.a_row = row;
+            tile.a_column = column;
+            tile.b = panel;
+            tile.b_stride = width;
+            tile.columns = static_cast<int>(run.count);
+            tile.finish = true;
+            run_tile_to(chains, tile, static_cast<int>(s.in), true, results, kMaxPanel);
+          }
+          for (int64_t i = 0; i < s.in; ++i) {
+            float* const to = dx + n * s.x_image() + i * in_pixels + h * s.width + run.first;
+            for (int64_t j = 0; j < run.count; ++j) {
+              to[j * s.stride_w] = results[i * kMaxPanel + j];
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Whether vectors along input channels would be mostly empty.
+template <class T>
+bool is_narrow(const Chains<T>& chains, const ConvShape& s) {
+  return s.in <= std::min(4, chains.kernels.rows);
 }
 
 }  // namespace
@@ -124,22 +245,34 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
   SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.in <= 0 || shape.height <= 0 || shape.width <= 0) return;
   if (gemm_detail::output_pixels(shape) == 0) {
-    std::fill(dx, dx + shape.batch * shape.in * shape.height * shape.width, 0.0f);
+    std::fill(dx, dx + shape.batch * shape.x_image(), 0.0f);
     return;
   }
   if (gemm_detail::needs_model(spec))
-    return gemm_detail::model_conv_grad_input(shape, dy, w, dx, spec, seen);
+    return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
+      gemm_detail::model_conv_grad_input(shape, group, dy, w, dx, spec, part);
+    });
   const gemm_detail::OperandFacts facts =
-      gemm_detail::facts_of(spec, gemm_detail::steps_of(shape),
-                            shape.batch * shape.out * gemm_detail::output_pixels(shape), dy,
-                            shape.out * shape.in * shape.kernel_h * shape.kernel_w, w);
-  gemm_detail::with_chains(
-      spec, facts, [&](const auto& chains) { gemm_detail::grad_input(chains, shape, dy, w, dx); });
+      gemm_detail::facts_of(spec, gemm_detail::steps_of(shape), shape.batch * shape.y_image(), dy,
+                            shape.group * shape.weights(), w);
+  gemm_detail::with_chains(spec, facts, [&](const auto& chains) {
+    gemm_detail::for_groups(shape, nullptr, [&](int64_t group, SumDiagnostics*) {
+      const float* const from = dy + group * shape.out * gemm_detail::output_pixels(shape);
+      const float* const weights = w + group * shape.weights();
+      float* const to = dx + group * shape.in * shape.height * shape.width;
+      if (gemm_detail::is_narrow(chains, shape)) {
+        gemm_detail::narrow_grad_input(chains, shape, from, weights, to);
+      } else {
+        gemm_detail::grad_input(chains, shape, from, weights, to);
+      }
+    });
+  });
   if (seen == nullptr) return;
   // The tiles of this file take no notes: the same sums once more, as a matrix product.
-  std::vector<float> again(
-      static_cast<size_t>(shape.batch * shape.in * shape.height * shape.width));
-  gemm_detail::model_conv_grad_input(shape, dy, w, again.data(), spec, seen);
+  std::vector<float> again(static_cast<size_t>(shape.batch * shape.x_image()));
+  gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
+    gemm_detail::model_conv_grad_input(shape, group, dy, w, again.data(), spec, part);
+  });
 }
 
 }  // namespace halfscope

@@ -46,7 +46,7 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
   const ImageLayout layout(s);
   const int64_t pixels = output_pixels(s), out_width = s.out_width();
   const int64_t taps = s.kernel_h * s.kernel_w, rows = s.in * taps;
-  const int64_t image_size = s.in * s.height * s.width;
+  const int64_t image_size = s.x_image();
   const int panel = chains.panel();
   const int64_t panels = ceil_div(s.out, panel);
   const int64_t bytes_per_image = pixels * panels * panel * static_cast<int64_t>(sizeof(T));
@@ -89,7 +89,7 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
       for (int64_t item = 0; item < images_here * panels; ++item) {
         const int64_t n = item / panels, q = item % panels;
         pack_lines(chains.kernels, std::min<int64_t>(panel, s.out - q * panel), pixels,
-                   dy + ((n0 + n) * s.out + q * panel) * pixels, pixels, 1,
+                   dy + (n0 + n) * s.y_image() + q * panel * pixels, pixels, 1,
                    panel_of(q) + n * pixels * width_of(q), width_of(q));
       }
       for (int64_t n = 0; busy && n < images_here; n += together) {
@@ -157,20 +157,29 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
   const int64_t rows = shape.in * shape.kernel_h * shape.kernel_w;
   if (rows <= 0 || shape.out <= 0) return;
   if (shape.batch <= 0 || gemm_detail::output_pixels(shape) == 0) {
-    std::fill(dw, dw + shape.out * rows, 0.0f);
+    std::fill(dw, dw + shape.group * shape.weights(), 0.0f);
     return;
   }
   if (gemm_detail::needs_model(spec))
-    return gemm_detail::model_conv_grad_weight(shape, x, dy, dw, spec, seen);
-  const gemm_detail::OperandFacts facts = gemm_detail::facts_of(
-      spec, gemm_detail::steps_of(shape), shape.batch * shape.in * shape.height * shape.width, x,
-      shape.batch * shape.out * gemm_detail::output_pixels(shape), dy);
-  gemm_detail::with_chains(
-      spec, facts, [&](const auto& chains) { gemm_detail::grad_weight(chains, shape, x, dy, dw); });
+    return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
+      gemm_detail::model_conv_grad_weight(shape, group, x, dy, dw, spec, part);
+    });
+  const gemm_detail::OperandFacts facts =
+      gemm_detail::facts_of(spec, gemm_detail::steps_of(shape), shape.batch * shape.x_image(), x,
+                            shape.batch * shape.y_image(), dy);
+  gemm_detail::with_chains(spec, facts, [&](const auto& chains) {
+    gemm_detail::for_groups(shape, nullptr, [&](int64_t group, SumDiagnostics*) {
+      gemm_detail::grad_weight(chains, shape, x + group * shape.in * shape.height * shape.width,
+                               dy + group * shape.out * gemm_detail::output_pixels(shape),
+                               dw + group * shape.weights());
+    });
+  });
   if (seen == nullptr) return;
   // The tiles of this file take no notes: the same sums once more, as a matrix product.
-  std::vector<float> again(static_cast<size_t>(shape.out * rows));
-  gemm_detail::model_conv_grad_weight(shape, x, dy, again.data(), spec, seen);
+  std::vector<float> again(static_cast<size_t>(shape.group * shape.weights()));
+  gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
+    gemm_detail::model_conv_grad_weight(shape, group, x, dy, again.data(), spec, part);
+  });
 }
 
 }  // namespace halfscope

@@ -5,9 +5,12 @@
 //   image[tap_offset(channel, kh, kw) + pixel_offset(oh, ow)]
 #pragma once
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "emulation/gemm/gemm.h"
 
@@ -70,9 +73,22 @@ inline int64_t output_pixels(const ConvShape& s) {
   return spare_h < 0 || spare_w < 0 ? 0 : s.out_height() * s.out_width();
 }
 
+/// Calls f(group, where its diagnostics go) for all groups: by one thread each if there are enough
+/// of them (parallel regions within are not split again).
+template <class F>
+void for_groups(const ConvShape& s, SumDiagnostics* diagnostics, const F& f) {
+  if (s.group == 1) return f(int64_t{0}, diagnostics);
+  std::vector<SumDiagnostics> seen(diagnostics != nullptr ? static_cast<size_t>(s.group) : 0);
+#pragma omp parallel for schedule(static) if (s.group >= omp_get_max_threads())
+  for (int64_t group = 0; group < s.group; ++group) {
+    f(group, diagnostics != nullptr ? &seen[static_cast<size_t>(group)] : nullptr);
+  }
+  for (const SumDiagnostics& each : seen) diagnostics->merge(each);
+}
+
 /// Of all chains of a convolution or one of its gradients; padding counts.
 inline int64_t steps_of(const ConvShape& s) {
-  return s.batch * s.out * output_pixels(s) * s.in * s.kernel_h * s.kernel_w;
+  return s.batch * s.group * s.out * output_pixels(s) * s.in * s.kernel_h * s.kernel_w;
 }
 
 }  // namespace halfscope::gemm_detail

@@ -531,14 +531,14 @@ void gemm_detail::tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, Matr
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
-          const SumSpec& spec, Diagnostics* diagnostics) {
+          const SumSpec& spec, Diagnostics* diagnostics, int64_t first) {
   SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (m <= 0 || n <= 0) return;
   k = std::max<int64_t>(k, 0);
   if (gemm_detail::has_tiles(spec)) {
-    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec, {0, n, 1}, seen);
+    return gemm_detail::tiled_gemm(m, n, k, a, b, nullptr, bias, c, spec, {first, n, 1}, seen);
   }
-  gemm_detail::model_gemm(m, n, k, a, b, bias, c, spec, seen);
+  gemm_detail::model_gemm(m, n, k, a, b, bias, c, spec, seen, first);
 }
 
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,

@@ -25,15 +25,17 @@ struct MatrixView {
 using Diagnostics = std::optional<SumDiagnostics>;
 
 /// c[i * n + j] = sum over k of a(i, k) * b(k, j), plus bias[j] if bias is not null.
-/// a is m x k, b is k x n, c is m x n dense and overlaps neither.
+/// a is m x k, b is k x n, c is m x n dense and overlaps neither; c[0] is element `first` of the
+/// tensor of sums.
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
-          const SumSpec& spec, Diagnostics* diagnostics = nullptr);
+          const SumSpec& spec, Diagnostics* diagnostics = nullptr, int64_t first = 0);
 
-/// Sizes of a 2-D convolution (ONNX Conv with group 1). Layouts: x [batch, in, height, width],
-/// w [out, in, kernel_h, kernel_w], y [batch, out, out_height, out_width]. The dilated kernel must
-/// fit into the padded input (else there is no output pixel, and nothing is done).
+/// Sizes of a 2-D convolution (ONNX Conv); `in` and `out` are the channels of one group. Layouts:
+/// x [batch, group, in, height, width], w [group, out, in, kernel_h, kernel_w], y [batch, group,
+/// out, out_height, out_width]. The dilated kernel must fit into the padded input (else there is no
+/// output pixel, and nothing is done).
 struct ConvShape {
-  int64_t batch = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
+  int64_t batch = 1, group = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
 
@@ -43,6 +45,11 @@ struct ConvShape {
   int64_t out_width() const noexcept {
     return (width + pad_left + pad_right - dilation_w * (kernel_w - 1) - 1) / stride_w + 1;
   }
+  /// Elements of one image, all groups.
+  int64_t x_image() const noexcept { return group * in * height * width; }
+  int64_t y_image() const noexcept { return group * out * out_height() * out_width(); }
+  /// Elements of the weights of one group.
+  int64_t weights() const noexcept { return out * in * kernel_h * kernel_w; }
 };
 
 /// y = conv(x, w) + bias. k runs over (in, kernel_h, kernel_w) in row-major order; taps on the

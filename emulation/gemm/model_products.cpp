@@ -173,45 +173,49 @@ bool needs_model(const SumSpec& spec) noexcept {
 }
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
-                float* c, const SumSpec& spec, SumDiagnostics* diagnostics) {
+                float* c, const SumSpec& spec, SumDiagnostics* diagnostics, int64_t first) {
   if (k > 0 && has_block_tiles(spec, diagnostics != nullptr)) {
-    block_product(m, n, k, a, b, {c, n, 1, nullptr, bias}, spec, diagnostics);
+    block_product(m, n, k, a, b, {c, n, 1, nullptr, bias, first}, spec, diagnostics);
     return;
   }
   std::vector<float> a_memory, b_memory;
   const Rows rows = lines_of(m, k, a.data, a.row_stride, a.column_stride, a_memory);
   const Rows columns = lines_of(n, k, b.data, b.column_stride, b.row_stride, b_memory);
-  product_of_rows(m, n, rows, columns, {c, n, 1, nullptr, bias}, spec, diagnostics);
+  product_of_rows(m, n, rows, columns, {c, n, 1, nullptr, bias, first}, spec, diagnostics);
 }
 
-void model_conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias,
-                        float* y, const SumSpec& spec, SumDiagnostics* diagnostics) {
+void model_conv_forward(const ConvShape& s, int64_t group, const float* x, const float* w,
+                        const float* bias, float* y, const SumSpec& spec,
+                        SumDiagnostics* diagnostics) {
   PerImage seen(s.batch, diagnostics);
   const int64_t pixels = s.out_height() * s.out_width();
   const int64_t taps = s.in * s.kernel_h * s.kernel_w, plane = s.height * s.width;
+  w += group * s.weights();
+  if (bias != nullptr) bias += group * s.out;
   for_images(s.batch, pixels * taps, [&](int64_t n, float* patches) {
     float* to = patches;
     for_pixels(s, [&](int64_t oh, int64_t ow) {
       for (int64_t c = 0; c < s.in; ++c) {
         for (int64_t kh = 0; kh < s.kernel_h; ++kh) {
           for (int64_t kw = 0; kw < s.kernel_w; ++kw) {
-            *to++ = pixel_of(s, x + (n * s.in + c) * plane, oh, ow, kh, kw);
+            *to++ = pixel_of(s, x + ((n * s.group + group) * s.in + c) * plane, oh, ow, kh, kw);
           }
         }
       }
     });
+    const int64_t first = (n * s.group + group) * s.out * pixels;
     product_of_rows(s.out, pixels, {w, taps}, {patches, taps},
-                    {y + n * s.out * pixels, pixels, 1, bias, nullptr, n * s.out * pixels},
-                    spec.swapped(), seen.of(n));
+                    {y + first, pixels, 1, bias, nullptr, first}, spec.swapped(), seen.of(n));
   });
   seen.merge();
 }
 
-void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, float* dx,
-                           const SumSpec& spec, SumDiagnostics* diagnostics) {
+void model_conv_grad_input(const ConvShape& s, int64_t group, const float* dy, const float* w,
+                           float* dx, const SumSpec& spec, SumDiagnostics* diagnostics) {
   PerImage seen(s.batch, diagnostics);
   const int64_t taps = s.kernel_h * s.kernel_w, k = taps * s.out;
   const int64_t plane = s.height * s.width, pixels = s.out_height() * s.out_width();
+  w += group * s.weights();
   // w[out, in, tap] as lines of (tap, out), one per input channel.
   std::vector<float> weights(static_cast<size_t>(s.in * k));
   for (int64_t c = 0; c < s.in; ++c) {
@@ -231,51 +235,55 @@ void model_conv_grad_input(const ConvShape& s, const float* dy, const float* w, 
                                      s.stride_w, s.out_width());
         for (int64_t o = 0; o < s.out; ++o) {
           const bool exists = oh >= 0 && ow >= 0;
-          *to++ = exists ? dy[(n * s.out + o) * pixels + oh * s.out_width() + ow] : 0.0f;
+          *to++ = exists
+                      ? dy[((n * s.group + group) * s.out + o) * pixels + oh * s.out_width() + ow]
+                      : 0.0f;
         }
       }
     }
+    const int64_t first = (n * s.group + group) * s.in * plane;
     product_of_rows(s.in, plane, {weights.data(), k}, {patches, k},
-                    {dx + n * s.in * plane, plane, 1, nullptr, nullptr, n * s.in * plane},
-                    spec.swapped(), seen.of(n));
+                    {dx + first, plane, 1, nullptr, nullptr, first}, spec.swapped(), seen.of(n));
   });
   seen.merge();
 }
 
-void model_conv_grad_weight(const ConvShape& s, const float* x, const float* dy, float* dw,
-                            const SumSpec& spec, SumDiagnostics* diagnostics) {
+void model_conv_grad_weight(const ConvShape& s, int64_t group, const float* x, const float* dy,
+                            float* dw, const SumSpec& spec, SumDiagnostics* diagnostics) {
   const int64_t pixels = s.out_height() * s.out_width(), k = s.batch * pixels;
   const int64_t taps = s.kernel_h * s.kernel_w, plane = s.height * s.width;
   // dy[batch, out, pixel] as lines of (batch, pixel), one per output channel.
   std::vector<float> gradients(static_cast<size_t>(s.out * k));
   for (int64_t o = 0; o < s.out; ++o) {
     for (int64_t n = 0; n < s.batch; ++n) {
-      std::copy_n(dy + (n * s.out + o) * pixels, pixels,
+      std::copy_n(dy + ((n * s.group + group) * s.out + o) * pixels, pixels,
                   gradients.data() + (o * s.batch + n) * pixels);
     }
   }
   // Patches of as many input channels as make a good product, within some memory.
   constexpr int64_t kLines = 256, kElements = 1 << 24;
   const int64_t lines = std::clamp<int64_t>(kElements / std::max<int64_t>(k, 1), 1, kLines);
-  const int64_t group = std::clamp<int64_t>(lines / taps, 1, s.in);
-  std::vector<float> patches(static_cast<size_t>(group * taps * k));
-  for (int64_t first = 0; first < s.in; first += group) {
-    const int64_t channels = std::min(group, s.in - first);
+  const int64_t together = std::clamp<int64_t>(lines / taps, 1, s.in);
+  std::vector<float> patches(static_cast<size_t>(together * taps * k));
+  const int64_t of_group = group * s.weights();
+  for (int64_t first = 0; first < s.in; first += together) {
+    const int64_t channels = std::min(together, s.in - first);
 #pragma omp parallel for schedule(static) num_threads(threads_for(channels* taps* k))
     for (int64_t line = 0; line < channels * taps; ++line) {
       const int64_t c = first + line / taps, tap = line % taps;
       float* to = patches.data() + line * k;
       for (int64_t n = 0; n < s.batch; ++n) {
         for_pixels(s, [&](int64_t oh, int64_t ow) {
-          *to++ =
-              pixel_of(s, x + (n * s.in + c) * plane, oh, ow, tap / s.kernel_w, tap % s.kernel_w);
+          *to++ = pixel_of(s, x + ((n * s.group + group) * s.in + c) * plane, oh, ow,
+                           tap / s.kernel_w, tap % s.kernel_w);
         });
       }
     }
     SumDiagnostics part;
-    product_of_rows(s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
-                    {dw + first * taps, s.in * taps, 1, nullptr, nullptr, first * taps},
-                    spec.swapped(), diagnostics != nullptr ? &part : nullptr);
+    product_of_rows(
+        s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
+        {dw + of_group + first * taps, s.in * taps, 1, nullptr, nullptr, of_group + first * taps},
+        spec.swapped(), diagnostics != nullptr ? &part : nullptr);
     if (diagnostics != nullptr) diagnostics->merge(part);
   }
 }

@@ -33,13 +33,15 @@ void tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, con
                 SumDiagnostics* diagnostics);
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
-                float* c, const SumSpec& spec, SumDiagnostics* diagnostics);
-void model_conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
-                        float* y, const SumSpec& spec, SumDiagnostics* diagnostics);
-void model_conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
-                           const SumSpec& spec, SumDiagnostics* diagnostics);
-void model_conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
-                            const SumSpec& spec, SumDiagnostics* diagnostics);
+                float* c, const SumSpec& spec, SumDiagnostics* diagnostics, int64_t first);
+/// Of one group; the pointers are those of the whole tensors.
+void model_conv_forward(const ConvShape& shape, int64_t group, const float* x, const float* w,
+                        const float* bias, float* y, const SumSpec& spec,
+                        SumDiagnostics* diagnostics);
+void model_conv_grad_input(const ConvShape& shape, int64_t group, const float* dy, const float* w,
+                           float* dx, const SumSpec& spec, SumDiagnostics* diagnostics);
+void model_conv_grad_weight(const ConvShape& shape, int64_t group, const float* x, const float* dy,
+                            float* dw, const SumSpec& spec, SumDiagnostics* diagnostics);
 void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                       const SumSpec& spec);
 

@@ -56,7 +56,8 @@ struct MmaTile {
   };
 
   HS_HD int64_t across() const { return ceil_div(source.n, kColumns); }
-  int64_t blocks() const { return ceil_div(source.m, kRows) * across(); }
+  HS_HD int64_t blocks_of_one() const { return ceil_div(source.m, kRows) * across(); }
+  int64_t blocks() const { return source.count * blocks_of_one(); }
   /// Elements in a word, and of k that an instruction takes.
   HS_HD int per_word() const {
     return input == MmaInput::tf32 ? 1 : input == MmaInput::f16 || input == MmaInput::bf16 ? 2 : 4;
@@ -65,6 +66,8 @@ struct MmaTile {
   HS_HD int64_t steps() const { return 2 * ceil_div(source.k, depth()) + 1; }
 
   HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const Source one = source.product(block / blocks_of_one());
+    block %= blocks_of_one();
     const int64_t first_i = block / across() * kRows, first_j = block % across() * kColumns;
     if (s == 0) {
       for (int n = 0; n < kAcross; ++n) {
@@ -72,28 +75,28 @@ struct MmaTile {
       }
     }
     if (s + 1 == steps()) {
-      store(first_i, first_j, thread, state);
+      store(one, first_i, first_j, thread, state);
     } else if (s % 2 == 0) {
-      load(s / 2 * depth(), first_i, first_j, thread, shared);
+      load(one, s / 2 * depth(), first_i, first_j, thread, shared);
     } else {
       for (int n = 0; n < kAcross; ++n) multiply(n, thread, shared, state.sum[n]);
     }
   }
 
  private:
-  HS_HD void load(int64_t first_k, int64_t first_i, int64_t first_j, int thread,
+  HS_HD void load(const Source& one, int64_t first_k, int64_t first_i, int64_t first_j, int thread,
                   Shared& shared) const {
     // The model fills its last block with products that are +0; the blocks of the last instruction
     // after that are none of its own, and -0 changes no sum, not even that of zeros.
-    const int64_t step = core.step(), end = ceil_div(source.k, step) * step;
+    const int64_t step = core.step(), end = ceil_div(one.k, step) * step;
     const int e = per_word();
     for (int at = thread; at < kRows * kMmaWords; at += kThreads) {
       const int word = at % kMmaWords, i = at / kMmaWords;
       uint32_t codes = 0;
       for (int j = 0; j < e; ++j) {
         const int64_t k = first_k + word * e + j;
-        const bool exists = first_i + i < source.m && k < source.k;
-        const float x = exists ? source.a(first_i + i, k) : k < end ? 0.0f : -0.0f;
+        const bool exists = first_i + i < one.m && k < one.k;
+        const float x = exists ? one.a(first_i + i, k) : k < end ? 0.0f : -0.0f;
         codes |= code(x, core.a_format) << (j * 32 / e);
       }
       shared.a[i][word] = codes;
@@ -103,8 +106,8 @@ struct MmaTile {
       uint32_t codes = 0;
       for (int part = 0; part < e; ++part) {
         const int64_t k = first_k + word * e + part;
-        const bool exists = first_j + j < source.n && k < source.k;
-        codes |= code(exists ? source.b(k, first_j + j) : 0.0f, core.b_format) << (part * 32 / e);
+        const bool exists = first_j + j < one.n && k < one.k;
+        codes |= code(exists ? one.b(k, first_j + j) : 0.0f, core.b_format) << (part * 32 / e);
       }
       shared.b[j][word] = codes;
     }
@@ -114,16 +117,17 @@ struct MmaTile {
     return std::bit_cast<uint32_t>(detail::as_core_reads(x, format));
   }
 
-  HS_HD void store(int64_t first_i, int64_t first_j, int thread, const State& state) const {
+  HS_HD void store(const Source& one, int64_t first_i, int64_t first_j, int thread,
+                   const State& state) const {
     const int warp = thread / kWarp, lane = thread % kWarp;
     for (int n = 0; n < kAcross; ++n) {
       for (int r = 0; r < 4; ++r) {
         const int64_t i = first_i + warp * kMmaRows + mma_row_c(lane, r);
         const int64_t j = first_j + n * kMmaColumns + mma_column_c(lane, r);
-        if (i >= source.m || j >= source.n) continue;
-        const int64_t at = source.place(i, j);
-        source.y[at] = epilogue.finish(static_cast<double>(state.sum[n][r]),
-                                       source.bias_index(i, j), source.k, at);
+        if (i >= one.m || j >= one.n) continue;
+        const int64_t at = one.place(i, j);
+        one.y[at] =
+            epilogue.finish(static_cast<double>(state.sum[n][r]), one.bias_index(i, j), one.k, at);
       }
     }
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Sums of products. Matrix products and the three products of a convolution are one matrix product
+// Sums of products. Matrix products and the three products of a convolution are matrix products
 // here, c(i, j) = sum over k of a(i, k) * b(k, j), of operands that are read in place: a source
-// says where they lie, which terms take part, and where results go. Three bodies take any source:
+// says where they lie, which terms take part, and where results go. A source has `count` products
+// side by side (of a batch, of the groups of a convolution), each m x n, and product(p) is one of
+// them. Three bodies take any source:
 //   ProductElement   one result: any accumulation but those of tensor cores
 //   CoreElement      one result as a tensor core sums it, in integers: any of them, on any device
 //   ProductTile      64 x 64 results in shared memory and registers: one ascending-k chain of fp32
@@ -13,19 +15,21 @@
 
 #include "core/numeric/chain.h"
 #include "core/numeric/tensor_core_chain.h"
+#include "gpu/bodies/indexing.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
 
-/// Sizes of a 2-D convolution; layouts as in ONNX.
+/// Sizes of a 2-D convolution; layouts as in ONNX. `in` and `out` are the channels of one group.
 struct ConvGeometry {
-  int64_t batch = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
+  int64_t batch = 1, group = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   int64_t pad_bottom = 0, pad_right = 0;
   int64_t out_height = 1, out_width = 1;
 
   HS_HD int64_t pixels() const { return out_height * out_width; }
   HS_HD int64_t taps() const { return kernel_h * kernel_w; }
+  HS_HD int64_t plane() const { return height * width; }
 };
 
 template <class T>
@@ -34,12 +38,24 @@ struct GemmSource {
   T* y;
   int64_t m, n, k;
   int64_t a_row, a_column, b_row, b_column;  ///< strides
+  int64_t count = 1;
+  Strided a_batch{}, b_batch{};           ///< of product p
+  int64_t bias_row = 0, bias_column = 1;  ///< strides
+  int64_t first = 0;                      ///< place of c(0, 0)
+
+  HS_HD GemmSource product(int64_t p) const {
+    GemmSource one = *this;
+    one.x += a_batch.offset(p);
+    one.w += b_batch.offset(p);
+    one.first = p * m * n;
+    return one;
+  }
 
   HS_HD T a(int64_t i, int64_t l) const { return x[i * a_row + l * a_column]; }
   HS_HD T b(int64_t l, int64_t j) const { return w[l * b_row + j * b_column]; }
   HS_HD bool present(int64_t, int64_t) const { return true; }
-  HS_HD int64_t bias_index(int64_t, int64_t j) const { return j; }
-  HS_HD int64_t place(int64_t i, int64_t j) const { return i * n + j; }
+  HS_HD int64_t bias_index(int64_t i, int64_t j) const { return i * bias_row + j * bias_column; }
+  HS_HD int64_t place(int64_t i, int64_t j) const { return first + i * n + j; }
 };
 
 /// i: output channel; j: (image, pixel); k: (in, kernel_h, kernel_w). Taps on the zero padding take
@@ -50,7 +66,15 @@ struct ConvSource {
   T* y;
   int64_t m, n, k;
   ConvGeometry s;
+  int64_t count = 1, group = 0;
 
+  HS_HD ConvSource product(int64_t p) const {
+    ConvSource one = *this;
+    one.x += p * s.in * s.plane();
+    one.w += p * m * k;
+    one.group = p;
+    return one;
+  }
   HS_HD T a(int64_t i, int64_t l) const { return w[i * k + l]; }
   HS_HD T b(int64_t l, int64_t j) const {
     const int64_t image = j / s.pixels(), pixel = j % s.pixels();
@@ -60,12 +84,12 @@ struct ConvSource {
     const int64_t column =
         pixel % s.out_width * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
     if (row < 0 || row >= s.height || column < 0 || column >= s.width) return T{0};
-    return x[((image * s.in + channel) * s.height + row) * s.width + column];
+    return x[((image * s.group * s.in + channel) * s.height + row) * s.width + column];
   }
   HS_HD bool present(int64_t, int64_t) const { return true; }
-  HS_HD int64_t bias_index(int64_t i, int64_t) const { return i; }
+  HS_HD int64_t bias_index(int64_t i, int64_t) const { return group * s.out + i; }
   HS_HD int64_t place(int64_t i, int64_t j) const {
-    return (j / s.pixels() * s.out + i) * s.pixels() + j % s.pixels();
+    return ((j / s.pixels() * s.group + group) * s.out + i) * s.pixels() + j % s.pixels();
   }
 };
 
@@ -78,6 +102,15 @@ struct ConvGradInputSource {
   int64_t m, n, k;
   ConvGeometry s;
   bool zeros_take_part;
+  int64_t count = 1, group = 0;
+
+  HS_HD ConvGradInputSource product(int64_t p) const {
+    ConvGradInputSource one = *this;
+    one.dy += p * s.out * s.pixels();
+    one.w += p * s.out * s.in * s.taps();
+    one.group = p;
+    return one;
+  }
 
   HS_HD T a(int64_t i, int64_t l) const {
     const int64_t tap = l / s.out, channel = l % s.out;
@@ -95,13 +128,12 @@ struct ConvGradInputSource {
   HS_HD T b(int64_t l, int64_t j) const {
     const int64_t at = reader(l, j);
     if (at < 0) return T{0};
-    return dy[(j / (s.height * s.width) * s.out + l % s.out) * s.pixels() + at];
+    return dy[(j / s.plane() * s.group * s.out + l % s.out) * s.pixels() + at];
   }
   HS_HD bool present(int64_t l, int64_t j) const { return zeros_take_part || reader(l, j) >= 0; }
   HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
   HS_HD int64_t place(int64_t i, int64_t j) const {
-    const int64_t plane = s.height * s.width;
-    return (j / plane * s.in + i) * plane + j % plane;
+    return ((j / s.plane() * s.group + group) * s.in + i) * s.plane() + j % s.plane();
   }
 };
 
@@ -112,9 +144,18 @@ struct ConvGradWeightSource {
   T* y;  ///< dw
   int64_t m, n, k;
   ConvGeometry s;
+  int64_t count = 1, group = 0;
+
+  HS_HD ConvGradWeightSource product(int64_t p) const {
+    ConvGradWeightSource one = *this;
+    one.dy += p * s.out * s.pixels();
+    one.x += p * s.in * s.plane();
+    one.group = p;
+    return one;
+  }
 
   HS_HD T a(int64_t i, int64_t l) const {
-    return dy[(l / s.pixels() * s.out + i) * s.pixels() + l % s.pixels()];
+    return dy[(l / s.pixels() * s.group * s.out + i) * s.pixels() + l % s.pixels()];
   }
   HS_HD T b(int64_t l, int64_t j) const {
     const ConvSource<T> image{x, nullptr, nullptr, m, k, n, s};
@@ -122,17 +163,18 @@ struct ConvGradWeightSource {
   }
   HS_HD bool present(int64_t, int64_t) const { return true; }
   HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
-  HS_HD int64_t place(int64_t i, int64_t j) const { return i * n + j; }
+  HS_HD int64_t place(int64_t i, int64_t j) const { return (group * m + i) * n + j; }
 };
 
-/// What a sum becomes: with the bias as the accumulation has it, or, of scaled operands, times
-/// their scales and then the bias in fp32.
+/// What a sum becomes: with the bias as the accumulation has it, or, if it is scaled, times
+/// the scales of its operands and alpha, and then beta times the bias, in fp32.
 template <class T>
 struct Epilogue {
   ChainSpec how;
   const T* bias = nullptr;
   bool scaled = false;
   const T *first_scale = nullptr, *second_scale = nullptr;  ///< null: 1
+  T alpha = 1, beta = 1;
 
   /// The sum of `terms` terms that is this element of the results.
   HS_HD T finish(double sum, int64_t bias_index, int64_t terms, int64_t element) const {
@@ -141,8 +183,9 @@ struct Epilogue {
     T factor = 1;
     if (first_scale != nullptr) factor *= *first_scale;
     if (second_scale != nullptr) factor *= *second_scale;
+    factor *= alpha;
     const T value = plain(sum, static_cast<const T*>(nullptr), terms, element) * factor;
-    return added != nullptr ? value + *added : value;
+    return added != nullptr ? value + beta * *added : value;
   }
 
  private:
@@ -164,16 +207,17 @@ struct SourceTerms {
   HS_HD bool present(int64_t k) const { return source.present(k, j); }
 };
 
-/// One result; item = i * n + j.
+/// One result; item = (p * m + i) * n + j.
 template <class T, class Source>
 struct ProductElement {
   Source source;
   Epilogue<T> epilogue;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t i = item / source.n, j = item % source.n, at = source.place(i, j);
-    const double total = sum(SourceTerms<Source>{source, i, j}, at, T{0});
-    source.y[at] = epilogue.finish(total, source.bias_index(i, j), source.k, at);
+    const Source one = source.product(item / (source.m * source.n));
+    const int64_t i = item / source.n % source.m, j = item % source.n, at = one.place(i, j);
+    const double total = sum(SourceTerms<Source>{one, i, j}, at, T{0});
+    one.y[at] = epilogue.finish(total, one.bias_index(i, j), one.k, at);
   }
 
  private:
@@ -189,7 +233,7 @@ struct ProductElement {
   }
 };
 
-/// One result; item = i * n + j.
+/// One result; item = (p * m + i) * n + j.
 template <class Source>
 struct CoreElement {
   Source source;
@@ -197,9 +241,10 @@ struct CoreElement {
   CoreSpec how;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t i = item / source.n, j = item % source.n, at = source.place(i, j);
-    const float sum = tensor_core_sum(how, SourceTerms<Source>{source, i, j}, source.k);
-    source.y[at] = epilogue.finish(static_cast<double>(sum), source.bias_index(i, j), source.k, at);
+    const Source one = source.product(item / (source.m * source.n));
+    const int64_t i = item / source.n % source.m, j = item % source.n, at = one.place(i, j);
+    const float sum = tensor_core_sum(how, SourceTerms<Source>{one, i, j}, one.k);
+    one.y[at] = epilogue.finish(static_cast<double>(sum), one.bias_index(i, j), one.k, at);
   }
 };
 
@@ -223,10 +268,13 @@ struct ProductTile {
   };
 
   HS_HD int64_t across() const { return ceil_div(source.n, kTile); }
-  int64_t blocks() const { return ceil_div(source.m, kTile) * across(); }
+  HS_HD int64_t blocks_of_one() const { return ceil_div(source.m, kTile) * across(); }
+  int64_t blocks() const { return source.count * blocks_of_one(); }
   HS_HD int64_t steps() const { return 2 * ceil_div(source.k, kDepth) + 1; }
 
   HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const Source one = source.product(block / blocks_of_one());
+    block %= blocks_of_one();
     const int64_t first_i = block / across() * kTile, first_j = block % across() * kTile;
     if (s == 0) {
       for (int i = 0; i < kSide; ++i) {
@@ -234,25 +282,25 @@ struct ProductTile {
       }
     }
     if (s + 1 == steps()) {
-      store(first_i, first_j, thread, state);
+      store(one, first_i, first_j, thread, state);
     } else if (s % 2 == 0) {
-      load(s / 2 * kDepth, first_i, first_j, thread, shared);
+      load(one, s / 2 * kDepth, first_i, first_j, thread, shared);
     } else {
       multiply(s / 2 * kDepth, thread, shared, state);
     }
   }
 
  private:
-  HS_HD void load(int64_t first_k, int64_t first_i, int64_t first_j, int thread,
+  HS_HD void load(const Source& one, int64_t first_k, int64_t first_i, int64_t first_j, int thread,
                   Shared& shared) const {
     for (int at = thread; at < kDepth * kTile; at += kThreads) {
       // Neighbouring threads read along k for a, along j for b: mostly neighbours in memory.
       const int ka = at % kDepth, i = at / kDepth, kb = at / kTile, j = at % kTile;
-      const bool has_a = first_i + i < source.m && first_k + ka < source.k;
-      shared.a[ka][i] = has_a ? source.a(first_i + i, first_k + ka) : 0.0f;
-      const bool has_b = first_j + j < source.n && first_k + kb < source.k;
-      shared.b[kb][j] = has_b ? source.b(first_k + kb, first_j + j) : 0.0f;
-      shared.present[kb][j] = has_b && source.present(first_k + kb, first_j + j);
+      const bool has_a = first_i + i < one.m && first_k + ka < one.k;
+      shared.a[ka][i] = has_a ? one.a(first_i + i, first_k + ka) : 0.0f;
+      const bool has_b = first_j + j < one.n && first_k + kb < one.k;
+      shared.b[kb][j] = has_b ? one.b(first_k + kb, first_j + j) : 0.0f;
+      shared.present[kb][j] = has_b && one.present(first_k + kb, first_j + j);
     }
   }
   HS_HD void multiply(int64_t first_k, int thread, const Shared& shared, State& state) const {
@@ -268,15 +316,16 @@ struct ProductTile {
       }
     }
   }
-  HS_HD void store(int64_t first_i, int64_t first_j, int thread, const State& state) const {
+  HS_HD void store(const Source& one, int64_t first_i, int64_t first_j, int thread,
+                   const State& state) const {
     for (int di = 0; di < kSide; ++di) {
       for (int dj = 0; dj < kSide; ++dj) {
         const int64_t i = first_i + thread / kAcross * kSide + di;
         const int64_t j = first_j + thread % kAcross * kSide + dj;
-        if (i >= source.m || j >= source.n) continue;
-        const int64_t at = source.place(i, j);
-        source.y[at] = epilogue.finish(static_cast<double>(state.sum[di][dj]),
-                                       source.bias_index(i, j), source.k, at);
+        if (i >= one.m || j >= one.n) continue;
+        const int64_t at = one.place(i, j);
+        one.y[at] = epilogue.finish(static_cast<double>(state.sum[di][dj]), one.bias_index(i, j),
+                                    one.k, at);
       }
     }
   }

@@ -76,14 +76,16 @@ Storage result_storage(const NodeCall<X, float>& c, const Epilogue<float>& epilo
 }
 
 template <class X>
-Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& s,
+Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
                    const Epilogue<float>& epilogue, std::shared_ptr<LibraryProduct> product) {
-  const FinishTensor<float> finish{epilogue, s.y, s.y, 1, 0, 1, s.n, kFp32};
   X& executor = *c.executor;
-  return [&executor, s, finish, product](const RunState&) {
-    product->run(s.x, s.w, s.y);
-    if (finish.epilogue.bias != nullptr || finish.epilogue.scaled) {
-      executor.items(s.m * s.n, finish);
+  return [&executor, source, epilogue, product](const RunState&) {
+    for (int64_t p = 0; p < source.count; ++p) {
+      const GemmSource<float> s = source.product(p);
+      product->run(s.x, s.w, s.y + s.first);
+      if (epilogue.bias == nullptr && !epilogue.scaled) continue;
+      executor.items(s.m * s.n, FinishMatrix<float, GemmSource<float>>{s, epilogue, s.y + s.first,
+                                                                       s.n, kFp32});
     }
   };
 }
@@ -108,13 +110,16 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
       Operand* const first = reinterpret_cast<Operand*>(memory + at.a);
       Operand* const second = reinterpret_cast<Operand*>(memory + at.b);
       Sum* const sums = reinterpret_cast<Sum*>(memory + at.sums);
-      executor.items(a_count,
-                     PackLines<Operand, Source, true>{source, first, plan.pitch, format_of(a)});
-      executor.items(b_count,
-                     PackLines<Operand, Source, false>{source, second, plan.pitch, format_of(b)});
-      product->run(first, second, sums);
-      executor.items(source.m * source.n,
-                     FinishMatrix<Sum, Source>{source, epilogue, sums, plan.d_pitch, format_of(d)});
+      for (int64_t p = 0; p < source.count; ++p) {
+        const Source s = source.product(p);
+        executor.items(a_count,
+                       PackLines<Operand, Source, true>{s, first, plan.pitch, format_of(a)});
+        executor.items(b_count,
+                       PackLines<Operand, Source, false>{s, second, plan.pitch, format_of(b)});
+        product->run(first, second, sums);
+        executor.items(s.m * s.n,
+                       FinishMatrix<Sum, Source>{s, epilogue, sums, plan.d_pitch, format_of(d)});
+      }
     };
   });
 }
@@ -212,7 +217,10 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   if (!operands_are_as_read(c)) a = b = Storage::fp32;
   why = cannot_multiply(a, b);
   if (spec.accumulation != Accumulation::fp32) why = "no library sums like this";
-  if (source.m == 0 || source.n == 0 || source.k == 0) why = "nothing to multiply";
+  if (source.count == 0 || source.m == 0 || source.n == 0 || source.k == 0) {
+    why = "nothing to multiply";
+  }
+  if (conv_product_of<Source>() && source.count > 1) why = "a convolution in groups";
   if (!why.empty()) {
     *c.kernel = "own kernel: " + why;
     return {};

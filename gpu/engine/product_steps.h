@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps of operators that sum products: Gemm, Conv and its gradients.
+// Steps of operators that sum products: Gemm, MatMul, Conv and its gradients.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,7 @@
 #include "gpu/bodies/products.h"
 #include "gpu/engine/device_cores.h"
 #include "gpu/engine/library_steps.h"
+#include "gpu/engine/move_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
@@ -22,11 +23,17 @@ Epilogue<T> epilogue_of(const NodeCall<X, T>& c, SumSpec spec) {
   if (epilogue.scaled) {
     epilogue.first_scale = c.optional_in(kFirstScaleInput);
     epilogue.second_scale = c.optional_in(kFirstScaleInput + 1);
-    // A sum that is scaled is not the result yet: it must not be made ready for its rounding.
-    if (spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   }
+  const bool gemm = c.node->op == "Gemm", has_bias = gemm || c.node->op == "Conv";
+  if (gemm) {
+    const GemmBias outside = gemm_bias(*c.graph, *c.node);
+    epilogue.alpha = static_cast<T>(outside.alpha);
+    epilogue.beta = static_cast<T>(outside.beta);
+    epilogue.scaled = epilogue.scaled || !outside.part_of_sums;
+  }
+  // A sum that is scaled is not the result yet: it must not be made ready for its rounding.
+  if (epilogue.scaled && spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   epilogue.how = chain_spec(spec);
-  const bool has_bias = c.node->op == "Gemm" || c.node->op == "Conv";
   epilogue.bias = has_bias ? c.optional_in(2) : nullptr;
   return epilogue;
 }
@@ -54,7 +61,7 @@ template <class X, class T, class Source>
 Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSpec& spec) {
   const Epilogue<T> epilogue = epilogue_of(c, spec);
   X& executor = *c.executor;
-  const int64_t results = source.m * source.n;
+  const int64_t results = source.count * source.m * source.n;
   if (c.kernel != nullptr) *c.kernel = "own kernel";
   if constexpr (std::is_same_v<T, float>) {
     if (c.libraries != nullptr) {
@@ -71,7 +78,9 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
     }
     const bool fp32 =
         epilogue.how.kind == Accumulation::fp32 || epilogue.how.kind == Accumulation::tensor_core;
-    if (fp32 && epilogue.how.is_single_chain()) {
+    // Of many products with few rows a tile would be mostly empty.
+    const bool fills_tiles = source.count == 1 || source.m >= ProductTile<Source>::kSide;
+    if (fp32 && fills_tiles && epilogue.how.is_single_chain()) {
       const ProductTile<Source> tile{source, epilogue};
       return [&executor, tile](const RunState&) { executor.blocks(tile); };
     }
@@ -83,27 +92,32 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
   });
 }
 
+/// Gemm and MatMul.
 template <class X, class T>
-Step gemm_step(const NodeCall<X, T>& c) {
-  const bool ta = int_attribute(*c.node, "transA", 0) != 0;
-  const bool tb = int_attribute(*c.node, "transB", 0) != 0;
-  const Shape& a = c.in_shape(0);
-  const Shape& y = c.out_shape(0);
-  const int64_t m = y[0], n = y[1], k = ta ? a[0] : a[1];
-  return sums_of_products(c,
-                          GemmSource<T>{c.in[0], c.in[1], c.out[0], m, n, k, ta ? 1 : k, ta ? m : 1,
-                                        tb ? 1 : n, tb ? k : 1},
-                          c.sum_spec());
+Step matrix_step(const NodeCall<X, T>& c) {
+  const MatMulShape s = matmul_shape(*c.node, c.in_shape(0), c.in_shape(1));
+  GemmSource<T> source{c.in[0], c.in[1], c.out[0],   s.m,     s.n,
+                       s.k,     s.a_row, s.a_column, s.b_row, s.b_column};
+  source.count = element_count(s.products);
+  source.a_batch = strided(*c.node, s.products, s.a_batch);
+  source.b_batch = strided(*c.node, s.products, s.b_batch);
+  if (c.node->op == "Gemm") {
+    const GemmBias bias = gemm_bias(*c.graph, *c.node);
+    source.bias_row = bias.row;
+    source.bias_column = bias.column;
+  }
+  return sums_of_products(c, source, c.sum_spec());
 }
 
 inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape& w,
                                   const Shape& y) {
   const ConvWindow window = conv_window(node);
   return {.batch = x[0],
-          .in = x[1],
+          .group = window.group,
+          .in = w[1],
           .height = x[2],
           .width = x[3],
-          .out = w[0],
+          .out = w[0] / window.group,
           .kernel_h = w[2],
           .kernel_w = w[3],
           .stride_h = window.stride_h,
@@ -134,28 +148,29 @@ inline bool zeros_take_part(const SumSpec& spec) {
 template <class X, class T>
 Step product_step(const NodeCall<X, T>& c) {
   const std::string& op = c.node->op;
-  if (op == "Gemm") return gemm_step(c);
+  if (op == "Gemm" || op == "MatMul") return matrix_step(c);
   if (op == "Conv") {
     const ConvGeometry s = conv_geometry(*c.node, c.in_shape(0), c.in_shape(1), c.out_shape(0));
-    return sums_of_products(
-        c,
-        ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels(), s.in * s.taps(), s},
-        c.sum_spec().swapped());
+    return sums_of_products(c,
+                            ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels(),
+                                          s.in * s.taps(), s, s.group},
+                            c.sum_spec().swapped());
   }
   if (op == "ConvGradInput") {  // (dy, w) -> dx
     const ConvGeometry s = conv_geometry(*c.node, c.out_shape(0), c.in_shape(1), c.in_shape(0));
     return sums_of_products(
         c,
         ConvGradInputSource<T>{c.in[0], c.in[1], c.out[0], s.in, s.batch * s.height * s.width,
-                               s.taps() * s.out, s, zeros_take_part(c.sum_spec())},
+                               s.taps() * s.out, s, zeros_take_part(c.sum_spec()), s.group},
         c.sum_spec().swapped());
   }
   if (op == "ConvGradWeight") {  // (dy, x) -> dw
     const ConvGeometry s = conv_geometry(*c.node, c.in_shape(1), c.out_shape(0), c.in_shape(0));
-    return sums_of_products(c,
-                            ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out,
-                                                    s.in * s.taps(), s.batch * s.pixels(), s},
-                            c.sum_spec());
+    return sums_of_products(
+        c,
+        ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.in * s.taps(),
+                                s.batch * s.pixels(), s, s.group},
+        c.sum_spec());
   }
   return {};
 }

@@ -211,6 +211,52 @@ TEST(Conv, EmptySizes) {
   });
 }
 
+/// One group of a tensor [images, groups, part].
+std::vector<float> group_of(const std::vector<float>& all, int64_t images, int64_t groups,
+                            int64_t group) {
+  const int64_t part = static_cast<int64_t>(all.size()) / (images * groups);
+  std::vector<float> result;
+  for (int64_t n = 0; n < images; ++n) {
+    const auto first = all.begin() + (n * groups + group) * part;
+    result.insert(result.end(), first, first + part);
+  }
+  return result;
+}
+
+TEST(Conv, GroupsAreConvolutionsOfTheirOwn) {
+  for (ConvShape s : shapes()) {
+    ConvShape whole = s;
+    whole.group = s.in * s.out > 200 ? 2 : 5;
+    Values values(11, true);
+    const std::vector<float> x = values(whole.batch * whole.x_image());
+    const std::vector<float> w = values(whole.group * whole.weights());
+    const std::vector<float> bias = values(whole.group * whole.out);
+    const std::vector<float> dy = values(whole.batch * whole.y_image());
+    for (const SumSpec& spec : all_specs()) {
+      everywhere([&](const std::string& where) {
+        std::vector<float> y(dy.size(), kUntouched), dx(x.size(), kUntouched);
+        std::vector<float> dw(w.size(), kUntouched);
+        conv_forward(whole, x.data(), w.data(), bias.data(), y.data(), spec);
+        conv_grad_input(whole, dy.data(), w.data(), dx.data(), spec);
+        conv_grad_weight(whole, x.data(), dy.data(), dw.data(), spec);
+        for (int64_t g = 0; g < whole.group; ++g) {
+          const std::string what = "group " + std::to_string(g) + ", " + spec_name(spec) + where;
+          const std::vector<float> own_x = group_of(x, s.batch, whole.group, g);
+          const std::vector<float> own_w = group_of(w, 1, whole.group, g);
+          const std::vector<float> own_dy = group_of(dy, s.batch, whole.group, g);
+          std::vector<float> own_y(own_dy.size()), own_dx(own_x.size()), own_dw(own_w.size());
+          conv_forward(s, own_x.data(), own_w.data(), bias.data() + g * s.out, own_y.data(), spec);
+          conv_grad_input(s, own_dy.data(), own_w.data(), own_dx.data(), spec);
+          conv_grad_weight(s, own_x.data(), own_dy.data(), own_dw.data(), spec);
+          expect_same(own_y, group_of(y, s.batch, whole.group, g), "forward " + what);
+          expect_same(own_dx, group_of(dx, s.batch, whole.group, g), "grad input " + what);
+          expect_same(own_dw, group_of(dw, 1, whole.group, g), "grad weight " + what);
+        }
+      });
+    }
+  }
+}
+
 double dot(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];

@@ -26,9 +26,6 @@ using test::OpProgram;
 /// The cases we do not support, and what the refusal says.
 const std::map<std::string, std::string> kUnsupported{
     {"maxpool_d2", "dilations other than 1 are not supported yet"},
-    {"gemm_nn", "the bias must have shape [n]"},
-    {"gemm_ta_scaled", "alpha other than 1 is not supported yet"},
-    {"matmul", "unknown operator MatMul"},
     {"softmax_axis0", "unknown operator Softmax"},
     {"softmax_axis1", "unknown operator Softmax"},
     {"log_softmax_axis0", "unknown operator LogSoftmax"},

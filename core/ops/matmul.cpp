@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// MatMul: the matrix product of the last two dimensions, as numpy's matmul: a one-dimensional
+// operand is a row (the first) or a column (the second) whose dimension of 1 the result does not
+// have; all other dimensions are a batch, which broadcasts. With transA or transB (ours; not of
+// one-dimensional operands) the last two dimensions of an operand are swapped.
+// Gradients: dA = dy op(B)^T, dB = op(A)^T dy, summed where the batch was broadcast; of a B without
+// a batch one product of all rows, as PyTorch has it.
+#include <algorithm>
+
+#include "core/ops/definitions.h"
+
+namespace halfscope {
+namespace {
+
+bool transposes(const Node& node, const char* which) { return int_attribute(node, which, 0) != 0; }
+
+Shape batch_of(const Shape& matrix) { return Shape(matrix.begin(), matrix.end() - 2); }
+
+/// Strides of a batch of matrices seen as broadcast to `batch`.
+std::vector<int64_t> batch_strides(const Shape& matrix, const Shape& batch) {
+  std::vector<int64_t> strides(batch.size(), 0);
+  int64_t stride = matrix[matrix.size() - 1] * matrix[matrix.size() - 2];
+  for (size_t i = 3; i <= matrix.size(); ++i) {
+    const int64_t size = matrix[matrix.size() - i];
+    if (size != 1) strides[batch.size() + 2 - i] = stride;
+    stride *= size;
+  }
+  return strides;
+}
+
+}  // namespace
+
+MatMulShape matmul_shape(const Node& node, const Shape& a, const Shape& b) {
+  check_node(node, !a.empty() && !b.empty(), "operands need at least one dimension");
+  const bool ta = transposes(node, "transA"), tb = transposes(node, "transB");
+  check_node(node, (!ta || a.size() > 1) && (!tb || b.size() > 1),
+             "one-dimensional operands have no transpose");
+  MatMulShape s;
+  s.a = a.size() == 1 ? Shape{1, a[0]} : a;
+  s.b = b.size() == 1 ? Shape{b[0], 1} : b;
+  const int64_t a_rows = s.a[s.a.size() - 2], a_columns = s.a.back();
+  const int64_t b_rows = s.b[s.b.size() - 2], b_columns = s.b.back();
+  s.m = ta ? a_columns : a_rows;
+  s.k = ta ? a_rows : a_columns;
+  s.n = tb ? b_rows : b_columns;
+  check_node(node, s.k == (tb ? b_columns : b_rows),
+             "inner dimensions differ: " + to_string(a) + " and " + to_string(b));
+  s.batch = broadcast_shapes(node, batch_of(s.a), batch_of(s.b));
+  s.result = s.batch;
+  if (a.size() > 1) s.result.push_back(s.m);
+  if (b.size() > 1) s.result.push_back(s.n);
+  s.a_row = ta ? 1 : a_columns;
+  s.a_column = ta ? a_columns : 1;
+  s.b_row = tb ? 1 : b_columns;
+  s.b_column = tb ? b_columns : 1;
+  if (element_count(batch_of(s.b)) == 1 && !ta) {  // one product of all rows
+    s.m *= element_count(s.batch);
+    return s;
+  }
+  s.products = s.batch;
+  s.a_batch = batch_strides(s.a, s.batch);
+  s.b_batch = batch_strides(s.b, s.batch);
+  return s;
+}
+
+namespace ops {
+namespace {
+
+std::vector<OutputType> infer(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  check_real(graph, node, 0);
+  check_real(graph, node, 1);
+  return {{matmul_shape(node, graph.value(node.inputs[0]).shape, graph.value(node.inputs[1]).shape)
+               .result}};
+}
+
+/// Counted from the end, as the shapes are not known here.
+int64_t summed_axis(const Node& node, size_t operand) {
+  const bool transposed = transposes(node, operand == 0 ? "transA" : "transB");
+  return (operand == 0) == transposed ? -2 : -1;
+}
+
+ValueId product(GradientContext& c, ValueId a, bool ta, ValueId b, bool tb) {
+  return c.add("MatMul", {a, b}, {{"transA", int64_t{ta}}, {"transB", int64_t{tb}}});
+}
+
+std::vector<ValueId> gradient(GradientContext& c) {
+  const bool ta = transposes(c.node(), "transA"), tb = transposes(c.node(), "transB");
+  const MatMulShape s = matmul_shape(c.node(), c.input_shape(0), c.input_shape(1));
+  const auto shaped = [&](ValueId value, const Shape& shape) {
+    return c.graph().value(value).shape == shape ? value : c.reshape(value, shape);
+  };
+  Shape full = s.batch;
+  full.push_back(s.a[s.a.size() - (ta ? 1 : 2)]);
+  full.push_back(s.n);
+  const ValueId dy = shaped(c.output_gradient(0), full);
+  std::vector<ValueId> result(2, kNone);
+  if (c.needed(1)) {
+    ValueId a = shaped(c.input(0), s.a), rows = dy;
+    if (s.products.empty() && !s.batch.empty()) {
+      a = c.reshape(a, {s.m, s.k});
+      rows = c.reshape(dy, {s.m, s.n});
+    }
+    const ValueId db = tb ? product(c, rows, true, a, ta) : product(c, a, !ta, rows, false);
+    result[1] = s.products.empty() ? shaped(db, c.input_shape(1))
+                                   : shaped(c.unbroadcast(db, s.b), c.input_shape(1));
+  }
+  if (c.needed(0)) {
+    const ValueId b = shaped(c.input(1), s.b);
+    const ValueId da = ta ? product(c, b, tb, dy, true) : product(c, dy, false, b, !tb);
+    result[0] = shaped(c.unbroadcast(da, s.a), c.input_shape(0));
+  }
+  return result;
+}
+
+}  // namespace
+
+const std::vector<OpDef>& matmul() {
+  static const std::vector<OpDef> defs{{.name = "MatMul",
+                                        .domain = "",
+                                        .infer = infer,
+                                        .gradient = gradient,
+                                        .summed_axis = summed_axis}};
+  return defs;
+}
+
+}  // namespace ops
+}  // namespace halfscope
