@@ -15,8 +15,9 @@ std::span<const OpDef> op_table() {
     std::vector<OpDef> all;
     for (const auto* defs :
          {&ops::arithmetic(), &ops::cast(), &ops::conv(), &ops::functions(), &ops::gather(),
-          &ops::gemm(), &ops::loss(), &ops::normalization(), &ops::pooling(), &ops::quantize(),
-          &ops::reductions(), &ops::relu(), &ops::shape_ops(), &ops::training()}) {
+          &ops::gemm(), &ops::group_normalization(), &ops::loss(), &ops::normalization(),
+          &ops::pooling(), &ops::quantize(), &ops::reductions(), &ops::relu(), &ops::shape_ops(),
+          &ops::softmax(), &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {

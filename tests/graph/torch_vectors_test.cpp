@@ -33,12 +33,6 @@ const std::map<std::string, std::string> kUnsupported{
     {"transpose_nhwc", "unknown operator Transpose"},
     {"transpose_reverse", "unknown operator Transpose"},
     {"transpose_batch0", "unknown operator Transpose"},
-    {"softmax_axis0", "unknown operator Softmax"},
-    {"softmax_axis1", "unknown operator Softmax"},
-    {"log_softmax_axis0", "unknown operator LogSoftmax"},
-    {"log_softmax_axis1", "unknown operator LogSoftmax"},
-    {"log_softmax_large", "unknown operator LogSoftmax"},
-    {"log_softmax_special", "unknown operator LogSoftmax"},
 };
 
 struct Vectors {
