@@ -15,6 +15,7 @@ const std::vector<OpDef>& conv();
 const std::vector<OpDef>& functions();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();
+const std::vector<OpDef>& group_normalization();
 const std::vector<OpDef>& loss();
 const std::vector<OpDef>& matmul();
 const std::vector<OpDef>& move();
@@ -24,6 +25,7 @@ const std::vector<OpDef>& quantize();
 const std::vector<OpDef>& reductions();
 const std::vector<OpDef>& relu();
 const std::vector<OpDef>& shape_ops();
+const std::vector<OpDef>& softmax();
 const std::vector<OpDef>& training();
 
 }  // namespace halfscope::ops

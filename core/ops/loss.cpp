@@ -5,6 +5,9 @@
 // in double and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log,
 // GatherElements, Sub, ReduceMean. Accuracy(logits, labels): share of labelled rows whose first
 // largest logit is the label's; a row with a NaN counts as wrong.
+// MeanSquaredError(prediction, target): mean of (prediction - target)^2 over all elements, likewise
+// in double and rounded once; stagewise Sub, Mul, ReduceMean. MeanSquaredErrorGrad(prediction,
+// target, dloss) = (prediction - target) (2 dloss / n).
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -60,6 +63,34 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
                      {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}})};
 }
 
+std::vector<OutputType> infer_squares(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs a prediction and a target");
+  const Shape &prediction = graph.value(node.inputs[0]).shape,
+              &target = graph.value(node.inputs[1]).shape;
+  check_node(node, prediction == target,
+             "prediction " + to_string(prediction) + " and target " + to_string(target) +
+                 " have different shapes");
+  return {{Shape{}}};
+}
+
+std::vector<OutputType> infer_squares_grad(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 3, "needs three inputs");
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+std::vector<ValueId> squares_gradient(GradientContext& c) {
+  const ValueId slope =
+      c.add("MeanSquaredErrorGrad", {c.input(0), c.input(1), c.output_gradient(0)});
+  return {slope, c.needed(1) ? c.add("Neg", {slope}) : kNone};
+}
+
+std::vector<ValueId> expand_squares(Graph& graph, const Node& node) {
+  const std::string base = node.path + "/";
+  const ValueId error = graph.add1("Sub", base + "Sub", {node.inputs[0], node.inputs[1]});
+  const ValueId square = graph.add1("Mul", base + "Mul", {error, error});
+  return {graph.add1("ReduceMean", base + "ReduceMean", {square}, {{"keepdims", int64_t{0}}})};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& loss() {
@@ -67,6 +98,8 @@ const std::vector<OpDef>& loss() {
       {"SoftmaxCrossEntropyLoss", "", infer_scalar, gradient, expand},
       {"SoftmaxCrossEntropyLossGrad", "halfscope", infer_grad},
       {"Accuracy", "halfscope", infer_scalar},
+      {"MeanSquaredError", "halfscope", infer_squares, squares_gradient, expand_squares},
+      {"MeanSquaredErrorGrad", "halfscope", infer_squares_grad},
   };
   return defs;
 }

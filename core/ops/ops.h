@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/numeric/axis_lines.h"
 
 namespace halfscope {
 
@@ -121,6 +122,14 @@ bool takes_labels(const Node& node);
 
 /// Axes attribute of a reduction made non-negative and sorted; empty means all axes.
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
+
+/// Lines of a tensor of this shape along attribute `axis`, which is the last one by default.
+AxisLines axis_lines(const Node& node, const Shape& shape);
+
+/// Groups of LayerNormalization and its like; throws Error if the attributes do not fit x.
+NormGroups norm_groups(const Node& node, const Shape& x);
+/// Of NormalizationGrad.
+NormGroups norm_groups_of_gradient(const Node& node, const Shape& x, const Shape& scale);
 
 /// Quantize and Dequantize: how a tensor of this shape is cut into blocks.
 BlockShape block_shape(const Node& node, const Shape& shape);

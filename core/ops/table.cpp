@@ -15,9 +15,9 @@ std::span<const OpDef> op_table() {
     std::vector<OpDef> all;
     for (const auto* defs :
          {&ops::arithmetic(), &ops::cast(), &ops::choice(), &ops::conv(), &ops::functions(),
-          &ops::gather(), &ops::gemm(), &ops::loss(), &ops::matmul(), &ops::move(),
-          &ops::normalization(), &ops::pooling(), &ops::quantize(), &ops::reductions(),
-          &ops::relu(), &ops::shape_ops(), &ops::training()}) {
+          &ops::gather(), &ops::gemm(), &ops::group_normalization(), &ops::loss(), &ops::matmul(),
+          &ops::move(), &ops::normalization(), &ops::pooling(), &ops::quantize(),
+          &ops::reductions(), &ops::relu(), &ops::shape_ops(), &ops::softmax(), &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {

@@ -29,6 +29,7 @@ constexpr const char* kFollowing[] = {"Abs",
                                       "HardSigmoid",
                                       "HardSwish",
                                       "Identity",
+                                      "InstanceNormalization",
                                       "LeakyRelu",
                                       "Max",
                                       "MaxPool",
@@ -50,9 +51,20 @@ constexpr const char* kFollowing[] = {"Abs",
                                       "Sub",
                                       "Swish",
                                       "Tanh"};
-constexpr const char* kFullPrecision[] = {
-    "Exp",     "Log", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "SoftmaxCrossEntropyLoss",
-    "Softplus"};
+constexpr const char* kFullPrecision[] = {"Exp",
+                                          "GroupNormalization",
+                                          "LayerNormalization",
+                                          "Log",
+                                          "LogSoftmax",
+                                          "MeanSquaredError",
+                                          "Pow",
+                                          "RMSNormalization",
+                                          "Reciprocal",
+                                          "ReduceMean",
+                                          "ReduceSum",
+                                          "Softmax",
+                                          "SoftmaxCrossEntropyLoss",
+                                          "Softplus"};
 
 Plan mixed(std::string name, const FloatFormat& format) {
   Plan plan;

@@ -110,7 +110,8 @@ std::vector<std::string> operators_of_models() {
   std::vector<std::string> names;
   for (const OpDef& def : op_table()) {
     const std::string name = def.name;
-    if ((*def.domain == '\0' && name != "Cast") || name == "StopGradient") names.push_back(name);
+    const bool onnx = *def.domain == '\0' && name != "Cast";
+    if (onnx || def.gradient != nullptr) names.push_back(name);
   }
   return names;
 }

@@ -85,6 +85,10 @@ std::span<const KernelEntry<T>> sum_kernels();
 template <class T>
 std::span<const KernelEntry<T>> normalization_kernels();
 template <class T>
+std::span<const KernelEntry<T>> group_normalization_kernels();
+template <class T>
+std::span<const KernelEntry<T>> softmax_kernels();
+template <class T>
 std::span<const KernelEntry<T>> pooling_kernels();
 template <class T>
 std::span<const KernelEntry<T>> loss_kernels();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fused loss, its gradient and the accuracy. Inside they compute in double and deliver one
+// The fused losses, their gradients and the accuracy. Inside they compute in double and deliver one
 // value that the Program rounds to the node's format.
 #include <algorithm>
 #include <cmath>
@@ -129,6 +129,43 @@ void accuracy(KernelCall<T>& c) {
   c.out[0][0] = static_cast<T>(static_cast<double>(right) / static_cast<double>(valid.count()));
 }
 
+template <class T>
+void mean_squared_error(KernelCall<T>& c) {
+  const int64_t n = c.in_count(0);
+  const T *prediction = c.in[0], *target = c.in[1];
+  const auto error = [&](int64_t i) {
+    return static_cast<double>(prediction[i]) - static_cast<double>(target[i]);
+  };
+  const SumSpec spec = c.sum_spec();
+  double total = 0.0;
+  if (std::is_same_v<T, float> && names_inner_sums(spec)) {
+    std::vector<float> errors;
+    for (int64_t i = 0; i < n; ++i) errors.push_back(static_cast<float>(error(i)));
+    total = static_cast<double>(sum_of_products(second_sums(spec), errors, errors));
+  } else {
+    std::vector<double> sums(static_cast<size_t>((n + kLossChunk - 1) / kLossChunk), 0.0);
+    parallel_ranges(n, kLossChunk, [&](int64_t begin, int64_t end) {
+      double& sum = sums[static_cast<size_t>(begin / kLossChunk)];
+      for (int64_t i = begin; i < end; ++i) sum += error(i) * error(i);
+    });
+    for (double sum : sums) total += sum;
+  }
+  c.out[0][0] = delivered<T>(total / static_cast<double>(n), c.out_format(0));
+}
+
+template <class T>
+void mean_squared_error_grad(KernelCall<T>& c) {  // (prediction, target, dloss)
+  const int64_t n = c.in_count(0);
+  const double factor = 2.0 * static_cast<double>(c.in[2][0]) / static_cast<double>(n);
+  const FloatFormat write = c.out_format(0);
+  parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const double error = static_cast<double>(c.in[0][i]) - static_cast<double>(c.in[1][i]);
+      c.out[0][i] = delivered<T>(error * factor, write);
+    }
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -136,7 +173,9 @@ std::span<const KernelEntry<T>> loss_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
       {"SoftmaxCrossEntropyLoss", cross_entropy<T>},
       {"SoftmaxCrossEntropyLossGrad", cross_entropy_grad<T>},
-      {"Accuracy", accuracy<T>}};
+      {"Accuracy", accuracy<T>},
+      {"MeanSquaredError", mean_squared_error<T>},
+      {"MeanSquaredErrorGrad", mean_squared_error_grad<T>}};
   return kernels;
 }
 

@@ -3,42 +3,14 @@
 // plane (sample, channel) after the other, each in the fixed order of plane_sums, unless the plan
 // names another accumulation, which then runs over (sample, pixel); the rest in fp32. Threads share
 // out channels, so no sum depends on them.
-#include <array>
 #include <cmath>
 
 #include "core/numeric/accumulate.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/plane_sums.h"
 
 namespace halfscope {
 namespace {
-
-constexpr size_t kPartials = 16;
-
-struct Sums {
-  double first = 0.0, second = 0.0;
-};
-
-/// Sums of two functions of the element over one plane: element i goes to partial i % 16, the
-/// partials are added as a balanced tree.
-template <class F>
-Sums plane_sums(int64_t n, const F& f) {
-  std::array<double, kPartials> first{}, second{};
-  int64_t i = 0;
-  for (; i + static_cast<int64_t>(kPartials) <= n; i += static_cast<int64_t>(kPartials)) {
-    for (size_t j = 0; j < kPartials; ++j) f(i + static_cast<int64_t>(j), first[j], second[j]);
-  }
-  for (; i < n; ++i) {
-    const size_t j = static_cast<size_t>(i) % kPartials;
-    f(i, first[j], second[j]);
-  }
-  for (size_t width = kPartials / 2; width > 0; width /= 2) {
-    for (size_t j = 0; j < width; ++j) {
-      first[j] += first[j + width];
-      second[j] += second[j + width];
-    }
-  }
-  return {first[0], second[0]};
-}
 
 /// [batch, channels, plane...]
 struct Planes {
@@ -146,14 +118,15 @@ void batch_normalization_grad(
     for (int64_t channel = begin; channel < end; ++channel) {
       const double mean = static_cast<double>(c.in[3][channel]);
       const double inverse = static_cast<double>(c.in[4][channel]);
-      Sums total;
+      PlaneSums total;
       for (int64_t sample = 0; sample < planes.batch; ++sample) {
         const int64_t at = planes.offset(sample, channel);
-        const Sums plane = plane_sums(planes.size, [&](int64_t i, double& sum, double& product) {
-          const double g = static_cast<double>(dy[at + i]);
-          sum += g;
-          product += g * (static_cast<double>(x[at + i]) - mean);
-        });
+        const PlaneSums plane =
+            plane_sums(planes.size, [&](int64_t i, double& sum, double& product) {
+              const double g = static_cast<double>(dy[at + i]);
+              sum += g;
+              product += g * (static_cast<double>(x[at + i]) - mean);
+            });
         total.first += plane.first;
         total.second += plane.second;
       }

@@ -377,7 +377,8 @@ template <class T>
 Kernel<T> find_kernel(const std::string& op) {
   for (const std::span<const KernelEntry<T>> list :
        {elementwise_kernels<T>(), function_kernels<T>(), move_kernels<T>(), gather_kernels<T>(),
-        choice_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(), pooling_kernels<T>(),
+        choice_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(),
+        group_normalization_kernels<T>(), softmax_kernels<T>(), pooling_kernels<T>(),
         loss_kernels<T>(), update_kernels<T>(), quantize_kernels<T>()}) {
     for (const KernelEntry<T>& entry : list) {
       if (op == entry.op) return entry.run;

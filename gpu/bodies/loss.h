@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The fused loss, its gradient and the accuracy: a row an item, then one item for what all rows
-// share. Inside they compute in double and deliver one value that is rounded afterwards.
+// The fused losses, their gradients and the accuracy: a row or a chunk an item, then one item for
+// what all of them share. Inside they compute in double and deliver one value that is rounded
+// afterwards.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "core/numeric/axis_lines.h"
 #include "core/numeric/chain.h"
 #include "gpu/bodies/work.h"
 
@@ -160,6 +162,72 @@ struct ShareRight {
 
   HS_HD void operator()(int64_t) const {
     *y = static_cast<T>(static_cast<double>(*right) / static_cast<double>(of.count()));
+  }
+};
+
+/// Item: a chunk.
+template <class T>
+struct SquaredErrors {
+  const T *prediction, *target;
+  int64_t n;
+  double* sums;
+
+  HS_HD void operator()(int64_t chunk) const {
+    const int64_t begin = chunk * kLossChunk, end = smaller(begin + kLossChunk, n);
+    double sum = 0.0;
+    for (int64_t i = begin; i < end; ++i) {
+      const double error = static_cast<double>(prediction[i]) - static_cast<double>(target[i]);
+      sum += error * error;
+    }
+    sums[chunk] = sum;
+  }
+};
+
+/// One item: the mean of the squares, from the chunks' sums or as the plan names.
+template <class T>
+struct MeanOfSquares {
+  const T *prediction, *target;
+  int64_t n;
+  const double* sums;
+  T* y;
+  ChainSpec how;
+  bool named;
+  FloatFormat write;
+
+  struct Terms {
+    const T *prediction, *target;
+    HS_HD float left(int64_t k) const {
+      return static_cast<float>(static_cast<double>(prediction[k]) -
+                                static_cast<double>(target[k]));
+    }
+    HS_HD float right(int64_t k) const { return left(k); }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD void operator()(int64_t) const {
+    double total = 0.0;
+    if (named) {
+      const ChainSpec second = how.second();
+      total = sum_of_terms(second, Terms{prediction, target}, n, 0);
+      total = static_cast<double>(deliver_sum(second, total, nullptr, n, 0));
+    } else {
+      for (int64_t chunk = 0; chunk < ceil_div(n, kLossChunk); ++chunk) total += sums[chunk];
+    }
+    *y = delivered<T>(total / static_cast<double>(n), write);
+  }
+};
+
+template <class T>
+struct SquaredErrorGrad {
+  const T *prediction, *target, *upstream;
+  T* dx;
+  int64_t n;
+  FloatFormat write;
+
+  HS_HD void operator()(int64_t i) const {
+    const double factor = 2.0 * static_cast<double>(*upstream) / static_cast<double>(n);
+    const double error = static_cast<double>(prediction[i]) - static_cast<double>(target[i]);
+    dx[i] = delivered<T>(error * factor, write);
   }
 };
 

@@ -105,6 +105,8 @@ Step product_step(const NodeCall<X, T>& call);  // product_steps.h
 template <class X, class T>
 Step reduction_step(const NodeCall<X, T>& call);  // fused_steps.h: reductions, pooling, loss, norm
 template <class X, class T>
+Step normalization_step(const NodeCall<X, T>& call);  // norm_steps.h: softmax, layer normalization
+template <class X, class T>
 Step update_step(const NodeCall<X, T>& call);  // update_steps.h: optimizers, scaled operands
 
 }  // namespace halfscope::gpu

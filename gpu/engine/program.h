@@ -19,6 +19,7 @@
 #include "gpu/engine/layout.h"
 #include "gpu/engine/move_steps.h"
 #include "gpu/engine/node_call.h"
+#include "gpu/engine/norm_steps.h"
 #include "gpu/engine/product_steps.h"
 #include "gpu/engine/update_steps.h"
 
@@ -29,7 +30,7 @@ template <class X, class T>
 Step make_step(const NodeCall<X, T>& call) {
   for (Step (*family)(const NodeCall<X, T>&) :
        {movement_step<X, T>, function_step<X, T>, index_step<X, T>, product_step<X, T>,
-        reduction_step<X, T>, update_step<X, T>}) {
+        reduction_step<X, T>, normalization_step<X, T>, update_step<X, T>}) {
     if (Step step = family(call)) return step;
   }
   throw Error(call.node->path + " (" + call.node->op + "): does not run on a GPU backend");

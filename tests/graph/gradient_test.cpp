@@ -175,6 +175,42 @@ TEST(Gradient, StagewiseBatchNormalizationEqualsFusedInDouble) {
   }
 }
 
+// What a composite expands to is the same function with the same gradients, but for constants,
+// which a graph holds in fp32.
+TEST(Gradient, StagewiseCompositesEqualFusedInDouble) {
+  std::set<std::string> compared{"BatchNormalization", "SoftmaxCrossEntropyLoss"};  // above
+  const std::set<std::string> others = compared;
+  for (const OpCase& op : gradient_cases()) {
+    const OpDef& def = find_op(op.op);
+    if (def.expand == nullptr || others.contains(op.op)) continue;
+    SCOPED_TRACE(describe(op));
+    const double tolerance = op.op == "Gelu" ? 1e-6 : 1e-11;
+    const auto build = [&](Graph& graph, const std::vector<ValueId>& x) {
+      Node node;
+      node.op = def.name;
+      node.path = op.name;
+      node.inputs = x;
+      node.attributes = op.attributes;
+      return def.expand(graph, node).at(0);
+    };
+    OpProgram fused(float64_backend(), op, std::nullopt, true);
+    OpProgram stagewise(float64_backend(), op.operands, build, std::nullopt, true);
+    for (const Node& node : stagewise.graph().nodes()) EXPECT_NE(node.op, def.name);
+    EXPECT_NEAR(fused.run(), stagewise.run(), tolerance);
+    for (size_t operand = 0; operand < op.operands.size(); ++operand) {
+      const std::vector<double> a = fused.exact_gradient(operand),
+                                b = stagewise.exact_gradient(operand);
+      ASSERT_EQ(a.size(), b.size());
+      for (size_t i = 0; i < a.size(); ++i)
+        EXPECT_NEAR(a[i], b[i], tolerance) << operand << " " << i;
+    }
+    compared.insert(op.op);
+  }
+  for (const OpDef& def : op_table()) {
+    EXPECT_EQ(compared.contains(def.name), def.expand != nullptr) << def.name;
+  }
+}
+
 /// The message of the Error that adding this node gives.
 std::string refusal(const OpCase& op) {
   try {

@@ -102,6 +102,86 @@ def add_binary(v: Vectors) -> None:
               note="at 0 the derivative is the slope, as in F.prelu")
 
 
+def add_softmax(v: Vectors) -> None:
+    """Softmax and LogSoftmax along every axis; op_gradients.py has those of matrices."""
+    special = v.normal(5, 4)
+    special[0, 1], special[1, 2], special[3, 0] = NAN, -INF, INF
+    special[2, :] = -INF
+    special[4, :] = [1000.0, -1000.0, 999.0, 0.0]
+    for short, op, function in (("softmax", "Softmax", F.softmax),
+                                ("log_softmax", "LogSoftmax", F.log_softmax)):
+        for axis in (0, 1, 2, -2):
+            v.add(f"{short}_cube_axis{axis}", op, {"x": v.normal(3, 4, 5)},
+                  lambda x, function=function, axis=axis: function(x, axis), {"axis": axis},
+                  upstream=v.normal(3, 4, 5))
+        v.add(f"{short}_cube", op, {"x": v.normal(2, 3, 6)},
+              lambda x, function=function: function(x, -1), upstream=v.normal(2, 3, 6),
+              note="the default is the last axis")
+        v.add(f"{short}_long", op, {"x": v.normal(2, 700)},
+              lambda x, function=function: function(x, -1), {"axis": 1})
+        v.add(f"{short}_rows", op, {"x": special},
+              lambda x, function=function: function(x, -1), {"axis": -1},
+              note="a row of -inf alone, or with +inf, gives NaN")
+
+
+def add_normalization(v: Vectors) -> None:
+    """Layer, group, instance and RMS normalization."""
+    def case(name: str, op: str, function: Function, x: np.ndarray, shape: Any, bias: bool = True,
+             note: str = "", **attributes: Any) -> None:
+        inputs = {"x": x, "scale": v.normal(*shape)}
+        if bias:
+            inputs["bias"] = v.normal(*shape)
+        v.add(name, op, inputs, function, attributes, upstream=v.normal(*x.shape), note=note)
+
+    def layer(shape: Any, eps: float) -> Function:
+        return lambda x, w, b=None: F.layer_norm(x, shape, w, b, eps)
+
+    def rms(axes: Any, eps: float) -> Function:
+        return lambda x, w: x / torch.sqrt((x * x).mean(axes, keepdim=True) + eps) * w
+
+    n = v.normal
+    case("layer_norm", "LayerNormalization", layer((24,), 1e-5), n(6, 24), (24,))
+    case("layer_norm_cube", "LayerNormalization", layer((33,), 1e-3), n(2, 5, 33), (33,), axis=-1,
+         epsilon=1e-3)
+    case("layer_norm_axis1", "LayerNormalization", layer((5, 7), 1e-5), n(3, 5, 7), (5, 7), axis=1)
+    case("layer_norm_no_bias", "LayerNormalization", layer((24,), 1e-5), n(6, 24), (24,), False)
+    case("layer_norm_far", "LayerNormalization", layer((64,), 1e-5),
+         n(4, 64) + np.float32(100.0), (64,),
+         note="mean far from 0: a variance taken as a difference of squares fails here")
+    case("layer_norm_narrow", "LayerNormalization", layer((16,), 1e-5), n(4, 16) * np.float32(1e-3),
+         (16,), note="epsilon dominates the variance")
+    case("layer_norm_constant", "LayerNormalization", layer((8,), 1e-5),
+         np.full((3, 8), 0.5, np.float32), (8,), note="no variance: y is the bias")
+    case("rms_norm", "RMSNormalization", rms((-1,), 1e-6), n(6, 24), (24,), False, epsilon=1e-6)
+    case("rms_norm_axis1", "RMSNormalization", rms((1, 2), 1e-5), n(3, 5, 7), (5, 7), False, axis=1)
+    for groups in (1, 2, 6):
+        case(f"group_norm_{groups}", "GroupNormalization",
+             lambda x, w, b, groups=groups: F.group_norm(x, groups, w, b, 1e-5), n(3, 6, 4, 5),
+             (6,), num_groups=groups)
+    case("group_norm_flat", "GroupNormalization",
+         lambda x, w, b: F.group_norm(x, 3, w, b, 1e-3), n(4, 12), (12,), num_groups=3,
+         epsilon=1e-3)
+    case("instance_norm", "InstanceNormalization",
+         lambda x, w, b: F.instance_norm(x, None, None, w, b, True, 0.1, 1e-5), n(3, 4, 5, 6), (4,))
+    case("instance_norm_1d", "InstanceNormalization",
+         lambda x, w, b: F.instance_norm(x, None, None, w, b, True, 0.1, 1e-3), n(3, 4, 17), (4,),
+         epsilon=1e-3)
+
+
+def add_squared_errors(v: Vectors) -> None:
+    """MeanSquaredError (F.mse_loss, reduction mean)."""
+    def case(name: str, x: np.ndarray, target: np.ndarray, upstream: float, **more: Any) -> None:
+        v.add(name, "MeanSquaredError", {"x": np.asarray(x), "target": np.asarray(target)},
+              F.mse_loss, upstream=np.array(upstream, np.float32), output="loss", **more)
+
+    case("mse", v.normal(6, 7), v.normal(6, 7), 1.0)
+    case("mse_exact", v.grid(4, 8), v.grid(4, 8), 1024.0, must_be_exact=True)
+    case("mse_long", v.normal(3, 5, 700), v.normal(3, 5, 700), 8.0)
+    special = v.normal(5)
+    special[1], special[3] = NAN, INF
+    case("mse_special", special, v.normal(5), 1.0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -111,7 +191,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     v = Vectors()
-    for add in (add_unary, add_steps, add_binary):
+    for add in (add_unary, add_steps, add_binary, add_softmax, add_normalization,
+                add_squared_errors):
         add(v)
     v.write(args.out_dir, "function_ops", args.list)
 

@@ -55,4 +55,41 @@ inline void add_function_cases(std::vector<OpCase>& list) {
   }
 }
 
+inline void add_normalization_cases(std::vector<OpCase>& list) {
+  const auto real = [](const Shape& shape) { return moved(shape, 0.125f, 0.0f); };
+  for (const Shape& shape : {Shape{3, 4}, Shape{}, Shape{5}}) {
+    list.push_back({"", "MeanSquaredError", {real(shape), moved(shape, 0.25f, 0.0625f)}});
+  }
+  for (const char* op : {"Softmax", "LogSoftmax"}) {
+    for (int64_t axis : {0, 1, -1}) list.push_back({"", op, {real({2, 3, 4})}, {{"axis", axis}}});
+    list.push_back({"", op, {real({3, 5})}});
+    list.push_back({"", op, {real({1, 1})}});
+  }
+  struct Affine {
+    const char* op;
+    Shape x, parameter;
+    Attributes attributes;
+  };
+  const auto axis = [](int64_t value) { return Attributes{{"axis", value}}; };
+  const auto groups = [](int64_t value) { return Attributes{{"num_groups", value}}; };
+  for (Affine each : std::vector<Affine>{{"LayerNormalization", {3, 5}, {5}, {}},
+                                         {"LayerNormalization", {2, 3, 4}, {3, 4}, axis(1)},
+                                         {"LayerNormalization", {2, 3}, {2, 3}, axis(-2)},
+                                         {"RMSNormalization", {3, 5}, {5}, {}},
+                                         {"RMSNormalization", {2, 3, 2}, {3, 2}, axis(1)},
+                                         {"GroupNormalization", {2, 4, 3}, {4}, groups(2)},
+                                         {"GroupNormalization", {2, 3, 2, 2}, {3}, groups(1)},
+                                         {"GroupNormalization", {3, 4}, {4}, groups(2)},
+                                         {"InstanceNormalization", {2, 3, 4}, {3}, {}},
+                                         {"InstanceNormalization", {2, 2, 2, 3}, {2}, {}}}) {
+    each.attributes["epsilon"] = 0.125;
+    OpCase op{"", each.op, {real(each.x), real(each.parameter)}, each.attributes};
+    const std::string name = each.op;
+    if (name == "LayerNormalization" || name == "RMSNormalization") list.push_back(op);
+    if (name == "RMSNormalization") continue;
+    op.operands.push_back(moved(each.parameter, 0.25f, 0.0f));
+    list.push_back(op);
+  }
+}
+
 }  // namespace halfscope::test

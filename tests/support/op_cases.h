@@ -135,6 +135,7 @@ inline std::vector<OpCase> gradient_cases() {
                   {{"ignore_index", int64_t{1}}}});
   list.push_back({"", "SoftmaxCrossEntropyLoss", {real({1, 1}), labels({0})}});
   add_function_cases(list);
+  add_normalization_cases(list);
   for (OpCase& each : list) each.name = "node";
   for (const OpCase& each : structure_cases()) list.push_back(each);
   for (const OpCase& each : product_cases()) list.push_back(each);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Softmax and LogSoftmax along `axis` (-1) as in ONNX:
+//   y = exp(x - max) / sum exp(x - max),   y = (x - max) - log(sum exp(x - max))
+// A line of -inf alone, or with a +inf, gives NaN, as in PyTorch. Fused they are evaluated in
+// double and rounded once; stagewise they become ReduceMax, Sub, Exp, ReduceSum, Div, or Log, Sub.
+// SoftmaxGrad(dy, y) = y (dy - sum dy y);  LogSoftmaxGrad(dy, y) = dy - exp(y) sum dy.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+std::vector<OutputType> infer(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  axis_lines(node, x);
+  return {{x}};
+}
+
+std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
+  return {{graph.value(node.inputs[1]).shape}};
+}
+
+std::vector<ValueId> gradient(GradientContext& c) {
+  const Attributes attributes = c.node().attributes;
+  return {c.add(c.node().op + "Grad", {c.output_gradient(0), c.output(0)}, attributes)};
+}
+
+std::vector<ValueId> expand(Graph& graph, const Node& node) {
+  const ValueId x = node.inputs[0];
+  const std::string base = node.path + "/";
+  const Attributes lines{{"axes", std::vector<int64_t>{int_attribute(node, "axis", -1)}},
+                         {"keepdims", int64_t{1}}};
+  // The maximum cancels out of the result, so its gradient is zero in exact arithmetic.
+  const ValueId largest = graph.add1("StopGradient", base + "StopGradient",
+                                     {graph.add1("ReduceMax", base + "ReduceMax", {x}, lines)});
+  const ValueId shifted = graph.add1("Sub", base + "Shift", {x, largest});
+  const ValueId powers = graph.add1("Exp", base + "Exp", {shifted});
+  const ValueId sum = graph.add1("ReduceSum", base + "ReduceSum", {powers}, lines);
+  if (node.op == "Softmax") return {graph.add1("Div", base + "Div", {powers, sum})};
+  return {graph.add1("Sub", base + "Sub", {shifted, graph.add1("Log", base + "Log", {sum})})};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& softmax() {
+  static const std::vector<OpDef> defs{
+      {"Softmax", "", infer, gradient, expand},
+      {"LogSoftmax", "", infer, gradient, expand},
+      {"SoftmaxGrad", "halfscope", infer_grad},
+      {"LogSoftmaxGrad", "halfscope", infer_grad},
+  };
+  return defs;
+}
+
+}  // namespace halfscope::ops
+
+namespace halfscope {
+
+AxisLines axis_lines(const Node& node, const Shape& shape) {
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  int64_t axis = int_attribute(node, "axis", -1);
+  if (axis < 0) axis += rank;
+  check_node(node, axis >= 0 && axis < rank, "axis out of range");
+  AxisLines lines{.count = 1, .size = shape[static_cast<size_t>(axis)], .stride = 1};
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i != axis) lines.count *= shape[static_cast<size_t>(i)];
+    if (i > axis) lines.stride *= shape[static_cast<size_t>(i)];
+  }
+  return lines;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Layer, group, instance and RMS normalization, fused (core/ops/group_normalization.cpp): sums in
+// double, those of a group in the fixed order of plane_sums, those of a parameter ascending, unless
+// the plan names another accumulation; the rest in fp32. Threads share out groups, then parameters.
+#include <algorithm>
+#include <cmath>
+
+#include "core/numeric/accumulate.h"
+#include "emulation/engine/kernel.h"
+#include "emulation/engine/plane_sums.h"
+
+namespace halfscope {
+namespace {
+
+/// Groups per piece of work.
+int64_t group_grain(const NormGroups& s) { return std::max<int64_t>(1, kGrain / 4 / s.size); }
+
+/// Calls f(i, p) for the elements i of a group, ascending, and their parameters p.
+template <class F>
+void for_group(const NormGroups& s, int64_t group, const F& f) {
+  const int64_t first = group * s.size;
+  int64_t p = s.param(first), left = s.inner - first % s.inner;
+  for (int64_t i = first; i < first + s.size; ++i) {
+    f(i, p);
+    if (--left > 0) continue;
+    left = s.inner;
+    p = p + 1 == s.params ? 0 : p + 1;
+  }
+}
+
+template <class T>
+void group_normalization(KernelCall<T>& c) {
+  const NormGroups s = norm_groups(*c.node, c.in_shape(0));
+  const double epsilon = real_attribute(*c.node, "epsilon", 1e-5);
+  const SumSpec spec = c.sum_spec();
+  const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
+  const bool centred = c.out.size() > 2;
+  const T* const bias = c.in.size() > 2 ? c.in[2] : nullptr;
+  T* const means = centred ? c.out[1] : nullptr;
+  T* const inverses = c.out[centred ? 2 : 1];
+  const double n = static_cast<double>(s.size);
+  parallel_ranges(s.groups, group_grain(s), [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) {
+      const T* x = c.in[0] + group * s.size;
+      double mean = 0.0;
+      if (centred) {
+        double sum = plane_sums(s.size, [&](int64_t i, double& total, double&) {
+                       total += static_cast<double>(x[i]);
+                     }).first;
+        if (named) sum = sum_of_values(spec, std::vector<float>(x, x + s.size), group);
+        mean = sum / n;
+      }
+      double squares = plane_sums(s.size, [&](int64_t i, double& total, double&) {
+                         const double value = static_cast<double>(x[i]) - mean;
+                         total += value * value;
+                       }).first;
+      if (named) {
+        std::vector<float> values;
+        for (int64_t i = 0; i < s.size; ++i) {
+          values.push_back(static_cast<float>(static_cast<double>(x[i]) - mean));
+        }
+        squares =
+            static_cast<double>(sum_of_products(second_sums(spec), values, values, nullptr, group));
+      }
+      const T middle = static_cast<T>(mean);
+      const T inverse = static_cast<T>(1.0 / std::sqrt(squares / n + epsilon));
+      if (centred) means[group] = middle;
+      inverses[group] = inverse;
+      for_group(s, group, [&](int64_t i, int64_t p) {
+        const T scaled = (c.in[0][i] - middle) * inverse * c.in[1][p];
+        c.out[0][i] = bias != nullptr ? scaled + bias[p] : scaled;
+      });
+    }
+  });
+}
+
+/// (dy, x, scale, mean?, inverse) -> dx, dscale, dbias
+template <class T>
+struct NormalizationGrad {
+  const KernelCall<T>& c;
+  NormGroups s = norm_groups_of_gradient(*c.node, c.in_shape(1), c.in_shape(2));
+  const T *dy = c.in[0], *x = c.in[1], *scale = c.in[2], *mean = c.in[3], *inverse = c.in[4];
+  SumSpec spec = c.sum_spec();
+  bool named = std::is_same_v<T, float> && names_inner_sums(spec);
+
+  /// (x - mean) / deviation of element i, which is in that group.
+  double normal(int64_t i, int64_t group) const {
+    const double centre = mean != nullptr ? static_cast<double>(mean[group]) : 0.0;
+    return (static_cast<double>(x[i]) - centre) * static_cast<double>(inverse[group]);
+  }
+
+  void group(int64_t index) const {
+    thread_local std::vector<double> slopes;
+    slopes.clear();
+    for_group(s, index, [&](int64_t i, int64_t p) {
+      slopes.push_back(static_cast<double>(dy[i]) * static_cast<double>(scale[p]));
+    });
+    const int64_t first = index * s.size;
+    PlaneSums sums = plane_sums(s.size, [&](int64_t i, double& sum, double& product) {
+      const double g = slopes[static_cast<size_t>(i)];
+      sum += g;
+      product += g * normal(first + i, index);
+    });
+    if (named) {
+      std::vector<float> gradients, scales, normals;
+      for_group(s, index, [&](int64_t i, int64_t p) {
+        gradients.push_back(static_cast<float>(dy[i]));
+        scales.push_back(static_cast<float>(scale[p]));
+        normals.push_back(static_cast<float>(normal(i, index)));
+      });
+      const std::vector<float> products(slopes.begin(), slopes.end());
+      const SumSpec third = second_sums(second_sums(spec));
+      sums.first = static_cast<double>(sum_of_products(third, gradients, scales, nullptr, index));
+      sums.second = static_cast<double>(
+          sum_of_products(second_sums(third), products, normals, nullptr, index));
+    }
+    const double n = static_cast<double>(s.size);
+    const T share = mean != nullptr ? static_cast<T>(sums.first / n) : T{0};
+    const T slope = static_cast<T>(sums.second / n);
+    const T middle = mean != nullptr ? mean[index] : T{0};
+    for_group(s, index, [&](int64_t i, int64_t p) {
+      const T g = dy[i] * scale[p];
+      const T h = (x[i] - middle) * inverse[index];
+      c.out[0][i] = inverse[index] * ((g - share) - h * slope);
+    });
+  }
+
+  /// Parameters of [begin, end), element after element of each ascending.
+  void parameters(int64_t begin, int64_t end) const {
+    std::vector<double> slopes(static_cast<size_t>(end - begin), 0.0), sums = slopes;
+    for (int64_t block = 0; block < s.count(); block += s.params * s.inner) {
+      int64_t group = (block + begin * s.inner) / s.size;
+      for (int64_t p = begin; p < end; ++p) {
+        if ((group + 1) * s.size <= block + p * s.inner) ++group;
+        double &slope = slopes[static_cast<size_t>(p - begin)],
+               &sum = sums[static_cast<size_t>(p - begin)];
+        for (int64_t i = block + p * s.inner; i < block + (p + 1) * s.inner; ++i) {
+          const double g = static_cast<double>(dy[i]);
+          slope += g * normal(i, group);
+          sum += g;
+        }
+      }
+    }
+    for (int64_t p = begin; p < end; ++p) {
+      const size_t at = static_cast<size_t>(p - begin);
+      if (named) {
+        std::vector<float> gradients, normals;
+        for (int64_t k = 0; k < s.per_param(); ++k) {
+          const int64_t i = s.of_param(p, k);
+          gradients.push_back(static_cast<float>(dy[i]));
+          normals.push_back(static_cast<float>(normal(i, i / s.size)));
+        }
+        sums[at] = sum_of_values(spec, gradients, p);
+        slopes[at] =
+            static_cast<double>(sum_of_products(second_sums(spec), gradients, normals, nullptr, p));
+      }
+      c.out[1][p] = static_cast<T>(slopes[at]);
+      if (c.out.size() > 2) c.out[2][p] = static_cast<T>(sums[at]);
+    }
+  }
+};
+
+template <class T>
+void normalization_grad(KernelCall<T>& c) {
+  const NormalizationGrad<T> of{c};
+  parallel_ranges(of.s.groups, group_grain(of.s), [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) of.group(group);
+  });
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, of.s.per_param()));
+  parallel_ranges(of.s.params, grain,
+                  [&](int64_t begin, int64_t end) { of.parameters(begin, end); });
+}
+
+}  // namespace
+
+template <class T>
+std::span<const KernelEntry<T>> group_normalization_kernels() {
+  static constexpr KernelEntry<T> kernels[] = {{"LayerNormalization", group_normalization<T>},
+                                               {"GroupNormalization", group_normalization<T>},
+                                               {"InstanceNormalization", group_normalization<T>},
+                                               {"RMSNormalization", group_normalization<T>},
+                                               {"NormalizationGrad", normalization_grad<T>}};
+  return kernels;
+}
+
+template std::span<const KernelEntry<float>> group_normalization_kernels();
+template std::span<const KernelEntry<double>> group_normalization_kernels();
+
+}  // namespace halfscope

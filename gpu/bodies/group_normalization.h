@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Layer, group, instance and RMS normalization, fused: sums in double in the emulator's order, a
+// group or a parameter an item, or as the plan names; the rest in fp32, an element an item.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/numeric/axis_lines.h"
+#include "core/numeric/chain.h"
+#include "gpu/bodies/normalization.h"
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+/// A sum of products as the plan names it, delivered.
+template <class Terms>
+HS_HD double named_products(const ChainSpec& how, const Terms& terms, int64_t n, int64_t element) {
+  return static_cast<double>(
+      deliver_sum(how, sum_of_terms(how, terms, n, element), nullptr, n, element));
+}
+
+/// Item: a group.
+template <class T>
+struct GroupStatistics {
+  NormGroups groups;
+  const T* x;
+  T* mean;  ///< null: no mean is taken away
+  T* inverse;
+  double epsilon;
+  ChainSpec how;
+  bool named;
+
+  struct Values {
+    const T* x;
+    HS_HD float left(int64_t k) const { return static_cast<float>(x[k]); }
+    HS_HD float right(int64_t) const { return 1.0f; }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+  struct Squares {
+    const T* x;
+    double centre;
+    HS_HD float left(int64_t k) const {
+      return static_cast<float>(static_cast<double>(x[k]) - centre);
+    }
+    HS_HD float right(int64_t k) const { return left(k); }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD void operator()(int64_t group) const {
+    const T* const in = x + group * groups.size;
+    const double n = static_cast<double>(groups.size);
+    double centre = 0.0;
+    if (mean != nullptr) {
+      double sum = 0.0;
+      if (named) {
+        sum = sum_of_terms(how, Values{in}, groups.size, group);
+      } else {
+        sum = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
+                total += static_cast<double>(in[i]);
+              }).first;
+      }
+      centre = sum / n;
+      mean[group] = static_cast<T>(centre);
+    }
+    double squares = 0.0;
+    if (named) {
+      squares = named_products(how.second(), Squares{in, centre}, groups.size, group);
+    } else {
+      squares = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
+                  const double value = static_cast<double>(in[i]) - centre;
+                  total += value * value;
+                }).first;
+    }
+    inverse[group] = static_cast<T>(1.0 / std::sqrt(squares / n + epsilon));
+  }
+};
+
+template <class T>
+struct NormalizeGroup {
+  NormGroups groups;
+  const T *x, *mean, *inverse, *scale, *bias;  ///< mean and bias may be null
+  T* y;
+
+  HS_HD void operator()(int64_t i) const {
+    const int64_t group = i / groups.size, p = groups.param(i);
+    const T middle = mean != nullptr ? mean[group] : T{0};
+    const T scaled = (x[i] - middle) * inverse[group] * scale[p];
+    y[i] = bias != nullptr ? scaled + bias[p] : scaled;
+  }
+};
+
+/// What all sums of the gradient read.
+template <class T>
+struct NormOperands {
+  NormGroups groups;
+  const T *dy, *x, *scale, *mean, *inverse;  ///< mean may be null
+
+  /// (x - mean) / deviation.
+  HS_HD double normal(int64_t i) const {
+    const int64_t group = i / groups.size;
+    const double centre = mean != nullptr ? static_cast<double>(mean[group]) : 0.0;
+    return (static_cast<double>(x[i]) - centre) * static_cast<double>(inverse[group]);
+  }
+  HS_HD double slope(int64_t i) const {
+    return static_cast<double>(dy[i]) * static_cast<double>(scale[groups.param(i)]);
+  }
+};
+
+/// Item: a group. share = sum g / size, slope = sum g h / size.
+template <class T>
+struct GroupGradSums {
+  NormOperands<T> of;
+  T *share, *slope;
+  ChainSpec how;
+  bool named;
+
+  struct Slopes {
+    const NormOperands<T>& of;
+    int64_t first;
+    bool normal;  ///< (dy scale, h), else (dy, scale)
+    HS_HD float left(int64_t k) const {
+      return normal ? static_cast<float>(of.slope(first + k))
+                    : static_cast<float>(of.dy[first + k]);
+    }
+    HS_HD float right(int64_t k) const {
+      return normal ? static_cast<float>(of.normal(first + k))
+                    : static_cast<float>(of.scale[of.groups.param(first + k)]);
+    }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD void operator()(int64_t group) const {
+    const int64_t size = of.groups.size, first = group * size;
+    PlaneSums sums{};
+    if (named) {
+      const ChainSpec third = how.second().second();
+      sums.first = named_products(third, Slopes{of, first, false}, size, group);
+      sums.second = named_products(third.second(), Slopes{of, first, true}, size, group);
+    } else {
+      sums = PlaneSums::of(size, [&](int64_t i, double& sum, double& product) {
+        const double g = of.slope(first + i);
+        sum += g;
+        product += g * of.normal(first + i);
+      });
+    }
+    const double n = static_cast<double>(size);
+    share[group] = of.mean != nullptr ? static_cast<T>(sums.first / n) : T{0};
+    slope[group] = static_cast<T>(sums.second / n);
+  }
+};
+
+template <class T>
+struct NormalizeGroupGrad {
+  NormOperands<T> of;
+  const T *share, *slope;
+  T* dx;
+
+  HS_HD void operator()(int64_t i) const {
+    const int64_t group = i / of.groups.size;
+    const T middle = of.mean != nullptr ? of.mean[group] : T{0};
+    const T g = of.dy[i] * of.scale[of.groups.param(i)];
+    const T h = (of.x[i] - middle) * of.inverse[group];
+    dx[i] = of.inverse[group] * ((g - share[group]) - h * slope[group]);
+  }
+};
+
+/// Item: a parameter.
+template <class T>
+struct ParameterGrads {
+  NormOperands<T> of;
+  T *dscale, *dbias;  ///< dbias may be null
+  ChainSpec how;
+  bool named;
+
+  struct Terms {
+    const NormOperands<T>& of;
+    int64_t p;
+    bool normal;
+    HS_HD float left(int64_t k) const {
+      return static_cast<float>(of.dy[of.groups.of_param(p, k)]);
+    }
+    HS_HD float right(int64_t k) const {
+      return normal ? static_cast<float>(of.normal(of.groups.of_param(p, k))) : 1.0f;
+    }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD void operator()(int64_t p) const {
+    const int64_t n = of.groups.per_param();
+    double sum = 0.0, product = 0.0;
+    if (named) {
+      sum = sum_of_terms(how, Terms{of, p, false}, n, p);
+      product = named_products(how.second(), Terms{of, p, true}, n, p);
+    } else {
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t i = of.groups.of_param(p, k);
+        const double g = static_cast<double>(of.dy[i]);
+        product += g * of.normal(i);
+        sum += g;
+      }
+    }
+    dscale[p] = static_cast<T>(product);
+    if (dbias != nullptr) dbias[p] = static_cast<T>(sum);
+  }
+};
+
+}  // namespace halfscope::gpu

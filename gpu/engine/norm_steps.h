@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// Steps of softmax along an axis, of normalizations within a sample and of squared errors.
+#pragma once
+
+#include "gpu/bodies/group_normalization.h"
+#include "gpu/bodies/softmax.h"
+#include "gpu/engine/fused_steps.h"
+
+namespace halfscope::gpu {
+
+template <class T>
+bool takes_named_sums(const SumSpec& spec) {
+  return std::is_same_v<T, float> && names_inner_sums(spec);
+}
+
+template <class X, class T>
+Step softmax_step(const NodeCall<X, T>& c, bool log) {
+  const SumSpec spec = c.sum_spec();
+  const SoftmaxLine<T> body{.x = c.in[0],
+                            .y = c.out[0],
+                            .lines = axis_lines(*c.node, c.in_shape(0)),
+                            .how = chain_spec(spec),
+                            .named = takes_named_sums<T>(spec),
+                            .log = log,
+                            .write = c.out_format(0)};
+  return sums_step(c, body.lines.count, body, [](auto& each) -> ChainSpec& { return each.how; });
+}
+
+template <class X, class T>
+Step softmax_grad_step(const NodeCall<X, T>& c, bool log) {  // (dy, y)
+  const SumSpec spec = c.sum_spec();
+  const SoftmaxLineGrad<T> body{.dy = c.in[0],
+                                .y = c.in[1],
+                                .dx = c.out[0],
+                                .lines = axis_lines(*c.node, c.in_shape(1)),
+                                .how = chain_spec(spec),
+                                .named = takes_named_sums<T>(spec),
+                                .log = log,
+                                .write = c.out_format(0)};
+  return sums_step(c, body.lines.count, body, [](auto& each) -> ChainSpec& { return each.how; });
+}
+
+template <class X, class T>
+Step group_norm_step(const NodeCall<X, T>& c) {
+  const NormGroups groups = norm_groups(*c.node, c.in_shape(0));
+  const SumSpec spec = c.sum_spec();
+  const bool centred = c.out.size() > 2;
+  const GroupStatistics<T> statistics{.groups = groups,
+                                      .x = c.in[0],
+                                      .mean = centred ? c.out[1] : nullptr,
+                                      .inverse = c.out[centred ? 2 : 1],
+                                      .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
+                                      .how = chain_spec(spec),
+                                      .named = takes_named_sums<T>(spec)};
+  return in_turn(
+      {sums_step(c, groups.groups, statistics, [](auto& each) -> ChainSpec& { return each.how; }),
+       items_step(*c.executor, c.out_count(0),
+                  NormalizeGroup<T>{groups, c.in[0], statistics.mean, statistics.inverse, c.in[1],
+                                    c.optional_in(2), c.out[0]})});
+}
+
+template <class X, class T>
+Step normalization_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean?, inverse)
+  const NormOperands<T> of{.groups = norm_groups_of_gradient(*c.node, c.in_shape(1), c.in_shape(2)),
+                           .dy = c.in[0],
+                           .x = c.in[1],
+                           .scale = c.in[2],
+                           .mean = c.in[3],
+                           .inverse = c.in[4]};
+  const SumSpec spec = c.sum_spec();
+  const ChainSpec how = chain_spec(spec);
+  const bool named = takes_named_sums<T>(spec);
+  T* const share = c.template working_memory<T>(of.groups.groups);
+  T* const slope = c.template working_memory<T>(of.groups.groups);
+  const auto how_of = [](auto& each) -> ChainSpec& { return each.how; };
+  T* const dbias = c.out.size() > 2 ? c.out[2] : nullptr;
+  return in_turn(
+      {sums_step(c, of.groups.groups, GroupGradSums<T>{of, share, slope, how, named}, how_of),
+       items_step(*c.executor, c.out_count(0), NormalizeGroupGrad<T>{of, share, slope, c.out[0]}),
+       sums_step(c, of.groups.params, ParameterGrads<T>{of, c.out[1], dbias, how, named}, how_of)});
+}
+
+template <class X, class T>
+Step squared_error_step(const NodeCall<X, T>& c) {
+  const int64_t n = c.in_count(0), chunks = ceil_div(n, kLossChunk);
+  const SumSpec spec = c.sum_spec();
+  double* const sums = c.template working_memory<double>(chunks);
+  const MeanOfSquares<T> mean{.prediction = c.in[0],
+                              .target = c.in[1],
+                              .n = n,
+                              .sums = sums,
+                              .y = c.out[0],
+                              .how = chain_spec(spec),
+                              .named = takes_named_sums<T>(spec),
+                              .write = c.out_format(0)};
+  return in_turn({items_step(*c.executor, chunks, SquaredErrors<T>{c.in[0], c.in[1], n, sums}),
+                  sums_step(c, 1, mean, [](auto& each) -> ChainSpec& { return each.how; })});
+}
+
+template <class X, class T>
+Step normalization_step(const NodeCall<X, T>& c) {
+  const std::string& op = c.node->op;
+  if (op == "Softmax") return softmax_step(c, false);
+  if (op == "LogSoftmax") return softmax_step(c, true);
+  if (op == "SoftmaxGrad") return softmax_grad_step(c, false);
+  if (op == "LogSoftmaxGrad") return softmax_grad_step(c, true);
+  if (op == "LayerNormalization" || op == "GroupNormalization" || op == "InstanceNormalization" ||
+      op == "RMSNormalization") {
+    return group_norm_step(c);
+  }
+  if (op == "MeanSquaredError") return squared_error_step(c);
+  if (op == "MeanSquaredErrorGrad") {
+    return items_step(
+        *c.executor, c.out_count(0),
+        SquaredErrorGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], c.in_count(0), c.out_format(0)});
+  }
+  if (op == "NormalizationGrad") return normalization_grad_step(c);
+  return {};
+}
+
+}  // namespace halfscope::gpu
