@@ -24,6 +24,7 @@ void add_run(CLI::App& app, Command& command, const std::string& command_line);
 void add_recommend(CLI::App& app, Command& command);
 void add_report(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
+void add_convert(CLI::App& app, Command& command);
 void add_runs(CLI::App& app, Command& command);
 void add_view(CLI::App& app, Command& command);
 void add_mma_check(CLI::App& app, Command& command);

@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
   add_recommend(app, command);
   add_report(app, command);
   add_export(app, command);
+  add_convert(app, command);
   add_runs(app, command);
   add_view(app, command);
   add_mma_check(app, command);

@@ -7,19 +7,18 @@
 #include "cli/arguments.h"
 #include "core/error.h"
 #include "core/models/models.h"
+#include "core/onnx/import.h"
 
 namespace halfscope {
 namespace {
 
 constexpr uint64_t kLargestDimension = uint64_t{1} << 31;
 
-/// The importer of ONNX files belongs here.
-Model import_file(const std::filesystem::path& file, const NetworkOptions&) {
+OnnxImport import_file(const std::filesystem::path& file, const NetworkOptions& options) {
   if (!std::filesystem::exists(file)) {
     throw Error("cannot read " + file.string() + ": no such file", "check the path");
   }
-  throw usage_error(file.string() + ": this build cannot read ONNX files",
-                    "use a built-in network: lenet, lenet-hot, resnet20 or mlp:A-B-...-Z");
+  return read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
 }
 
 bool is_answer(const SampleArray& array) {
@@ -39,7 +38,7 @@ std::vector<std::string> network_words() {
 bool is_network_file(const std::string& spec) { return spec.ends_with(".onnx"); }
 
 Model load_network(const std::string& spec, const NetworkOptions& options) {
-  if (is_network_file(spec)) return import_file(spec, options);
+  if (is_network_file(spec)) return import_file(spec, options).model;
   if (!options.dimensions.empty()) {
     throw usage_error("--dimension is for network files; " + spec + " has none that are open",
                       "leave it out");
@@ -57,6 +56,16 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
                       "add --data, or an --input of images");
   }
   return build_network(spec, options.batch, shape, classes);
+}
+
+Plan network_plan(const std::string& plan, const std::string& network,
+                  const NetworkOptions& options) {
+  if (plan != kAsExported) return load_plan(plan);
+  if (!is_network_file(network)) {
+    throw usage_error("the plan as_exported is that of a network's file; " + network + " is none",
+                      "name another plan");
+  }
+  return import_file(network, options).types;
 }
 
 void describe_samples(const Dataset& data, NetworkOptions& options) {

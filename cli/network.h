@@ -12,6 +12,7 @@
 
 #include "core/data/dataset.h"
 #include "core/graph/lower.h"
+#include "core/plan/plan.h"
 
 namespace halfscope {
 
@@ -34,6 +35,14 @@ bool is_network_file(const std::string& spec);
 /// The network without a loss. `spec` is a built-in name or a file *.onnx. Throws Error, of kind
 /// usage for what cannot be a network.
 Model load_network(const std::string& spec, const NetworkOptions& options);
+
+/// The plan that stands for the formats of an ONNX file's own tensors.
+inline constexpr const char* kAsExported = "as_exported";
+
+/// A preset, a file, or kAsExported of that network. Throws Error, of kind usage for what cannot be
+/// a plan.
+Plan network_plan(const std::string& plan, const std::string& network,
+                  const NetworkOptions& options);
 
 /// Fills in what built-in networks want to know of the data: the shape of a sample of the network's
 /// input, and the number of classes.

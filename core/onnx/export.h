@@ -5,7 +5,6 @@
 // runtime then shows the same rounding, up to the order of its sums.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "core/graph/lower.h"
@@ -17,8 +16,5 @@ namespace halfscope {
 std::string onnx_bytes(const Model& model, const NamedTensors& weights);
 std::string onnx_bytes(const Executable& executable, const std::string& name,
                        const NamedTensors& weights);
-
-/// Writes to a temporary file beside it first. Throws Error if that fails.
-void write_onnx(const std::filesystem::path& file, const std::string& bytes);
 
 }  // namespace halfscope

@@ -2,9 +2,7 @@
 #include "core/onnx/exporter.h"
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
-#include <system_error>
 
 #include "core/error.h"
 #include "core/graph/execution.h"
@@ -323,22 +321,6 @@ std::string onnx_bytes(const Executable& executable, const std::string& name,
       exporter.run(name, nodes, onnx_files::read_inputs(executable.graph, nodes),
                    executable.outputs),
       name);
-}
-
-void write_onnx(const std::filesystem::path& file, const std::string& bytes) {
-  std::filesystem::path part = file;
-  part += ".part";
-  std::ofstream out(part, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  std::error_code failed;
-  if (out) std::filesystem::rename(part, file, failed);
-  if (!out || failed) {
-    std::error_code ignored;
-    std::filesystem::remove(part, ignored);
-    throw Error("cannot write " + file.string(),
-                "check that the folder exists, and that the disk is not full");
-  }
 }
 
 }  // namespace halfscope

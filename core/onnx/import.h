@@ -17,8 +17,8 @@
 namespace halfscope {
 
 struct ImportOptions {
-  /// The first dimension of the inputs: 0 takes the file's, and 1 where it is open. Files that fix
-  /// another one are converted if no node fixes it as well.
+  /// The first dimension of the inputs where the file leaves it open; 0 means 1. Where the file
+  /// fixes it at 1 and no node depends on that, it is replaced as well.
   int64_t batch = 0;
   /// Sizes of other open dimensions, by their names in the file or as "input.2".
   std::map<std::string, int64_t> dimensions{};

@@ -125,11 +125,12 @@ std::optional<FloatFormat> format_of(DataType type) {
 }  // namespace
 
 Importer::Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
-                   ImportOptions options)
+                   ImportOptions options, bool replace_batch)
     : file_(file),
       name_(std::move(name)),
       folder_(std::move(folder)),
       options_(std::move(options)),
+      replace_batch_(replace_batch),
       opset_(opset_of(file, name_)) {
   if (options_.batch < 0) throw usage_error("a batch cannot be negative");
 }
@@ -226,8 +227,9 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
     int64_t size = fixed ? dimension.dim_value() : 0;
     if (given) {
       size = *given;
-    } else if (i == 0 && proto.dim_size() > 1 && options_.batch > 0) {
-      if (fixed && size != options_.batch) old_batch_ = size;
+    } else if (i == 0 && fixed && size == 1 && proto.dim_size() > 1 && options_.batch > 1 &&
+               replace_batch_) {
+      batch_replaced_ = true;
       size = options_.batch;
     } else if (!fixed && i == 0) {
       size = std::max<int64_t>(options_.batch, 1);
@@ -236,7 +238,7 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
     } else if (!fixed) {
       const std::string key = dimension.dim_param().empty() ? place : dimension.dim_param();
       throw usage_error(what + ": its dimension " + printable(key) + " is open",
-                        "say how large it is, for example --dim " + printable(key) + "=16");
+                        "say how large it is, for example --dimension " + printable(key) + "=16");
     }
     if (i == 0 && !fixed) batch_name = dimension.dim_param();
     shape.push_back(size);
@@ -461,6 +463,11 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
     model_.outputs.push_back({printable(output.name()), binding->value});
   }
   if (model_.outputs.empty()) throw Error(name_ + ": no output depends on an input");
+  for (const NamedValue& output : model_.outputs) {
+    const Shape& shape = model_.graph.value(output.value).shape;
+    if (batch_replaced_ && (shape.empty() || shape[0] != options_.batch))
+      throw Error("output " + output.name + " has no dimension for the batch");
+  }
 }
 
 std::string Importer::unique_path(const std::string& wanted) {
@@ -551,7 +558,7 @@ void Importer::set_buffer_next(ValueId buffer, ValueId next) {
 
 Shape Importer::reshape_target(const Shape& from, std::vector<int64_t> target, bool zero_is_size,
                                const std::string& what) const {
-  if (old_batch_ > 0 && !target.empty() && target[0] == old_batch_) {
+  if (batch_replaced_ && !target.empty() && target[0] == 1) {
     try {
       return reshaped(from, target, zero_is_size, what);
     } catch (const Error&) {

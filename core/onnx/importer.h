@@ -46,10 +46,12 @@ struct Scope {
 
 class Importer {
  public:
-  /// `file` must outlive this.
+  /// `file` must outlive this. With `replace_batch`, a first dimension of 1 that the file fixes
+  /// becomes the batch of the options; run() throws Error where a node depends on it.
   Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
-           ImportOptions options);
+           ImportOptions options, bool replace_batch);
   OnnxImport run();
+  bool batch_replaced() const { return batch_replaced_; }
 
   Graph& graph() { return model_.graph; }
   const ImportOptions& options() const { return options_; }
@@ -73,7 +75,7 @@ class Importer {
   void note(const std::string& text);
 
   /// The shape that a Reshape of `from` to `target` gives. Where the file's batch was replaced, a
-  /// leading size that no longer fits is replaced too.
+  /// leading 1 that no longer fits is replaced too.
   Shape reshape_target(const Shape& from, std::vector<int64_t> target, bool zero_is_size,
                        const std::string& what) const;
 
@@ -102,8 +104,8 @@ class Importer {
   std::string name_;
   std::filesystem::path folder_;
   ImportOptions options_;
+  bool replace_batch_, batch_replaced_ = false;
   int64_t opset_ = 0;
-  int64_t old_batch_ = 0;  ///< the file's, where it was replaced
   Model model_;
   std::set<std::string> paths_, variable_paths_;
   std::map<std::string, DataType> node_types_;  ///< what nodes write, by path

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// `halfscope convert`: a network as an ONNX file, as it is or with what a plan does to it.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "analysis/output_file.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/network.h"
+#include "cli/train_options.h"
+#include "cli/training.h"
+#include "core/data/dataset.h"
+#include "core/error.h"
+#include "core/onnx/export.h"
+#include "core/train/lane_setup.h"
+
+namespace halfscope {
+namespace {
+
+constexpr uint64_t kMostSamples = 1'000'000'000;
+
+struct ConvertOptions {
+  std::string network, data, init, plan, out;
+  std::vector<std::string> dimensions;
+  int64_t batch = 1;
+  uint64_t seed = 1;
+  bool force = false;
+};
+
+int convert_network(const ConvertOptions& options) {
+  if (options.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
+  check_distinct({options.network, options.init, options.out});
+  check_output_file(options.out, options.force);
+  NetworkOptions wanted;
+  wanted.batch = options.batch;
+  wanted.dimensions = parse_dimensions(options.dimensions);
+  if (!options.data.empty()) describe_samples(load_dataset(options.data), wanted);
+  const Model network = load_network(options.network, wanted);
+  const NamedTensors init =
+      options.init.empty() ? NamedTensors{} : read_initial_weights(options.init);
+  const NamedTensors weights = starting_weights(network, options.seed, init);
+  std::string bytes;
+  if (options.plan.empty()) {
+    bytes = onnx_bytes(network, weights);
+  } else {
+    const Plan plan = network_plan(options.plan, options.network, wanted);
+    bytes = onnx_bytes(lower_inference(network, plan), network.name, weights);
+  }
+  write_output_file(options.out, bytes, options.force);
+  write_out(fmt::format("{}: {:.1f} MB\n", options.out, static_cast<double>(bytes.size()) / 1e6));
+  return 0;
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Command& command) {
+  auto options = std::make_shared<ConvertOptions>();
+  CLI::App* sub = app.add_subcommand("convert", "Write a network as an ONNX file");
+  sub->footer("Example:  halfscope convert net.onnx --plan mixed_float16 --out rounded.onnx");
+  offer(sub->add_option("network", options->network,
+                        "A file *.onnx, or lenet, lenet-hot, resnet20, mlp:A-B-...-Z")
+            ->type_name("NETWORK")
+            ->required()
+            ->group(group::kArguments),
+        {.words = network_words(), .files = "*.onnx"});
+  const char* kGroup = "Network and data";
+  offer(sub->add_option("--data", options->data,
+                        "Data whose shape a built-in network takes: digits, mnist:DIR, ...")
+            ->type_name("SPEC")
+            ->group(kGroup),
+        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
+  offer(sub->add_option("--init", options->init, "Weights, an .npz by variable path")
+            ->type_name("FILE")
+            ->group(kGroup),
+        {.files = "*.npz"});
+  add_integer(*sub, "--seed", options->seed, 0, 4294967295, "Of weights that nothing gives")
+      ->default_str("1")
+      ->group(kGroup);
+  add_integer(*sub, "--batch", options->batch, 1, kMostSamples,
+              "Samples at once, where the network leaves it open")
+      ->default_str("1")
+      ->group(kGroup);
+  add_dimension_option(*sub, options->dimensions);
+  offer(sub->add_option("--plan", options->plan,
+                        "Show what this plan rounds by Casts; default: the network as it is")
+            ->type_name("PLAN")
+            ->group(kGroup),
+        {.words = preset_names(), .files = "*.json"});
+  add_output(*sub, "--out", options->out, "*.onnx", "The ONNX file");
+  add_force(*sub, options->force);
+  sub->callback([options, &command] { command = [options] { return convert_network(*options); }; });
+}
+
+}  // namespace halfscope

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// Files that are damaged, hostile, or ask for what is not there: one clear line that names the
+// node, and nothing else happens.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/error.h"
+#include "tests/data/test_files.h"
+#include "tests/onnx/network_support.h"
+
+namespace halfscope {
+namespace {
+
+using test::FileBuilder;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal(const std::vector<uint8_t>& bytes) {
+  try {
+    parse_onnx(bytes, "net.onnx", ".");
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+    return what + " | " + error.hint();
+  }
+  return "";
+}
+std::string refusal(const FileBuilder& file) { return refusal(file.bytes()); }
+
+/// One node of this operator between x [2, 3] and y.
+FileBuilder one(const std::string& op, const std::string& name = "n") {
+  FileBuilder file;
+  file.input("x", {2, 3}).output("y");
+  file.node(op, {"x"}, {"y"}, name);
+  return file;
+}
+
+TEST(BadOnnxFile, NoModelAtAll) {
+  EXPECT_THAT(refusal(std::vector<uint8_t>{}), HasSubstr("is no ONNX model"));
+  EXPECT_THAT(refusal(std::vector<uint8_t>{'h', 'e', 'l', 'l', 'o'}), HasSubstr("no ONNX model"));
+  std::vector<uint8_t> bytes = one("Relu").bytes();
+  for (size_t length = 1; length < bytes.size(); ++length) {
+    // Whatever is cut off: never anything but an Error, or a smaller network.
+    try {
+      parse_onnx(std::span(bytes).first(length), "net.onnx", ".");
+    } catch (const Error&) {
+    }
+  }
+}
+
+TEST(BadOnnxFile, OperatorSets) {
+  EXPECT_THAT(refusal(FileBuilder(7)), HasSubstr("operator set 7; 8 to 21 are understood"));
+  EXPECT_THAT(refusal(FileBuilder(99)), HasSubstr("operator set 99"));
+  FileBuilder none = one("Relu");
+  none.file().clear_opset_import();
+  EXPECT_THAT(refusal(none), HasSubstr("does not say which operator set"));
+}
+
+TEST(BadOnnxFile, UnknownOperatorsAreAllNamed) {
+  FileBuilder file = one("Relu");
+  file.node("LSTM", {"x"}, {"a"}, "rnn");
+  file.node("NonMaxSuppression", {"x"}, {"b"}, "boxes");
+  file.node("Fused", {"x"}, {"c"}, "vendor").set_domain("com.example");
+  EXPECT_THAT(refusal(file), AllOf(HasSubstr("rnn (LSTM): this operator is not supported"),
+                                   HasSubstr("LSTM, NonMaxSuppression, com.example.Fused")));
+}
+
+TEST(BadOnnxFile, NodesThatReadNothingOrThemselves) {
+  FileBuilder missing = one("Relu");
+  missing.node("Add", {"x", "ghost"}, {"z"}, "sum");
+  EXPECT_THAT(refusal(missing), HasSubstr("sum (Add): reads ghost, which nothing makes"));
+  FileBuilder cycle = one("Relu");
+  cycle.node("Add", {"x", "b"}, {"a"}, "first");
+  cycle.node("Neg", {"a"}, {"b"}, "second");
+  EXPECT_THAT(refusal(cycle), HasSubstr("first (Add): depends on itself"));
+  FileBuilder twice = one("Relu");
+  twice.node("Neg", {"x"}, {"y"}, "again");
+  EXPECT_THAT(refusal(twice), HasSubstr("again (Neg): makes y, which exists already"));
+  EXPECT_THAT(refusal(one("Add", "sum")), HasSubstr("sum (Add): input 1 is missing"));
+  FileBuilder output = one("Relu");
+  output.output("ghost");
+  EXPECT_THAT(refusal(output), HasSubstr("output ghost: nothing makes it"));
+}
+
+TEST(BadOnnxFile, ShapesThatDoNotFit) {
+  FileBuilder file;
+  file.input("x", {2, 3}).output("y");
+  file.floats("w", {4, 2}, std::vector<float>(8, 1.0f));
+  file.node("MatMul", {"x", "w"}, {"y"}, "fc");
+  EXPECT_THAT(refusal(file), HasSubstr("fc (MatMul)"));
+  FileBuilder reshape;
+  reshape.input("x", {2, 3}).output("y").integers("to", {2}, {4, -1});
+  reshape.node("Reshape", {"x", "to"}, {"y"}, "view");
+  EXPECT_THAT(refusal(reshape), HasSubstr("view (Reshape): [2, 3] cannot be reshaped"));
+  EXPECT_THAT(refusal(FileBuilder().input("x", {2, 0})), HasSubstr("is empty"));
+  EXPECT_THAT(refusal(FileBuilder().input("x", {2}, 8)), HasSubstr("inputs of string"));
+}
+
+TEST(BadOnnxFile, AttributesOfAnotherType) {
+  FileBuilder file = one("Relu");
+  ::onnx::NodeProto& node = file.node("Softmax", {"x"}, {"z"}, "soft");
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name("axis");
+  attribute.set_type(::onnx::AttributeProto::STRING);
+  attribute.set_s("last");
+  EXPECT_THAT(refusal(file), HasSubstr("soft (Softmax): attribute axis is not an integer"));
+}
+
+TEST(BadOnnxFile, SizesThatOverflow) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  FileBuilder input;
+  input.input("x", {kHuge, 2}).output("y");
+  input.node("Relu", {"x"}, {"y"});
+  EXPECT_THAT(refusal(input), HasSubstr("has more than"));
+  for (int64_t size : {kHuge, int64_t{1} << 40}) {
+    FileBuilder expand;
+    expand.input("x", {1, 3}).output("y").integers("to", {2}, {size, 3});
+    expand.node("Expand", {"x", "to"}, {"y"}, "grow");
+    EXPECT_THAT(refusal(expand), HasSubstr("has more than")) << size;
+    FileBuilder pad;
+    pad.input("x", {1, 3}).output("y").integers("by", {4}, {0, 0, size, 0});
+    pad.node("Pad", {"x", "by"}, {"y"}, "pad");
+    EXPECT_THAT(refusal(pad), HasSubstr("a pad of")) << size;
+    FileBuilder conv;
+    conv.input("x", {1, 1, 8, 8}).output("y").floats("w", {1, 1, 1, 1}, {1.0f});
+    test::set_ints(conv.node("Conv", {"x", "w"}, {"y"}, "conv"), "strides", {size, 1});
+    EXPECT_THAT(refusal(conv), HasSubstr("a stride of")) << size;
+    FileBuilder zeros;
+    zeros.input("x", {1, 3}).output("y").integers("shape", {1}, {size});
+    zeros.node("ConstantOfShape", {"shape"}, {"c"}, "zeros");
+    zeros.node("Relu", {"x"}, {"y"});
+    EXPECT_THAT(refusal(zeros), HasSubstr("zeros (ConstantOfShape)")) << size;
+    FileBuilder range;
+    range.input("x", {1, 3}).output("y").integers("a", {}, {0}).integers("b", {}, {size});
+    range.integers("c", {}, {1});
+    range.node("Range", {"a", "b", "c"}, {"r"}, "count");
+    range.node("Relu", {"x"}, {"y"});
+    EXPECT_THAT(refusal(range), HasSubstr("count (Range): has too many steps")) << size;
+  }
+}
+
+TEST(BadOnnxFile, SlicesWithAnyNumbersAreHarmless) {
+  constexpr int64_t kLow = std::numeric_limits<int64_t>::min(),
+                    kHigh = std::numeric_limits<int64_t>::max();
+  for (int64_t start : {kLow, int64_t{-1}, int64_t{0}, kHigh}) {
+    for (int64_t end : {kLow, int64_t{-1}, int64_t{0}, kHigh}) {
+      for (int64_t step : {kLow, int64_t{-1}, int64_t{0}, int64_t{1}, kHigh}) {
+        FileBuilder file;
+        file.input("x", {4, 3}).output("y");
+        file.integers("s", {1}, {start}).integers("e", {1}, {end}).integers("a", {1}, {0});
+        file.integers("t", {1}, {step});
+        file.node("Slice", {"x", "s", "e", "a", "t"}, {"y"}, "cut");
+        const std::string text = refusal(file);
+        EXPECT_TRUE(text.empty() || text.find("cut (Slice)") == 0) << text;
+      }
+    }
+  }
+}
+
+TEST(BadOnnxFile, FunctionsThatCallThemselves) {
+  FileBuilder file;
+  file.input("x", {2}).output("y");
+  ::onnx::FunctionProto& function = *file.file().add_functions();
+  function.set_name("Loop");
+  function.set_domain("local");
+  function.add_input("a");
+  function.add_output("b");
+  ::onnx::NodeProto& inner = *function.add_node();
+  inner.set_op_type("Loop");
+  inner.set_domain("local");
+  inner.add_input("a");
+  inner.add_output("b");
+  file.node("Loop", {"x"}, {"y"}, "call").set_domain("local");
+  EXPECT_THAT(refusal(file), HasSubstr("nested too deeply"));
+}
+
+TEST(BadOnnxFile, DepthIsLimited) {
+  // Graphs in attributes of nodes, 2,000 deep.
+  ::onnx::GraphProto graph;
+  for (int i = 0; i < 2000; ++i) {
+    ::onnx::GraphProto outer;
+    ::onnx::NodeProto& node = *outer.add_node();
+    node.set_op_type("If");
+    ::onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name("then_branch");
+    attribute.set_type(::onnx::AttributeProto::GRAPH);
+    attribute.mutable_g()->Swap(&graph);
+    graph.Swap(&outer);
+  }
+  FileBuilder file = one("Relu");
+  file.graph().mutable_node()->Add()->Swap(graph.mutable_node(0));
+  EXPECT_THAT(refusal(file), HasSubstr("is no ONNX model"));
+}
+
+TEST(BadOnnxFile, Files) {
+  const test::TemporaryFolder folder;
+  EXPECT_THROW(read_onnx(folder / "none.onnx"), Error);
+  EXPECT_THROW(read_onnx(folder.path()), Error);
+  // 3 GB, none of which take space on the disk.
+  test::write_bytes(folder / "large.onnx", {1, 2, 3});
+  std::filesystem::resize_file(folder / "large.onnx", uint64_t{3} << 30);
+  test::expect_error([&] { read_onnx(folder / "large.onnx"); }, ErrorKind::runtime,
+                     {"is over 2 GB"});
+}
+
+}  // namespace
+}  // namespace halfscope

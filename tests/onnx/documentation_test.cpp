@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The table of operators in docs/onnx.md against the translators and the operators there are.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "core/onnx/translate.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+const OpDef* op_named(std::string_view name) {
+  for (const OpDef& def : op_table()) {
+    if (name == def.name) return &def;
+  }
+  return nullptr;
+}
+
+/// Those that become other operators; all others keep their name.
+const std::map<std::string, std::string>& renamed() {
+  static const std::map<std::string, std::string> names{
+      {"Cast", "Identity"},
+      {"ConvTranspose", "ConvGradInput, Add"},
+      {"DepthToSpace", "Reshape, Transpose"},
+      {"Dropout", "Identity"},
+      {"FastGelu", "Gelu"},
+      {"GlobalMaxPool", "ReduceMax"},
+      {"Mean", "Add, Div"},
+      {"ReduceL1", "Abs, ReduceSum"},
+      {"ReduceL2", "Mul, ReduceSum, Sqrt"},
+      {"ReduceSumSquare", "Mul, ReduceSum"},
+      {"Resize", "Gather"},
+      {"SimplifiedLayerNormalization", "RMSNormalization"},
+      {"SpaceToDepth", "Reshape, Transpose"},
+      {"Split", "Slice"},
+      {"Squeeze", "Reshape"},
+      {"Sum", "Add"},
+      {"Tile", "Reshape, Expand"},
+      {"Unsqueeze", "Reshape"},
+      {"Upsample", "Gather"},
+  };
+  return names;
+}
+
+std::string expected_table() {
+  std::map<std::string, std::string> rows;
+  for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
+    for (const Translator& each : list) {
+      const std::string op(each.op);
+      const auto other = renamed().find(op);
+      const std::string becomes = other == renamed().end() ? "" : other->second;
+      bool gradient = true, stagewise = false;
+      std::istringstream parts(becomes.empty() ? op : becomes);
+      for (std::string part; std::getline(parts, part, ',');) {
+        const OpDef* def = op_named(part.substr(part.find_first_not_of(' ')));
+        EXPECT_NE(def, nullptr) << op << " becomes " << part;
+        if (def == nullptr) continue;
+        gradient = gradient && def->gradient != nullptr;
+        stagewise = stagewise || def->expand != nullptr;
+      }
+      rows[op] = "| " + op + " | " + becomes + " | " + (gradient ? "yes" : "") + " | " +
+                 (stagewise ? "yes" : "") + " |";
+    }
+  }
+  std::string table;
+  for (const auto& [op, row] : rows) table += row + "\n";
+  return table;
+}
+
+TEST(OnnxDocumentation, ListsTheOperators) {
+  std::ifstream file(HALFSCOPE_SOURCE_DIR "/docs/onnx.md");
+  std::string table;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line == "| --- | --- | --- | --- |") {
+      inside = true;
+    } else if (inside && line.starts_with("| ")) {
+      table += line + "\n";
+    } else {
+      inside = false;
+    }
+  }
+  EXPECT_EQ(table, expected_table());
+}
+
+}  // namespace
+}  // namespace halfscope::onnx_files

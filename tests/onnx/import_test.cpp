@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// What becomes of a file's names, types, dimensions and initializers.
+#include "core/onnx/import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/onnx/export.h"
+#include "tests/data/test_files.h"
+#include "tests/onnx/network_support.h"
+
+namespace halfscope {
+namespace {
+
+using test::FileBuilder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> paths(const Model& model) {
+  std::vector<std::string> result;
+  for (const Node& node : model.graph.nodes()) result.push_back(node.path);
+  return result;
+}
+
+std::string refusal(const FileBuilder& file, const ImportOptions& options = {}) {
+  try {
+    file.import(options);
+  } catch (const Error& error) {
+    return error.what() + std::string(" | ") + error.hint();
+  }
+  return "";
+}
+
+TEST(OnnxImport, NodesKeepTheirNamesOrTakeThatOfTheirResult) {
+  FileBuilder file;
+  file.input("x", {2}).output("y");
+  file.node("Relu", {"x"}, {"a"}, "/block/Relu");
+  file.node("Neg", {"a"}, {"b"});
+  file.node("Neg", {"b"}, {"c"}, "twice");
+  file.node("Neg", {"c"}, {"y"}, "twice");
+  EXPECT_THAT(paths(file.import().model), ElementsAre("/block/Relu", "b", "twice", "twice_2"));
+}
+
+TEST(OnnxImport, NamesAreMadePrintable) {
+  FileBuilder file;
+  file.input("x", {2}).output("y");
+  file.node("Relu", {"x"}, {"y"}, "a\nb\x01");
+  EXPECT_THAT(paths(file.import().model), ElementsAre("a_b_"));
+}
+
+TEST(OnnxImport, NodesMayStandInAnyOrder) {
+  FileBuilder file;
+  file.input("x", {2}).output("y");
+  file.node("Neg", {"a"}, {"y"}, "second");
+  file.node("Relu", {"x"}, {"a"}, "first");
+  EXPECT_THAT(paths(file.import().model), ElementsAre("first", "second"));
+}
+
+TEST(OnnxImport, WeightsAreCalledByTheirFirstReader) {
+  FileBuilder file;
+  file.input("x", {2, 3}).output("y");
+  file.floats("onnx::w", {3, 2}, {1, 2, 3, 4, 5, 6}).floats("onnx::b", {2}, {7, 8});
+  file.node("Gemm", {"x", "onnx::w", "onnx::b"}, {"y"}, "fc1");
+  const Model model = file.import().model;
+  ASSERT_EQ(model.graph.variables().size(), 2u);
+  EXPECT_EQ(model.graph.variables()[0].path, "fc1.weight");
+  EXPECT_EQ(model.graph.variables()[0].alias, "onnx::w");
+  EXPECT_EQ(model.graph.variables()[1].path, "fc1.bias");
+  EXPECT_THAT(model.initial.at("fc1.weight").data, ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST(OnnxImport, ScalarsAndMasksAreConstants) {
+  FileBuilder file;
+  file.input("x", {2, 2}).output("y");
+  file.floats("half", {}, {0.5f}).floats("mask", {2, 2}, {0, -1e9f, 0, 0}).floats("b", {2}, {1, 2});
+  file.node("Mul", {"x", "half"}, {"s"}, "scale");
+  file.node("Add", {"s", "mask"}, {"m"}, "mask_scores");
+  file.node("Add", {"m", "b"}, {"y"}, "shift");
+  const Model model = file.import().model;
+  ASSERT_EQ(model.graph.variables().size(), 1u);
+  EXPECT_EQ(model.graph.variables()[0].path, "shift.bias");
+}
+
+TEST(OnnxImport, InitializersListedAsInputsAreNone) {
+  FileBuilder file;
+  file.input("x", {1, 2}).input("w", {2, 2}).output("y");
+  file.floats("w", {2, 2}, {1, 0, 0, 1});
+  file.node("MatMul", {"x", "w"}, {"y"}, "fc");
+  EXPECT_EQ(file.import().model.graph.inputs().size(), 1u);
+}
+
+TEST(OnnxImport, BatchNormalizationsTrain) {
+  FileBuilder file;
+  file.input("x", {4, 2}).output("y");
+  file.floats("s", {2}, {1, 1}).floats("b", {2}, {0, 0}).floats("m", {2}, {3, 4});
+  file.floats("v", {2}, {5, 6});
+  file.node("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y"}, "bn");
+  const Model model = file.import().model;
+  int buffers = 0;
+  for (const Variable& variable : model.graph.variables()) {
+    if (!variable.buffer) continue;
+    ++buffers;
+    EXPECT_NE(variable.next, kNone);
+  }
+  EXPECT_EQ(buffers, 2);
+  EXPECT_THAT(model.initial.at("bn.running_mean").data, ElementsAre(3, 4));
+  EXPECT_THAT(model.initial.at("bn.running_var").data, ElementsAre(5, 6));
+}
+
+TEST(OnnxImport, OpenDimensions) {
+  FileBuilder file;
+  file.input("x", {-1, 3}).output("y");
+  file.node("Relu", {"x"}, {"y"});
+  const auto shape = [&](const ImportOptions& options) {
+    const Model model = file.import(options).model;
+    return model.graph.value(model.outputs[0].value).shape;
+  };
+  EXPECT_EQ(shape({}), (Shape{1, 3}));
+  EXPECT_EQ(shape({.batch = 16}), (Shape{16, 3}));
+
+  FileBuilder sequence;
+  sequence.input("ids", {-1, -1, 4}).output("y");
+  sequence.node("Relu", {"ids"}, {"y"});
+  EXPECT_THAT(refusal(sequence), HasSubstr("input ids: its dimension ids.1 is open"));
+  EXPECT_THAT(refusal(sequence), HasSubstr("--dimension ids.1="));
+  auto* shape_proto = sequence.graph().mutable_input(0)->mutable_type()->mutable_tensor_type();
+  shape_proto->mutable_shape()->mutable_dim(1)->set_dim_param("sequence");
+  EXPECT_THAT(refusal(sequence), HasSubstr("--dimension sequence="));
+  const Model model = sequence.import({.batch = 2, .dimensions = {{"sequence", 7}}}).model;
+  EXPECT_EQ(model.graph.value(model.outputs[0].value).shape, (Shape{2, 7, 4}));
+}
+
+TEST(OnnxImport, ABatchOfOneInTheFileIsReplaced) {
+  FileBuilder file;
+  file.input("x", {1, 2, 3}).output("y");
+  file.integers("flat", {2}, {1, 6}).floats("w", {6, 2}, std::vector<float>(12, 1.0f));
+  file.node("Reshape", {"x", "flat"}, {"f"}, "flatten");
+  file.node("MatMul", {"f", "w"}, {"y"}, "fc");
+  const Model model = file.import({.batch = 5}).model;
+  EXPECT_EQ(model.graph.value(model.outputs[0].value).shape, (Shape{5, 2}));
+}
+
+TEST(OnnxImport, AFixedBatchStaysWhereTheNetworkDependsOnIt) {
+  FileBuilder file;
+  file.input("x", {1, 2, 3}).output("y");
+  file.integers("all", {1}, {0});
+  file.node("ReduceSum", {"x", "all"}, {"s"}, "sum");  // sums over the samples
+  file.node("Relu", {"s"}, {"y"});
+  EXPECT_EQ(file.import({.batch = 5}).model.graph.value(0).shape, (Shape{1, 2, 3}));
+}
+
+TEST(OnnxImport, IntegersThatSelectStayIntegers) {
+  FileBuilder file;
+  file.input("ids", {2, 3}, 7).input("mask", {2, 3}, 7).output("y");
+  file.floats("table", {5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  file.integers("last", {1}, {-1});
+  file.node("Gather", {"table", "ids"}, {"e"}, "embed");
+  file.node("Unsqueeze", {"mask", "last"}, {"m"}, "wide");
+  test::set_int(file.node("Cast", {"m"}, {"f"}, "numbers"), "to", 1);
+  file.node("Mul", {"e", "f"}, {"y"}, "hide");
+  const Model model = file.import().model;
+  EXPECT_EQ(model.graph.value(model.graph.input("ids")).type, ElementType::index);
+  EXPECT_EQ(model.graph.value(model.graph.input("mask")).type, ElementType::real);
+  const std::vector<Tensor> inputs{{{2, 3}, {0, 1, 4, 2, 2, -1}}, {{2, 3}, {1, 0, 1, 1, 1, 0}}};
+  const auto network = test::start(model, preset_plan("float32").value());
+  EXPECT_THAT(test::run(network, inputs)[0].data,
+              ElementsAre(0, 1, 0, 0, 8, 9, 4, 5, 4, 5, 0, 0));
+}
+
+TEST(OnnxImport, TheTypesOfTheFileAreAPlan) {
+  FileBuilder file;
+  file.input("x", {2, 2}).output("y");
+  file.floats("w", {2, 2}, {1, 0, 0, 1});
+  test::set_int(file.node("Cast", {"x"}, {"h"}, "narrow"), "to", 10);
+  file.node("Relu", {"h"}, {"r"}, "relu");
+  test::set_int(file.node("Cast", {"r"}, {"y"}, "widen"), "to", 1);
+  const OnnxImport import = file.import();
+  const auto format = [&](const std::string& path) {
+    return resolve(import.types, path, "").write;
+  };
+  EXPECT_EQ(format("narrow"), kFp16);
+  EXPECT_EQ(format("relu"), kFp16);
+  EXPECT_EQ(format("widen"), kFp32);
+  const std::vector<Tensor> x{{{2, 2}, {1.0f + 0x1p-12f, 70000.0f, -3.0f, 0x1p-26f}}};
+  EXPECT_THAT(test::run(test::start(import.model, import.types), x)[0].data,
+              ElementsAre(1.0f, INFINITY, 0.0f, 0.0f));
+}
+
+TEST(OnnxImport, WhatNeverDependsOnAnInputIsLeftOut) {
+  FileBuilder file;
+  file.input("x", {2}).output("y").output("shape");
+  file.node("Relu", {"x"}, {"y"});
+  file.node("Shape", {"x"}, {"shape"});
+  const OnnxImport import = file.import();
+  EXPECT_EQ(import.model.outputs.size(), 1u);
+  EXPECT_THAT(import.notes, testing::Contains(HasSubstr("output shape")));
+}
+
+TEST(OnnxExport, RoundsWhereThePlanDoes) {
+  FileBuilder file;
+  file.input("x", {1, 3}).output("y");
+  file.floats("w", {3, 2}, {1, 2, 3, 4, 5, 6});
+  file.node("MatMul", {"x", "w"}, {"m"}, "fc");
+  file.node("Softmax", {"m"}, {"y"}, "softmax");
+  const Model model = file.import().model;
+  const std::vector<Tensor> x{{{1, 3}, {0.3f, -0.7f, 0.11f}}};
+  for (const char* name : {"float16", "bfloat16", "mixed_float16"}) {
+    SCOPED_TRACE(name);
+    const Plan plan = preset_plan(name).value();
+    const auto network = test::start(model, plan);
+    const std::string bytes = onnx_bytes(network.executable, "net", model.initial);
+    const OnnxImport again = parse_onnx(
+        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "again.onnx", ".");
+    // The file's own types round as the plan does; three products sum alike in any order here.
+    const std::vector<Tensor> expected = test::run(network, x);
+    const std::vector<Tensor> actual = test::run(test::start(again.model, again.types), x);
+    test::expect_close(actual[0], expected[0], 1e-6);
+  }
+}
+
+TEST(OnnxExport, SaysWhatItCannotExpress) {
+  FileBuilder file;
+  file.input("x", {1, 3}).output("y");
+  file.node("Relu", {"x"}, {"y"}, "relu");
+  const Model model = file.import().model;
+  Plan plan = preset_plan("float32").value();
+  plan.defaults.read = plan.defaults.write = parse_format("e5m6").value();
+  EXPECT_THROW(onnx_bytes(lower_inference(model, plan), "net", {}), Error);
+}
+
+}  // namespace
+}  // namespace halfscope

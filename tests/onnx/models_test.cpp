@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Published networks, against outputs that PyTorch computed from them. The files are not part of
+// the repository; without them the tests skip.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/data/dataset.h"
+#include "core/data/npz.h"
+#include "tests/data/test_files.h"
+#include "tests/onnx/network_support.h"
+
+namespace halfscope {
+namespace {
+
+std::filesystem::path model_file(const std::string& name) {
+  return test::outside_data("models") / (name + ".onnx");
+}
+
+const NamedTensors& expected() {
+  static const NamedTensors all =
+      read_npz(test::outside_data("models") / "expected_outputs.npz");
+  return all;
+}
+
+/// Row `i` of a tensor whose first dimension counts samples.
+Tensor row(const Tensor& tensor, int64_t i) {
+  Shape shape = tensor.shape;
+  shape[0] = 1;
+  const int64_t size = element_count(shape);
+  return {shape, {tensor.data.begin() + i * size, tensor.data.begin() + (i + 1) * size}};
+}
+
+/// The first images of a test set, each as (byte / 255 - mean) / deviation times `factor`.
+std::vector<float> image(const Split& split, int64_t i, int64_t size, float factor,
+                         const std::vector<double>& mean, const std::vector<double>& deviation) {
+  std::vector<float> values;
+  for (int64_t k = 0; k < size; ++k) {
+    const double byte = split.pixels[static_cast<size_t>(i * size + k)];
+    const auto channel = static_cast<size_t>(k / (size / static_cast<int64_t>(mean.size())));
+    values.push_back(
+        static_cast<float>((byte / 255.0 - mean[channel]) / deviation[channel]) * factor);
+  }
+  return values;
+}
+
+const Split& mnist() {
+  static const Dataset data = load_mnist(test::outside_data("mnist"));
+  return data.test;
+}
+const Split& cifar() {
+  static const Dataset data = load_cifar10(test::outside_data("cifar10-subset"));
+  return data.test;
+}
+
+std::vector<float> digit(int64_t i, float factor) {
+  return image(mnist(), i, 784, factor, {0.0}, {1.0});
+}
+std::vector<float> channels_last(const std::vector<float>& planes) {
+  std::vector<float> values(planes.size());
+  const size_t pixels = planes.size() / 3;
+  for (size_t k = 0; k < planes.size(); ++k) values[k] = planes[k % 3 * pixels + k / 3];
+  return values;
+}
+
+struct Network {
+  std::string name;
+  std::function<std::vector<float>(int64_t)> sample;
+  int64_t samples = 16;
+  std::string expected{};  ///< the name of its outputs, where it is another
+  double tolerance = 1e-4;
+};
+
+std::vector<float> generated(int64_t) {
+  std::vector<float> values(3 * 240 * 320);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t bits = (uint64_t{i} * 1103515245u + 12345u) % (uint64_t{1} << 31);
+    values[i] = static_cast<float>(static_cast<double>(bits) / 2147483648.0 * 2.0 - 1.0);
+  }
+  return values;
+}
+std::vector<float> picture(int64_t) {
+  return read_npy(test::outside_data("models") / "image_1x3x224x224_f32.npy").data;
+}
+std::vector<float> resnet_image(int64_t i) {
+  return image(cifar(), i, 3072, 1.0f, {.485, .456, .406}, {.229, .224, .225});
+}
+
+std::vector<Network> networks() {
+  std::vector<Network> list{
+      {"mnist-8", [](int64_t i) { return digit(i, 255.0f); }},
+      {"mnist-8-folded", [](int64_t i) { return digit(i, 255.0f); }},
+      {"mnist-fc-256x2", [](int64_t i) { return digit(i, 1.0f); }},
+      {"cifar10-resnet2b",
+       [](int64_t i) {
+         return image(cifar(), i, 3072, 1.0f, {.4914, .4822, .4465}, {.2471, .2435, .2616});
+       }},
+      {"cifar10-conv-nhwc",
+       [](int64_t i) { return channels_last(image(cifar(), i, 3072, 1.0f, {0, 0, 0}, {1, 1, 1})); }},
+      {"resnet20_cifar10", resnet_image},
+      // Weights in float16: PyTorch's outputs are those of the float32 ones.
+      {"resnet20_cifar10_fp16", resnet_image, 16, "resnet20_cifar10", 5e-3},
+      {"acasxu_1_1", [](int64_t i) { return row(expected().at("acasxu_1_1.in"), i).data; }},
+      {"ultraface-rfb-320", generated, 1}};
+  for (const char* name : {"resnet50", "shufflenet", "squeezenet", "densenet121"})
+    list.push_back({std::string("light_") + name, picture, 1});
+  return list;
+}
+
+class OnnxModels : public testing::TestWithParam<Network> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(model_file(GetParam().name)))
+      GTEST_SKIP() << model_file(GetParam().name) << " is not there";
+  }
+};
+
+TEST_P(OnnxModels, GiveTheirPublishedOutputs) {
+  const Network& network = GetParam();
+  const Model model = read_onnx(model_file(network.name)).model;
+  const auto running = test::start(model, preset_plan("float32").value());
+  const Shape shape = model.graph.value(model.graph.inputs()[0].value).shape;
+  const std::string key = network.expected.empty() ? network.name : network.expected;
+  for (int64_t i = 0; i < network.samples; ++i) {
+    SCOPED_TRACE("sample " + std::to_string(i));
+    const std::vector<Tensor> input{{shape, network.sample(i)}};
+    ASSERT_EQ(static_cast<int64_t>(input[0].data.size()), element_count(shape));
+    const std::vector<Tensor> outputs = test::run(running, input);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const Tensor& all = expected().at(key + ".out" + std::to_string(k));
+      Tensor wanted = network.samples > 1 ? row(all, i) : all;
+      wanted.shape = outputs[k].shape;
+      ASSERT_EQ(wanted.data.size(), outputs[k].data.size());
+      test::expect_close(outputs[k], wanted, network.tolerance);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::ValuesIn(networks()), [](const auto& info) {
+  std::string name = info.param.name;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+});
+
+TEST(OnnxModels, OneWithARecurrentLayerSaysSo) {
+  const std::filesystem::path file = model_file("silero_vad_half");
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";
+  test::expect_error([&] { read_onnx(file); }, ErrorKind::runtime,
+                     {"(LSTM): this operator is not supported"});
+}
+
+}  // namespace
+}  // namespace halfscope
