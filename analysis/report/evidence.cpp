@@ -235,9 +235,10 @@ ErrorReport compare(const RunView& run, int lane, int other) {
       first_ulps = error.max_ulps;
     }
   }
+  static const std::set<std::string> kRelus{"LeakyRelu", "PRelu", "Relu"};
   std::set<std::string> before_relu;  // paths of layers that a ReLU reads
   for (const LayerInfo& layer : run.lane(lane).layers) {
-    if (layer.op == "Relu") before_relu.insert(layer.inputs.begin(), layer.inputs.end());
+    if (kRelus.contains(layer.op)) before_relu.insert(layer.inputs.begin(), layer.inputs.end());
   }
   const SiteErrorReport* first_site = nullptr;
   report.sites.reserve(sites.size());

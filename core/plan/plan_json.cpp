@@ -104,8 +104,8 @@ BufferCommit buffers_of(const Json& variables) {
                     "use on_step or always");
 }
 
-/// The operators that a rule can meet: ONNX's that are not of our own making, and the one of ours
-/// that expansions of composites contain.
+/// The operators that a rule can meet: ONNX's that are not of our own making, and those of ours
+/// that models and expansions of composites contain.
 std::vector<std::string> operators_of_models() {
   std::vector<std::string> names;
   for (const OpDef& def : op_table()) {

@@ -166,7 +166,9 @@ void normalization_grad(KernelCall<T>& c) {
   parallel_ranges(of.s.groups, group_grain(of.s), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) of.group(group);
   });
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, of.s.per_param()));
+  // Parameters that lie side by side in x are read together.
+  const int64_t side_by_side = of.s.inner == 1 ? 64 : 1;
+  const int64_t grain = std::max(side_by_side, kGrain / std::max<int64_t>(1, of.s.per_param()));
   parallel_ranges(of.s.params, grain,
                   [&](int64_t begin, int64_t end) { of.parameters(begin, end); });
 }

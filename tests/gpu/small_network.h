@@ -48,11 +48,43 @@ inline Model small_network(int64_t batch) {
   return model;
 }
 
+/// The same with what newer networks have: normalizations within a sample, smooth activations.
+inline Model smooth_network(int64_t batch) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {batch, 2, 8, 8});
+  model.labels = graph.add_input("labels", {batch}, ElementType::index);
+  const auto variable = [&](const std::string& path, const Shape& shape) {
+    return graph.add_variable(path, shape, {.bound = 0.5});
+  };
+  const auto normalized = [&](const char* op, const std::string& path, ValueId x,
+                              const Shape& shape, const Attributes& attributes = {}) {
+    std::vector<ValueId> inputs{x, variable(path + ".weight", shape)};
+    if (std::string(op) != "RMSNormalization") inputs.push_back(variable(path + ".bias", shape));
+    return graph.add1(op, path, inputs, attributes);
+  };
+  ValueId x = graph.add1("Conv", "conv", {model.input, variable("conv.weight", {16, 2, 3, 3})},
+                         {{"strides", std::vector<int64_t>{2, 2}}});
+  x = normalized("GroupNormalization", "groups", x, {16}, {{"num_groups", int64_t{4}}});
+  x = graph.add1("Swish", "swish", {x});
+  x = normalized("InstanceNormalization", "instance", x, {16});
+  x = graph.add1("PRelu", "prelu", {x, variable("prelu.weight", {16, 1, 1})});
+  x = graph.add1("Flatten", "flatten", {x});
+  x = normalized("LayerNormalization", "layer", x, {144});
+  x = graph.add1("Gemm", "fc1", {x, variable("fc1.weight", {144, 24})});
+  x = graph.add1("Gelu", "gelu", {x});
+  x = normalized("RMSNormalization", "rms", x, {24});
+  x = graph.add1("Mul", "gated", {x, graph.add1("Softmax", "softmax", {x})});
+  model.logits = graph.add1("Gemm", "fc2", {x, variable("fc2.weight", {24, 10})});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  return model;
+}
+
+inline constexpr int64_t kBatch = 6;
+
 /// Two steps of two micro-batches, and an evaluation.
 inline void run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
-                         bool same_library) {
-  constexpr int64_t kBatch = 6;
-  const Model model = small_network(kBatch);
+                         bool same_library, const Model& model = small_network(kBatch)) {
   const Executable exe = lower(model, plan, {parse_optimizer(optimizer), 2, std::nullopt});
   Lockstep lanes(exe, backend, same_library);
   const NamedTensors weights = initial_weights(model.graph, 1);

@@ -80,6 +80,21 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   }
 }
 
+TEST_P(Training, StepsOfSmoothNetworksAreTheEmulators) {
+  Plan stagewise = preset_plan("mixed_float16").value();
+  stagewise.defaults.stagewise = true;
+  Plan stochastic_sums = preset_plan("float16").value();
+  accumulate_in(stochastic_sums, parse_accumulation("format:rounding=stochastic").value());
+  Plan cores = preset_plan("mixed_bfloat16").value();
+  accumulate_in(cores, parse_accumulation("tensor-core:a100,promote=64,split-k=2").value());
+  for (const Plan& plan : {preset_plan("float32").value(), preset_plan("mixed_float16").value(),
+                           preset_plan("fp8_current").value(), stagewise, stochastic_sums, cores}) {
+    SCOPED_TRACE(plan_to_json(plan));
+    run_lockstep(plan, "adam", candidate(), same_library(), smooth_network(kBatch));
+    if (HasFatalFailure()) return;
+  }
+}
+
 // A gradient that is not finite, a loss that is not, and a norm beyond fp32.
 TEST_P(Training, OverflowIsTheEmulators) {
   TrainConfig base = config(kMlp, "mixed_float16", "dynamic:1e30");

@@ -173,6 +173,66 @@ TEST(AccumulationOfOperators, BatchNormalization) {
   EXPECT_NEAR(stochastic.gradient(2).value().data[0], 4096.0f, 450.0f);
 }
 
+TEST(AccumulationOfOperators, NormalizationsWithinASample) {
+  const auto first = [](const std::string& op, const std::vector<Operand>& operands,
+                        const Attributes& attributes, const std::string& accumulation) {
+    OpProgram program = in_half(op, operands, attributes, operands[0].real.shape, accumulation);
+    program.run();
+    return program.output().data[0];
+  };
+  const Operand zeros{filled({4096}, 0.0f)};
+  const double expected = 0.5 / std::sqrt(512.0 / 4096.0 + 1e-5);  // as in BatchNormalization
+  for (const auto& [op, operands, attributes] :
+       std::vector<std::tuple<std::string, std::vector<Operand>, Attributes>>{
+           {"LayerNormalization", {ones({1, 4096}), ones({4096}), zeros}, {}},
+           {"InstanceNormalization", {ones({1, 1, 4096}), ones({1}), {filled({1}, 0.0f)}}, {}},
+           {"GroupNormalization",
+            {ones({1, 2, 2048}), ones({2}), {filled({2}, 0.0f)}},
+            {{"num_groups", int64_t{1}}}}}) {
+    EXPECT_EQ(first(op, operands, attributes, "fp32"), 0.0f) << op;
+    EXPECT_EQ(first(op, operands, attributes, "tensor-core:h100"), 0.0f) << op;
+    EXPECT_NEAR(first(op, operands, attributes, "format"), expected, expected * 0x1p-11) << op;
+  }
+  const std::vector<Operand> rms{ones({1, 4096}), ones({4096})};
+  EXPECT_EQ(first("RMSNormalization", rms, {}, "fp32"), 1.0f);
+  EXPECT_NEAR(first("RMSNormalization", rms, {}, "format"), std::sqrt(2.0), 1e-3);
+  // The gradient of a bias adds up rows.
+  const std::vector<Operand> rows{ones({4096, 2}), ones({2}), ones({2})};
+  OpProgram program = in_half("LayerNormalization", rows, {}, {4096, 2}, "format");
+  program.run();
+  EXPECT_EQ(program.gradient(2).value().data, (std::vector<float>{2048.0f, 2048.0f}));
+  OpProgram wide = in_half("LayerNormalization", rows, {}, {4096, 2}, "fp32");
+  wide.run();
+  EXPECT_EQ(wide.gradient(2).value().data, (std::vector<float>{4096.0f, 4096.0f}));
+}
+
+TEST(AccumulationOfOperators, Softmax) {
+  const auto of = [](const std::string& op, const std::string& accumulation) {
+    OpProgram program = in_half(op, {{filled({1, 4096}, 0.0f)}}, {}, {1, 4096}, accumulation);
+    program.run();
+    return std::pair(program.output().data[0], program.gradient(0).value().data[0]);
+  };
+  EXPECT_EQ(of("Softmax", "fp32").first, 0x1p-12f);
+  EXPECT_EQ(of("Softmax", "format").first, 0x1p-11f) << "4096 exponentials of 0";
+  for (const auto& [accumulation, sum] : {std::pair("fp32", 4096.0), std::pair("format", 2048.0)}) {
+    const auto [y, dx] = of("LogSoftmax", accumulation);
+    EXPECT_NEAR(y, -std::log(sum), 0.004) << accumulation;
+    EXPECT_NEAR(dx, 1.0 - std::exp(static_cast<double>(y)) * sum, 1e-5) << accumulation;
+  }
+}
+
+TEST(AccumulationOfOperators, SquaredErrors) {
+  const auto loss = [](const std::string& accumulation) {
+    OpProgram program = in_half("MeanSquaredError", {ones({2, 2048}), {filled({2, 2048}, 0.0f)}},
+                                {}, {}, accumulation);
+    program.run();
+    return program.scalar_output();
+  };
+  EXPECT_EQ(loss("fp32"), 1.0);
+  EXPECT_EQ(loss("format"), 0.5);
+  EXPECT_EQ(loss("format:rounding=up"), 2.0);
+}
+
 TEST(AccumulationOfOperators, Loss) {
   const auto loss = [&](int64_t rows, int64_t classes, const std::string& accumulation) {
     const Operand labels{{}, std::vector<int32_t>(static_cast<size_t>(rows), 0)};

@@ -261,6 +261,23 @@ TEST(OperatorTable, ShapesThatDoNotFitNameTheNode) {
             "r (Reshape): [2, 3] cannot be reshaped to [-1, -1]");
   EXPECT_EQ(refusal({"r", "Reshape", {real({2, 3})}, {{"shape", Ints{1, 1, 0}}}}),
             "r (Reshape): [2, 3] cannot be reshaped to [1, 1, 0]");
+  EXPECT_EQ(refusal({"s", "Softmax", {real({2, 3})}, {{"axis", int64_t{2}}}}),
+            "s (Softmax): axis out of range");
+  EXPECT_EQ(refusal({"p", "PRelu", {real({2}), real({3, 2})}}),
+            "p (PRelu): slope [3, 2] does not broadcast to [2]");
+  EXPECT_EQ(refusal({"l", "LayerNormalization", {real({2, 3}), real({2})}}),
+            "l (LayerNormalization): scale and bias must have shape [3]");
+  EXPECT_EQ(refusal({"l", "LayerNormalization", {real({2, 3})}}),
+            "l (LayerNormalization): needs x, scale and bias");
+  EXPECT_EQ(refusal({"g",
+                     "GroupNormalization",
+                     {real({2, 3, 4}), real({3}), real({3})},
+                     {{"num_groups", int64_t{2}}}}),
+            "g (GroupNormalization): num_groups must divide the 3 channels");
+  EXPECT_EQ(refusal({"i", "InstanceNormalization", {real({2, 3, 0}), real({3}), real({3})}}),
+            "i (InstanceNormalization): groups of no elements have no mean");
+  EXPECT_EQ(refusal({"e", "MeanSquaredError", {real({2, 3}), real({3})}}),
+            "e (MeanSquaredError): prediction [2, 3] and target [3] have different shapes");
   EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({2}, 0)}),
             "m (ReduceMax): axis out of range");
   EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({0, -2}, 0)}),

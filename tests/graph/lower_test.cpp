@@ -313,6 +313,49 @@ TEST(Lower, FollowTakesTheWidestFormatAmongTheInputs) {
   }
 }
 
+// As under PyTorch's autocast: normalizations within a sample and softmax in fp32, activations as
+// they come. Gains and slopes are read as they are stored; statistics are no sites.
+TEST(Lower, NormalizationsAreWideAndActivationsFollow) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {2, 6});
+  model.labels = graph.add_input("labels", {2}, ElementType::index);
+  const auto variable = [&](const char* path, const Shape& shape) {
+    return graph.add_variable(path, shape, {});
+  };
+  ValueId x = graph.add1("Gemm", "fc1", {model.input, variable("fc1.weight", {6, 5})});
+  x = graph.add1("LayerNormalization", "norm",
+                 {x, variable("norm.weight", {5}), variable("norm.bias", {5})});
+  x = graph.add1("Gemm", "fc2", {x, variable("fc2.weight", {5, 4})});
+  x = graph.add1("PRelu", "prelu", {x, variable("prelu.weight", {4})});
+  x = graph.add1("Gelu", "gelu", {x});
+  x = graph.add1("RMSNormalization", "rms", {x, variable("rms.weight", {4})});
+  model.logits = graph.add1("LogSoftmax", "softmax", {x});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  const Executable exe = lower(model, preset("mixed_float16"), {});
+  EXPECT_THAT(
+      layers(exe),
+      ElementsAre("fc1 Gemm(input) fp16 30", "norm LayerNormalization(fc1) fp32 10",
+                  "fc2 Gemm(norm) fp16 20", "prelu PRelu(fc2) .fp16 4", "gelu Gelu(prelu) .fp16 0",
+                  "rms RMSNormalization(gelu) fp32 4", "softmax LogSoftmax(rms) fp32 0",
+                  "loss SoftmaxCrossEntropyLoss(softmax) fp32 0"));
+  EXPECT_THAT(casts(exe), ElementsAre("input -> fp16", "fc1.weight -> fp16",
+                                      "norm:LayerNormalization -> fp16", "fc2.weight -> fp16"));
+  EXPECT_THAT(sites_of(exe, {"norm", "prelu", "rms"}),
+              testing::UnorderedElementsAre(
+                  "norm.weight fp32", "norm.bias fp32", "norm.activation fp32", "prelu.weight fp32",
+                  "prelu.activation fp16", "rms.weight fp32", "rms.activation fp32",
+                  "norm.activation_grad fp16", "norm.weight_grad fp32", "norm.bias_grad fp32",
+                  "prelu.activation_grad fp16", "prelu.weight_grad fp32",
+                  "rms.activation_grad fp32", "rms.weight_grad fp32", "norm.weight_update fp32",
+                  "norm.bias_update fp32", "prelu.weight_update fp32", "rms.weight_update fp32"));
+  Plan stagewise = preset("mixed_float16");
+  stagewise.defaults.stagewise = true;
+  const Executable staged = lower(model, stagewise, {});
+  EXPECT_EQ(format_name(node_at(staged, "norm/var", "ReduceMean").plan.write), "fp32");
+  EXPECT_EQ(format_name(node_at(staged, "gelu/erf", "Erf").plan.write), "fp16");
+}
+
 TEST(Lower, AVariableWithTwoReadersIsOneSite) {
   Model model;
   Graph& graph = model.graph;
