@@ -12,26 +12,38 @@ namespace halfscope {
 namespace {
 
 constexpr const char* kFollowing[] = {"Add",
+                                      "ArgMax",
+                                      "AveragePool",
                                       "BatchNormalization",
+                                      "Concat",
                                       "Div",
+                                      "Equal",
                                       "Expand",
                                       "Flatten",
+                                      "Gather",
                                       "GatherElements",
                                       "GlobalAveragePool",
+                                      "Greater",
+                                      "GreaterOrEqual",
                                       "Identity",
+                                      "Less",
+                                      "LessOrEqual",
                                       "MaxPool",
                                       "Mul",
                                       "Neg",
                                       "Pad",
                                       "ReduceMax",
+                                      "ReduceMin",
                                       "Relu",
                                       "Reshape",
                                       "Slice",
                                       "Sqrt",
                                       "StopGradient",
-                                      "Sub"};
-constexpr const char* kFullPrecision[] = {"Exp", "Log", "ReduceMean", "ReduceSum",
-                                          "SoftmaxCrossEntropyLoss"};
+                                      "Sub",
+                                      "Transpose",
+                                      "Where"};
+constexpr const char* kFullPrecision[] = {"CumSum",     "Exp",       "Log",
+                                          "ReduceMean", "ReduceSum", "SoftmaxCrossEntropyLoss"};
 
 Plan mixed(std::string name, const FloatFormat& format) {
   Plan plan;

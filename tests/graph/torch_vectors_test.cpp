@@ -24,7 +24,6 @@ using test::OpProgram;
 
 /// The cases we do not support, and what the refusal says.
 const std::map<std::string, std::string> kUnsupported{
-    {"maxpool_d2", "dilations other than 1 are not supported yet"},
     {"softmax_axis0", "unknown operator Softmax"},
     {"softmax_axis1", "unknown operator Softmax"},
     {"log_softmax_axis0", "unknown operator LogSoftmax"},
