@@ -12,6 +12,7 @@ const std::vector<OpDef>& arithmetic();
 const std::vector<OpDef>& cast();
 const std::vector<OpDef>& choice();
 const std::vector<OpDef>& conv();
+const std::vector<OpDef>& cumsum();
 const std::vector<OpDef>& functions();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();

@@ -120,7 +120,8 @@ std::vector<int64_t> transpose_axes(const Node& node, size_t rank);
 /// GatherElements and its gradient: indices are labels of rows, negative ones are ignored.
 bool takes_labels(const Node& node);
 
-/// Axes attribute of a reduction made non-negative and sorted; empty means all axes.
+/// Axes attribute of a reduction made non-negative and sorted; without any it is all axes, or none
+/// with noop_with_empty_axes.
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
 
 /// Lines of a tensor of this shape along attribute `axis`, which is the last one by default.
@@ -170,6 +171,16 @@ struct ConvWindow {
 
 /// Of Conv and its gradients; throws Error if the attributes do not fit.
 ConvWindow conv_window(const Node& node);
+
+/// How the windows of a pool lie on its input.
+struct PoolWindow {
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+  bool counts_padding = false;  ///< of averages
+};
+
+/// Of MaxPool, AveragePool and their gradients; throws Error if the attributes do not fit.
+PoolWindow pool_window(const Node& node);
 
 /// What Slice takes of one dimension; steps may be negative.
 struct SliceAxis {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// ReduceSum, ReduceMean, ReduceMax over attribute axes (empty: all), keepdims as in ONNX;
+// ReduceSum, ReduceMean, ReduceMax, ReduceMin over attribute axes (empty: all, or none with
+// noop_with_empty_axes), keepdims as in ONNX;
 // GlobalAveragePool, the mean over all but batch and channels. ReduceMeanGrad(dy) spreads dy over
 // `axes` of `shape`, divided by their size in fp32: the size itself need not fit the format.
-// The gradient of ReduceMax is shared evenly between equal maxima, as in PyTorch's amax.
+// The gradient of ReduceMax (ReduceMin) is shared evenly between equal maxima (minima), as in
+// PyTorch's amax (amin).
 #include <algorithm>
 #include <numeric>
 
@@ -37,6 +39,12 @@ ValueId with_kept_axes(GradientContext& c, ValueId value) {
   return c.reshape(value, kept);
 }
 
+/// For operators of the gradient, of which no axes mean none.
+Attributes reduced_axes(GradientContext& c) {
+  return {{"axes", reduction_axes(c.node(), c.input_shape(0).size())},
+          {"noop_with_empty_axes", int64_t{1}}};
+}
+
 std::vector<ValueId> sum_gradient(GradientContext& c) {
   const Shape shape = c.input_shape(0);
   return {c.add("Expand", {with_kept_axes(c, c.output_gradient(0))}, {{"shape", shape}})};
@@ -44,8 +52,9 @@ std::vector<ValueId> sum_gradient(GradientContext& c) {
 
 std::vector<ValueId> mean_gradient(GradientContext& c) {
   const Shape shape = c.input_shape(0);
-  return {c.add("ReduceMeanGrad", {c.output_gradient(0)},
-                {{"shape", shape}, {"axes", reduction_axes(c.node(), shape.size())}})};
+  Attributes attributes = reduced_axes(c);
+  attributes["shape"] = shape;
+  return {c.add("ReduceMeanGrad", {c.output_gradient(0)}, attributes)};
 }
 
 std::vector<OutputType> infer_global_pool(const Graph& graph, const Node& node) {
@@ -66,8 +75,7 @@ std::vector<ValueId> global_pool_gradient(GradientContext& c) {
 std::vector<ValueId> max_gradient(GradientContext& c) {
   const ValueId dy = with_kept_axes(c, c.output_gradient(0));
   const ValueId y = with_kept_axes(c, c.output(0));
-  const std::vector<int64_t> axes = reduction_axes(c.node(), c.input_shape(0).size());
-  return {c.add("ReduceMaxGrad", {dy, c.input(0), y}, {{"axes", axes}})};
+  return {c.add("ReduceMaxGrad", {dy, c.input(0), y}, reduced_axes(c))};
 }
 
 std::vector<OutputType> infer_mean_grad(const Graph&, const Node& node) {
@@ -89,6 +97,11 @@ const std::vector<OpDef>& reductions() {
       {"GlobalAveragePool", "", infer_global_pool, global_pool_gradient},
       {"ReduceMeanGrad", "halfscope", infer_mean_grad},
       {.name = "ReduceMax",
+       .domain = "",
+       .infer = infer,
+       .gradient = max_gradient,
+       .selects = true},
+      {.name = "ReduceMin",
        .domain = "",
        .infer = infer,
        .gradient = max_gradient,

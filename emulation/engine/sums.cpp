@@ -293,17 +293,27 @@ void global_average_pool(KernelCall<T>& c) {
   }
 }
 
-template <class T>
-void reduce_max(KernelCall<T>& c) {
+/// The element that is `better` than all others; a NaN is better than any number.
+template <class T, class Better>
+void reduce_to(KernelCall<T>& c, T worst, const Better& better) {
   const Reduction reduction(*c.node, c.in_shape(0));
   for (size_t i = 0; i < reduction.base.size(); ++i) {
-    T largest = -std::numeric_limits<T>::infinity();
+    T best = worst;
     for (int64_t offset : reduction.inner) {
       const T value = c.in[0][reduction.base[i] + offset];
-      if (value > largest || std::isnan(value)) largest = value;
+      if (better(value, best) || std::isnan(value)) best = value;
     }
-    c.out[0][i] = largest;
+    c.out[0][i] = best;
   }
+}
+
+template <class T>
+void reduce_max(KernelCall<T>& c) {
+  reduce_to(c, -std::numeric_limits<T>::infinity(), [](T a, T b) { return a > b; });
+}
+template <class T>
+void reduce_min(KernelCall<T>& c) {
+  reduce_to(c, std::numeric_limits<T>::infinity(), [](T a, T b) { return a < b; });
 }
 
 template <class T>
@@ -323,6 +333,39 @@ void reduce_max_grad(KernelCall<T>& c) {  // (dy, x, y), dy and y with kept axes
   }
 }
 
+template <class T>
+void cumulative_sum(KernelCall<T>& c) {
+  const Shape& x = c.in_shape(0);
+  const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size()));
+  const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
+  const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
+  const SumSpec spec = c.sum_spec();
+  // A chain of these goes on from one prefix to the next.
+  const bool running = std::is_same_v<T, double> || spec.accumulation == Accumulation::fp32 ||
+                       spec.accumulation == Accumulation::fp64;
+  const bool wide = std::is_same_v<T, double> || spec.accumulation == Accumulation::fp64;
+  parallel_ranges(s.outer * s.inner, 16, [&](int64_t begin, int64_t end) {
+    std::vector<float> passed;
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t first = line / s.inner * s.length * s.inner + line % s.inner;
+      double sum = 0.0;
+      passed.clear();
+      for (int64_t i = 0; i < s.length; ++i) {
+        const int64_t at = first + (reverse ? s.length - 1 - i : i) * s.inner;
+        const auto store = [&] {
+          const SumSpec own = sums_of_row(spec, at);
+          c.out[0][at] = delivered<T>(running ? sum : sum_of_values(own, passed), spec);
+        };
+        if (exclusive) store();
+        const double next = sum + static_cast<double>(c.in[0][at]);
+        sum = wide ? next : static_cast<double>(static_cast<float>(next));
+        if (!running) passed.push_back(static_cast<float>(c.in[0][at]));
+        if (!exclusive) store();
+      }
+    }
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -338,7 +381,9 @@ std::span<const KernelEntry<T>> sum_kernels() {
       {"ReduceMeanGrad", reduce_mean_grad<T>},
       {"GlobalAveragePool", global_average_pool<T>},
       {"ReduceMax", reduce_max<T>},
+      {"ReduceMin", reduce_min<T>},
       {"ReduceMaxGrad", reduce_max_grad<T>},
+      {"CumSum", cumulative_sum<T>},
   };
   return kernels;
 }

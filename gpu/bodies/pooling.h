@@ -1,18 +1,62 @@
 // SPDX-License-Identifier: MIT
-// MaxPool and its gradient. Ties go to the first element in row-major order, the last NaN wins over
-// everything; overlapping windows add their gradients in row-major order of the outputs.
+// MaxPool, AveragePool and their gradients. Ties go to the first element in row-major order, the
+// last NaN wins over everything; overlapping windows add their gradients in row-major order of the
+// outputs.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
-#include "gpu/bodies/work.h"
+#include "gpu/bodies/gather.h"
 
 namespace halfscope::gpu {
 
 struct PoolGeometry {
   int64_t height = 1, width = 1, out_height = 1, out_width = 1;
-  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+  bool counts_padding = false;  ///< of averages
+
+  /// Place in the plane of tap (i, j) of window (p, q); -1 on the padding.
+  HS_HD int64_t place(int64_t p, int64_t q, int64_t i, int64_t j) const {
+    const int64_t row = p * stride_h - pad_top + i * dilation_h;
+    const int64_t column = q * stride_w - pad_left + j * dilation_w;
+    const bool inside = row >= 0 && row < height && column >= 0 && column < width;
+    return inside ? row * width + column : -1;
+  }
+  /// What the sum of window (p, q) is divided by.
+  HS_HD int64_t divisor(int64_t p, int64_t q) const {
+    const bool all = counts_padding;
+    return within(p, kernel_h, stride_h, dilation_h, pad_top, all ? pad_top : 0,
+                  height + (all ? pad_bottom : 0)) *
+           within(q, kernel_w, stride_w, dilation_w, pad_left, all ? pad_left : 0,
+                  width + (all ? pad_right : 0));
+  }
+
+ private:
+  HS_HD static int64_t within(int64_t at, int64_t kernel, int64_t stride, int64_t dilation,
+                              int64_t pad, int64_t before, int64_t end) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < kernel; ++i) {
+      const int64_t place = at * stride - pad + i * dilation;
+      count += place >= -before && place < end ? 1 : 0;
+    }
+    return count;
+  }
 };
+
+/// Windows first to last.
+struct WindowRange {
+  int64_t first, last;
+  HS_HD int64_t count() const { return larger(last - first + 1, 0); }
+};
+
+/// Those along one axis whose span holds `at`, a place in the padded plane.
+HS_HD inline WindowRange windows_at(int64_t at, int64_t kernel, int64_t dilation, int64_t stride,
+                                    int64_t count) {
+  const int64_t before = larger(at - dilation * (kernel - 1), 0);
+  return {ceil_div(before, stride), smaller(at / stride, count - 1)};
+}
 
 /// Item: an output.
 template <class T>
@@ -26,16 +70,16 @@ struct MaxPool {
     const int64_t plane = item / (s.out_height * s.out_width);
     const int64_t pixel = item % (s.out_height * s.out_width);
     const T* const in = x + plane * s.height * s.width;
-    const int64_t top = pixel / s.out_width * s.stride_h - s.pad_top;
-    const int64_t left = pixel % s.out_width * s.stride_w - s.pad_left;
+    const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
     int64_t at = -1;
-    for (int64_t r = larger(top, 0); r < smaller(top + s.kernel_h, s.height); ++r) {
-      for (int64_t q = larger(left, 0); q < smaller(left + s.kernel_w, s.width); ++q) {
-        const T value = in[r * s.width + q];
-        if (at < 0 || value > in[at] || is_nan(value)) at = r * s.width + q;
+    for (int64_t i = 0; i < s.kernel_h; ++i) {
+      for (int64_t j = 0; j < s.kernel_w; ++j) {
+        const int64_t place = s.place(p, q, i, j);
+        if (place < 0) continue;
+        if (at < 0 || in[place] > in[at] || is_nan(in[place])) at = place;
       }
     }
-    y[item] = in[at];
+    y[item] = at < 0 ? -std::numeric_limits<T>::infinity() : in[at];
     index[item] = static_cast<int32_t>(at);
   }
 };
@@ -47,13 +91,14 @@ struct MaxPoolGrad {
   const int32_t* index;
   T* dx;
   PoolGeometry s;
-  bool any_window;  ///< the windows are not known: all outputs of the plane may have chosen it
 
   HS_HD void operator()(int64_t item) const {
     const int64_t plane = item / (s.height * s.width), pixel = item % (s.height * s.width);
     const int64_t h = pixel / s.width, w = pixel % s.width;
-    const Range rows = reached(h + s.pad_top, s.kernel_h, s.stride_h, s.out_height);
-    const Range columns = reached(w + s.pad_left, s.kernel_w, s.stride_w, s.out_width);
+    const WindowRange rows =
+        windows_at(h + s.pad_top, s.kernel_h, s.dilation_h, s.stride_h, s.out_height);
+    const WindowRange columns =
+        windows_at(w + s.pad_left, s.kernel_w, s.dilation_w, s.stride_w, s.out_width);
     T sum = 0;
     for (int64_t p = rows.first; p <= rows.last; ++p) {
       for (int64_t q = columns.first; q <= columns.last; ++q) {
@@ -63,16 +108,117 @@ struct MaxPoolGrad {
     }
     dx[item] = sum;
   }
+};
+
+/// Item: an output.
+template <class T>
+struct AveragePool {
+  const T* x;
+  T* y;
+  PoolGeometry s;
+  ChainSpec how;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t plane = item / (s.out_height * s.out_width);
+    const int64_t pixel = item % (s.out_height * s.out_width);
+    const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
+    const Terms terms{x + plane * s.height * s.width, s, p, q};
+    const double mean = total(terms, item, T{0}) / static_cast<double>(s.divisor(p, q));
+    y[item] = how.is_wide() ? delivered<T>(mean, how.write) : static_cast<T>(mean);
+  }
 
  private:
-  struct Range {
-    int64_t first, last;
+  /// The elements of the window, without the padding.
+  struct Terms {
+    const T* in;
+    const PoolGeometry& s;
+    int64_t p, q;
+    HS_HD int64_t count() const {
+      int64_t n = 0;
+      for (int64_t i = 0; i < s.kernel_h * s.kernel_w; ++i) n += tap(i) >= 0 ? 1 : 0;
+      return n;
+    }
+    HS_HD int64_t tap(int64_t i) const { return s.place(p, q, i / s.kernel_w, i % s.kernel_w); }
+    HS_HD T value(int64_t k) const {
+      int64_t i = 0;
+      while (tap(i) < 0 || k-- > 0) ++i;
+      return in[tap(i)];
+    }
+    HS_HD float left(int64_t k) const { return static_cast<float>(value(k)); }
+    HS_HD float right(int64_t) const { return 1.0f; }
+    HS_HD bool present(int64_t) const { return true; }
   };
-  /// Windows that hold `at`, a position in the padded plane.
-  HS_HD Range reached(int64_t at, int64_t kernel, int64_t stride, int64_t count) const {
-    if (any_window) return {0, count - 1};
-    const int64_t before = larger(at - kernel + 1, 0);
-    return {ceil_div(before, stride), smaller(at / stride, count - 1)};
+  HS_HD double total(const Terms& terms, int64_t item, float) const {
+    return sum_of_terms(chain_of_row(how, item), terms, terms.count(), 0);
+  }
+  HS_HD double total(const Terms& terms, int64_t, double) const {
+    double sum = 0.0;
+    for (int64_t i = 0; i < s.kernel_h * s.kernel_w; ++i) {
+      if (terms.tap(i) >= 0) sum += terms.in[terms.tap(i)];
+    }
+    return sum;
+  }
+};
+
+/// Item: an element of dx, which adds up the shares of its windows.
+template <class T>
+struct AveragePoolGrad {
+  const T* dy;
+  T* dx;
+  PoolGeometry s;
+  ChainSpec how;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t plane = item / (s.height * s.width), pixel = item % (s.height * s.width);
+    const int64_t h = pixel / s.width + s.pad_top, w = pixel % s.width + s.pad_left;
+    const Terms terms{dy + plane * s.out_height * s.out_width,
+                      s,
+                      h,
+                      w,
+                      windows_at(h, s.kernel_h, s.dilation_h, s.stride_h, s.out_height),
+                      windows_at(w, s.kernel_w, s.dilation_w, s.stride_w, s.out_width)};
+    const double sum = total(terms, item, T{0});
+    dx[item] = how.is_wide() ? delivered<T>(sum, how.write) : static_cast<T>(sum);
+  }
+
+ private:
+  struct Terms {
+    const T* dy;
+    const PoolGeometry& s;
+    int64_t h, w;  ///< place in the padded plane
+    WindowRange rows, columns;
+    HS_HD int64_t candidates() const { return rows.count() * columns.count(); }
+    /// Whether that window has a tap here.
+    HS_HD bool covers(int64_t i) const {
+      const int64_t p = rows.first + i / columns.count(), q = columns.first + i % columns.count();
+      return (h - p * s.stride_h) % s.dilation_h == 0 && (w - q * s.stride_w) % s.dilation_w == 0;
+    }
+    HS_HD T share(int64_t i) const {
+      const int64_t p = rows.first + i / columns.count(), q = columns.first + i % columns.count();
+      return dy[p * s.out_width + q] / static_cast<T>(s.divisor(p, q));
+    }
+    HS_HD int64_t count() const {
+      int64_t n = 0;
+      for (int64_t i = 0; i < candidates(); ++i) n += covers(i) ? 1 : 0;
+      return n;
+    }
+    HS_HD float left(int64_t k) const {
+      int64_t i = 0;
+      while (!covers(i) || k-- > 0) ++i;
+      return static_cast<float>(share(i));
+    }
+    HS_HD float right(int64_t) const { return 1.0f; }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+  HS_HD double total(const Terms& terms, int64_t item, float) const {
+    return sum_of_terms(chain_of_row(how, item), terms, terms.count(), 0);
+  }
+  HS_HD double total(const Terms& terms, int64_t, double) const {
+    double sum = 0.0;
+    for (int64_t i = 0; i < terms.candidates(); ++i) {
+      if (terms.covers(i)) sum += terms.share(i);
+    }
+    return sum;
   }
 };
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/numeric/chain.h"
+#include "gpu/bodies/gather.h"
 #include "gpu/bodies/indexing.h"
 
 namespace halfscope::gpu {
@@ -66,19 +67,60 @@ struct MeanGrad {
   }
 };
 
+/// The largest element, or the smallest; a NaN wins over any number.
 template <class T>
-struct Max {
+struct Extreme {
   const T* x;
   T* y;
   Reduction reduction;
+  bool smallest;
 
   HS_HD void operator()(int64_t o) const {
-    T largest = -std::numeric_limits<T>::infinity();
+    const T infinity = std::numeric_limits<T>::infinity();
+    T best = smallest ? infinity : -infinity;
     for (int64_t k = 0; k < reduction.count; ++k) {
       const T value = x[reduction.at(o, k)];
-      if (value > largest || is_nan(value)) largest = value;
+      const bool wins = smallest ? value < best : value > best;
+      if (wins || is_nan(value)) best = value;
     }
-    y[o] = largest;
+    y[o] = best;
+  }
+};
+
+/// Item: an element. Prefix sums along an axis of `length` elements `inner` apart.
+template <class T>
+struct CumulativeSum {
+  const T* x;
+  T* y;
+  int64_t length, inner;
+  bool reverse, exclusive;
+  ChainSpec how;
+
+  struct Terms {
+    const T* first;
+    int64_t step;
+    HS_HD float left(int64_t k) const { return static_cast<float>(first[k * step]); }
+    HS_HD float right(int64_t) const { return 1.0f; }
+    HS_HD bool present(int64_t) const { return true; }
+  };
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t place = item / inner % length;
+    const int64_t passed = reverse ? length - 1 - place : place;
+    const int64_t first = item - place * inner + (reverse ? (length - 1) * inner : 0);
+    const Terms terms{x + first, reverse ? -inner : inner};
+    const double sum = total(terms, exclusive ? passed : passed + 1, item, T{0});
+    y[item] = how.is_wide() ? delivered<T>(sum, how.write) : static_cast<T>(sum);
+  }
+
+ private:
+  HS_HD double total(const Terms& terms, int64_t n, int64_t item, float) const {
+    return sum_of_terms(chain_of_row(how, item), terms, n, 0);
+  }
+  HS_HD double total(const Terms& terms, int64_t n, int64_t, double) const {
+    double sum = 0.0;
+    for (int64_t k = 0; k < n; ++k) sum += terms.first[k * terms.step];
+    return sum;
   }
 };
 

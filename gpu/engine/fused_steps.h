@@ -61,28 +61,53 @@ Step sum_step(const NodeCall<X, T>& c, const Reduction& reduction, bool mean) {
 }
 
 template <class X, class T>
-Step max_pool_step(const NodeCall<X, T>& c) {
-  const Node& node = *c.node;
-  const bool backward = node.op == "MaxPoolGrad";
-  const Shape& in = backward ? c.out_shape(0) : c.in_shape(0);
-  const Shape& out = backward ? c.in_shape(0) : c.out_shape(0);
-  PoolGeometry s{.height = in[2], .width = in[3], .out_height = out[2], .out_width = out[3]};
-  const NodeId producer = backward ? c.graph->value(node.inputs[1]).producer : kNone;
-  const Node* pool = !backward ? &node : producer == kNone ? nullptr : &c.graph->node(producer);
-  const bool known = pool != nullptr && pool->op == "MaxPool";
-  if (known) {
-    const std::vector<int64_t> kernel = ints_attribute(*pool, "kernel_shape");
-    const std::vector<int64_t> strides = ints_attribute(*pool, "strides", {1, 1});
-    const std::vector<int64_t> pads = ints_attribute(*pool, "pads", {0, 0, 0, 0});
-    s.kernel_h = kernel[0], s.kernel_w = kernel[1];
-    s.stride_h = strides[0], s.stride_w = strides[1];
-    s.pad_top = pads[0], s.pad_left = pads[1];
+Step cumulative_sum_step(const NodeCall<X, T>& c) {
+  const Shape& x = c.in_shape(0);
+  const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size()));
+  const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
+  const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
+  return sums_step(c, c.out_count(0),
+                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive,
+                                    chain_spec(c.sum_spec())},
+                   [](CumulativeSum<T>& body) -> ChainSpec& { return body.how; });
+}
+
+inline PoolGeometry pool_geometry(const Node& node, const Shape& x, const Shape& y) {
+  const PoolWindow w = pool_window(node);
+  return {.height = x[2],
+          .width = x[3],
+          .out_height = y[2],
+          .out_width = y[3],
+          .kernel_h = w.kernel_h,
+          .kernel_w = w.kernel_w,
+          .stride_h = w.stride_h,
+          .stride_w = w.stride_w,
+          .dilation_h = w.dilation_h,
+          .dilation_w = w.dilation_w,
+          .pad_top = w.pad_top,
+          .pad_left = w.pad_left,
+          .pad_bottom = w.pad_bottom,
+          .pad_right = w.pad_right,
+          .counts_padding = w.counts_padding};
+}
+
+template <class X, class T>
+Step pool_step(const NodeCall<X, T>& c) {
+  const std::string& op = c.node->op;
+  const bool backward = op == "MaxPoolGrad" || op == "AveragePoolGrad";
+  const PoolGeometry s = backward ? pool_geometry(*c.node, c.out_shape(0), c.in_shape(0))
+                                  : pool_geometry(*c.node, c.in_shape(0), c.out_shape(0));
+  const int64_t n = c.out_count(0);
+  if (op == "MaxPool") {
+    return items_step(*c.executor, n, MaxPool<T>{c.in[0], c.out[0], c.index_out[1], s});
   }
-  if (backward) {
-    return items_step(*c.executor, c.out_count(0),
-                      MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0], s, !known});
+  if (op == "MaxPoolGrad") {
+    return items_step(*c.executor, n, MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0], s});
   }
-  return items_step(*c.executor, c.out_count(0), MaxPool<T>{c.in[0], c.out[0], c.index_out[1], s});
+  const ChainSpec how = chain_spec(c.sum_spec());
+  const auto how_of = [](auto& body) -> ChainSpec& { return body.how; };
+  if (backward) return sums_step(c, n, AveragePoolGrad<T>{c.in[0], c.out[0], s, how}, how_of);
+  return sums_step(c, n, AveragePool<T>{c.in[0], c.out[0], s, how}, how_of);
 }
 
 template <class X, class T>
@@ -228,16 +253,20 @@ Step reduction_step(const NodeCall<X, T>& c) {
     return items_step(*c.executor, c.out_count(0),
                       MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});
   }
-  if (op == "ReduceMax") {
-    return items_step(*c.executor, c.out_count(0),
-                      Max<T>{c.in[0], c.out[0], reduction_of(*c.node, c.in_shape(0))});
+  if (op == "ReduceMax" || op == "ReduceMin") {
+    return items_step(
+        *c.executor, c.out_count(0),
+        Extreme<T>{c.in[0], c.out[0], reduction_of(*c.node, c.in_shape(0)), op == "ReduceMin"});
   }
+  if (op == "CumSum") return cumulative_sum_step(c);
   if (op == "ReduceMaxGrad") {  // (dy, x, y), dy and y with kept axes
     return items_step(
         *c.executor, c.in_count(2),
         MaxGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], reduction_of(*c.node, c.in_shape(1))});
   }
-  if (op == "MaxPool" || op == "MaxPoolGrad") return max_pool_step(c);
+  if (op == "MaxPool" || op == "MaxPoolGrad" || op == "AveragePool" || op == "AveragePoolGrad") {
+    return pool_step(c);
+  }
   if (op == "SoftmaxCrossEntropyLoss") return loss_step(c);
   if (op == "SoftmaxCrossEntropyLossGrad") return loss_grad_step(c);
   if (op == "Accuracy") return accuracy_step(c);

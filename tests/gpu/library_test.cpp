@@ -52,6 +52,17 @@ std::vector<OpCase> products() {
                    "Conv",
                    {noisy({2, 3, 7, 6}, 6), noisy({5, 3, 3, 2}, 7), noisy({5}, 8)},
                    conv({2, 1}, {1, 1, 0, 2}, {1, 2})});
+  cases.push_back({"batch", "MatMul", {noisy({2, 3, 5, 16}, 11), noisy({3, 16, 7}, 12)}});
+  cases.push_back({"rows", "MatMul", {noisy({2, 5, 37}, 13), noisy({37, 9}, 14)}});
+  cases.push_back({"column", "MatMul", {noisy({2, 5, 37}, 13), noisy({37}, 14)}});
+  cases.push_back({"scaled",
+                   "Gemm",
+                   {noisy({16, 24}, 15), noisy({24, 8}, 16), noisy({16, 1}, 17)},
+                   {{"alpha", 0.5}, {"beta", -1.5}}});
+  cases.push_back({"groups",
+                   "Conv",
+                   {noisy({2, 4, 6, 5}, 18), noisy({6, 2, 3, 3}, 19), noisy({6}, 20)},
+                   {{"group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}});
   cases.push_back({"even",
                    "Conv",
                    {noisy({2, 8, 6, 6}, 9), noisy({8, 8, 3, 3}, 10)},

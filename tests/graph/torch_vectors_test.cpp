@@ -25,7 +25,6 @@ using test::OpProgram;
 
 /// The cases we do not support, and what the refusal says.
 const std::map<std::string, std::string> kUnsupported{
-    {"maxpool_d2", "dilations other than 1 are not supported yet"},
 };
 
 struct Vectors {

@@ -80,7 +80,7 @@ class Vectors:
                   upstream: Optional[np.ndarray], output: str, dtype: torch.dtype) -> Arrays:
         tensors = []
         for value in inputs.values():
-            tensor = torch.from_numpy(value.copy())
+            tensor = torch.from_numpy(np.array(value))
             if value.dtype == np.float32:
                 tensor = tensor.to(dtype).requires_grad_(True)
             tensors.append(tensor)

@@ -12,6 +12,7 @@
 #include "tests/support/op_harness.h"
 #include "tests/support/product_cases.h"
 #include "tests/support/structure_cases.h"
+#include "tests/support/sum_cases.h"
 
 namespace halfscope::test {
 
@@ -139,6 +140,7 @@ inline std::vector<OpCase> gradient_cases() {
   for (OpCase& each : list) each.name = "node";
   for (const OpCase& each : structure_cases()) list.push_back(each);
   for (const OpCase& each : product_cases()) list.push_back(each);
+  for (const OpCase& each : sum_cases()) list.push_back(each);
   return list;
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// CumSum: prefix sums along attribute axis, as in ONNX (exclusive: without the element itself;
+// reverse: from the end). Each is a sum of its own under the node's accumulation, in the order in
+// which the elements are passed; the gradient runs the other way.
+#include "core/ops/definitions.h"
+
+namespace halfscope::ops {
+namespace {
+
+std::vector<OutputType> infer(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  check_real(graph, node, 0);
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  axis_attribute(node, x.size());
+  return {{x}};
+}
+
+std::vector<ValueId> gradient(GradientContext& c) {
+  Attributes attributes = c.node().attributes;
+  attributes["reverse"] = int64_t{int_attribute(c.node(), "reverse", 0) == 0};
+  return {c.add("CumSum", {c.output_gradient(0)}, attributes)};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& cumsum() {
+  static const std::vector<OpDef> defs{{"CumSum", "", infer, gradient}};
+  return defs;
+}
+
+}  // namespace halfscope::ops
