@@ -163,10 +163,7 @@ void check_files(const RunOptions& options, const TrainOptions& lanes) {
 /// The flags of lanes as `train` has them; --plan may be given several times here.
 TrainOptions lane_options(const RunOptions& options) {
   TrainOptions lanes = options.shared;
-  if (options.plans.empty()) {
-    if (!lanes.lanes_given) lanes.lanes = "float32";
-    return lanes;
-  }
+  if (options.plans.empty()) return lanes;
   if (lanes.lanes_given) {
     throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
   }
@@ -336,9 +333,9 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   wanted.batch = options.batch > 0 ? options.batch : std::min(kUsualBatch, available);
   const Model network = load_network(options.network, wanted);
   if (options.random_seed) {
-    const bool samples_first = first_dimension(network) == wanted.batch ||
-                               (first_dimension(network) == 1 && available == 1);
-    const int64_t batch = samples_first ? wanted.batch : 0;
+    // A network of one sample at a time has a dimension of 1 for it, or none.
+    const int64_t first = first_dimension(network);
+    const int64_t batch = first == wanted.batch || first == 1 ? first : 0;
     samples.data = random_inputs(network, batch, available, *options.random_seed);
   }
   config.labels = samples.labels;
@@ -392,6 +389,7 @@ int run_network(const RunOptions& options, const std::string& command_line) {
 
 void add_run(CLI::App& app, Command& command, const std::string& command_line) {
   auto options = std::make_shared<RunOptions>();
+  options->shared.lanes = "float32";
   CLI::App* sub = app.add_subcommand("run", "Run a network forward in lanes, side by side");
   sub->footer(
       "Example:  halfscope run lenet --init weights.npz --data digits --plan float16 --record "

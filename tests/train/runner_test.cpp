@@ -193,8 +193,8 @@ TEST(Runner, SeveralInputsAndOutputsByName) {
   EXPECT_EQ(outputs.at("total").data, (std::vector<float>{9.5f, -3}));
   EXPECT_EQ(outputs.at("a again").data, (std::vector<float>{1, 2, 3, -4, -5, -6}));
   std::vector<std::string> names;
-  for (const SiteInfo& site :
-       Runner(two_by_two(), lanes({"float32"}), data).describe().lanes[0].sites) {
+  const RunInfo info = Runner(two_by_two(), lanes({"float32"}), data).describe();
+  for (const SiteInfo& site : info.lanes[0].sites) {
     names.push_back(site.name());
   }
   EXPECT_THAT(names, testing::ElementsAre("input.input", "input.b_c", "add.activation",
