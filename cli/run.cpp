@@ -304,6 +304,29 @@ int64_t first_dimension(const Model& network) {
   return 0;
 }
 
+/// RunInfo::settings: the arguments of `run`, lanes and outputs left out.
+std::vector<std::string> settings_of(const RunOptions& options, const RunInfo& info) {
+  std::vector<std::string> words{options.network};
+  const auto add = [&words](const char* flag, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {flag, value});
+  };
+  for (const std::string& input : options.inputs) add("--input", input);
+  add("--data", options.data);
+  if (options.random_seed) add("--random-input", std::to_string(*options.random_seed));
+  add("--normalize", options.normalize);
+  add("--labels", options.labels);
+  if (options.limit > 0) add("--limit", std::to_string(options.limit));
+  add("--batch", std::to_string(info.batch));
+  for (const std::string& dimension : options.dimensions) add("--dimension", dimension);
+  add("--init", options.init);
+  add("--seed", std::to_string(info.seed));
+  if (info.every != 1) add("--every", std::to_string(info.every));
+  const TrainOptions& shared = options.shared;
+  if (shared.errors_every > 0) add("--errors-every", std::to_string(shared.errors_every));
+  if (shared.no_errors) words.emplace_back("--no-errors");
+  return words;
+}
+
 int run_network(const RunOptions& options, const std::string& command_line) {
   check_sources(options);
   const TrainOptions lanes = lane_options(options);
@@ -354,6 +377,8 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   RunInfo info = runner->describe();
   info.data = options.data.empty() ? samples.data.name : options.data;
   info.command = command_line;
+  info.settings = settings_of(options, info);
+  info.lane_settings = lane_settings_of(lanes);
   info.version = kVersion;
   info.threads = omp_get_max_threads();
   info.isa = isa_name(active_isa());

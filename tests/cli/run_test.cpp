@@ -133,6 +133,34 @@ TEST(CliRun, RandomInputsAreTheSameEveryTimeAndNpyHoldsTheOnlyOutput) {
   EXPECT_EQ(text_of(bench / "a.npy"), text_of(bench / "b.npy"));
 }
 
+// The advice on a run that overflows mends it, and is what the next run is asked to try.
+TEST(CliRun, AnOverflowThatReachesTheOutputsIsBrokenAndCured) {
+  const Bench bench;
+  const Words network{"run", "lenet-hot", "--data", "digits", "--limit", "64", "--batch", "32"};
+  const auto run = [&](const Words& more) {
+    Words words = network;
+    words.insert(words.end(), more.begin(), more.end());
+    return bench.run(words);
+  };
+  ASSERT_EQ(run({"--plan", "mixed_float16", "--record", "hot.hscope"}).code, 0);
+  const Outcome summary = bench.run({"report", "hot.hscope", "--summary", "--fail-on", "error"});
+  EXPECT_EQ(summary.code, 1);
+  EXPECT_THAT(summary.out, HasSubstr("does not work like this: "));
+  EXPECT_THAT(summary.out, HasSubstr("Keep conv2 in fp32"));
+  const Outcome advice = bench.run({"recommend", "hot.hscope", "--out", "plan.json"});
+  ASSERT_EQ(advice.code, 0) << advice.err;
+  EXPECT_THAT(advice.out, HasSubstr("It reaches the outputs."));
+  EXPECT_THAT(advice.out,
+              HasSubstr("next: halfscope run lenet-hot --data digits --limit 64 --batch "
+                        "32 --seed 1 --plan plan.json --record cured.hscope"));
+  EXPECT_EQ(bench.run({"recommend", "hot.hscope", "--verify"}).code, 2);
+  ASSERT_EQ(run({"--lanes", "float32,plan.json,mixed_float16", "--record", "cured.hscope"}).code,
+            0);
+  const Outcome cured = bench.run({"report", "cured.hscope", "--summary"});
+  EXPECT_THAT(cured.out, HasSubstr("HalfScope: cured"));
+  EXPECT_THAT(cured.out, HasSubstr("is healthy."));
+}
+
 TEST(CliRun, MistakesAreOneLine) {
   const Bench bench;
   write_arrays(bench);
