@@ -63,9 +63,7 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
             ->capture_default_str()
             ->type_name("SPEC")
             ->group(kGroup),
-        {.words = {"digits", "mnist:", "cifar10:"},
-         .files = "*.npz",
-         .folders_after = {"mnist:", "cifar10:"}});
+        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
   add_normalize_option(sub, options.normalize);
   add_dimension_option(sub, options.dimensions);
   offer(sub.add_option("--init", options.init, "Initial weights, an .npz by variable path")

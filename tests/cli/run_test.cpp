@@ -180,7 +180,7 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "seven.npy"}, "has shape [4, 6], a sample [7]"},
            Mistake{{"mlp:6-3", "--input", "x.txt"}, "not a .npy or .npz file"},
            Mistake{{"mlp:6-3", "--input", "gone.npy"}, "cannot read gone.npy", 3},
-           Mistake{{"mlp:6-3", "--input", "a=x.npy", "--input", "a=x.npy"},
+           Mistake{{"mlp:6-3", "--input", "a=x.npy", "--input", "a=labels.npy"},
                    "second array for \"a\""},
            Mistake{{"mlp:6-3", "--input", "x.npz", "--labels", "x.npy"}, "not one whole number"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "y.txt"}, "neither .npz nor .npy"},
@@ -261,8 +261,7 @@ TEST(CliTrainArrays, MistakesAreOneLine) {
     int code = 2;
   };
   for (const Mistake& each : {
-           Mistake{{"--data", "x.npz", "--loss", "mse"},
-                   "nothing for the network's input \"targets\""},
+           Mistake{{"--data", "x.npz", "--loss", "mse"}, "input \"targets\" has shape [4, 3]"},
            Mistake{{"--data", "reg.npz"}, "input \"labels\""},
            Mistake{{"--data", "reg.npz,test=x.npz", "--loss", "mse"},
                    "does not hold the arrays of"},

@@ -181,6 +181,18 @@ Model two_by_two() {
   return model;
 }
 
+// What comes with labels needs no name that the network knows.
+TEST(Runner, TheOnlyArrayGoesToTheOnlyInput) {
+  Dataset data = vectors(4);
+  const std::vector<float> named = outputs_of(mlp(4), lanes({"float32"}), data).at("logits").data;
+  data.test.arrays[0].name = "pictures";
+  data.test.arrays.push_back(
+      {.name = "labels", .sample_shape = {}, .integers = {0, 1, 2, 0}, .samples = 4});
+  EXPECT_EQ(outputs_of(mlp(4), lanes({"float32"}), data).at("logits").data, named);
+  data.test.arrays[1].name = "more";
+  EXPECT_THROW(Runner(mlp(4), lanes({"float32"}), data), Error);
+}
+
 TEST(Runner, SeveralInputsAndOutputsByName) {
   Dataset data{.name = "pairs", .sample_shape = {}, .train = {}, .test = {}};
   data.test.arrays = {
