@@ -163,8 +163,6 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
                "Lanes on cuda let the libraries choose: bits may change from run to run, and "
                "statistics of products may be those after rounding")
       ->group(kGroup);
-  sub.add_flag("--kernels", options.kernels, "Print what computes each product of lanes on a GPU")
-      ->group(kGroup);
   sub.add_option("--fp32", options.fp32,
                  "Keep layers whose path matches in fp32; may be given several times")
       ->expected(1)

@@ -76,14 +76,15 @@ NextTry next_try(const RunView& run, const Recommendation& advice,
 
 std::vector<std::string> next_command(const RunView& run, const NextTry& next,
                                       const std::string& plan_file) {
-  std::vector<std::string> words{"halfscope", "train"};
+  const bool trains = !run.info().inference;
+  std::vector<std::string> words{"halfscope", trains ? "train" : "run"};
   const std::vector<std::string> settings = settings_of(run.info());
   words.insert(words.end(), settings.begin(), settings.end());
   words.insert(words.end(), {"--plan", plan_file});
-  if (!next.loss_scale.empty() && next.loss_scale != usual_loss_scale(next.plan_json)) {
+  if (trains && !next.loss_scale.empty() && next.loss_scale != usual_loss_scale(next.plan_json)) {
     words.insert(words.end(), {"--loss-scale", next.loss_scale});
   }
-  words.insert(words.end(), {"--out", free_name("cured", ".hscope")});
+  words.insert(words.end(), {trains ? "--out" : "--record", free_name("cured", ".hscope")});
   return words;
 }
 

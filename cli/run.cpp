@@ -163,10 +163,7 @@ void check_files(const RunOptions& options, const TrainOptions& lanes) {
 /// The flags of lanes as `train` has them; --plan may be given several times here.
 TrainOptions lane_options(const RunOptions& options) {
   TrainOptions lanes = options.shared;
-  if (options.plans.empty()) {
-    if (!lanes.lanes_given) lanes.lanes = "float32";
-    return lanes;
-  }
+  if (options.plans.empty()) return lanes;
   if (lanes.lanes_given) {
     throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
   }
@@ -307,6 +304,29 @@ int64_t first_dimension(const Model& network) {
   return 0;
 }
 
+/// RunInfo::settings: the arguments of `run`, lanes and outputs left out.
+std::vector<std::string> settings_of(const RunOptions& options, const RunInfo& info) {
+  std::vector<std::string> words{options.network};
+  const auto add = [&words](const char* flag, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {flag, value});
+  };
+  for (const std::string& input : options.inputs) add("--input", input);
+  add("--data", options.data);
+  if (options.random_seed) add("--random-input", std::to_string(*options.random_seed));
+  add("--normalize", options.normalize);
+  add("--labels", options.labels);
+  if (options.limit > 0) add("--limit", std::to_string(options.limit));
+  add("--batch", std::to_string(info.batch));
+  for (const std::string& dimension : options.dimensions) add("--dimension", dimension);
+  add("--init", options.init);
+  add("--seed", std::to_string(info.seed));
+  if (info.every != 1) add("--every", std::to_string(info.every));
+  const TrainOptions& shared = options.shared;
+  if (shared.errors_every > 0) add("--errors-every", std::to_string(shared.errors_every));
+  if (shared.no_errors) words.emplace_back("--no-errors");
+  return words;
+}
+
 int run_network(const RunOptions& options, const std::string& command_line) {
   check_sources(options);
   const TrainOptions lanes = lane_options(options);
@@ -336,9 +356,9 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   wanted.batch = options.batch > 0 ? options.batch : std::min(kUsualBatch, available);
   const Model network = load_network(options.network, wanted);
   if (options.random_seed) {
-    const bool samples_first = first_dimension(network) == wanted.batch ||
-                               (first_dimension(network) == 1 && available == 1);
-    const int64_t batch = samples_first ? wanted.batch : 0;
+    // A network of one sample at a time has a dimension of 1 for it, or none.
+    const int64_t first = first_dimension(network);
+    const int64_t batch = first == wanted.batch || first == 1 ? first : 0;
     samples.data = random_inputs(network, batch, available, *options.random_seed);
   }
   config.labels = samples.labels;
@@ -357,6 +377,8 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   RunInfo info = runner->describe();
   info.data = options.data.empty() ? samples.data.name : options.data;
   info.command = command_line;
+  info.settings = settings_of(options, info);
+  info.lane_settings = lane_settings_of(lanes);
   info.version = kVersion;
   info.threads = omp_get_max_threads();
   info.isa = isa_name(active_isa());
@@ -392,6 +414,7 @@ int run_network(const RunOptions& options, const std::string& command_line) {
 
 void add_run(CLI::App& app, Command& command, const std::string& command_line) {
   auto options = std::make_shared<RunOptions>();
+  options->shared.lanes = "float32";
   CLI::App* sub = app.add_subcommand("run", "Run a network forward in lanes, side by side");
   sub->footer(
       "Example:  halfscope run lenet --init weights.npz --data digits --plan float16 --record "

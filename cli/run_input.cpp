@@ -86,7 +86,9 @@ Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint
     if (input.value == network.labels) continue;
     const Value& value = network.graph.value(input.value);
     SampleArray array{.name = input.name, .sample_shape = value.shape, .samples = samples};
-    if (batch > 0) array.sample_shape.erase(array.sample_shape.begin());
+    if (batch > 0 && !value.shape.empty() && value.shape[0] == batch) {
+      array.sample_shape.erase(array.sample_shape.begin());
+    }
     const int64_t count = samples * element_count(array.sample_shape);
     const int64_t rows =
         value.type == ElementType::index ? rows_picked(network.graph, input.value) : 0;

@@ -19,8 +19,8 @@ Dataset read_inputs(const std::vector<std::string>& texts);
 std::vector<std::string> input_array_files(const std::vector<std::string>& texts);
 
 /// Uniform numbers in [-1, 1) for every real input of the network, positions below the number of
-/// rows that are picked from for the others: the same for the same seed on every machine. Of a
-/// network without a dimension for samples (`batch` 0) each sample has the input's shape.
+/// rows that are picked from for the others: the same for the same seed on every machine. Inputs
+/// whose first dimension is `batch` have it for samples; samples of others have the input's shape.
 Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint64_t seed);
 
 /// One label per sample: the only array of a .npy or .npz, or its "labels" or "y". Throws Error.

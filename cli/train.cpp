@@ -17,6 +17,7 @@
 #include "cli/lane_summary.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "cli/train_file.h"
 #include "cli/train_options.h"
 #include "cli/training.h"
 #include "cli/verify.h"
@@ -191,8 +192,14 @@ void add_train(CLI::App& app, Command& command, const std::string& command_line)
   sub->footer(
       "Example:  halfscope train --model lenet-hot --lanes float32,mixed_float16 --out hot.hscope");
   add_train_options(*sub, *options);
-  sub->callback([options, command_line, &command] {
-    command = [options, command_line] { return train(*options, command_line); };
+  sub->callback([options, sub, command_line, &command] {
+    command = [options, sub, command_line] {
+      const TrainOptions all =
+          options->config.empty() ? *options : read_train_file(options->config, *sub);
+      if (!all.print_config) return train(all, command_line);
+      write_json(train_file_json(all));
+      return 0;
+    };
   });
 }
 

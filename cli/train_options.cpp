@@ -63,9 +63,7 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
             ->capture_default_str()
             ->type_name("SPEC")
             ->group(kGroup),
-        {.words = {"digits", "mnist:", "cifar10:"},
-         .files = "*.npz",
-         .folders_after = {"mnist:", "cifar10:"}});
+        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
   add_normalize_option(sub, options.normalize);
   add_dimension_option(sub, options.dimensions);
   offer(sub.add_option("--init", options.init, "Initial weights, an .npz by variable path")
@@ -136,6 +134,8 @@ void add_plan_options(CLI::App& sub, TrainOptions& options) {
             ->type_name("PLAN")
             ->group(kGroup),
         {.words = preset_names(), .files = "*.json"});
+  sub.add_flag("--kernels", options.kernels, "Print what computes each product of lanes on a GPU")
+      ->group(kGroup);
   offer(sub.add_option("--loss-scale", options.loss_scale,
                        "dynamic, dynamic:INIT, static:X or none; default: dynamic for formats "
                        "with fewer than 8 exponent bits, scaled operands aside")
@@ -186,6 +186,14 @@ void add_output_options(CLI::App& sub, TrainOptions& options) {
 }  // namespace
 
 void add_train_options(CLI::App& sub, TrainOptions& options) {
+  offer(sub.add_option("--config", options.config,
+                       "Settings from a JSON file; flags that are given go before it")
+            ->type_name("FILE")
+            ->group(group::kOther),
+        {.files = "*.json"});
+  sub.add_flag("--print-config", options.print_config,
+               "Print all settings as such a file and do nothing else")
+      ->group(group::kOther);
   add_network_options(sub, options);
   add_training_options(sub, options);
   add_lane_options(sub, options);
@@ -242,7 +250,9 @@ std::vector<std::string> input_files(const TrainOptions& options) {
     const std::string name = parse_lane(text).plan;
     if (!preset_plan(name) && !is_inline_plan(name)) files.push_back(name);
   }
-  if (!options.init.empty()) files.push_back(options.init);
+  for (const std::string& file : {options.init, options.config}) {
+    if (!file.empty()) files.push_back(file);
+  }
   if (is_network_file(options.model)) files.push_back(options.model);
   for (const std::string& file : dataset_files(options.data)) files.push_back(file);
   // A checkpoint may be resumed and written again.

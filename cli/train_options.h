@@ -49,6 +49,8 @@ struct TrainOptions {
   std::string out = "run.hscope", save_weights;
   std::string checkpoint, resume;
   int64_t checkpoint_every = 0;
+  std::string config;  ///< read by read_train_file()
+  bool print_config = false;
   bool verify = false;
   bool force = false, json = false, quiet = false;
   int threads = 0;

@@ -52,6 +52,10 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
                        bool quiet) {
   const RunInfo& info = run.info();
   const LaneInfo& lane = run.lane(advice.lane);
+  if (info.inference) {
+    throw usage_error(file + " holds forward passes, by which advice cannot be proved",
+                      "run the network again with the plan and compare");
+  }
   if (info.settings.empty() || lane.loss_scale.empty()) {
     throw usage_error(file + " does not say how it was trained, so the advice cannot be tried",
                       "record it again with this version of halfscope train");

@@ -36,7 +36,8 @@ const std::string& lane_name(const Report& report, int lane) {
 
 Json run_json(const Report& report) {
   const RunInfo& run = report.run;
-  return {{"model", run.model},
+  return {{"kind", run.inference ? "inference" : "training"},
+          {"model", run.model},
           {"data", run.data},
           {"optimizer", run.optimizer},
           {"batch", run.batch},

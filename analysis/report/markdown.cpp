@@ -251,6 +251,11 @@ std::string report_markdown_summary(const Report& report) {
   for (const LaneReport& lane : report.lanes) {
     if (lane.reference && report.lanes.size() > 1) continue;
     if (++others > kShown) continue;
+    if (report.run.inference) {
+      md += fmt::format("- {}: {}, {} {}\n", code(lane.name), verdict_name(lane.state), lane.steps,
+                        lane.steps == 1 ? "batch" : "batches");
+      continue;
+    }
     md += fmt::format("- {}: {}, last loss {}, {} of {} skipped\n", code(lane.name),
                       verdict_name(lane.state), loss_cell(lane.last_loss), lane.skipped,
                       counted(lane.steps, "step"));

@@ -98,7 +98,7 @@ std::string guessed_lane_arguments(const Report& report) {
 void add_reproduction(const RunView& view, Report& report) {
   const RunInfo& run = report.run;
   if (report.lanes.empty() || run.model.empty()) return;
-  std::string command = "halfscope train";
+  std::string command = run.inference ? "halfscope run" : "halfscope train";
   const auto add = [&](const std::string& flag, const std::string& value) {
     command += " " + flag + " " + shell_quoted(without_folders(value));
   };
@@ -116,7 +116,7 @@ void add_reproduction(const RunView& view, Report& report) {
   }
   command += run.lane_settings.empty() ? guessed_lane_arguments(report)
                                        : lane_arguments(run.lane_settings);
-  report.reproduce = {command + " --out run.hscope",
+  report.reproduce = {command + (run.inference ? " --record" : " --out") + " run.hscope",
                       "halfscope report run.hscope --html report.html"};
   const std::span<const StepRow> rows = view.steps(0);
   if (!rows.empty() && rows.front().step > 0) {

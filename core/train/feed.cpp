@@ -29,6 +29,11 @@ bool has_batch_of(const Shape& input, const Shape& sample) {
   return input.size() == sample.size() + 1 && std::equal(sample.begin(), sample.end(), &input[1]);
 }
 
+/// What networks are to say, not what they are told.
+bool is_answer(const std::string& name) {
+  return name == "labels" || name == "targets" || name == "y";
+}
+
 bool is_channels_last(const Shape& input, const Shape& image) {
   return input.size() == 4 && image.size() == 3 && input[1] == image[1] && input[2] == image[2] &&
          input[3] == image[0];
@@ -66,22 +71,23 @@ void Feed::match(const Executable& executable) {
     if (inputs[i].value == executable.labels || inputs[i].name == "targets") take(i, "y");
   }
   const auto missing = std::find(found.begin(), found.end(), std::nullopt);
-  const auto free = std::find(taken.begin(), taken.end(), false);
   if (missing != found.end()) {
-    const bool one_each = std::count(found.begin(), found.end(), std::nullopt) == 1 &&
-                          std::count(taken.begin(), taken.end(), false) == 1;
-    if (!one_each) {
-      const std::string& name = inputs[static_cast<size_t>(missing - found.begin())].name;
+    const NamedValue& input = inputs[static_cast<size_t>(missing - found.begin())];
+    const bool answer = input.value == executable.labels || input.name == "targets";
+    std::vector<size_t> left;
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      if (!taken[i] && (answer || !is_answer(arrays_[i].name))) left.push_back(i);
+    }
+    if (std::count(found.begin(), found.end(), std::nullopt) != 1 || left.size() != 1) {
       std::vector<std::string> wanted, names;
-      for (const NamedValue& input : inputs) wanted.push_back(input.name);
+      for (const NamedValue& each : inputs) wanted.push_back(each.name);
       for (const SampleArray& array : arrays_) names.push_back(array.name);
       const std::string there =
           arrays_.empty() ? "it has images and labels" : "it has " + comma_list(names);
-      throw usage_error("the data has nothing for the network's input \"" + name + "\"",
+      throw usage_error("the data has nothing for the network's input \"" + input.name + "\"",
                         "the network's inputs: " + comma_list(wanted) + "; " + there);
     }
-    *missing =
-        Source{.kind = Source::Kind::array, .array = static_cast<size_t>(free - taken.begin())};
+    *missing = Source{.kind = Source::Kind::array, .array = left.front()};
   }
   for (const std::optional<Source>& source : found) sources_.push_back(*source);
 }

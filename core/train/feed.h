@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Feed: brings samples of a data set to the inputs of a network. Inputs and arrays are paired by
-// name; what is left over on both sides is paired too if it is one of each. Images go to the main
-// input, their labels to the labels.
+// name; what is left over on both sides is paired too if it is one of each, labels aside. Images go
+// to the main input, their labels to the labels.
 #pragma once
 
 #include <array>

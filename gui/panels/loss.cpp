@@ -139,7 +139,8 @@ void draw_gaps(const Frame& frame, Plot& plot, const Trace& trace) {
 void show_tip(const Frame& frame, int64_t step) {
   PlotTip tip("Step " + grouped(step));
   const StepRow* own = frame.run.step_row(frame.at.lane, step);
-  for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
+  const bool trains = !frame.run.view().info().inference;
+  for (int lane = 0; lane < frame.run.lane_count() && trains; ++lane) {
     const StepRow* row = frame.run.step_row(lane, step);
     tip.row("loss, " + frame.run.view().lane(lane).name,
             row == nullptr             ? "not recorded"
@@ -154,8 +155,10 @@ void show_tip(const Frame& frame, int64_t step) {
     if (std::isfinite(own->learning_rate)) {
       tip.row("learning rate", short_number(own->learning_rate));
     }
-    tip.row("gradient norm",
-            std::isfinite(own->grad_norm) ? short_number(own->grad_norm) : "not finite");
+    if (trains) {
+      tip.row("gradient norm",
+              std::isfinite(own->grad_norm) ? short_number(own->grad_norm) : "not finite");
+    }
     if (std::isfinite(own->accuracy)) tip.row("batch accuracy", percent(own->accuracy));
     if (own->skipped) tip.note("Update skipped: a gradient was not finite.");
   }
@@ -247,7 +250,12 @@ void draw_loss(const Frame& frame) {
   if (frame.run.step_count() == 0) spec = empty_plot("steps/loss", area);
   {
     Plot plot(look, spec);
-    if (frame.run.step_count() == 0) plot.message("No step is done yet.");
+    const bool inference = frame.run.view().info().inference;
+    if (frame.run.step_count() == 0) {
+      plot.message("No step is done yet.");
+    } else if (inference) {
+      plot.message("Forward passes alone: there is no loss.");
+    }
     if (has_scale) {
       plot.stairs(traces.scale, plot.x().high + 1.0, with_alpha(scale_color(frame), 0.8f), 1.0f,
                   PlotSide::right);
@@ -260,7 +268,7 @@ void draw_loss(const Frame& frame) {
       const Trace& trace = traces.losses[static_cast<size_t>(each)];
       plot.line(trace, with_alpha(lane_color(frame, each), chosen ? 1.0f : 0.75f),
                 line_width(area.x, trace, chosen));
-      if (chosen) draw_gaps(frame, plot, trace);
+      if (chosen && !inference) draw_gaps(frame, plot, trace);
     }
     if (!is_hidden(view.hidden_series, kGrowthPath)) {
       for (const double x : traces.growths) {

@@ -36,7 +36,7 @@ std::vector<std::string> trial_command(const RunInfo& run, int reference, const 
     throw Error("this run does not say how it was trained",
                 "save the plan and train with it where the run came from");
   }
-  std::vector<std::string> words{"train"};
+  std::vector<std::string> words{run.inference ? "run" : "train"};
   words.insert(words.end(), run.settings.begin(), run.settings.end());
   std::string lanes = plan;
   if (reference >= 0) {
@@ -44,6 +44,10 @@ std::vector<std::string> trial_command(const RunInfo& run, int reference, const 
     if (preset_plan(name)) lanes = name + "," + lanes;
   }
   words.insert(words.end(), {"--lanes", lanes});
+  if (run.inference) {
+    words.insert(words.end(), {"--record", out, "--force"});
+    return words;
+  }
   if (edits.loss_scale) {
     std::string scale = short_number(*edits.loss_scale);
     const int64_t whole = static_cast<int64_t>(*edits.loss_scale);

@@ -61,10 +61,10 @@ class Completion {
 TEST(CliCompletion, SubcommandsAndFlags) {
   const Completion complete;
   EXPECT_THAT(complete.at("halfscope "),
-              IsSupersetOf({"train", "recommend", "report", "export", "runs", "mma-check", "fprev",
-                            "doctor", "completion", "help"}));
+              IsSupersetOf({"train", "run", "recommend", "report", "export", "runs", "mma-check",
+                            "fprev", "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("recommend", "report"));
-  EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("runs"));
+  EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run", "runs"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
   EXPECT_THAT(complete.at("halfscope train --st"), ElementsAre("--steps"));
   EXPECT_THAT(complete.at("halfscope train --steps 5 --bat"), ElementsAre("--batch"));

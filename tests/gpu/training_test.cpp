@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/graph/lower.h"
 #include "core/models/models.h"
+#include "core/train/runner.h"
 #include "tests/gpu/lockstep.h"
 #include "tests/gpu/small_network.h"
 #include "tests/train/small_training.h"
@@ -137,6 +138,29 @@ TEST_P(Training, TrainingsEndWithTheSameWeights) {
         EXPECT_NEAR(a.seen.rows.back().loss, b.seen.rows.back().loss, 0.01 * a.seen.rows[0].loss);
       }
     }
+  }
+}
+
+TEST_P(Training, InferenceIsTheEmulators) {
+  const Dataset& images = small_images();
+  for (const char* plan : {"float32", "mixed_float16", "fp8_delayed"}) {
+    SCOPED_TRACE(plan);
+    const Model network = build_network("resnet20", 16, images.sample_shape, 10);
+    const auto infer = [&](const Backend& backend, Collector& seen) {
+      RunnerConfig run{.lanes = {lane(preset_plan(plan).value(), "none")}};
+      run.lanes[0].backend = &backend;
+      Runner runner(network, run, images);
+      runner.run(&seen, {}, std::atomic<bool>{false});
+      return runner.result(0).outputs.at("logits");
+    };
+    Collector ours, theirs;
+    const Tensor a = infer(emulation_backend(), ours), b = infer(candidate(), theirs);
+    ASSERT_EQ(a.shape, (Shape{48, 10}));
+    if (!same_library()) continue;
+    EXPECT_EQ(a.data, b.data);
+    ASSERT_EQ(ours.stats.size(), 3u);
+    EXPECT_EQ(ours.stats, theirs.stats);
+    for (const TensorStats& stats : theirs.stats[0]) EXPECT_GT(stats.n, 0);
   }
 }
 

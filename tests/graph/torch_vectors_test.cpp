@@ -23,10 +23,6 @@ using Json = nlohmann::json;
 using test::OpCase;
 using test::OpProgram;
 
-/// The cases we do not support, and what the refusal says.
-const std::map<std::string, std::string> kUnsupported{
-};
-
 struct Vectors {
   Json cases;
   NamedTensors tensors;
@@ -109,25 +105,15 @@ TEST(TorchVectors, OperatorsAndGradients) {
     if (is_optimizer(each)) continue;
     const std::string name = each["case"], output = each["outputs"][0];
     SCOPED_TRACE(name);
-    const auto unsupported = kUnsupported.find(name);
-    std::optional<OpProgram> program;
     const OpCase op = op_case(each);
-    try {
-      program.emplace(emulation_backend(), op, tensor(name, "d" + output));
-    } catch (const Error& error) {
-      ASSERT_NE(unsupported, kUnsupported.end()) << "not listed as unsupported: " << error.what();
-      EXPECT_NE(std::string(error.what()).find(unsupported->second), std::string::npos)
-          << error.what();
-      continue;
-    }
-    EXPECT_EQ(unsupported, kUnsupported.end()) << "is supported now: take it off the list";
-    program->run();
-    expect_same(program->output(), tensor(name, output), error_of(each, output), output);
+    OpProgram program(emulation_backend(), op, tensor(name, "d" + output));
+    program.run();
+    expect_same(program.output(), tensor(name, output), error_of(each, output), output);
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const std::string gradient = "d" + each["inputs"][i].get<std::string>();
       const Json& gradients = each["gradients"];  // labels and running statistics have none
       if (std::find(gradients.begin(), gradients.end(), gradient) == gradients.end()) continue;
-      const std::optional<Tensor> ours = program->gradient(i);
+      const std::optional<Tensor> ours = program.gradient(i);
       ASSERT_TRUE(ours) << gradient;
       expect_same(*ours, tensor(name, gradient), error_of(each, gradient), gradient);
     }
@@ -135,7 +121,7 @@ TEST(TorchVectors, OperatorsAndGradients) {
   }
   size_t operators = 0;
   for (const Json& each : vectors().cases) operators += is_optimizer(each) ? 0 : 1;
-  EXPECT_EQ(compared + kUnsupported.size(), operators);
+  EXPECT_EQ(compared, operators);
 }
 
 /// One variable "p.w" with its update node, alone in the entry `update`.

@@ -250,6 +250,26 @@ TEST(AnyNetwork, TheLossIsInFp32UnlessAPlanNamesIt) {
   EXPECT_EQ(formats(lower(model, plan, {})), "fp32 fp16 fp32 ");
 }
 
+TEST(AnyNetwork, TheOptimizersStateHasAFormatOfItsOwn) {
+  const Dataset data = data_of(oracle().at("two_inputs"));
+  TrainConfig config = config_of(kCases[1], "float32");
+  const test::Result exact = test::train(config, data);
+  config.state_format = kBf16;
+  const test::Result result = test::train(config, data);
+  EXPECT_NE(result.seen.rows.back().loss, exact.seen.rows.back().loss);
+  EXPECT_NEAR(result.seen.rows.back().loss, exact.seen.rows.back().loss, 0.05);
+  Model model = builder(kCases[1])(4);
+  const Executable exe =
+      lower(model, Plan{}, {.optimizer = parse_optimizer("adam"), .state_format = kBf16});
+  size_t states = 0;
+  for (const Variable& variable : exe.graph.variables()) {
+    const bool state = variable.path.find(".adam_") != std::string::npos;
+    EXPECT_EQ(exe.graph.value(variable.value).format, state ? kBf16 : kFp32) << variable.path;
+    states += state ? 1 : 0;
+  }
+  EXPECT_EQ(states, 12u);
+}
+
 std::string refusal(const TrainConfig& config, const Dataset& data) {
   try {
     Trainer trainer(config, data);

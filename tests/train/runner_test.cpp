@@ -181,6 +181,18 @@ Model two_by_two() {
   return model;
 }
 
+// What comes with labels needs no name that the network knows.
+TEST(Runner, TheOnlyArrayGoesToTheOnlyInput) {
+  Dataset data = vectors(4);
+  const std::vector<float> named = outputs_of(mlp(4), lanes({"float32"}), data).at("logits").data;
+  data.test.arrays[0].name = "pictures";
+  data.test.arrays.push_back(
+      {.name = "labels", .sample_shape = {}, .integers = {0, 1, 2, 0}, .samples = 4});
+  EXPECT_EQ(outputs_of(mlp(4), lanes({"float32"}), data).at("logits").data, named);
+  data.test.arrays[1].name = "more";
+  EXPECT_THROW(Runner(mlp(4), lanes({"float32"}), data), Error);
+}
+
 TEST(Runner, SeveralInputsAndOutputsByName) {
   Dataset data{.name = "pairs", .sample_shape = {}, .train = {}, .test = {}};
   data.test.arrays = {
@@ -193,8 +205,8 @@ TEST(Runner, SeveralInputsAndOutputsByName) {
   EXPECT_EQ(outputs.at("total").data, (std::vector<float>{9.5f, -3}));
   EXPECT_EQ(outputs.at("a again").data, (std::vector<float>{1, 2, 3, -4, -5, -6}));
   std::vector<std::string> names;
-  for (const SiteInfo& site :
-       Runner(two_by_two(), lanes({"float32"}), data).describe().lanes[0].sites) {
+  const RunInfo info = Runner(two_by_two(), lanes({"float32"}), data).describe();
+  for (const SiteInfo& site : info.lanes[0].sites) {
     names.push_back(site.name());
   }
   EXPECT_THAT(names, testing::ElementsAre("input.input", "input.b_c", "add.activation",
