@@ -87,7 +87,7 @@ void add_convert(CLI::App& app, Command& command) {
                         "Show what this plan rounds by Casts; default: the network as it is")
             ->type_name("PLAN")
             ->group(kGroup),
-        {.words = preset_names(), .files = "*.json"});
+        {.words = plan_words(), .files = "*.json"});
   add_output(*sub, "--out", options->out, "*.onnx", "The ONNX file");
   add_force(*sub, options->force);
   sub->callback([options, &command] { command = [options] { return convert_network(*options); }; });

@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/backends.h"
+#include "cli/network.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "gpu/backends.h"
@@ -16,7 +17,7 @@ namespace {
 
 /// What a lane can begin with.
 std::vector<std::string> lane_words() {
-  std::vector<std::string> words = preset_names();
+  std::vector<std::string> words = plan_words();
   for (const std::string& name : backend_names()) words.push_back(name + ":");
   return words;
 }
@@ -100,8 +101,10 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
   for (const std::string& text : lane_names(options)) {
     const LaneRequest request = parse_lane(text);
     LaneConfig lane;
-    lane.plan =
-        is_inline_plan(request.plan) ? plan_from_json(request.plan) : load_plan(request.plan);
+    lane.plan = is_inline_plan(request.plan)
+                    ? plan_from_json(request.plan)
+                    : network_plan(request.plan, options.model,
+                                   {.dimensions = parse_dimensions(options.dimensions)});
     if (lane.plan.double_precision && !request.backend.empty()) {
       throw usage_error("--lanes: " + text + " computes in double, for which there is one backend",
                         "write " + request.plan);

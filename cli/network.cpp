@@ -35,6 +35,12 @@ std::vector<std::string> network_words() {
   return names;
 }
 
+std::vector<std::string> plan_words() {
+  std::vector<std::string> words = preset_names();
+  words.emplace_back(kAsExported);
+  return words;
+}
+
 bool is_network_file(const std::string& spec) { return spec.ends_with(".onnx"); }
 
 Model load_network(const std::string& spec, const NetworkOptions& options) {

@@ -26,6 +26,9 @@ struct NetworkOptions {
   std::map<std::string, int64_t> dimensions{};
 };
 
+/// What a shell can begin --plan with: the presets and kAsExported.
+std::vector<std::string> plan_words();
+
 /// What a shell can begin --model with: "lenet", "mlp:" ...
 std::vector<std::string> network_words();
 

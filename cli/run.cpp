@@ -163,6 +163,8 @@ void check_files(const RunOptions& options, const TrainOptions& lanes) {
 /// The flags of lanes as `train` has them; --plan may be given several times here.
 TrainOptions lane_options(const RunOptions& options) {
   TrainOptions lanes = options.shared;
+  lanes.model = options.network;
+  lanes.dimensions = options.dimensions;
   if (options.plans.empty()) return lanes;
   if (lanes.lanes_given) {
     throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
@@ -426,7 +428,7 @@ void add_run(CLI::App& app, Command& command, const std::string& command_line) {
             ->take_all()
             ->type_name("PLAN")
             ->group("Lanes"),
-        {.words = preset_names(), .files = "*.json"});
+        {.words = plan_words(), .files = "*.json"});
   add_run_lane_options(*sub, options->shared);
   add_output(*sub, "--out", options->out, "*.np[yz]", "Outputs of all samples, by name");
   add_output(*sub, "--record", options->record, "*.hscope", "Run file of statistics and errors");

@@ -133,7 +133,7 @@ void add_plan_options(CLI::App& sub, TrainOptions& options) {
   offer(sub.add_option("--plan", options.plan, "Short for --lanes float32,PLAN")
             ->type_name("PLAN")
             ->group(kGroup),
-        {.words = preset_names(), .files = "*.json"});
+        {.words = plan_words(), .files = "*.json"});
   sub.add_flag("--kernels", options.kernels, "Print what computes each product of lanes on a GPU")
       ->group(kGroup);
   offer(sub.add_option("--loss-scale", options.loss_scale,

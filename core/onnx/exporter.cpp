@@ -205,6 +205,8 @@ void Exporter::add_composite(const Node& node) {
     throw Error(node.path + " (" + node.op + "): ONNX has no such operator");
   const auto first = static_cast<NodeId>(graph_.nodes().size());
   const std::vector<ValueId> results = def.expand(graph_, node);
+  const NodeId last = graph_.value(results.at(0)).producer;
+  if (last >= first) graph_.node(last).path = node.path;
   for (NodeId id = first; id < static_cast<NodeId>(graph_.nodes().size()); ++id) add_node(id);
   for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
     if (results[i] != kNone) names_[node.outputs[i]] = name_of(results[i]);

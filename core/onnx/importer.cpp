@@ -370,7 +370,9 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
       call.in.push_back(&shapes.back());
       continue;
     }
-    if (input != nullptr && input->known->trainable && !of_shape) return false;
+    // Scales of quantized weights are part of their encoding.
+    const bool computed = input != nullptr && input->known->trainable;
+    if (computed && !of_shape && op != "DequantizeLinear") return false;
     call.in.push_back(input == nullptr ? nullptr : input->known.get());
   }
   std::optional<std::vector<KnownTensor>> results = fold(call);

@@ -154,6 +154,9 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
       leaves = end.first != base.end();
     }
   }
+  for (char& c : location) {
+    if (static_cast<unsigned char>(c) < 0x20) c = '_';  // for the message
+  }
   if (leaves) {
     throw Error(what + ": its external data lies at \"" + location +
                     "\", outside the folder of the model",
