@@ -52,25 +52,21 @@ struct GroupStatistics {
     const double n = static_cast<double>(groups.size);
     double centre = 0.0;
     if (mean != nullptr) {
-      double sum = 0.0;
-      if (named) {
-        sum = sum_of_terms(how, Values{in}, groups.size, group);
-      } else {
-        sum = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
-                total += static_cast<double>(in[i]);
-              }).first;
+      double sum = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
+                     total += static_cast<double>(in[i]);
+                   }).first;
+      if constexpr (kNamesSums<T>) {
+        if (named) sum = sum_of_terms(how, Values{in}, groups.size, group);
       }
       centre = sum / n;
       mean[group] = static_cast<T>(centre);
     }
-    double squares = 0.0;
-    if (named) {
-      squares = named_products(how.second(), Squares{in, centre}, groups.size, group);
-    } else {
-      squares = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
-                  const double value = static_cast<double>(in[i]) - centre;
-                  total += value * value;
-                }).first;
+    double squares = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
+                       const double value = static_cast<double>(in[i]) - centre;
+                       total += value * value;
+                     }).first;
+    if constexpr (kNamesSums<T>) {
+      if (named) squares = named_products(how.second(), Squares{in, centre}, groups.size, group);
     }
     inverse[group] = static_cast<T>(1.0 / std::sqrt(squares / n + epsilon));
   }
@@ -132,17 +128,17 @@ struct GroupGradSums {
 
   HS_HD void operator()(int64_t group) const {
     const int64_t size = of.groups.size, first = group * size;
-    PlaneSums sums{};
-    if (named) {
-      const ChainSpec third = how.second().second();
-      sums.first = named_products(third, Slopes{of, first, false}, size, group);
-      sums.second = named_products(third.second(), Slopes{of, first, true}, size, group);
-    } else {
-      sums = PlaneSums::of(size, [&](int64_t i, double& sum, double& product) {
-        const double g = of.slope(first + i);
-        sum += g;
-        product += g * of.normal(first + i);
-      });
+    PlaneSums sums = PlaneSums::of(size, [&](int64_t i, double& sum, double& product) {
+      const double g = of.slope(first + i);
+      sum += g;
+      product += g * of.normal(first + i);
+    });
+    if constexpr (kNamesSums<T>) {
+      if (named) {
+        const ChainSpec third = how.second().second();
+        sums.first = named_products(third, Slopes{of, first, false}, size, group);
+        sums.second = named_products(third.second(), Slopes{of, first, true}, size, group);
+      }
     }
     const double n = static_cast<double>(size);
     share[group] = of.mean != nullptr ? static_cast<T>(sums.first / n) : T{0};
@@ -189,15 +185,16 @@ struct ParameterGrads {
   HS_HD void operator()(int64_t p) const {
     const int64_t n = of.groups.per_param();
     double sum = 0.0, product = 0.0;
-    if (named) {
-      sum = sum_of_terms(how, Terms{of, p, false}, n, p);
-      product = named_products(how.second(), Terms{of, p, true}, n, p);
-    } else {
-      for (int64_t k = 0; k < n; ++k) {
-        const int64_t i = of.groups.of_param(p, k);
-        const double g = static_cast<double>(of.dy[i]);
-        product += g * of.normal(i);
-        sum += g;
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t i = of.groups.of_param(p, k);
+      const double g = static_cast<double>(of.dy[i]);
+      product += g * of.normal(i);
+      sum += g;
+    }
+    if constexpr (kNamesSums<T>) {
+      if (named) {
+        sum = sum_of_terms(how, Terms{of, p, false}, n, p);
+        product = named_products(how.second(), Terms{of, p, true}, n, p);
       }
     }
     dscale[p] = static_cast<T>(product);

@@ -206,12 +206,13 @@ struct MeanOfSquares {
 
   HS_HD void operator()(int64_t) const {
     double total = 0.0;
-    if (named) {
-      const ChainSpec second = how.second();
-      total = sum_of_terms(second, Terms{prediction, target}, n, 0);
-      total = static_cast<double>(deliver_sum(second, total, nullptr, n, 0));
-    } else {
-      for (int64_t chunk = 0; chunk < ceil_div(n, kLossChunk); ++chunk) total += sums[chunk];
+    for (int64_t chunk = 0; chunk < ceil_div(n, kLossChunk); ++chunk) total += sums[chunk];
+    if constexpr (kNamesSums<T>) {
+      if (named) {
+        const ChainSpec second = how.second();
+        total = sum_of_terms(second, Terms{prediction, target}, n, 0);
+        total = static_cast<double>(deliver_sum(second, total, nullptr, n, 0));
+      }
     }
     *y = delivered<T>(total / static_cast<double>(n), write);
   }

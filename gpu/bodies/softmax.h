@@ -41,12 +41,11 @@ struct SoftmaxLine {
       if (value > largest || is_nan(value)) largest = value;
     }
     double sum = 0.0;
-    if (named) {
-      sum = sum_of_terms(how, Terms{in, lines.stride, largest}, lines.size, line);
-    } else {
-      for (int64_t k = 0; k < lines.size; ++k) {
-        sum += std::exp(static_cast<double>(in[k * lines.stride]) - largest);
-      }
+    for (int64_t k = 0; k < lines.size; ++k) {
+      sum += std::exp(static_cast<double>(in[k * lines.stride]) - largest);
+    }
+    if constexpr (kNamesSums<T>) {
+      if (named) sum = sum_of_terms(how, Terms{in, lines.stride, largest}, lines.size, line);
     }
     const double log_sum = log ? std::log(sum) : 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
@@ -77,12 +76,14 @@ struct SoftmaxLineGrad {
   };
 
   HS_HD double sum(int64_t line, int64_t first) const {
-    const Terms terms{dy + first, log ? nullptr : y + first, lines.stride};
-    if (named && log) return sum_of_terms(how, terms, lines.size, line);
-    if (named) {
-      const ChainSpec second = how.second();
-      const double total = sum_of_terms(second, terms, lines.size, line);
-      return static_cast<double>(deliver_sum(second, total, nullptr, lines.size, line));
+    if constexpr (kNamesSums<T>) {
+      if (named) {
+        const Terms terms{dy + first, log ? nullptr : y + first, lines.stride};
+        const ChainSpec chain = log ? how : how.second();
+        const double total = sum_of_terms(chain, terms, lines.size, line);
+        if (log) return total;
+        return static_cast<double>(deliver_sum(chain, total, nullptr, lines.size, line));
+      }
     }
     double sum = 0.0;
     for (int64_t k = first; k < first + lines.size * lines.stride; k += lines.stride) {

@@ -55,6 +55,10 @@ HS_HD constexpr bool is_nan(T x) noexcept {
   return x != x;
 }
 
+/// Inner sums as a plan names them are for fp32 containers; double sums in double.
+template <class T>
+inline constexpr bool kNamesSums = sizeof(T) == sizeof(float);
+
 /// A result computed in double, such that the later rounding to `write` is the only one.
 template <class T>
 HS_HD inline T delivered(double value, const FloatFormat& write) noexcept;

@@ -10,7 +10,7 @@ namespace halfscope::gpu {
 
 template <class T>
 bool takes_named_sums(const SumSpec& spec) {
-  return std::is_same_v<T, float> && names_inner_sums(spec);
+  return kNamesSums<T> && names_inner_sums(spec);
 }
 
 template <class X, class T>
