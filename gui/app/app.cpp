@@ -116,7 +116,7 @@ void App::take_in_models() {
   if (trial_ && trial_->poll()) {
     if (trial_->failed()) {
       tell("The training ended with an error; see the tab Log.", true);
-      view_.tab = Tab::log;
+      show_tab(Tab::log);
       if (!run_) {
         loading_ = false;
         load_error_ = "The training ended with an error.";
@@ -154,6 +154,7 @@ Frame App::make_frame() {
           .scale = scale(),
           .textures = textures_,
           .requests = requests_,
+          .caches = caches_,
           .focus_filter = focus_filter_};
 }
 
@@ -219,9 +220,12 @@ void App::answer(const Request& request) {
       choose_report();
       break;
     case Request::Kind::export_csv:
-      csv_ = request.content;
-      purpose_ = Purpose::save_csv;
+      text_ = request.content;
+      purpose_ = Purpose::save_text;
       dialog_.open("Save data as CSV", ".csv", true, request.text);
+      break;
+    case Request::Kind::export_svg:
+      choose_svg(request.panel);
       break;
     case Request::Kind::show_help:
       show_keys();
@@ -256,8 +260,8 @@ void App::save(const std::string& file) {
     case Purpose::save_plan:
       write_output_file(file, edited_plan(dialog_lane_, dialog_edits_) + "\n", true);
       break;
-    case Purpose::save_csv:
-      write_output_file(file, csv_, true);
+    case Purpose::save_text:
+      write_output_file(file, text_, true);
       break;
   }
   std::string text = "Saved " + file;
@@ -311,6 +315,7 @@ void App::frame() {
     }
   }
   draw_toast();
+  write_wished_svg();
   if (picture_in_ > 0 && --picture_in_ == 0) picture_wish_ = picture_file_;
 
   std::vector<Request> requests;
@@ -355,7 +360,7 @@ void App::try_plan() {
     view_.edits = {};  // they are this run's plan now
     view_.cursor = -1;
     view_.range = {};
-    view_.tab = Tab::compare;
+    show_tab(Tab::compare);
     tell("Training the edited plan ...");
   } catch (const Error& error) {
     tell(error_text(error), true);

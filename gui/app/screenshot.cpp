@@ -87,14 +87,17 @@ void take_screenshot(const ViewOptions& options) {
       screen.begin(dark_theme().ground);
       ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
     };
-    const ScriptStage stage{.app = app,
-                            .tracker = tracker,
-                            .input = input,
-                            .frame = frame,
-                            .save_picture = [&](const std::string& file) {
-                              check_picture(options, file);
-                              screen.save_png(file);
-                            }};
+    const ScriptStage stage{
+        .app = app,
+        .tracker = tracker,
+        .input = input,
+        .frame = frame,
+        .save_picture =
+            [&](const std::string& file) {
+              check_picture(options, file);
+              screen.save_png(file);
+            },
+        .check_file = [&](const std::string& file) { check_picture(options, file); }};
     frame();
     if (!options.runs.empty()) wait_for_run(stage, true);
     run_script(script, stage);

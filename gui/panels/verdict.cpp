@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gui/panels/panel.h"
+#include "gui/widgets/plot.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -60,7 +61,10 @@ void draw_verdict(const Frame& frame) {
     ImGui::SetCursorScreenPos({start.x, start.y + height + ImGui::GetStyle().ItemSpacing.y});
     return;
   }
-  const Verdict& verdict = report->verdict;
+  // In a low window one line of it is left, and all of it in the tooltip.
+  const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
+  Verdict verdict = report->verdict;
+  const std::string whole = verdict.headline + (verdict.more.empty() ? "" : "\n\n" + verdict.more);
   const Finding* worst = worst_finding(*report);
   ImGui::PushFont(frame.fonts.bold);
   const char* state = badge(verdict.state, frame.fonts.unicode);
@@ -73,6 +77,10 @@ void draw_verdict(const Frame& frame) {
   const float text_x = start.x + pad + badge_width + 1.5f * pad;
   const float wrap = start.x + width - pad - button_width;
   const float text_width = std::max(wrap - text_x, 100 * scale);
+  if (low) {
+    verdict.headline = elided(*frame.fonts.bold, verdict.headline, text_width);
+    verdict.more.clear();
+  }
   const ImVec2 head = ImGui::CalcTextSize(verdict.headline.c_str(), nullptr, false, text_width);
   ImGui::PopFont();
   const ImVec2 more = verdict.more.empty()
@@ -97,6 +105,7 @@ void draw_verdict(const Frame& frame) {
   write("verdict/state", state, start.x + pad + 4 * scale, top);
   ImGui::PopStyleColor();
   write("verdict/headline", verdict.headline, text_x, top);
+  if (low) ui::tip(whole.c_str());
   ImGui::PopFont();
   if (!verdict.more.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
