@@ -116,6 +116,10 @@ const std::vector<AppAction>& app_actions() {
       {"Go", "Previous layer", "K", [](App& app) { app.layer_by(-1); }, true},
       {"Go", "Follow the last step", "Space", [](App& app) { app.follow(); }, true},
       {"Go", "Step or layer ...", "Ctrl+G", [](App& app) { app.show_go_to(); }, true},
+      {"Go", "Bookmark this place", "B", [](App& app) { app.toggle_bookmark(); }, true},
+      {"Go", "Bookmarks ...", "Shift+B", [](App& app) { app.show_bookmarks(); }, true},
+      {"Go", "Next bookmark", "Alt+Down", [](App& app) { app.next_bookmark(1); }, true},
+      {"Go", "Previous bookmark", "Alt+Up", [](App& app) { app.next_bookmark(-1); }, true},
       {"Go", "Filter layers", "Ctrl+F", [](App& app) { app.focus_filter(); }, true},
       {"Help", "Float lab", "L", [](App& app) { app.show_lab(""); }, false},
       {"Help", "Commands ...", "Ctrl+P", [](App& app) { app.show_palette(); }, false},
@@ -131,7 +135,7 @@ void App::handle_keys() {
     }
     return list;
   }();
-  if (!popup_.empty() || dialog_.is_open()) return;
+  if (!popup_.empty() || dialog_.is_open() || leaving_ != Leaving::no) return;
   const std::vector<AppAction>& actions = app_actions();
   const bool typing = ImGui::GetIO().WantTextInput;
   for (size_t i = 0; i < actions.size(); ++i) {

@@ -314,6 +314,8 @@ void App::frame() {
       tell(error_text(error), true);
     }
   }
+  look_after_leaving();
+  draw_leaving();
   draw_toast();
   write_wished_svg();
   if (picture_in_ > 0 && --picture_in_ == 0) picture_wish_ = picture_file_;
@@ -329,8 +331,13 @@ void App::make_demo() {
     const fs::path folder = (options_.state_folder.empty() ? fs::temp_directory_path() / "halfscope"
                                                            : options_.state_folder) /
                             "trials";
-    trial_.reset();  // one at a time
-    trial_ = Trial::demo(folder);
+    // The file of one that is still training is no place for another.
+    const std::string file = (folder / "demo.hscope").string();
+    if (trial_running() && trial_->run_file() == file) return open(file);
+    for (const std::unique_ptr<Trial>& trial : ending_) {
+      if (trial->run_file() == file) return tell("The demo run is just being stopped.");
+    }
+    follow_trial(Trial::demo(folder));
     open(trial_->run_file());
     tell("Training a small network that fp16 breaks ...");
   } catch (const Error& error) {
@@ -346,8 +353,7 @@ void App::try_plan() {
                                                            : options_.state_folder) /
                             "trials";
     const int reference = run_->report() ? run_->report()->reference : -1;
-    trial_.reset();
-    trial_ = Trial::of_plan(folder, run_->view().info(), at.lane, reference, view_.edits);
+    follow_trial(Trial::of_plan(folder, run_->view().info(), at.lane, reference, view_.edits));
     log_.push_back("$ " + trial_->command());
     // The run it came from goes on standing beside it.
     baseline_ = run_;

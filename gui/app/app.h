@@ -111,7 +111,14 @@ class App {
   bool show_lab(const std::string& text);
   /// Also where it is behind another page.
   void show_tab(Tab tab);
-  void quit() noexcept { quit_ = true; }
+  /// Asks first if a training that was started here goes on.
+  void quit();
+  /// Looks after a training from now on; one that runs already is asked to stop.
+  void follow_trial(std::unique_ptr<Trial> trial);
+  void toggle_bookmark();
+  void go_to_bookmark(size_t index);
+  void next_bookmark(int direction);
+  void show_bookmarks() { popup_ = "bookmarks"; }
   bool has_run() const noexcept { return run_ != nullptr; }
 
  private:
@@ -148,6 +155,15 @@ class App {
   void draw_palette();
   void draw_go_to();
   void draw_keys();
+  void draw_bookmarks();
+  void close_popup();
+  void draw_leaving();
+  void look_after_leaving();
+  bool trial_running() const noexcept;
+  void end_trial();
+  void stop_and_quit();
+  /// What is looked at, with the names of what is shown unasked.
+  Place here() const;
   void handle_keys();
 
   Textures& textures_;
@@ -166,6 +182,10 @@ class App {
   bool loading_ = false;
   std::vector<std::unique_ptr<Loader>> retired_;  ///< that still read
   std::unique_ptr<Trial> trial_;
+  std::vector<std::unique_ptr<Trial>> ending_;  ///< that were asked to stop
+  enum class Leaving : uint8_t { no, asking, stopping };
+  Leaving leaving_ = Leaving::no;
+  double stopping_since_ = 0.0;
 
   PanelCaches caches_;
   ViewState view_;
@@ -203,6 +223,10 @@ class App {
   double toast_until_ = 0.0;
   std::vector<std::string> log_;
 };
+
+/// A window in the upper middle that closes by Escape or a click beside it; `opens` in its first
+/// frame.
+bool begin_popup(const char* name, ImVec2 size, bool opens);
 
 /// One thing a user can do, in a menu, by a key and in the palette.
 struct AppAction {

@@ -18,7 +18,7 @@ namespace {
 constexpr float kSplitter = 6.0f;
 // Below these sizes, in pixels of scale 1, regions share a space: the values with the steps, the
 // tabs with both, the layers with all.
-constexpr float kNarrow = 900.0f, kLow = 440.0f, kTiny = 560.0f;
+constexpr float kNarrow = 1040.0f, kLow = 440.0f, kTiny = 560.0f;
 // Of the three plots over steps; a lower column scrolls.
 constexpr float kLeastLoss = 84.0f, kLeastHeat = 130.0f, kLeastMagnitudes = 96.0f;
 
@@ -371,7 +371,9 @@ void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<
   // A tab that was asked for comes to the front of the bar that has it.
   if (has(Page::tabs) && shared && view_.tab != shown_tab_ && !tab_wanted_) page_ = Page::tabs;
   const Page current = has(page_) ? page_ : *pages.begin();
-  const bool wanted = tab_wanted_ || (has(Page::tabs) && view_.tab != shown_tab_) ||
+  // A bar that was not there in the frame before knows nothing of what was chosen.
+  const bool wanted = ImGui::IsWindowAppearing() || tab_wanted_ ||
+                      (has(Page::tabs) && view_.tab != shown_tab_) ||
                       (shared && current != shown_page_);
   const bool tight = ImGui::GetContentRegionAvail().x < 720 * scale();
   for (const Choice& choice : kChoices) {

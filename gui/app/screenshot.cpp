@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "gui/app/app.h"
+#include "gui/app/font_texture.h"
 #include "gui/app/gl.h"
 #include "gui/app/script.h"
 #include "gui/app/window.h"
@@ -75,8 +76,7 @@ void take_screenshot(const ViewOptions& options) {
     const auto frame = [&] {
       tracker.begin_frame();
       if (app.prepare(options.scale > 0.0 ? static_cast<float>(options.scale) : 1.0f) && !first) {
-        ImGui_ImplOpenGL3_DestroyFontsTexture();
-        ImGui_ImplOpenGL3_CreateFontsTexture();
+        renew_font_texture();
       }
       first = false;
       hand_over(input);

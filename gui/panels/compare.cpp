@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
@@ -36,7 +37,10 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
     cell("lane", lane.name);
     ImGui::TableNextColumn();
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.verdict(lane.state));
-    ui::text(path + "/state", lane.reference ? "reference" : verdict_name(lane.state));
+    std::string state = lane.reference ? "reference" : verdict_name(lane.state);
+    const bool early = lane.state == Verdict::State::healthy && lane.steps < report::kFewSteps;
+    if (early && !lane.reference) state += " so far";
+    ui::text(path + "/state", state);
     ImGui::PopStyleColor();
     cell("steps", std::to_string(lane.steps));
     cell("loss", number(lane.last_loss));

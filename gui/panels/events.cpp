@@ -113,11 +113,12 @@ const EventReport* first_event(const Frame& frame) {
   return event == report->events.end() ? nullptr : &*event;
 }
 
+std::string chain_title(const EventReport& event) {
+  return fmt::format("First bad step {}, from root to symptom", event.step);
+}
+
 /// "conv2.activation 22 % overflow  ->  ...  ->  loss": every link can be clicked.
 void draw_chain(const Frame& frame, const EventReport* event) {
-  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
-  ui::text("events/chain", fmt::format("First bad step {}, from root to symptom:", event->step));
-  ImGui::PopStyleColor();
   const char* arrow = frame.fonts.unicode ? "\u2192" : "->";
   const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x;
   for (size_t i = 0; i < event->links.size(); ++i) {
@@ -185,6 +186,7 @@ void draw_list(const Frame& frame, const std::vector<Event>& events) {
                                    : std::string("-"));
       ImGui::TableNextColumn();
       ui::text(path + "/what", event.text);
+      ui::tip(event.text.c_str());
     }
   }
   ImGui::EndTable();
@@ -210,8 +212,9 @@ void draw_events(const Frame& frame) {
   } else if (first != nullptr) {
     const bool tall = ImGui::GetContentRegionAvail().y > 280 * frame.scale;
     ImGui::SetNextItemOpen(tall, ImGuiCond_Appearing);
-    const bool open = ImGui::TreeNode("First bad step, from root to symptom");
-    track_item("events/chain/open");
+    const std::string title = chain_title(*first);
+    const bool open = ImGui::TreeNode("##chain", "%s", title.c_str());
+    track_item("events/chain", title);
     if (open) {
       draw_chain(frame, first);
       ImGui::TreePop();
@@ -222,6 +225,9 @@ void draw_events(const Frame& frame) {
     ImGui::EndChild();
     ImGui::SameLine(0, 16 * frame.scale);
     ImGui::BeginChild("chain", {0, 0}, false);
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ui::text("events/chain", chain_title(*first) + ":");
+    ImGui::PopStyleColor();
     draw_chain(frame, first);
     ImGui::EndChild();
   }

@@ -10,7 +10,7 @@
 #include "analysis/rules/text.h"
 #include "gui/imgui_compat.h"
 #include "gui/panels/histogram_plot.h"
-#include "gui/panels/panel.h"
+#include "gui/panels/step_plot.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -160,6 +160,32 @@ void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
   ImGui::Dummy({0, std::round(2.0f * frame.scale)});
 }
 
+/// Right click: the counts as text or picture.
+void offer_data(const Shown& shown, bool hovered) {
+  ImGui::PushID("values/bars/menu");
+  if (hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup("##menu");
+  if (ImGui::BeginPopup("##menu")) {
+    const PlotAction action = draw_data_menu("values/bars");
+    if (action != PlotAction::none) {
+      PlotTable table("exponent");
+      const auto add = [&table](const std::string& name, const TensorStats& stats) {
+        table.add(name, kExponentBins, [&stats](size_t bin) {
+          const int64_t count = stats.exponents[bin];
+          return PlotPoint{static_cast<double>(bin) + kMinExponentBin, static_cast<double>(count)};
+        });
+      };
+      const Frame& frame = shown.frame;
+      add("count " + frame.lane_info().name, shown.stats);
+      if (shown.has_other) {
+        add("count " + frame.run.view().lane(frame.at.other_lane).name, shown.other);
+      }
+      hand_out(frame, action, table, "histogram", PanelPicture::histogram);
+    }
+    ImGui::EndPopup();
+  }
+  ImGui::PopID();
+}
+
 /// The bars; dragging them changes the scale.
 void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float height) {
   const Frame& frame = shown.frame;
@@ -200,6 +226,7 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
     const std::string text = bin_text(plot, exponent);
     if (!text.empty()) ui::tip((text + "\n\nDrag to try another scale (Alt: in between).").c_str());
   }
+  offer_data(shown, hovered);
   const int64_t exponents = shown.stats.n - shown.stats.zero - shown.stats.non_finite();
   if (exponents <= 0) {
     const std::string text = shown.stats.non_finite() > 0
