@@ -7,6 +7,7 @@
 #include "analysis/memory_sink.h"
 #include "analysis/proof_file.h"
 #include "analysis/recorder.h"
+#include "analysis/run_schema.h"
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
 #include "core/error.h"
