@@ -36,7 +36,7 @@ std::optional<std::pair<int, int>> parse_size(const std::string& text) {
 
 void add_view_options(CLI::App& app, ViewOptions& options) {
   app.add_option("run", options.runs, "Run file to open, and another one to compare it with")
-      ->expected(0, 2)
+      ->expected(0, -1)  // more than two get an answer in words
       ->type_name("RUN");
   app.add_option("--lab", options.lab,
                  "Open the float lab at a value: \"fp16 0.1\", \"e4m3fn 0x7e\"")
@@ -70,6 +70,10 @@ void check_view_options(ViewOptions& options) {
   }
   if (!options.script.empty() && options.screenshot.empty()) {
     throw usage_error("--script makes pictures", "name one with --screenshot");
+  }
+  if (options.runs.size() > 2) {
+    throw usage_error(fmt::format("{} runs are too many: {}", options.runs.size(), options.runs[2]),
+                      "the viewer holds one run against one other");
   }
   for (const std::string& file : options.runs) {
     if (!std::filesystem::exists(file)) {

@@ -66,8 +66,9 @@ std::string calm_skips(const Report& report, int lane) {
 std::string too_short(const Report& report) {
   if (report.steps >= kFewSteps || report.status == RunStatus::running) return "";
   if (report.run.inference) return "";
-  return fmt::format("{} are few to judge by: train for at least {} before you rely on it.",
-                     counted(report.steps, "step"), kFewSteps);
+  return fmt::format("{} {} to judge by: train for at least {} before you rely on it.",
+                     counted(report.steps, "step"), report.steps == 1 ? "is little" : "are few",
+                     kFewSteps);
 }
 
 /// Says for which steps the verdict holds if the run did not reach its end.

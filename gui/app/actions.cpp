@@ -77,10 +77,22 @@ const std::vector<AppAction>& app_actions() {
       {"Run", "Try the edited plan", "Ctrl+T", [](App& app) { app.try_plan(); }, true},
       {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
       {"Run", "Save the edited plan ...", "Ctrl+S", [](App& app) { app.choose_plan(); }, true},
-      {"Run", "Export the report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
-      {"Run", "Save a picture ...", "Ctrl+I", [](App& app) { app.choose_picture(); }, false},
       {"Run", "Close", "Ctrl+W", [](App& app) { app.close_run(); }, true},
       {"Run", "Quit", "Ctrl+Q", [](App& app) { app.quit(); }, false},
+      {"Export", "Report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
+      {"Export", "Picture of the window ...", "Ctrl+I", [](App& app) { app.choose_picture(); },
+       false},
+      {"Export", "Loss as SVG ...", "", [](App& app) { app.choose_svg(PanelPicture::loss); }, true},
+      {"Export", "Heatmap as SVG ...", "", [](App& app) { app.choose_svg(PanelPicture::heatmap); },
+       true},
+      {"Export", "Magnitudes as SVG ...", "",
+       [](App& app) { app.choose_svg(PanelPicture::magnitudes); }, true},
+      {"Export", "Histogram as SVG ...", "",
+       [](App& app) { app.choose_svg(PanelPicture::histogram); }, true},
+      {"Export", "Distances as SVG ...", "",
+       [](App& app) { app.choose_svg(PanelPicture::distances); }, true},
+      {"Export", "Error by depth as SVG ...", "",
+       [](App& app) { app.choose_svg(PanelPicture::errors); }, true},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
       {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
       {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},
@@ -104,6 +116,10 @@ const std::vector<AppAction>& app_actions() {
       {"Go", "Previous layer", "K", [](App& app) { app.layer_by(-1); }, true},
       {"Go", "Follow the last step", "Space", [](App& app) { app.follow(); }, true},
       {"Go", "Step or layer ...", "Ctrl+G", [](App& app) { app.show_go_to(); }, true},
+      {"Go", "Bookmark this place", "B", [](App& app) { app.toggle_bookmark(); }, true},
+      {"Go", "Bookmarks ...", "Shift+B", [](App& app) { app.show_bookmarks(); }, true},
+      {"Go", "Next bookmark", "Alt+Down", [](App& app) { app.next_bookmark(1); }, true},
+      {"Go", "Previous bookmark", "Alt+Up", [](App& app) { app.next_bookmark(-1); }, true},
       {"Go", "Filter layers", "Ctrl+F", [](App& app) { app.focus_filter(); }, true},
       {"Help", "Float lab", "L", [](App& app) { app.show_lab(""); }, false},
       {"Help", "Commands ...", "Ctrl+P", [](App& app) { app.show_palette(); }, false},
@@ -119,7 +135,7 @@ void App::handle_keys() {
     }
     return list;
   }();
-  if (!popup_.empty() || dialog_.is_open()) return;
+  if (!popup_.empty() || dialog_.is_open() || leaving_ != Leaving::no) return;
   const std::vector<AppAction>& actions = app_actions();
   const bool typing = ImGui::GetIO().WantTextInput;
   for (size_t i = 0; i < actions.size(); ++i) {
@@ -174,11 +190,16 @@ bool App::show_lab(const std::string& text) {
   const bool good = text.empty() || lab_.open(text);
   if (!good) tell("The float lab does not understand: " + text, true);
   if (has_run()) {
-    view_.tab = Tab::float_lab;
+    show_tab(Tab::float_lab);
   } else {
     popup_ = "lab";
   }
   return good;
+}
+
+void App::show_tab(Tab tab) {
+  view_.tab = tab;
+  page_ = Page::tabs;
 }
 
 void App::fit() {

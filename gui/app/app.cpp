@@ -116,7 +116,7 @@ void App::take_in_models() {
   if (trial_ && trial_->poll()) {
     if (trial_->failed()) {
       tell("The training ended with an error; see the tab Log.", true);
-      view_.tab = Tab::log;
+      show_tab(Tab::log);
       if (!run_) {
         loading_ = false;
         load_error_ = "The training ended with an error.";
@@ -154,6 +154,7 @@ Frame App::make_frame() {
           .scale = scale(),
           .textures = textures_,
           .requests = requests_,
+          .caches = caches_,
           .focus_filter = focus_filter_};
 }
 
@@ -219,9 +220,12 @@ void App::answer(const Request& request) {
       choose_report();
       break;
     case Request::Kind::export_csv:
-      csv_ = request.content;
-      purpose_ = Purpose::save_csv;
+      text_ = request.content;
+      purpose_ = Purpose::save_text;
       dialog_.open("Save data as CSV", ".csv", true, request.text);
+      break;
+    case Request::Kind::export_svg:
+      choose_svg(request.panel);
       break;
     case Request::Kind::show_help:
       show_keys();
@@ -256,8 +260,8 @@ void App::save(const std::string& file) {
     case Purpose::save_plan:
       write_output_file(file, edited_plan(dialog_lane_, dialog_edits_) + "\n", true);
       break;
-    case Purpose::save_csv:
-      write_output_file(file, csv_, true);
+    case Purpose::save_text:
+      write_output_file(file, text_, true);
       break;
   }
   std::string text = "Saved " + file;
@@ -310,7 +314,10 @@ void App::frame() {
       tell(error_text(error), true);
     }
   }
+  look_after_leaving();
+  draw_leaving();
   draw_toast();
+  write_wished_svg();
   if (picture_in_ > 0 && --picture_in_ == 0) picture_wish_ = picture_file_;
 
   std::vector<Request> requests;
@@ -324,8 +331,13 @@ void App::make_demo() {
     const fs::path folder = (options_.state_folder.empty() ? fs::temp_directory_path() / "halfscope"
                                                            : options_.state_folder) /
                             "trials";
-    trial_.reset();  // one at a time
-    trial_ = Trial::demo(folder);
+    // The file of one that is still training is no place for another.
+    const std::string file = (folder / "demo.hscope").string();
+    if (trial_running() && trial_->run_file() == file) return open(file);
+    for (const std::unique_ptr<Trial>& trial : ending_) {
+      if (trial->run_file() == file) return tell("The demo run is just being stopped.");
+    }
+    follow_trial(Trial::demo(folder));
     open(trial_->run_file());
     tell("Training a small network that fp16 breaks ...");
   } catch (const Error& error) {
@@ -341,8 +353,7 @@ void App::try_plan() {
                                                            : options_.state_folder) /
                             "trials";
     const int reference = run_->report() ? run_->report()->reference : -1;
-    trial_.reset();
-    trial_ = Trial::of_plan(folder, run_->view().info(), at.lane, reference, view_.edits);
+    follow_trial(Trial::of_plan(folder, run_->view().info(), at.lane, reference, view_.edits));
     log_.push_back("$ " + trial_->command());
     // The run it came from goes on standing beside it.
     baseline_ = run_;
@@ -355,7 +366,7 @@ void App::try_plan() {
     view_.edits = {};  // they are this run's plan now
     view_.cursor = -1;
     view_.range = {};
-    view_.tab = Tab::compare;
+    show_tab(Tab::compare);
     tell("Training the edited plan ...");
   } catch (const Error& error) {
     tell(error_text(error), true);

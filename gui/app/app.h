@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,9 @@ class App {
 
   /// The file that a picture of the next frame is wanted in, once; "" if none is.
   std::string take_picture_wish() { return std::exchange(picture_wish_, {}); }
+  /// Writes a picture of the panel in the next frame; why that failed stands in svg_problem() then.
+  void save_svg(PanelPicture panel, const std::string& file);
+  const std::string& svg_problem() const noexcept { return svg_problem_; }
   void picture_saved(const std::string& file, const std::string& problem);
 
   bool wants_quit() const noexcept { return quit_; }
@@ -79,6 +84,7 @@ class App {
   void choose_report();
   void choose_plan();
   void choose_picture();
+  void choose_svg(PanelPicture panel);
   void make_demo();
   void try_plan();
   void stop_trial();
@@ -103,7 +109,16 @@ class App {
   /// The float lab at a value such as "fp16 0.1".
   /// False, and told, if it is no number.
   bool show_lab(const std::string& text);
-  void quit() noexcept { quit_ = true; }
+  /// Also where it is behind another page.
+  void show_tab(Tab tab);
+  /// Asks first if a training that was started here goes on.
+  void quit();
+  /// Looks after a training from now on; one that runs already is asked to stop.
+  void follow_trial(std::unique_ptr<Trial> trial);
+  void toggle_bookmark();
+  void go_to_bookmark(size_t index);
+  void next_bookmark(int direction);
+  void show_bookmarks() { popup_ = "bookmarks"; }
   bool has_run() const noexcept { return run_ != nullptr; }
 
  private:
@@ -117,6 +132,9 @@ class App {
   void tell(std::string text, bool is_problem = false);
   Selection selection() const;
   Frame make_frame();
+  /// The panel as the view has it. Within a frame. Throws Error if there is nothing to draw.
+  std::string panel_svg(PanelPicture panel);
+  void write_wished_svg();
   float scale() const noexcept { return display_scale_ * settings_.ui_scale; }
 
   void draw_menu_bar();
@@ -125,13 +143,27 @@ class App {
   void draw_run();
   void draw_center(const Frame& frame, ImVec2 size);
   void draw_values(const Frame& frame);
-  void draw_tabs(const Frame& frame);
+  /// What fills one space by turns where there is no room for it side by side.
+  enum class Page : uint8_t { layers, steps, values, tabs };
+  /// Tabs of these pages; of Page::tabs one for each Tab. `bar` tells two bars of a frame apart.
+  void draw_pages(const Frame& frame, const char* bar, std::initializer_list<Page> pages);
+  void draw_page(const Frame& frame, Page page, Tab tab);
+  void draw_tight(const Frame& frame, ImVec2 room, bool narrow, bool low);
   void draw_log();
   void draw_toast();
   void draw_popups();
   void draw_palette();
   void draw_go_to();
   void draw_keys();
+  void draw_bookmarks();
+  void close_popup();
+  void draw_leaving();
+  void look_after_leaving();
+  bool trial_running() const noexcept;
+  void end_trial();
+  void stop_and_quit();
+  /// What is looked at, with the names of what is shown unasked.
+  Place here() const;
   void handle_keys();
 
   Textures& textures_;
@@ -150,7 +182,12 @@ class App {
   bool loading_ = false;
   std::vector<std::unique_ptr<Loader>> retired_;  ///< that still read
   std::unique_ptr<Trial> trial_;
+  std::vector<std::unique_ptr<Trial>> ending_;  ///< that were asked to stop
+  enum class Leaving : uint8_t { no, asking, stopping };
+  Leaving leaving_ = Leaving::no;
+  double stopping_since_ = 0.0;
 
+  PanelCaches caches_;
   ViewState view_;
   History history_;
   std::vector<Request> requests_;
@@ -161,7 +198,7 @@ class App {
     open_baseline,
     save_report,
     save_plan,
-    save_csv,
+    save_text,
     save_picture
   };
   Purpose purpose_ = Purpose::open_run;
@@ -169,7 +206,9 @@ class App {
   std::shared_ptr<const RunModel> dialog_run_;
   LaneInfo dialog_lane_{};
   PlanEdits dialog_edits_{};
-  std::string csv_;  ///< what save_csv will write
+  std::string text_;  ///< what save_text will write
+  PanelPicture svg_panel_ = PanelPicture::loss;
+  std::string svg_file_, svg_problem_;
   std::string picture_file_, picture_wish_;
   int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
 
@@ -178,11 +217,16 @@ class App {
   Region hovered_region_ = Region::steps;  ///< that the pointer was in last
   bool tab_wanted_ = true;
   Tab shown_tab_ = Tab::recommendations;
+  Page page_ = Page::steps, shown_page_ = Page::steps;  ///< where pages share a space
   std::string toast_, problem_;
   bool toast_is_bad_ = false;
   double toast_until_ = 0.0;
   std::vector<std::string> log_;
 };
+
+/// A window in the upper middle that closes by Escape or a click beside it; `opens` in its first
+/// frame.
+bool begin_popup(const char* name, ImVec2 size, bool opens);
 
 /// One thing a user can do, in a menu, by a key and in the palette.
 struct AppAction {
@@ -193,5 +237,9 @@ struct AppAction {
   bool needs_run;
 };
 const std::vector<AppAction>& app_actions();
+
+/// "loss", "heatmap" ...: of scripts and files.
+std::optional<PanelPicture> find_panel(std::string_view name);
+std::string panel_names();  ///< all, with commas
 
 }  // namespace halfscope::gui

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// posix_spawn with one pipe for both outputs, read without waiting; POSIX.1-2017.
+// posix_spawn with one pipe, or one file, for both outputs, read without waiting; POSIX.1-2017.
 #include "gui/app/child_process.h"
 
 #include <fcntl.h>
@@ -21,16 +21,29 @@ namespace halfscope::gui {
 namespace {
 
 constexpr size_t kMostOutput = size_t{1} << 20;
+constexpr int kMostWaits = 600;  ///< tenths of a second until what was interrupted is killed
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& words) {
+ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::string& log) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw Error(std::string("cannot start a program: ") + std::strerror(errno));
+  std::array<int, 2> ends{-1, -1};
+  if (log.empty()) {
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw Error(std::string("cannot start a program: ") + std::strerror(errno));
+    }
+  } else {
+    ends[1] = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    ends[0] = open(log.c_str(), O_RDONLY | O_CLOEXEC);
+    if (ends[0] < 0 || ends[1] < 0) {
+      const std::string why = std::strerror(errno);
+      for (const int end : ends) {
+        if (end >= 0) close(end);
+      }
+      throw Error("cannot write " + log + ": " + why);
+    }
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -56,10 +69,15 @@ ChildProcess::~ChildProcess() {
   if (running()) {
     int status = 0;
     // It finishes the step it is in; what it has written is whole.
-    for (int waits = 0; waits < 10 && waitpid(pid_, &status, WNOHANG) == 0; ++waits)
-      usleep(100'000);
-    kill(pid_, SIGKILL);
-    waitpid(pid_, &status, 0);
+    pid_t ended = 0;
+    for (int waits = 0; waits < kMostWaits && ended == 0; ++waits) {
+      ended = waitpid(pid_, &status, WNOHANG);
+      if (ended == 0) usleep(100'000);
+    }
+    if (ended == 0) {
+      kill();
+      waitpid(pid_, &status, 0);
+    }
   }
   if (pipe_ >= 0) close(pipe_);
 }
@@ -84,7 +102,11 @@ void ChildProcess::poll() {
 }
 
 void ChildProcess::interrupt() noexcept {
-  if (running()) kill(pid_, SIGINT);
+  if (running()) ::kill(pid_, SIGINT);
+}
+
+void ChildProcess::kill() noexcept {
+  if (running()) ::kill(pid_, SIGKILL);
 }
 
 std::string halfscope_program() {

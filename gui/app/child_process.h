@@ -12,9 +12,10 @@ namespace halfscope::gui {
 
 class ChildProcess {
  public:
-  /// Starts `words[0]`, looked up in PATH unless it is a path. Throws Error if it cannot.
-  explicit ChildProcess(const std::vector<std::string>& words);
-  /// Interrupts it if it still runs, and waits for its end.
+  /// Starts `words[0]`, looked up in PATH unless it is a path. With `log` its output goes into that
+  /// file, so that it can outlive this program; else through a pipe. Throws Error if it cannot.
+  explicit ChildProcess(const std::vector<std::string>& words, const std::string& log = {});
+  /// Interrupts it if it still runs and waits for its end, a minute at most; then it is killed.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
@@ -28,12 +29,15 @@ class ChildProcess {
   const std::string& output() const noexcept { return output_; }
   /// Asks it to stop, as Ctrl-C does.
   void interrupt() noexcept;
+  void kill() noexcept;
+  /// Lets it run on, whatever becomes of this program; from now on it counts as ended.
+  void detach() noexcept { pid_ = -1; }
 
  private:
   void read_pipe();
 
   pid_t pid_ = -1;
-  int pipe_ = -1;
+  int pipe_ = -1;  ///< or the log, where there is one
   std::optional<int> exit_code_;
   std::string output_;
 };

@@ -15,13 +15,7 @@
 
 #include "analysis/output_file.h"
 #include "core/error.h"
-
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#define STB_IMAGE_WRITE_STATIC
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include <stb_image_write.h>
-#pragma GCC diagnostic pop
+#include "gui/widgets/png.h"
 
 namespace halfscope::gui {
 
@@ -147,16 +141,7 @@ void save_frame(const std::string& file, int width, int height) {
               picture.begin() + static_cast<std::ptrdiff_t>(row) * y);
   }
   for (size_t i = 3; i < picture.size(); i += 4) picture[i] = 255;
-  std::string png;
-  const auto append = [](void* to, void* data, int size) {
-    static_cast<std::string*>(to)->append(static_cast<const char*>(data),
-                                          static_cast<size_t>(size));
-  };
-  if (!stbi_write_png_to_func(append, &png, width, height, 4, picture.data(),
-                              static_cast<int>(row))) {
-    throw Error("cannot make a PNG of the picture");
-  }
-  write_output_file(file, png, true);
+  write_output_file(file, png_bytes(width, height, 4, picture), true);
 }
 
 }  // namespace halfscope::gui

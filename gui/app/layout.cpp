@@ -16,6 +16,11 @@ namespace halfscope::gui {
 namespace {
 
 constexpr float kSplitter = 6.0f;
+// Below these sizes, in pixels of scale 1, regions share a space: the values with the steps, the
+// tabs with both, the layers with all.
+constexpr float kNarrow = 1040.0f, kLow = 440.0f, kTiny = 560.0f;
+// Of the three plots over steps; a lower column scrolls.
+constexpr float kLeastLoss = 84.0f, kLeastHeat = 130.0f, kLeastMagnitudes = 96.0f;
 
 /// A bar between two regions. `vertical`: it stands upright and moves sideways. Returns by how
 /// far it was dragged, in pixels.
@@ -92,11 +97,11 @@ void App::draw_menu_bar() {
 
 void App::draw_status() {
   if (!run_) return;
-  std::string text = std::filesystem::path(run_->file()).filename().string();
+  const std::string file = std::filesystem::path(run_->file()).filename().string();
   const RunInfo& info = run_->view().info();
-  text += fmt::format("   {}   {}   seed {}", info.model, info.data, info.seed);
+  std::string against;
   if (baseline_) {
-    text += "   against " + std::filesystem::path(baseline_->file()).filename().string();
+    against = "   against " + std::filesystem::path(baseline_->file()).filename().string();
   }
   std::string state;
   ImU32 color = theme_->soft;
@@ -111,12 +116,25 @@ void App::draw_status() {
                         counted(run_->step_count(), "step"));
   }
   const float dot = 14 * scale();
-  const float width =
-      ImGui::CalcTextSize(text.c_str()).x + ImGui::CalcTextSize(state.c_str()).x + 2.5f * dot;
-  const float left = ImGui::GetWindowWidth() - width - 12 * scale();
+  const auto left_of = [&](const std::string& text) {
+    const float width =
+        ImGui::CalcTextSize(text.c_str()).x + ImGui::CalcTextSize(state.c_str()).x + 2.5f * dot;
+    return ImGui::GetWindowWidth() - width - 12 * scale();
+  };
+  // As much of it as there is room for beside the menus.
+  const std::string all =
+      fmt::format("{}   {}   {}   seed {}{}", file, info.model, info.data, info.seed, against);
+  std::string text;
+  for (const std::string& each : {all, file + against, file}) {
+    text = each;
+    if (left_of(text) > ImGui::GetCursorPosX()) break;
+    text.clear();
+  }
+  const float left = left_of(text);
   if (left > ImGui::GetCursorPosX()) ImGui::SetCursorPosX(left);
   ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
   ui::text("status/run", text);
+  if (text != all) ui::tip(all.c_str());
   ImGui::PopStyleColor();
   const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
   ImGui::GetWindowDrawList()->AddCircleFilled(
@@ -143,15 +161,18 @@ void App::draw_run() {
         draw_values(frame);
         break;
       case Region::tabs:
-        draw_tabs(frame);
+        draw_pages(frame, "tabs", {Page::tabs});
         break;
       case Region::steps:
       case Region::none:
         draw_center(frame, ImGui::GetContentRegionAvail());
         break;
     }
+    focus_filter_ = false;
     return;
   }
+  const bool narrow = room.x < kNarrow * unit, low = room.y < kLow * unit;
+  if (narrow || low) return draw_tight(frame, room, narrow, low);
   // What a small window has no room for shrinks, the middle last.
   const float bottom =
       std::clamp(layout.bottom * unit, 60 * unit, std::max(60 * unit, room.y * 0.6f));
@@ -181,17 +202,76 @@ void App::draw_run() {
   region("values", Region::values, {right, top}, [&] { draw_values(frame); });
   resize(layout.bottom, -splitter("splitter/bottom", false, room.x, unit, *theme_), unit, 90,
          room.y / unit * 0.6f);
-  region("tabs", Region::tabs, {room.x, room.y - top - gap}, [&] { draw_tabs(frame); });
+  region("tabs", Region::tabs, {room.x, room.y - top - gap},
+         [&] { draw_pages(frame, "tabs", {Page::tabs}); });
+  ImGui::PopStyleVar();
+}
+
+void App::draw_tight(const Frame& frame, ImVec2 room, bool narrow, bool low) {
+  const float unit = scale(), gap = kSplitter * unit;
+  const bool tiny = room.x < kTiny * unit;
+  Layout& layout = settings_.layout;
+  const float bottom = low ? 0.0f : std::clamp(layout.bottom * unit, 60 * unit, room.y * 0.5f);
+  const float top = low ? room.y : room.y - bottom - gap;
+  const float left = tiny ? 0.0f : std::clamp(layout.left * unit, 170 * unit, room.x * 0.3f + 1);
+  const float right = narrow ? 0.0f : std::min(layout.right * unit, room.x * 0.4f);
+  const float middle = room.x - (tiny ? 0.0f : left + gap) - (narrow ? 0.0f : right + gap);
+  const ImVec2 spacing{8 * unit, 5 * unit};
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
+  const auto region = [&](const char* name, Region which, ImVec2 size, const auto& draw) {
+    const RegionChild child(name, size);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, spacing);
+    draw();
+    ImGui::PopStyleVar();
+    if (ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) hovered_region_ = which;
+  };
+  if (!tiny) {
+    region("layers", Region::layers, {left, top}, [&] { draw_layers(frame); });
+    focus_filter_ = false;
+    ImGui::SameLine(0, gap);
+  }
+  region("pages", Region::steps, {middle, top}, [&] {
+    if (low && tiny) {
+      draw_pages(frame, "pages", {Page::steps, Page::layers, Page::values, Page::tabs});
+    } else if (low && narrow) {
+      draw_pages(frame, "pages", {Page::steps, Page::values, Page::tabs});
+    } else if (low) {
+      draw_pages(frame, "pages", {Page::steps, Page::tabs});
+    } else if (tiny) {
+      draw_pages(frame, "pages", {Page::steps, Page::layers, Page::values});
+    } else {
+      draw_pages(frame, "pages", {Page::steps, Page::values});
+    }
+  });
+  if (!narrow) {
+    ImGui::SameLine(0, gap);
+    region("values", Region::values, {right, top}, [&] { draw_values(frame); });
+  }
+  if (!low) {
+    resize(layout.bottom, -splitter("splitter/bottom", false, room.x, unit, *theme_), unit, 90,
+           room.y / unit * 0.5f);
+    region("tabs", Region::tabs, {room.x, room.y - top - gap},
+           [&] { draw_pages(frame, "tabs", {Page::tabs}); });
+  }
   ImGui::PopStyleVar();
 }
 
 void App::draw_center(const Frame& frame, ImVec2 size) {
   const float unit = scale(), gap = kSplitter * unit;
   Layout& layout = settings_.layout;
-  const float loss = std::clamp(layout.loss * unit, 70 * unit, std::max(70 * unit, size.y * 0.4f));
-  const float magnitudes =
-      std::clamp(layout.magnitudes * unit, 70 * unit, std::max(70 * unit, size.y * 0.4f));
-  const float heat = std::max(size.y - loss - magnitudes - 2 * gap, 60 * unit);
+  const float least = (kLeastLoss + kLeastHeat + kLeastMagnitudes) * unit + 2 * gap;
+  if (size.y < least) {
+    size.y = least;
+    size.x -= ImGui::GetStyle().ScrollbarSize;
+  }
+  // What is wanted for the outer two, as far as the heatmap keeps its least.
+  const float spare = std::max(0.0f, size.y - least);
+  const float more_loss = std::max(0.0f, (layout.loss - kLeastLoss) * unit);
+  const float more_magnitudes = std::max(0.0f, (layout.magnitudes - kLeastMagnitudes) * unit);
+  const float given = std::min(1.0f, 0.6f * spare / std::max(more_loss + more_magnitudes, 1.0f));
+  const float loss = kLeastLoss * unit + more_loss * given;
+  const float magnitudes = kLeastMagnitudes * unit + more_magnitudes * given;
+  const float heat = size.y - loss - magnitudes - 2 * gap;
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   const ImVec2 spacing = ImGui::GetStyle().ItemSpacing;
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
@@ -221,60 +301,110 @@ void App::draw_values(const Frame& frame) {
   gui::draw_lanes(frame);
 }
 
-void App::draw_tabs(const Frame& frame) {
+void App::draw_page(const Frame& frame, Page page, Tab tab) {
+  switch (page) {
+    case Page::layers:
+      draw_layers(frame);
+      focus_filter_ = false;
+      return;
+    case Page::steps:
+      draw_center(frame, ImGui::GetContentRegionAvail());
+      return;
+    case Page::values:
+      draw_values(frame);
+      return;
+    case Page::tabs:
+      break;
+  }
+  switch (tab) {
+    case Tab::recommendations:
+      draw_recommendations(frame);
+      break;
+    case Tab::events:
+      draw_events(frame);
+      break;
+    case Tab::layer_details:
+      draw_layer_details(frame);
+      break;
+    case Tab::float_lab:
+      draw_float_lab(lab_, *theme_, fonts_, scale());
+      break;
+    case Tab::compare:
+      draw_compare(frame);
+      break;
+    case Tab::log:
+      draw_log();
+      break;
+  }
+}
+
+void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<Page> pages) {
   struct Choice {
+    Page page;
     Tab tab;
-    std::string name;
+    const char* name;
+    const char* shorter;  ///< where tabs are many
   };
+  static constexpr Choice kChoices[] = {
+      {Page::steps, {}, "Steps", "Steps"},
+      {Page::layers, {}, "Layers", "Layers"},
+      {Page::values, {}, "Values", "Values"},
+      {Page::tabs, Tab::recommendations, "Recommendations", "Advice"},
+      {Page::tabs, Tab::events, "Events", "Events"},
+      {Page::tabs, Tab::layer_details, "Layer details", "Details"},
+      {Page::tabs, Tab::float_lab, "Float lab", "Lab"},
+      {Page::tabs, Tab::compare, "Compare runs", "Compare"},
+      {Page::tabs, Tab::log, "Log", "Log"}};
   size_t advice = 0;
   if (const Report* report = run_->report()) {
     advice = static_cast<size_t>(
         std::count_if(report->findings.begin(), report->findings.end(),
                       [&](const Finding& each) { return each.lane == frame.at.lane; }));
   }
-  const Choice choices[] = {{Tab::recommendations, fmt::format("Recommendations ({})", advice)},
-                            {Tab::events, "Events"},
-                            {Tab::layer_details, "Layer details"},
-                            {Tab::float_lab, "Float lab"},
-                            {Tab::compare, "Compare runs"},
-                            {Tab::log, "Log"}};
-  if (!ImGui::BeginTabBar("tabs")) return;
-  const bool wanted = view_.tab != shown_tab_ || tab_wanted_;
-  for (const Choice& choice : choices) {
+  const auto has = [&](Page page) {
+    return std::find(pages.begin(), pages.end(), page) != pages.end();
+  };
+  const ImGuiTabBarFlags bar_flags =
+      ImGuiTabBarFlags_FittingPolicyScroll | ImGuiTabBarFlags_NoTooltip;
+  if (!ImGui::BeginTabBar(bar, bar_flags)) return;
+  const bool shared = has(Page::steps);
+  // A tab that was asked for comes to the front of the bar that has it.
+  if (has(Page::tabs) && shared && view_.tab != shown_tab_ && !tab_wanted_) page_ = Page::tabs;
+  const Page current = has(page_) ? page_ : *pages.begin();
+  // A bar that was not there in the frame before knows nothing of what was chosen.
+  const bool wanted = ImGui::IsWindowAppearing() || tab_wanted_ ||
+                      (has(Page::tabs) && view_.tab != shown_tab_) ||
+                      (shared && current != shown_page_);
+  const bool tight = ImGui::GetContentRegionAvail().x < 720 * scale();
+  for (const Choice& choice : kChoices) {
+    if (!has(choice.page)) continue;
+    const bool is_current =
+        choice.page == current && (choice.page != Page::tabs || choice.tab == view_.tab);
     ImGuiTabItemFlags flags = 0;
-    if (wanted && view_.tab == choice.tab) flags |= ImGuiTabItemFlags_SetSelected;
-    const std::string id = choice.name + fmt::format("###tab{}", static_cast<int>(choice.tab));
-    const bool shown = ImGui::BeginTabItem(id.c_str(), nullptr, flags);
-    const size_t end = choice.name.find(" (");
-    track_item("tab/" + choice.name.substr(0, end), choice.name);
-    if (!shown) continue;
-    if (!wanted) view_.tab = choice.tab;
-    ImGui::PushID(static_cast<int>(choice.tab));
-    switch (choice.tab) {
-      case Tab::recommendations:
-        draw_recommendations(frame);
-        break;
-      case Tab::events:
-        draw_events(frame);
-        break;
-      case Tab::layer_details:
-        draw_layer_details(frame);
-        break;
-      case Tab::float_lab:
-        draw_float_lab(lab_, *theme_, fonts_, scale());
-        break;
-      case Tab::compare:
-        draw_compare(frame);
-        break;
-      case Tab::log:
-        draw_log();
-        break;
+    if (wanted && is_current) flags |= ImGuiTabItemFlags_SetSelected;
+    std::string label = tight ? choice.shorter : choice.name;
+    if (choice.page == Page::tabs && choice.tab == Tab::recommendations) {
+      label += fmt::format(" ({})", advice);
     }
+    const std::string id = fmt::format("{}###tab{}.{}", label, static_cast<int>(choice.page),
+                                       static_cast<int>(choice.tab));
+    const bool shown = ImGui::BeginTabItem(id.c_str(), nullptr, flags);
+    track_item(std::string("tab/") + choice.name, label);
+    if (!shown) continue;
+    if (!wanted) {
+      if (shared) page_ = choice.page;
+      if (choice.page == Page::tabs) view_.tab = choice.tab;
+    }
+    ImGui::PushID(id.c_str());
+    draw_page(frame, choice.page, choice.tab);
     ImGui::PopID();
     ImGui::EndTabItem();
   }
-  shown_tab_ = view_.tab;
-  tab_wanted_ = false;
+  if (shared) shown_page_ = has(page_) ? page_ : current;
+  if (has(Page::tabs)) {
+    shown_tab_ = view_.tab;
+    tab_wanted_ = false;
+  }
   ImGui::EndTabBar();
 }
 

@@ -12,24 +12,29 @@
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
-namespace {
 
-/// A window in the upper middle that closes by Escape or a click beside it.
-bool begin_popup(const char* name, ImVec2 size, bool& opens) {
+bool begin_popup(const char* name, ImVec2 size, bool opens) {
   if (opens) ImGui::OpenPopup(name);
   const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
   ImGui::SetNextWindowPos({center.x, ImGui::GetIO().DisplaySize.y * 0.14f}, ImGuiCond_Always,
                           {0.5f, 0.0f});
-  ImGui::SetNextWindowSize(size);
+  // No wider than the window, and never beyond its lower end.
+  const ImVec2 display = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowSizeConstraints({0, 0}, {display.x * 0.96f, display.y * 0.84f});
+  ImGui::SetNextWindowSize({std::min(size.x, display.x * 0.96f), size.y});
   const bool open = ImGui::BeginPopup(name);
   if (open && named_key_pressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
   return open;
 }
 
-}  // namespace
+void App::close_popup() {
+  popup_.clear();
+  focus_popup_ = false;
+}
 
 void App::draw_popups() {
   if (popup_.empty()) return;
+  if (popup_ == "bookmarks") draw_bookmarks();
   if (popup_ == "palette") draw_palette();
   if (popup_ == "go_to") draw_go_to();
   if (popup_ == "keys") draw_keys();
@@ -76,11 +81,23 @@ void App::draw_palette() {
                                         action.shortcut);
     first = false;
   }
-  if (chosen != nullptr) {
+  const size_t bookmarks = has_run() ? view_.bookmarks.size() : 0;
+  size_t bookmark = bookmarks;
+  for (size_t i = 0; i < bookmarks; ++i) {
+    const std::string name = "Bookmark: " + view_.bookmarks[i].name;
+    if (!passes_filter(name, palette_text_)) continue;
+    const bool clicked = ui::selectable(fmt::format("palette/bookmark/{}", i), name.c_str(), first);
+    if (clicked || (first && enter)) bookmark = i;
+    first = false;
+  }
+  if (chosen != nullptr || bookmark < bookmarks) {
     ImGui::CloseCurrentPopup();
-    popup_.clear();
-    focus_popup_ = false;
-    chosen->run(*this);
+    close_popup();
+    if (chosen != nullptr) {
+      chosen->run(*this);
+    } else {
+      go_to_bookmark(bookmark);
+    }
   }
   ImGui::EndPopup();
 }

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "gui/app/app.h"
+#include "gui/app/font_texture.h"
 #include "gui/app/gl.h"
 #include "gui/app/script.h"
 #include "gui/app/window.h"
@@ -75,8 +76,7 @@ void take_screenshot(const ViewOptions& options) {
     const auto frame = [&] {
       tracker.begin_frame();
       if (app.prepare(options.scale > 0.0 ? static_cast<float>(options.scale) : 1.0f) && !first) {
-        ImGui_ImplOpenGL3_DestroyFontsTexture();
-        ImGui_ImplOpenGL3_CreateFontsTexture();
+        renew_font_texture();
       }
       first = false;
       hand_over(input);
@@ -87,14 +87,17 @@ void take_screenshot(const ViewOptions& options) {
       screen.begin(dark_theme().ground);
       ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
     };
-    const ScriptStage stage{.app = app,
-                            .tracker = tracker,
-                            .input = input,
-                            .frame = frame,
-                            .save_picture = [&](const std::string& file) {
-                              check_picture(options, file);
-                              screen.save_png(file);
-                            }};
+    const ScriptStage stage{
+        .app = app,
+        .tracker = tracker,
+        .input = input,
+        .frame = frame,
+        .save_picture =
+            [&](const std::string& file) {
+              check_picture(options, file);
+              screen.save_png(file);
+            },
+        .check_file = [&](const std::string& file) { check_picture(options, file); }};
     frame();
     if (!options.runs.empty()) wait_for_run(stage, true);
     run_script(script, stage);

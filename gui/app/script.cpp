@@ -142,7 +142,7 @@ void Line::choose_tab() const {
   const auto found = std::find_if(std::begin(kTabs), std::end(kTabs),
                                   [&](const auto& each) { return word(1) == each.first; });
   if (found == std::end(kTabs)) fail("there is no tab " + word(1));
-  stage_.app.view().tab = found->second;
+  stage_.app.show_tab(found->second);
 }
 
 bool Line::set_view() {
@@ -278,6 +278,16 @@ void Line::run() {
   } else if (command == "picture") {
     frames(kSettle);
     stage_.save_picture(word(1));
+  } else if (command == "svg") {
+    takes(2, 2);
+    const std::optional<PanelPicture> panel = find_panel(word(1));
+    if (!panel) fail(fmt::format("{} is none of: {}", word(1), panel_names()));
+    static_cast<void>(run_model());
+    frames(kSettle);
+    stage_.check_file(word(2));
+    stage_.app.save_svg(*panel, word(2));
+    frames(1);
+    if (!stage_.app.svg_problem().empty()) fail(stage_.app.svg_problem());
   } else {
     fail("there is no command " + command);
   }

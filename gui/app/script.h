@@ -28,13 +28,15 @@ struct ScriptStage {
   ScriptInput& input;
   std::function<void()> frame;                           ///< draws one frame
   std::function<void(const std::string&)> save_picture;  ///< of the last frame
+  /// Throws Error if the file may not be written.
+  std::function<void(const std::string&)> check_file;
 };
 
 /// Runs the lines. Throws Error (usage) that names the line that cannot be done.
 ///   lane NAME, other-lane NAME, layer NAME, tensor NAME, step N|last, steps FIRST LAST|all,
 ///   metric NAME, role NAME, rows layers|tensors, tab NAME, keep LAYER, scale-shift N, lens FORMAT,
 ///   theme dark|light, click PATH, double-click PATH, hover PATH, drag PATH DX DY, wheel PATH N,
-///   type TEXT, wait run|report|trial, frames N, picture FILE
+///   type TEXT, wait run|report|trial, frames N, picture FILE, svg PANEL FILE
 /// `#` begins a comment. Names with blanks stand in quotes.
 void run_script(const std::string& text, const ScriptStage& stage);
 

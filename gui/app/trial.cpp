@@ -38,7 +38,9 @@ std::vector<std::string> with_program(std::vector<std::string> words) {
 }  // namespace
 
 Trial::Trial(const std::vector<std::string>& words, std::string run_file)
-    : run_file_(std::move(run_file)), command_(command_text(words)), process_(words) {}
+    : run_file_(std::move(run_file)),
+      command_(command_text(words)),
+      process_(words, fs::path(run_file_).replace_extension(".log").string()) {}
 
 std::unique_ptr<Trial> Trial::demo(const fs::path& folder) {
   make_folder(folder);

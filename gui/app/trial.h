@@ -23,6 +23,9 @@ class Trial {
   static std::unique_ptr<Trial> of_plan(const std::filesystem::path& folder, const RunInfo& run,
                                         int lane, int reference, const PlanEdits& edits);
 
+  /// Any program that records to `run_file`; what it says goes into a .log file beside that.
+  Trial(const std::vector<std::string>& words, std::string run_file);
+
   const std::string& run_file() const noexcept { return run_file_; }
   const std::string& command() const noexcept { return command_; }
   /// Looks after the process. True once, when it has just ended.
@@ -31,10 +34,11 @@ class Trial {
   bool failed() const noexcept { return process_.exit_code().value_or(0) != 0; }
   const std::string& output() const noexcept { return process_.output(); }
   void stop() noexcept { process_.interrupt(); }
+  void kill() noexcept { process_.kill(); }
+  /// Lets it run on without the viewer.
+  void detach() noexcept { process_.detach(); }
 
  private:
-  Trial(const std::vector<std::string>& words, std::string run_file);
-
   std::string run_file_, command_;
   ChildProcess process_;
 };

@@ -13,6 +13,8 @@
 
 #include "core/error.h"
 #include "gui/app/app.h"
+#include "gui/app/display_scale.h"
+#include "gui/app/font_texture.h"
 #include "gui/app/gl.h"
 
 namespace halfscope::gui {
@@ -69,6 +71,8 @@ void watch(GLFWwindow* window) {
   });
   glfwSetCharCallback(window, [](GLFWwindow* w, unsigned) { note_input(w); });
   glfwSetFramebufferSizeCallback(window, [](GLFWwindow* w, int, int) { note_input(w); });
+  // Another display, or another setting of this one: the next frame asks for it.
+  glfwSetWindowContentScaleCallback(window, [](GLFWwindow* w, float, float) { note_input(w); });
   glfwSetWindowFocusCallback(window, [](GLFWwindow* w, int) { note_input(w); });
   glfwSetWindowRefreshCallback(window, [](GLFWwindow* w) { note_input(w); });
 }
@@ -115,10 +119,13 @@ void open_runs(App& app, const ViewOptions& options) {
   if (options.runs.size() > 1) app.open_baseline(options.runs[1]);
 }
 
-void upload_fonts(bool first) {
-  if (first) return;  // the renderer does it with its first frame
-  ImGui_ImplOpenGL3_DestroyFontsTexture();
-  ImGui_ImplOpenGL3_CreateFontsTexture();
+float scale_of(GLFWwindow* window) {
+  float content = 1.0f, unused = 1.0f;
+  glfwGetWindowContentScale(window, &content, &unused);
+  int window_width = 0, width = 0, height = 0;
+  glfwGetWindowSize(window, &window_width, &height);
+  glfwGetFramebufferSize(window, &width, &height);
+  return display_scale(content, window_width, width);
 }
 
 }  // namespace
@@ -160,7 +167,12 @@ void run_in_window(const ViewOptions& options) {
     if (!options.lab.empty()) static_cast<void>(app.show_lab(options.lab));
     std::string title;
     bool first = true;
-    while (!glfwWindowShouldClose(window.get()) && !app.wants_quit()) {
+    while (!app.wants_quit()) {
+      if (glfwWindowShouldClose(window.get())) {
+        glfwSetWindowShouldClose(window.get(), GLFW_FALSE);
+        app.quit();  // which may ask first
+        inbox.frames = kFramesAfterInput;
+      }
       if (app.draws_on()) inbox.frames = std::max(inbox.frames, 1);
       if (inbox.frames > 0) {
         glfwPollEvents();
@@ -171,10 +183,9 @@ void run_in_window(const ViewOptions& options) {
       app.drop(inbox.dropped);
       inbox.dropped.clear();
       if (title != app.title()) glfwSetWindowTitle(window.get(), (title = app.title()).c_str());
-      float scale_x = 1.0f, scale_y = 1.0f;
-      glfwGetWindowContentScale(window.get(), &scale_x, &scale_y);
-      if (app.prepare(options.scale > 0.0 ? static_cast<float>(options.scale) : scale_x)) {
-        upload_fonts(first);
+      const float display = scale_of(window.get());
+      if (app.prepare(options.scale > 0.0 ? static_cast<float>(options.scale) : display)) {
+        if (!first) renew_font_texture();  // the renderer makes the first one itself
       }
       first = false;
       ImGui_ImplOpenGL3_NewFrame();
@@ -199,7 +210,10 @@ void run_in_window(const ViewOptions& options) {
         app.picture_saved(file, problem);
       }
       glfwSwapBuffers(window.get());
-      glfwGetWindowSize(window.get(), &app.settings().width, &app.settings().height);
+      int window_width = 0, window_height = 0;
+      glfwGetWindowSize(window.get(), &window_width, &window_height);
+      app.settings().width = remembered_length(window_width, display);
+      app.settings().height = remembered_length(window_height, display);
     }
   }
   ImGui_ImplOpenGL3_Shutdown();

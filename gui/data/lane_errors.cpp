@@ -81,8 +81,9 @@ const SiteError* LaneErrors::first_differing() const noexcept {
   return found == rows_.end() ? nullptr : &*found;
 }
 
-std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, Role role) const {
-  std::vector<DepthError> layers;
+std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, const LaneModel& model,
+                                             Role role) const {
+  std::vector<DepthError> found(model.layers.size());
   for (const SiteError& error : rows_) {
     if (error.other_lane != other_ || error.site < 0 ||
         static_cast<size_t>(error.site) >= lane.sites.size()) {
@@ -95,14 +96,12 @@ std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, Role role) co
                          .total = total_error(error),
                          .local = local_error(error),
                          .inherited = error.inherited};
-    // The tensors of a layer stand together.
-    if (layers.empty() || layers.back().layer != site.path) {
-      layers.push_back(row);
-    } else if (weight(row.total) > weight(layers.back().total)) {
-      layers.back() = row;
-    }
+    DepthError& worst =
+        found[static_cast<size_t>(model.layer_of_site[static_cast<size_t>(error.site)])];
+    if (worst.site < 0 || weight(row.total) > weight(worst.total)) worst = row;
   }
-  return layers;
+  std::erase_if(found, [](const DepthError& layer) { return layer.site < 0; });
+  return found;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/run_view.h"
+#include "gui/data/run_model.h"
 
 namespace halfscope::gui {
 
@@ -33,8 +34,8 @@ class LaneErrors {
   const SiteError* find(int site) const noexcept;
   /// The first tensor in execution order that differs; null if all are equal.
   const SiteError* first_differing() const noexcept;
-  /// Layers in execution order, by their tensors of that role.
-  std::vector<DepthError> by_depth(const LaneInfo& lane, Role role) const;
+  /// By their tensors of that role, in the order in which the nodes run forward, of gradients too.
+  std::vector<DepthError> by_depth(const LaneInfo& lane, const LaneModel& model, Role role) const;
 
  private:
   std::span<const SiteError> rows_{};  ///< of the step, against any lane

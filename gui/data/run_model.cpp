@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/plan/plan.h"
@@ -32,6 +34,28 @@ std::vector<Column> columns_of(const RunView& view) {
   columns.reserve(counts.size());
   for (const auto& [step, count] : counts) columns.push_back({step, count});
   return columns;
+}
+
+/// The paths of a lane's sites in the order in which their nodes run, which is not that of their
+/// first tensors: a convolution reads its weight before the node runs that makes its input. What is
+/// no node, such as the batch, comes first.
+std::vector<std::string_view> paths_of(const LaneInfo& lane) {
+  std::unordered_map<std::string_view, int> nodes;
+  for (size_t i = 0; i < lane.layers.size(); ++i) {
+    nodes.try_emplace(lane.layers[i].path, static_cast<int>(i));
+  }
+  const auto node_of = [&](std::string_view path) {
+    const auto found = nodes.find(path);
+    return found == nodes.end() ? -1 : found->second;
+  };
+  std::vector<std::string_view> paths;
+  std::unordered_set<std::string_view> seen;
+  for (const SiteInfo& site : lane.sites) {
+    if (seen.insert(site.path).second) paths.push_back(site.path);
+  }
+  std::stable_sort(paths.begin(), paths.end(),
+                   [&](std::string_view a, std::string_view b) { return node_of(a) < node_of(b); });
+  return paths;
 }
 
 std::optional<Plan> plan_of(const LaneInfo& lane) {
@@ -82,12 +106,17 @@ void RunModel::add_lane(int lane_index) {
   const LaneInfo& info = view_->lane(lane_index);
   LaneModel lane;
   std::unordered_map<std::string_view, int> index;
+  for (const std::string_view path : paths_of(info)) {
+    index.emplace(path, static_cast<int>(lane.layers.size()));
+    lane.layers.push_back({.path = std::string(path)});
+  }
   lane.layer_of_site.reserve(info.sites.size());
   for (const SiteInfo& site : info.sites) {
-    const auto [place, is_new] = index.try_emplace(site.path, static_cast<int>(lane.layers.size()));
-    if (is_new) lane.layers.push_back({.path = site.path, .op = site.op});
-    lane.layers[static_cast<size_t>(place->second)].sites.push_back(site.order);
-    lane.layer_of_site.push_back(place->second);
+    const int place = index.at(site.path);
+    LayerModel& layer = lane.layers[static_cast<size_t>(place)];
+    if (layer.sites.empty()) layer.op = site.op;
+    layer.sites.push_back(site.order);
+    lane.layer_of_site.push_back(place);
   }
   for (const LayerInfo& layer : info.layers) {
     const auto found = index.find(layer.path);

@@ -36,7 +36,7 @@ struct LayerModel {
 };
 
 struct LaneModel {
-  std::vector<LayerModel> layers;               ///< in execution order of their first tensor
+  std::vector<LayerModel> layers;               ///< in the order in which their nodes run
   std::vector<int> layer_of_site;               ///< by SiteInfo::order
   std::array<HeatGrid, kMetrics.size()> grids;  ///< rows: sites; columns: RunModel::columns()
   const HeatGrid& grid(Metric metric) const { return grids[static_cast<size_t>(metric)]; }

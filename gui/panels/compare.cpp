@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
@@ -36,7 +37,10 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
     cell("lane", lane.name);
     ImGui::TableNextColumn();
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.verdict(lane.state));
-    ui::text(path + "/state", lane.reference ? "reference" : verdict_name(lane.state));
+    std::string state = lane.reference ? "reference" : verdict_name(lane.state);
+    const bool early = lane.state == Verdict::State::healthy && lane.steps < report::kFewSteps;
+    if (early && !lane.reference) state += " so far";
+    ui::text(path + "/state", state);
     ImGui::PopStyleColor();
     cell("steps", std::to_string(lane.steps));
     cell("loss", number(lane.last_loss));
@@ -90,11 +94,12 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.difference() > b.difference(); });
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
-  ui::text("compare/what",
-           fmt::format("{} over the whole run, {} of this run against {} of the other; largest "
-                       "differences first",
-                       metric_name(frame.view.metric), frame.lane_info().name,
-                       other.view().lane(other_lane).name));
+  ui::text_wrapped(
+      "compare/what",
+      fmt::format("{} over the whole run, {} of this run against {} of the other; largest "
+                  "differences first",
+                  metric_name(frame.view.metric), frame.lane_info().name,
+                  other.view().lane(other_lane).name));
   ImGui::PopStyleColor();
   if (frame.run.view().info().model != other.view().info().model) {
     ui::text("compare/models", "The runs have different models; layers are matched by name alone.");
@@ -153,7 +158,10 @@ void draw_compare(const Frame& frame) {
     frame.ask(Request::Kind::close_baseline);
   }
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
-  ImGui::BeginChild("compare", {0, 0}, false);
+  // Both tables beside each other where that fits: the lower one would be out of sight.
+  const bool beside = ImGui::GetContentRegionAvail().x > 1000 * frame.scale;
+  const float width = beside ? std::round(ImGui::GetContentRegionAvail().x * 0.5f) : 0.0f;
+  ImGui::BeginChild("compare", {width, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
   const ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit;
   if (ImGui::BeginTable("lanes", 7, flags)) {
     for (const char* name :
@@ -164,6 +172,11 @@ void draw_compare(const Frame& frame) {
     draw_lanes(frame, frame.run, "this");
     draw_lanes(frame, *frame.baseline, "other");
     ImGui::EndTable();
+  }
+  if (beside) {
+    ImGui::EndChild();
+    ImGui::SameLine(0, 16 * frame.scale);
+    ImGui::BeginChild("compare/layers", {0, 0}, false);
   }
   const int other_lane = frame.baseline->view()
                              .find_lane(frame.lane_info().name)

@@ -83,6 +83,13 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
 
 namespace {
 
+struct EventCache {
+  std::weak_ptr<const RunView> view{};
+  const void* report = nullptr;
+  int lane = -1;
+  std::vector<Event> events{};
+};
+
 ImU32 color_of(const Theme& theme, Event::Kind kind) {
   switch (kind) {
     case Event::Kind::bad:
@@ -98,23 +105,28 @@ ImU32 color_of(const Theme& theme, Event::Kind kind) {
   return theme.soft;
 }
 
-/// "conv2.activation 22 % overflow  ->  ...  ->  loss": every link can be clicked.
-void draw_chain(const Frame& frame) {
+/// Of the lane; null without one.
+const EventReport* first_event(const Frame& frame) {
   const Report* report = frame.run.report();
-  if (report == nullptr) return;
+  if (report == nullptr) return nullptr;
   const auto event =
       std::find_if(report->events.begin(), report->events.end(),
                    [&](const EventReport& each) { return each.lane == frame.at.lane; });
-  if (event == report->events.end()) return;
-  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
-  ui::text("events/chain", fmt::format("First bad step {}, from root to symptom:", event->step));
-  ImGui::PopStyleColor();
+  return event == report->events.end() ? nullptr : &*event;
+}
+
+std::string chain_title(const EventReport& event) {
+  return fmt::format("First bad step {}, from root to symptom", event.step);
+}
+
+/// "conv2.activation 22 % overflow  ->  ...  ->  loss": every link can be clicked.
+void draw_chain(const Frame& frame, const EventReport* event) {
   const char* arrow = frame.fonts.unicode ? "\u2192" : "->";
   const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x;
   for (size_t i = 0; i < event->links.size(); ++i) {
     const EventLink& link = event->links[i];
     const std::string text = link.note.empty() ? link.name : link.name + ": " + link.note;
-    const float needed = ImGui::CalcTextSize(text.c_str()).x + 60 * frame.scale;
+    const float needed = ImGui::CalcTextSize(text.c_str()).x + 40 * frame.scale;
     if (i > 0) {
       ImGui::SameLine();
       if (ImGui::GetItemRectMax().x + needed > right) ImGui::NewLine();
@@ -132,23 +144,8 @@ void draw_chain(const Frame& frame) {
   ImGui::Dummy({0, 2 * frame.scale});
 }
 
-}  // namespace
-
-void draw_events(const Frame& frame) {
-  // Worked out again only for another snapshot or lane.
-  static struct {
-    std::weak_ptr<const RunView> view;
-    const void* report = nullptr;
-    int lane = -1;
-    std::vector<Event> events;
-  } cache;
-  if (cache.view.lock() != frame.run.shared_view() || cache.lane != frame.at.lane ||
-      cache.report != frame.run.report()) {
-    cache = {frame.run.shared_view(), frame.run.report(), frame.at.lane,
-             events_of(frame.run, frame.at.lane)};
-  }
-  draw_chain(frame);
-  if (cache.events.empty()) {
+void draw_list(const Frame& frame, const std::vector<Event>& events) {
+  if (events.empty()) {
     const bool measured = !frame.run.columns().empty();
     ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);
     ui::text("events/empty",
@@ -167,10 +164,10 @@ void draw_events(const Frame& frame) {
   ImGui::TableSetupColumn("What", ImGuiTableColumnFlags_WidthStretch, 2.5f);
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(cache.events.size()));
+  clipper.Begin(static_cast<int>(events.size()));
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const Event& event = cache.events[static_cast<size_t>(i)];
+      const Event& event = events[static_cast<size_t>(i)];
       const std::string path = fmt::format("events/{}", i);
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
@@ -191,9 +188,52 @@ void draw_events(const Frame& frame) {
                                    : std::string("-"));
       ImGui::TableNextColumn();
       ui::text(path + "/what", event.text);
+      ui::tip(event.text.c_str());
     }
   }
   ImGui::EndTable();
+}
+
+}  // namespace
+
+void draw_events(const Frame& frame) {
+  // Worked out again only for another snapshot or lane.
+  EventCache& cache = frame.caches.get<EventCache>();
+  if (cache.view.lock() != frame.run.shared_view() || cache.lane != frame.at.lane ||
+      cache.report != frame.run.report()) {
+    cache = {frame.run.shared_view(), frame.run.report(), frame.at.lane,
+             events_of(frame.run, frame.at.lane)};
+  }
+  // The list keeps its height: the chain stands beside it, or behind a heading that opens.
+  const EventReport* first = first_event(frame);
+  const bool beside = first != nullptr && ImGui::GetContentRegionAvail().x > 900 * frame.scale;
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  if (beside) {
+    const float width = std::round(ImGui::GetContentRegionAvail().x * 0.62f);
+    ImGui::BeginChild("list", {width, 0}, false);
+  } else if (first != nullptr) {
+    const bool tall = ImGui::GetContentRegionAvail().y > 280 * frame.scale;
+    ImGui::SetNextItemOpen(tall, ImGuiCond_Appearing);
+    const std::string title = chain_title(*first);
+    const bool open = ImGui::TreeNode("##chain", "%s", title.c_str());
+    track_item("events/chain", title);
+    if (open) {
+      draw_chain(frame, first);
+      ImGui::TreePop();
+    }
+  }
+  draw_list(frame, cache.events);
+  if (beside) {
+    ImGui::EndChild();
+    ImGui::SameLine(0, 16 * frame.scale);
+    ImGui::BeginChild("chain", {0, 0}, false);
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ui::text("events/chain", chain_title(*first) + ":");
+    ImGui::PopStyleColor();
+    draw_chain(frame, first);
+    ImGui::EndChild();
+  }
+  ImGui::PopStyleColor();
 }
 
 }  // namespace halfscope::gui

@@ -14,6 +14,7 @@
 #include "analysis/rules/text.h"
 #include "gui/data/heat_picture.h"
 #include "gui/imgui_compat.h"
+#include "gui/panels/heatmap_picture.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/track.h"
 
@@ -22,8 +23,6 @@ namespace {
 
 constexpr float kTallestRow = 32.0f;
 constexpr double kLabelHeight = 15.0;  // rows that are named are at least so far apart
-constexpr double kSeparated = 6.0;     // rows of this height have a hair between them
-constexpr float kLeastTint = 0.10f;    // so that tiny shares are no zero
 
 /// Where rows stand, in pixels from the top of the plot.
 struct RowLayout {
@@ -46,7 +45,7 @@ RowLayout lay_out(const Frame& frame, size_t count, double room) {
   if (count == 0) return rows;
   const double tallest = std::round(static_cast<double>(kTallestRow * frame.scale));
   double fit = std::clamp(room / static_cast<double>(count), 1.0, tallest);
-  if (fit >= kSeparated) fit = std::floor(fit);  // all rows alike
+  if (fit >= kSeparatedRow) fit = std::floor(fit);  // all rows alike
   view.row_zoom = std::clamp(view.row_zoom, 1.0, tallest / fit);
   rows.height = fit * view.row_zoom;
   const double most = std::max(0.0, static_cast<double>(count) - room / rows.height);
@@ -101,89 +100,23 @@ std::string label_of(const Frame& frame, const HeatRow& row, float width) {
   return elided(font, name, width);
 }
 
-// --- Picture ------------------------------------------------------------------------------------
-
-ImU32 tint(const Theme& theme, double level) {
-  const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(level, 0.0, 1.0);
-  // On a light ground the scale runs the other way: the worst is farthest from the ground.
-  return heat_color(theme.dark ? shown : 1.0 - shown);
-}
-
-struct Picture {
-  std::weak_ptr<const RunView> view{};
-  const Textures* textures = nullptr;
-  int lane = -1;
-  Metric metric = Metric::worst;
-  RoleView role = RoleView::all;
-  bool dark = true;
-  std::vector<HeatRow> rows{};
-  Axis x{};
-  double height = 0.0, scroll = 0.0, used = 0.0;  // of RowLayout
-  ImTextureID texture{};
-
-  bool same(const Picture& other) const {
-    return !view.owner_before(other.view) && !other.view.owner_before(view) &&
-           textures == other.textures && lane == other.lane && metric == other.metric &&
-           role == other.role && dark == other.dark && rows == other.rows && x == other.x &&
-           height == other.height && scroll == other.scroll && used == other.used;
-  }
+/// The row that was chosen in the frame before.
+struct ChosenRow {
+  HeatRow row{};
 };
-
-/// Whether NaN and infinities are striped where that is looked at.
-bool marks_broken(Metric metric) noexcept {
-  return metric == Metric::worst || metric == Metric::non_finite;
-}
-
-void paint(const Frame& frame, Picture& key) {
-  const auto width = static_cast<size_t>(key.x.pixels());
-  const auto height = static_cast<size_t>(std::lround(key.used));
-  if (width == 0 || height == 0) return;
-  const bool mark_broken = marks_broken(key.metric);
-  // Of many rows only those in sight are worked out.
-  const auto first = static_cast<size_t>(key.scroll / key.height);
-  const auto last = std::min(key.rows.size(),
-                             static_cast<size_t>(std::ceil((key.scroll + key.used) / key.height)));
-  const HeatPicture heat = make_heat_picture(frame.run, key.lane, key.metric, key.role,
-                                             std::span(key.rows).subspan(first, last - first),
-                                             key.x.low, key.x.high, width, mark_broken);
-  const Theme& theme = frame.theme;
-  const ImU32 stripe =
-      mix(theme.bad, theme.plot, 0.55);  // told, not shouted: it came from elsewhere
-  std::array<ImU32, 256> colors{};
-  for (size_t i = 0; i < colors.size(); ++i) {
-    colors[i] = tint(theme, heat_level(static_cast<Heat>(i)));
-  }
-  colors[kZeroHeat] = colors[kNotMeasured] = theme.plot;
-  static thread_local std::vector<ImU32> pixels;  // a few megabytes that every picture needs
-  pixels.resize(width * height);
-  // In tiles, since cells lie column after column and pixels line after line.
-  constexpr size_t kTile = 64;
-  for (size_t left = 0; left < width; left += kTile) {
-    const size_t right = std::min(width, left + kTile);
-    for (size_t y = 0; y < height; ++y) {
-      const double place = static_cast<double>(y) + key.scroll;
-      const auto row = std::min(static_cast<size_t>(place / key.height), last - 1);
-      ImU32* line = pixels.data() + y * width;
-      const bool hair =
-          key.height >= kSeparated && place + 1.0 >= static_cast<double>(row + 1) * key.height;
-      for (size_t x = left; x < right; ++x) {
-        const Heat value = heat.heat(row - first, x);
-        ImU32 color = colors[value];
-        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = stripe;
-        if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
-        line[x] = hair ? theme.plot : color;
-      }
-    }
-  }
-  key.texture =
-      frame.textures.update("heatmap", static_cast<int>(width), static_cast<int>(height), pixels);
-}
 
 // --- Around it ----------------------------------------------------------------------------------
 
 void draw_header(const Frame& frame) {
   ViewState& view = frame.view;
   const PlotLook look = look_of(frame);
+  if (frame.picture != nullptr) {
+    const std::string lane = frame.at.lane < 0 ? "" : ", " + frame.lane_info().name;
+    panel_title(frame, "steps/heatmap/title",
+                std::string(metric_name(view.metric)) + " of every " +
+                    (view.tensor_rows ? "tensor" : "layer") + lane);
+    return;
+  }
   panel_title(frame, "steps/heatmap/title", "Heatmap");
   ImGui::SameLine();
   if (ui::begin_combo("steps/metric", metric_name(view.metric), look.px(132.0f))) {
@@ -222,79 +155,33 @@ void draw_header(const Frame& frame) {
   }
 }
 
-void draw_color_bar(const Frame& frame, const StepArea& area) {
-  const PlotLook look = look_of(frame);
-  ImFont& font = *frame.fonts.small;
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
-  const float bottom = std::min(area.max.y, area.min.y + look.px(206.0f)) - 3.6f * box;
-  if (bottom - area.min.y < look.px(48.0f)) return;
-  constexpr int kParts = 24;
-  const float height = bottom - area.min.y;
-  for (int part = 0; part < kParts; ++part) {
-    const double high = 1.0 - static_cast<double>(part) / kParts;
-    const ImU32 above = tint(frame.theme, high), below = tint(frame.theme, high - 1.0 / kParts);
-    list.AddRectFilledMultiColor(
-        {x, area.min.y + height * static_cast<float>(part) / kParts},
-        {x + width, area.min.y + height * static_cast<float>(part + 1) / kParts}, above, above,
-        below, below);
-  }
-  const auto label = [&](float y, const char* text) {
-    list.AddText(&font, font_size(font),
-                 {x + width + look.px(4.0f), std::round(y - font_size(font) / 2.0f)},
-                 frame.theme.soft, text);
-  };
-  const bool unicode = frame.fonts.unicode;
-  label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
-  label(area.min.y + height / 3.0f, "1%");
-  label(area.min.y + height * 2.0f / 3.0f, unicode ? "10\u207b\u2074" : "1e-4");
-  label(bottom - look.px(4.0f), unicode ? "10\u207b\u2076" : "1e-6");
-  const float zero = bottom + look.px(4.0f);
-  list.AddRectFilled({x, zero}, {x + width, zero + box}, frame.theme.plot);
-  list.AddRect({x, zero}, {x + width, zero + box}, frame.theme.axis);
-  label(zero + box / 2.0f, "0");
-  if (marks_broken(frame.view.metric)) {
-    const float top = zero + box + look.px(4.0f);
-    list.PushClipRect({x, top}, {x + width, top + box}, true);
-    list.AddRectFilled({x, top}, {x + width, top + box}, frame.theme.plot);
-    for (float line = x - box; line < x + width; line += look.px(5.0f)) {
-      list.AddLine({line, top + box}, {line + box, top}, frame.theme.bad, look.px(1.5f));
-    }
-    list.PopClipRect();
-    label(top + box / 2.0f, "NaN");
-  }
-  track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, zero + box});
-}
-
 /// Names left of the rows. Of rows that are too low for all names every second, third ... has one.
 void draw_names(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
                 const RowLayout& layout, int lit, int chosen) {
   const PlotLook look = look_of(frame);
   ImFont& font = *frame.fonts.small;
-  ImDrawList& list = *ImGui::GetWindowDrawList();
+  Canvas canvas(frame.picture);
   const float dot = look.px(3.0f), left = area.outer_min.x + look.px(14.0f);
   const float width = area.min.x - look.px(6.0f) - left;
   const auto stride = static_cast<size_t>(
       std::max(1.0, std::ceil(kLabelHeight * static_cast<double>(frame.scale) / layout.height)));
-  list.PushClipRect({area.outer_min.x, area.min.y}, {area.min.x, area.max.y}, true);
+  canvas.push_clip({area.outer_min.x, area.min.y}, {area.min.x, area.max.y});
   const auto draw = [&](size_t row, ImU32 color, bool ground) {
     const float middle = area.min.y + static_cast<float>(layout.top(row) + layout.height / 2.0);
     const float top = std::round(
         std::clamp(middle - font_size(font) / 2.0f, area.min.y, area.max.y - font_size(font)));
     const std::string name = label_of(frame, rows[row], width);
-    const float text_width = font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, name.c_str()).x;
+    const float text_width = text_size(font, name).x;
     if (ground) {
-      list.AddRectFilled({area.outer_min.x, top - 1.0f},
-                         {area.min.x - 1.0f, top + font_size(font) + 2.0f}, frame.theme.selection,
-                         look.px(2.0f));
+      canvas.fill({area.outer_min.x, top - 1.0f}, {area.min.x - 1.0f, top + font_size(font) + 2.0f},
+                  frame.theme.selection, look.px(2.0f));
     }
-    list.AddText(&font, font_size(font), {std::floor(left + width - text_width), top}, color,
-                 name.c_str());
+    canvas.text(font, {std::floor(left + width - text_width), top}, color, name);
     const auto& severity = frame.lane().layers[static_cast<size_t>(rows[row].layer)].severity;
     if (severity) {
       const float x = std::floor(left + width - text_width) - look.px(8.0f);
-      draw_severity(list, {x, top + std::round(font_size(font) / 2.0f)}, dot, *severity,
-                    frame.theme.severity(*severity));
+      draw_severity(*ImGui::GetWindowDrawList(), {x, top + std::round(font_size(font) / 2.0f)}, dot,
+                    *severity, frame.theme.severity(*severity));
     }
     if (tracker() != nullptr) {
       track_rect("steps/heatmap/row/" + row_name(frame, rows[row]),
@@ -321,7 +208,7 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   };
   draw_lit(chosen);
   if (lit != chosen) draw_lit(lit);
-  list.PopClipRect();
+  canvas.pop_clip();
 }
 
 void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
@@ -461,7 +348,7 @@ void steer_rows(const Frame& frame, const Plot& plot, const RowLayout& layout) {
 /// Scrolls to a row that has just been chosen, wherever that was.
 void follow(const Frame& frame, const std::vector<HeatRow>& rows, const RowLayout& layout,
             int chosen) {
-  static thread_local HeatRow before;
+  HeatRow& before = frame.caches.get<ChosenRow>().row;
   const HeatRow now = chosen < 0 ? HeatRow{} : rows[static_cast<size_t>(chosen)];
   if (now == before) return;
   before = now;
@@ -471,15 +358,15 @@ void follow(const Frame& frame, const std::vector<HeatRow>& rows, const RowLayou
   frame.view.row_scroll = static_cast<double>(chosen) - 0.5 * layout.room / layout.height;
 }
 
-void draw_scroll_bar(const Frame& frame, const Plot& plot, const RowLayout& layout) {
+void draw_scroll_bar(const Frame& frame, Plot& plot, const RowLayout& layout) {
   if (!layout.overflows()) return;
   const float height = plot.max().y - plot.min().y;
   const double all = static_cast<double>(layout.count) * layout.height;
   const float top = plot.min().y + height * static_cast<float>(layout.scroll / all);
   const float length = std::max(8.0f, height * static_cast<float>(layout.room / all));
   const float x = plot.max().x - std::round(4.0f * frame.scale);
-  plot.list().AddRectFilled({x, top}, {plot.max().x - 1.0f, top + length},
-                            with_alpha(frame.theme.ink, 0.45f), 2.0f);
+  plot.canvas().fill({x, top}, {plot.max().x - 1.0f, top + length},
+                     with_alpha(frame.theme.ink, 0.45f), 2.0f);
 }
 
 /// The names are a way to choose rows as well.
@@ -506,28 +393,17 @@ int pointed_name(const Frame& frame, const StepArea& area, const std::vector<Hea
 }
 
 void draw_rows(const Frame& frame, const StepArea& area) {
-  static thread_local Picture picture;
   const PlotLook look = look_of(frame);
   ViewState& view = frame.view;
   const std::vector<HeatRow> rows = rows_of(frame);
   const RowLayout layout =
       lay_out(frame, rows.size(), static_cast<double>(area.max.y - area.min.y));
-  Picture now{.view = frame.run.shared_view(),
-              .textures = &frame.textures,
-              .lane = frame.at.lane,
-              .metric = view.metric,
-              .role = view.role,
-              .dark = frame.theme.dark,
-              .rows = rows,
-              .x = area.x,
-              .height = layout.height,
-              .scroll = layout.scroll,
-              .used = layout.used()};
   const bool has_picture = !rows.empty() && !frame.run.columns().empty();
-  if (has_picture && !picture.same(now)) {
-    paint(frame, now);
-    picture = std::move(now);
-  }
+  const ImTextureID texture =
+      has_picture ? heatmap_texture(
+                        frame, rows, area.x,
+                        {.height = layout.height, .scroll = layout.scroll, .used = layout.used()})
+                  : ImTextureID{};
   const int named = rows.empty() ? -1 : pointed_name(frame, area, rows, layout);
   int pointed = -1, lit = -1, chosen = -1;
   {
@@ -535,7 +411,7 @@ void draw_rows(const Frame& frame, const StepArea& area) {
     spec.x_labels = frame.run.step_count() > 0;
     Plot plot(look, spec);
     if (has_picture) {
-      plot.image(picture.texture, area.min,
+      plot.image("heatmap", texture, area.min,
                  {area.max.x, area.min.y + static_cast<float>(std::lround(layout.used()))});
     } else {
       plot.message(rows.empty() && !frame.lane().layers.empty() ? "No layer matches the filter."
@@ -561,11 +437,13 @@ void draw_rows(const Frame& frame, const StepArea& area) {
       const float low = std::max(static_cast<float>(layout.height), 3.0f);
       const ImVec2 min{area.min.x, std::round(top) - 1.0f}, max{area.max.x, std::round(top + low)};
       // On a dark edge of its own, since the worst cells are as pale as the frame.
-      plot.list().AddRect(min, max, frame.theme.plot, 0.0f, ImDrawFlags_None, width + 2.0f);
-      plot.list().AddRect(min, max, color, 0.0f, ImDrawFlags_None, width);
+      plot.canvas().outline(min, max, frame.theme.plot, width + 2.0f);
+      plot.canvas().outline(min, max, color, width);
     };
-    if (lit != chosen) frame_row(lit, with_alpha(frame.theme.cursor, 0.45f), 1.0f);
-    frame_row(chosen, frame.theme.cursor, std::max(1.0f, std::round(1.0f * frame.scale)));
+    if (frame.picture == nullptr && lit != chosen)
+      frame_row(lit, with_alpha(frame.theme.cursor, 0.45f), 1.0f);
+    if (frame.picture == nullptr)
+      frame_row(chosen, frame.theme.cursor, std::max(1.0f, std::round(1.0f * frame.scale)));
     draw_step_lines(frame, plot);
     draw_scroll_bar(frame, plot, layout);
     if (pointed >= 0 && !plot.panning() && has_picture) {
@@ -575,9 +453,11 @@ void draw_rows(const Frame& frame, const StepArea& area) {
       show_tip(frame, rows[static_cast<size_t>(pointed)], from, from + per_pixel);
     }
     if (plot.action() != PlotAction::none) {
-      hand_out(frame, plot, table_of(frame, rows, area.x), "heatmap.csv");
+      hand_out(frame, plot.action(), table_of(frame, rows, area.x), "heatmap",
+               PanelPicture::heatmap);
     }
   }
+  if (frame.picture != nullptr) lit = chosen = -1;
   if (!rows.empty()) draw_names(frame, area, rows, layout, lit, chosen);
 }
 

@@ -10,7 +10,7 @@
 #include "analysis/rules/text.h"
 #include "gui/imgui_compat.h"
 #include "gui/panels/histogram_plot.h"
-#include "gui/panels/panel.h"
+#include "gui/panels/step_plot.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -72,7 +72,8 @@ double snapped(double shift) {
   return ImGui::GetIO().KeyAlt ? limited : std::round(limited);
 }
 
-void draw_header(const Frame& frame, const SiteInfo& site) {
+/// "step 12", "steps 10 - 19", "whole run".
+std::string when_text(const Frame& frame) {
   const ViewState& view = frame.view;
   std::string when = fmt::format("step {}", frame.at.step);
   if (view.whole_run) {
@@ -82,6 +83,11 @@ void draw_header(const Frame& frame, const SiteInfo& site) {
     when = column.step_count > 1 ? fmt::format("steps {} - {}", column.step, column.last())
                                  : fmt::format("step {}", column.step);
   }
+  return when;
+}
+
+void draw_header(const Frame& frame, const SiteInfo& site) {
+  const std::string when = when_text(frame);
   const std::string rest = " \u00b7 " + site.tensor + " \u00b7 " + when;
   const float room = ImGui::GetContentRegionAvail().x;
   const float rest_width = text_width(frame.fonts.text, rest);
@@ -106,10 +112,14 @@ void draw_controls(const Frame& frame, const SiteInfo& site) {
   const float width = std::clamp(ImGui::GetContentRegionAvail().x - rest, 84.0f * frame.scale,
                                  150.0f * frame.scale);
   format_combo("values/lens", &view.lens, own.c_str(), width, frame.theme);
-  ImGui::SameLine();
+  const auto box_width = [&](const char* text) {
+    return text_width(frame.fonts.text, text) + ImGui::GetFrameHeight() +
+           ImGui::GetStyle().ItemInnerSpacing.x;
+  };
+  flow(box_width("whole run"), ImGui::GetStyle().ItemSpacing.x);
   ui::checkbox("values/whole", "whole run", &view.whole_run);
   ui::tip("All recorded steps together, instead of those at the cursor.");
-  ImGui::SameLine();
+  flow(box_width("log"), ImGui::GetStyle().ItemSpacing.x);
   ui::checkbox("values/log", "log", &view.log_counts);
   ui::tip("Counts on a logarithmic axis: thin tails can be seen.");
   const std::string problem = view.lens.empty() ? "" : format_problem(view.lens);
@@ -122,7 +132,7 @@ void draw_controls(const Frame& frame, const SiteInfo& site) {
 
 void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
   const Frame& frame = shown.frame;
-  ImDrawList& list = *ImGui::GetWindowDrawList();
+  Canvas canvas(frame.picture);
   const float height = std::round(font_size(*frame.fonts.small) + 3.0f * frame.scale);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   for (const FloatFormat& format : shown.formats) {
@@ -137,17 +147,43 @@ void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
     const bool active = format == shown.lens;
     const ImVec2 max{axis.right, at.y + height};
     if (ImGui::IsItemHovered()) {
-      list.AddRectFilled(at, max, with_alpha(frame.theme.ink, 0.06f), 3.0f * frame.scale);
+      canvas.fill(at, max, with_alpha(frame.theme.ink, 0.06f), 3.0f * frame.scale);
       ui::tip((format_facts(format) + ".\nClick to judge by it.").c_str());
     }
     ImFont* font = frame.fonts.small;
     const std::string cut = fitted(name, font, axis.left - left - 6.0f * frame.scale);
-    list.AddText(font, font_size(*font), {at.x, std::round(at.y + (height - font_size(*font)) / 2)},
-                 active ? frame.theme.ink : frame.theme.soft, cut.c_str());
-    draw_band(list, axis, {axis.left, at.y}, max, format, active, frame.theme);
+    canvas.text(*font, {at.x, at.y + (height - font_size(*font)) / 2},
+                active ? frame.theme.ink : frame.theme.soft, cut);
+    draw_band(canvas, axis, {axis.left, at.y}, max, format, active, frame.theme);
   }
   ImGui::PopStyleVar();
   ImGui::Dummy({0, std::round(2.0f * frame.scale)});
+}
+
+/// Right click: the counts as text or picture.
+void offer_data(const Shown& shown, bool hovered) {
+  ImGui::PushID("values/bars/menu");
+  if (hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup("##menu");
+  if (ImGui::BeginPopup("##menu")) {
+    const PlotAction action = draw_data_menu("values/bars");
+    if (action != PlotAction::none) {
+      PlotTable table("exponent");
+      const auto add = [&table](const std::string& name, const TensorStats& stats) {
+        table.add(name, kExponentBins, [&stats](size_t bin) {
+          const int64_t count = stats.exponents[bin];
+          return PlotPoint{static_cast<double>(bin) + kMinExponentBin, static_cast<double>(count)};
+        });
+      };
+      const Frame& frame = shown.frame;
+      add("count " + frame.lane_info().name, shown.stats);
+      if (shown.has_other) {
+        add("count " + frame.run.view().lane(frame.at.other_lane).name, shown.other);
+      }
+      hand_out(frame, action, table, "histogram", PanelPicture::histogram);
+    }
+    ImGui::EndPopup();
+  }
+  ImGui::PopID();
 }
 
 /// The bars; dragging them changes the scale.
@@ -182,14 +218,15 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
       .lens = shown.lens,
       .shift = shown.shift(),
       .log_counts = frame.view.log_counts};
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  draw_bars(list, axis, min, max, plot, frame.theme, frame.fonts, frame.scale);
+  Canvas canvas(frame.picture);
+  draw_bars(canvas, axis, min, max, plot, frame.theme, frame.fonts, frame.scale);
   if (hovered && !active) {
     const double exponent = axis.low + static_cast<double>(ImGui::GetIO().MousePos.x - axis.left) /
                                            axis.pixels_per_power();
     const std::string text = bin_text(plot, exponent);
     if (!text.empty()) ui::tip((text + "\n\nDrag to try another scale (Alt: in between).").c_str());
   }
+  offer_data(shown, hovered);
   const int64_t exponents = shown.stats.n - shown.stats.zero - shown.stats.non_finite();
   if (exponents <= 0) {
     const std::string text = shown.stats.non_finite() > 0
@@ -197,9 +234,8 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
                                  : "All values are zero: nothing has an exponent.";
     const std::string cut = fitted(text, frame.fonts.text, max.x - min.x - 8.0f * frame.scale);
     const float width = text_width(frame.fonts.text, cut);
-    list.AddText(frame.fonts.text, font_size(*frame.fonts.text),
-                 {std::round((min.x + max.x - width) / 2), std::round((min.y + max.y) / 2)},
-                 frame.theme.soft, cut.c_str());
+    canvas.text(*frame.fonts.text, {(min.x + max.x - width) / 2, (min.y + max.y) / 2},
+                frame.theme.soft, cut);
     track_rect("values/nothing", min, max, text);
   }
   ImGui::SetCursorScreenPos({left, max.y + below});
@@ -336,27 +372,34 @@ void draw_outcome(const Shown& shown) {
             "Share of the elements that are finite, yet too large for this format.");
 }
 
-void draw_counts(const Shown& shown) {
-  const Frame& frame = shown.frame;
+std::string counts_text(const Shown& shown) {
   const TensorStats& stats = shown.stats;
   const auto share = [&](int64_t count) {
     return count == 0 ? std::string("0")
                       : percent(static_cast<double>(count) / static_cast<double>(stats.n));
   };
-  const bool broken = stats.non_finite() > 0;
-  label("values/counts",
-        fmt::format("{} elements \u00b7 zero {} \u00b7 NaN {} \u00b7 Inf {}", grouped(stats.n),
-                    share(stats.zero), share(stats.nan), share(stats.pos_inf + stats.neg_inf)),
-        frame.fonts.small, broken ? frame.theme.bad : frame.theme.soft);
-  if (shown.shift() != 0.0 || shown.has_other) {
-    std::string key = shown.shift() != 0.0 ? "Grey line: as recorded." : "";
-    if (shown.has_other) {
-      if (!key.empty()) key += " ";
-      key += "Coloured line: lane " + frame.run.view().lane(frame.at.other_lane).name;
-      key += shown.other_shift != 0.0 ? " at this lane's loss scale." : ".";
-    }
-    label("values/key", key, frame.fonts.small, frame.theme.soft);
+  return fmt::format("{} elements \u00b7 zero {} \u00b7 NaN {} \u00b7 Inf {}", grouped(stats.n),
+                     share(stats.zero), share(stats.nan), share(stats.pos_inf + stats.neg_inf));
+}
+
+/// What the lines are; "" without any.
+std::string key_text(const Shown& shown) {
+  std::string key = shown.shift() != 0.0 ? "Grey line: as recorded." : "";
+  if (shown.has_other) {
+    if (!key.empty()) key += " ";
+    key += "Coloured line: lane " + shown.frame.run.view().lane(shown.frame.at.other_lane).name;
+    key += shown.other_shift != 0.0 ? " at this lane's loss scale." : ".";
   }
+  return key;
+}
+
+void draw_counts(const Shown& shown) {
+  const Frame& frame = shown.frame;
+  const bool broken = shown.stats.non_finite() > 0;
+  label("values/counts", counts_text(shown), frame.fonts.small,
+        broken ? frame.theme.bad : frame.theme.soft);
+  const std::string key = key_text(shown);
+  if (!key.empty()) label("values/key", key, frame.fonts.small, frame.theme.soft);
 }
 
 void draw_table(const Shown& shown) {
@@ -426,6 +469,34 @@ ExponentAxis steady_axis(const Shown& shown) {
   return axis;
 }
 
+/// Everything but the axis, which depends on the mouse.
+Shown shown_of(const Frame& frame, const SiteInfo& site, const TensorStats& stats) {
+  Shown shown{.frame = frame, .site = site, .stats = stats, .lens = site.format};
+  const std::optional<FloatFormat> lens = parse_format(frame.view.lens);
+  if (lens) shown.lens = *lens;
+  shown.formats = formats_to_show(site.format, shown.lens);
+  shown.scaled = is_gradient(site) && site.scale.empty();
+  int64_t first = 0, last = frame.run.step_count();
+  if (!frame.view.whole_run) {
+    const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];
+    first = column.step;
+    last = column.last();
+  }
+  shown.scale = loss_scale_of(frame, frame.at.lane, first, last);
+  if (frame.at.other_lane >= 0 && frame.at.other_lane != frame.at.lane) {
+    const std::optional<int> other = frame.run.view().find_site(frame.at.other_lane, site.name());
+    const std::optional<TensorStats> found =
+        other ? stats_at(frame, frame.at.other_lane, *other) : std::nullopt;
+    shown.has_other = found.has_value();
+    if (found) shown.other = *found;
+    const LossScale theirs = loss_scale_of(frame, frame.at.other_lane, first, last);
+    if (shown.scaled && shown.scale.known && theirs.known) {
+      shown.other_shift = shown.scale.log2 - theirs.log2;
+    }
+  }
+  return shown;
+}
+
 }  // namespace
 
 void draw_histogram(const Frame& frame) {
@@ -450,30 +521,7 @@ void draw_histogram(const Frame& frame) {
                frame.theme);
     return;
   }
-  Shown shown{.frame = frame, .site = *site, .stats = *stats, .lens = site->format};
-  const std::optional<FloatFormat> lens = parse_format(frame.view.lens);
-  if (lens) shown.lens = *lens;
-  shown.formats = formats_to_show(site->format, shown.lens);
-  shown.scaled = is_gradient(*site) && site->scale.empty();
-  int64_t first = 0, last = frame.run.step_count();
-  if (!frame.view.whole_run) {
-    const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];
-    first = column.step;
-    last = column.last();
-  }
-  shown.scale = loss_scale_of(frame, frame.at.lane, first, last);
-  if (frame.at.other_lane >= 0 && frame.at.other_lane != frame.at.lane) {
-    const std::optional<int> other = frame.run.view().find_site(frame.at.other_lane, site->name());
-    const std::optional<TensorStats> found =
-        other ? stats_at(frame, frame.at.other_lane, *other) : std::nullopt;
-    shown.has_other = found.has_value();
-    if (found) shown.other = *found;
-    const LossScale theirs = loss_scale_of(frame, frame.at.other_lane, first, last);
-    if (shown.scaled && shown.scale.known && theirs.known) {
-      shown.other_shift = shown.scale.log2 - theirs.log2;
-    }
-  }
-
+  const Shown shown = shown_of(frame, *site, *stats);
   const float left = ImGui::GetCursorScreenPos().x;
   ExponentAxis axis = steady_axis(shown);
   axis.left = left + std::round(52.0f * frame.scale);
@@ -484,6 +532,27 @@ void draw_histogram(const Frame& frame) {
   draw_scale(shown);
   draw_outcome(shown);
   draw_table(shown);
+}
+
+bool picture_histogram(const Frame& frame) {
+  const SiteInfo* site = frame.site_info();
+  const std::optional<TensorStats> stats =
+      site == nullptr ? std::nullopt : stats_at(frame, frame.at.lane, frame.at.site);
+  if (!stats) return false;
+  const Shown shown = shown_of(frame, *site, *stats);
+  picture_text(frame,
+               fmt::format("{}, {}, {}", site->name(), frame.lane_info().name, when_text(frame)),
+               true);
+  const float left = ImGui::GetCursorScreenPos().x;
+  ExponentAxis axis = fit_exponents(shown.stats, shown.shift());
+  axis.left = left + std::round(52.0f * frame.scale);
+  axis.right = left + ImGui::GetContentRegionAvail().x;
+  draw_bands(shown, axis, left);
+  draw_plot(shown, axis, left, std::round(170.0f * frame.scale));
+  picture_text(frame, "log2 of the magnitude \u00b7 " + counts_text(shown));
+  if (shown.shift() != 0.0) picture_text(frame, scale_text_of(shown));
+  if (const std::string key = key_text(shown); !key.empty()) picture_text(frame, key);
+  return true;
 }
 
 }  // namespace halfscope::gui

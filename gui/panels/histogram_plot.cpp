@@ -62,13 +62,13 @@ double highest_share(const TensorStats& stats) noexcept {
 }
 
 /// A line along the tops of the bars.
-void draw_outline(ImDrawList& list, const ExponentAxis& axis, float top, float bottom,
+void draw_outline(Canvas& canvas, const ExponentAxis& axis, float top, float bottom,
                   const TensorStats& stats, double shift, const Heights& heights, ImU32 color,
                   float thickness) {
   std::vector<ImVec2> points;
   const auto flush = [&] {
     if (points.size() > 1) {
-      list.AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, thickness);
+      canvas.polyline(points, color, thickness);
     }
     points.clear();
   };
@@ -88,22 +88,22 @@ void draw_outline(ImDrawList& list, const ExponentAxis& axis, float top, float b
   flush();
 }
 
-void draw_zone(ImDrawList& list, const ExponentAxis& axis, double from, double to, ImVec2 min,
+void draw_zone(Canvas& canvas, const ExponentAxis& axis, double from, double to, ImVec2 min,
                ImVec2 max, ImU32 color) {
   const float left = axis.x(from), right = axis.x(to);
-  if (right > left) list.AddRectFilled({left, min.y}, {right, max.y}, color);
+  if (right > left) canvas.fill({left, min.y}, {right, max.y}, color);
 }
 
-void zone_name(ImDrawList& list, const ExponentAxis& axis, double from, double to, float y,
+void zone_name(Canvas& canvas, const ExponentAxis& axis, double from, double to, float y,
                const char* text, ImU32 color, ImFont* font, float scale) {
   const float left = axis.x(from), right = axis.x(to);
   const float width = text_width(font, text);
   if (right - left < width + 8.0f * scale) return;
-  list.AddText(font, font_size(*font), {std::round((left + right - width) / 2), y}, color, text);
+  canvas.text(*font, {(left + right - width) / 2, y}, color, text);
 }
 
-void draw_axis(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
-               const Theme& theme, const Fonts& fonts, float scale) {
+void draw_axis(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max, const Theme& theme,
+               const Fonts& fonts, float scale) {
   const double pixels = axis.pixels_per_power();
   int step = 1;
   for (const int each : {1, 2, 4, 8, 16, 32, 64}) {
@@ -114,13 +114,12 @@ void draw_axis(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
   const int first = static_cast<int>(std::ceil(axis.low / step)) * step;
   for (int e = first; e <= static_cast<int>(axis.high); e += step) {
     const float x = std::round(axis.x(e));
-    list.AddLine({x, min.y}, {x, max.y}, theme.grid);
-    list.AddLine({x, max.y}, {x, max.y + 3.0f * scale}, theme.axis);
+    canvas.line({x, min.y}, {x, max.y}, theme.grid);
+    canvas.line({x, max.y}, {x, max.y + 3.0f * scale}, theme.axis);
     const std::string text = std::to_string(e);
     const float width = text_width(font, text);
     const float place = std::clamp(x - width / 2, min.x, max.x - width);
-    list.AddText(font, font_size(*font), {std::round(place), max.y + 4.0f * scale}, theme.soft,
-                 text.c_str());
+    canvas.text(*font, {place, max.y + 4.0f * scale}, theme.soft, text);
   }
 }
 
@@ -150,37 +149,39 @@ ExponentAxis fit_exponents(const TensorStats& stats, double shift) {
   return axis;
 }
 
-void draw_band(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
+void draw_band(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
                const FloatFormat& format, bool active, const Theme& theme) {
   const Zones zones(format);
   const ImU32 color = active ? theme.in_range : theme.axis;
   const float height = max.y - min.y;
   const float inset = std::round(height * 0.22f);
   const float middle = std::round(height * 0.36f);
-  list.AddRectFilled({axis.x(zones.flush), min.y + middle}, {axis.x(zones.normal), max.y - middle},
-                     active ? theme.subnormal : with_alpha(theme.outline, 0.30f));
+  canvas.fill({axis.x(zones.flush), min.y + middle}, {axis.x(zones.normal), max.y - middle},
+              active ? theme.subnormal : with_alpha(theme.outline, 0.30f));
   const float left = axis.x(zones.normal), right = axis.x(zones.overflow);
-  list.AddRectFilled({left, min.y + inset}, {right, max.y - inset}, color, height * 0.12f);
+  canvas.fill({left, min.y + inset}, {right, max.y - inset}, color, height * 0.12f);
   // It goes on beyond the axis.
   const float tip = (max.y - min.y) * 0.28f, y = (min.y + max.y) / 2;
   if (zones.normal < axis.low) {
     const float x = axis.left + tip;
-    list.AddTriangleFilled({x, y}, {x + tip, y - tip}, {x + tip, y + tip}, theme.plot);
+    const ImVec2 points[] = {{x, y}, {x + tip, y - tip}, {x + tip, y + tip}};
+    canvas.polygon(points, theme.plot);
   }
   if (zones.overflow > axis.high) {
     const float x = axis.right - tip;
-    list.AddTriangleFilled({x, y}, {x - tip, y + tip}, {x - tip, y - tip}, theme.plot);
+    const ImVec2 points[] = {{x, y}, {x - tip, y + tip}, {x - tip, y - tip}};
+    canvas.polygon(points, theme.plot);
   }
 }
 
-void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
+void draw_bars(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
                const HistogramPlot& plot, const Theme& theme, const Fonts& fonts, float scale) {
   const Zones zones(plot.lens);
-  list.AddRectFilled(min, max, theme.plot);
-  draw_zone(list, axis, axis.low, zones.flush, min, max, theme.zone_lost);
-  draw_zone(list, axis, zones.flush, zones.normal, min, max, theme.zone_subnormal);
-  draw_zone(list, axis, zones.overflow, axis.high, min, max, theme.zone_lost);
-  draw_axis(list, axis, min, max, theme, fonts, scale);
+  canvas.fill(min, max, theme.plot);
+  draw_zone(canvas, axis, axis.low, zones.flush, min, max, theme.zone_lost);
+  draw_zone(canvas, axis, zones.flush, zones.normal, min, max, theme.zone_subnormal);
+  draw_zone(canvas, axis, zones.overflow, axis.high, min, max, theme.zone_lost);
+  draw_axis(canvas, axis, min, max, theme, fonts, scale);
 
   double highest = highest_share(plot.stats);
   if (plot.other != nullptr) highest = std::max(highest, highest_share(*plot.other));
@@ -188,7 +189,18 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
   const float name_row = font_size(*fonts.small) + 4.0f * scale;
   const float top = min.y + name_row, bottom = max.y;
 
-  list.PushClipRect(min, max, true);
+  canvas.push_clip(min, max);
+  const Axis exponents{.scale = AxisScale::exponent,
+                       .low = axis.low,
+                       .high = axis.high,
+                       .from = axis.left,
+                       .to = axis.right};
+  const Axis shares{.scale = heights.log() ? AxisScale::log10 : AxisScale::linear,
+                    .low = heights.log() ? heights.least() : 0.0,
+                    .high = highest,
+                    .from = bottom,
+                    .to = top};
+  canvas.begin_group("values/bars", &exponents, &shares);
   const float gap = axis.pixels_per_power() >= 4.0 ? std::floor(scale + 0.25f) : 0.0f;
   for (int bin = 0; bin < kExponentBins; ++bin) {
     const double share = share_of(plot.stats, bin);
@@ -209,49 +221,50 @@ void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 ma
       if (end <= start) continue;
       float right = axis.x(end);
       if (end == to) right = std::max(right - gap, axis.x(start) + 0.5f);
-      list.AddRectFilled({axis.x(start), bottom - height}, {right, bottom}, part.color);
+      canvas.fill({axis.x(start), bottom - height}, {right, bottom}, part.color);
       start = end;
     }
   }
+  canvas.end_group();
   if (plot.shift != 0.0) {
-    draw_outline(list, axis, top, bottom, plot.stats, 0.0, heights, theme.outline, scale);
+    draw_outline(canvas, axis, top, bottom, plot.stats, 0.0, heights, theme.outline, scale);
   }
   if (plot.other != nullptr) {
-    draw_outline(list, axis, top, bottom, *plot.other, plot.other_shift, heights, plot.other_color,
-                 1.5f * scale);
+    draw_outline(canvas, axis, top, bottom, *plot.other, plot.other_shift, heights,
+                 plot.other_color, 1.5f * scale);
   }
   for (const double edge : {zones.flush, zones.normal, zones.overflow}) {
     if (edge <= axis.low || edge >= axis.high) continue;
     const float x = std::round(axis.x(edge)) + 0.5f;
-    list.AddLine({x, min.y}, {x, max.y}, theme.axis, scale);
+    canvas.line({x, min.y}, {x, max.y}, theme.axis, scale);
   }
   const float y = min.y + 2.0f * scale;
-  zone_name(list, axis, axis.low, zones.flush, y, "becomes 0", theme.bad, fonts.small, scale);
-  zone_name(list, axis, zones.flush, zones.normal, y, "subnormal", theme.warn, fonts.small, scale);
-  zone_name(list, axis, zones.normal, zones.overflow, y, "in range", theme.accent, fonts.small,
+  zone_name(canvas, axis, axis.low, zones.flush, y, "becomes 0", theme.bad, fonts.small, scale);
+  zone_name(canvas, axis, zones.flush, zones.normal, y, "subnormal", theme.warn, fonts.small,
             scale);
-  zone_name(list, axis, zones.overflow, axis.high, y,
+  zone_name(canvas, axis, zones.normal, zones.overflow, y, "in range", theme.accent, fonts.small,
+            scale);
+  zone_name(canvas, axis, zones.overflow, axis.high, y,
             plot.lens.saturates() ? "saturates" : "overflow", theme.bad, fonts.small, scale);
-  list.PopClipRect();
-  list.AddLine({min.x, max.y}, {max.x, max.y}, theme.axis, scale);
+  canvas.pop_clip();
+  canvas.line({min.x, max.y}, {max.x, max.y}, theme.axis, scale);
 
   if (highest > 0.0) {  // the share of the highest bar, left of the plot
     const std::string most = percent(highest);
     const float width = text_width(fonts.small, most);
-    list.AddText(fonts.small, font_size(*fonts.small),
-                 {min.x - width - 6.0f * scale, top - font_size(*fonts.small) * 0.5f}, theme.soft,
-                 most.c_str());
+    canvas.text(*fonts.small, {min.x - width - 6.0f * scale, top - font_size(*fonts.small) * 0.5f},
+                theme.soft, most);
     const std::string least = heights.log() ? percent(heights.least()) : "0";
     const float least_width = text_width(fonts.small, least);
-    list.AddText(fonts.small, font_size(*fonts.small),
-                 {min.x - least_width - 6.0f * scale, bottom - font_size(*fonts.small)}, theme.soft,
-                 least.c_str());
+    canvas.text(*fonts.small,
+                {min.x - least_width - 6.0f * scale, bottom - font_size(*fonts.small)}, theme.soft,
+                least);
     if (heights.log()) {
       const char* text = "log";
-      list.AddText(fonts.small, font_size(*fonts.small),
-                   {min.x - text_width(fonts.small, text) - 6.0f * scale,
-                    (top + bottom - font_size(*fonts.small)) / 2},
-                   theme.faint, text);
+      canvas.text(*fonts.small,
+                  {min.x - text_width(fonts.small, text) - 6.0f * scale,
+                   (top + bottom - font_size(*fonts.small)) / 2},
+                  theme.faint, text);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "analysis/what_if.h"
 #include "core/numeric/tensor_stats.h"
+#include "gui/widgets/canvas.h"
 #include "gui/widgets/theme.h"
 
 namespace halfscope::gui {
@@ -39,12 +40,12 @@ struct HistogramPlot {
 };
 
 /// One thin bar: the normal range solid, subnormals pale.
-void draw_band(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
+void draw_band(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
                const FloatFormat& format, bool active, const Theme& theme);
 
 /// Zones, grid, bars and outlines between `min` and `max`; labels of the axes lie left of and
 /// below that.
-void draw_bars(ImDrawList& list, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
+void draw_bars(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
                const HistogramPlot& plot, const Theme& theme, const Fonts& fonts, float scale);
 
 /// What lies under the pointer, for a tooltip: exponent, values, count.

@@ -114,9 +114,9 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = std::max(ImGui::GetContentRegionAvail().x, 160.0f * s);
   const float height = std::round(84.0f * s), below = font_size(*font) + 6.0f * s;
-  ImDrawList& list = *ImGui::GetWindowDrawList();
+  Canvas canvas(frame.picture);
   const ImVec2 max{at.x + width, at.y + height};
-  list.AddRectFilled(at, max, frame.theme.plot);
+  canvas.fill(at, max, frame.theme.plot);
   const float each = width / static_cast<float>(bars.size());
   const float top = at.y + font_size(*font) + 6.0f * s;
   for (size_t i = 0; i < bars.size(); ++i) {
@@ -129,14 +129,13 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
     ImU32 color = i == 0 ? frame.theme.good : frame.theme.in_range;
     if (bar.large) color = frame.theme.lost;
     if (bar.count > 0) {
-      list.AddRectFilled({left, max.y - bar_height}, {right, max.y}, color, 2.0f * s,
-                         ImDrawFlags_RoundCornersTop);
+      canvas.fill({left, max.y - bar_height}, {right, max.y}, color, 2.0f * s,
+                  ImDrawFlags_RoundCornersTop);
     }
     const auto centred = [&](const std::string& text, float y, ImU32 ink) {
       const float wide = text_width(font, text);
       if (wide > each) return;
-      list.AddText(font, font_size(*font), {std::round((left + right - wide) / 2), y}, ink,
-                   text.c_str());
+      canvas.text(*font, {(left + right - wide) / 2, y}, ink, text);
     };
     std::string amount = percent(share(bar.count, total));
     if (text_width(font, amount) > each && amount.ends_with(" %")) {
@@ -154,7 +153,7 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
                         grouped(bar.count).c_str(), grouped(total).c_str());
     }
   }
-  list.AddLine({at.x, max.y}, {max.x, max.y}, frame.theme.axis, s);
+  canvas.line({at.x, max.y}, {max.x, max.y}, frame.theme.axis, s);
   ImGui::Dummy({width, height + below});
 }
 
@@ -260,38 +259,45 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
   if (clicked) frame.select_site(layer.site);
   const bool hovered = ImGui::IsItemHovered();
   if (hovered) frame.view.hovered_layer = layer.layer;
-  ImDrawList& list = *ImGui::GetWindowDrawList();
+  Canvas canvas(frame.picture);
   const ImVec2 max{at.x + width, at.y + height};
-  const bool selected = frame.layer() != nullptr && frame.layer()->path == layer.layer;
+  const bool selected =
+      frame.picture == nullptr && frame.layer() != nullptr && frame.layer()->path == layer.layer;
   if (selected || hovered || frame.view.lit_layer == layer.layer) {
-    list.AddRectFilled(
-        at, max, selected ? frame.theme.selection : with_alpha(frame.theme.ink, 0.06f), 3.0f * s);
+    canvas.fill(at, max, selected ? frame.theme.selection : with_alpha(frame.theme.ink, 0.06f),
+                3.0f * s);
   }
   const float text_y = std::round(at.y + (height - font_size(*font)) / 2);
-  list.AddText(font, font_size(*font), {at.x + 4.0f * s, text_y},
-               selected ? frame.theme.ink : frame.theme.soft,
-               fitted(layer.layer, font, name_width - 8.0f * s).c_str());
+  canvas.text(*font, {at.x + 4.0f * s, text_y}, selected ? frame.theme.ink : frame.theme.soft,
+              fitted(layer.layer, font, name_width - 8.0f * s));
   const std::string number = total_text(layer.total);
   const float number_width = 52.0f * s;
-  list.AddText(font, font_size(*font), {max.x - text_width(font, number) - 4.0f * s, text_y},
-               std::isfinite(layer.total) ? frame.theme.ink : frame.theme.bad, number.c_str());
+  canvas.text(*font, {max.x - text_width(font, number) - 4.0f * s, text_y},
+              std::isfinite(layer.total) ? frame.theme.ink : frame.theme.bad, number);
 
   const float left = at.x + name_width, right = max.x - number_width - 4.0f * s;
   if (right <= left) return;
   const float middle = std::round((at.y + max.y) / 2);
+  const Axis values{.scale = AxisScale::log10,
+                    .low = std::pow(10.0, axis.low),
+                    .high = std::pow(10.0, axis.high),
+                    .from = left,
+                    .to = right};
+  canvas.begin_group("lanes/depth/" + layer.layer, &values);
   // The total as a pale bar, in it what the layer adds itself.
   const float full = std::isfinite(layer.total) ? axis.part(layer.total) : 1.0f;
   const ImU32 pale = std::isfinite(layer.total) ? with_alpha(frame.theme.outline, 0.35f)
                                                 : with_alpha(frame.theme.bad, 0.45f);
   if (full > 0.0f) {
-    list.AddRectFilled({left, middle - 5.0f * s}, {left + (right - left) * full, middle + 5.0f * s},
-                       pale, 2.0f * s);
+    canvas.fill({left, middle - 5.0f * s}, {left + (right - left) * full, middle + 5.0f * s}, pale,
+                2.0f * s);
   }
   if (layer.local > 0.0) {
-    list.AddRectFilled({left, middle - 2.0f * s},
-                       {left + (right - left) * axis.part(layer.local), middle + 2.0f * s},
-                       frame.theme.lost, s);
+    canvas.fill({left, middle - 2.0f * s},
+                {left + (right - left) * axis.part(layer.local), middle + 2.0f * s},
+                frame.theme.lost, s);
   }
+  canvas.end_group();
   if (hovered) {
     ui::tip(fmt::format("{}\ntotal error {}\nlocal error {}\ninherited error {}\n\nClick to "
                         "select.",
@@ -301,25 +307,33 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
   }
 }
 
+std::string key_text(const Decades& axis) {
+  return fmt::format("grey: total, orange: local; 1e{:.0f} to 1e{:.0f}", axis.low, axis.high);
+}
+
+float names_width(const Frame& frame, const std::vector<DepthError>& layers) {
+  float name_width = 40.0f * frame.scale;
+  for (const DepthError& layer : layers) {
+    name_width =
+        std::max(name_width, text_width(frame.fonts.small, layer.layer) + 12.0f * frame.scale);
+  }
+  return std::min(name_width, ImGui::GetContentRegionAvail().x * 0.36f);
+}
+
 void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
-  const std::vector<DepthError> layers = errors.by_depth(frame.lane_info(), role);
+  const std::vector<DepthError> layers = errors.by_depth(frame.lane_info(), frame.lane(), role);
   if (layers.empty()) return;
   const float s = frame.scale;
   ImGui::Dummy({0, 2.0f * s});
   label("lanes/depth/title", "Error by depth", frame.fonts.bold, frame.theme.ink);
   ImGui::SameLine();
   const Decades axis = decades_of(layers);
-  label("lanes/depth/key",
-        fmt::format("grey: total, orange: local; 1e{:.0f} to 1e{:.0f}", axis.low, axis.high),
-        frame.fonts.small, frame.theme.soft);
+  label("lanes/depth/key", key_text(axis), frame.fonts.small, frame.theme.soft);
   ui::tip(
-      "Layers in execution order on a logarithmic axis. Where grey is much longer than orange, "
+      "Layers in the order in which they run forward, on a logarithmic axis. Where grey is much "
+      "longer than orange, "
       "the error came in with the operands; where both are alike, the layer makes it.");
-  float name_width = 40.0f * s;
-  for (const DepthError& layer : layers) {
-    name_width = std::max(name_width, text_width(frame.fonts.small, layer.layer) + 12.0f * s);
-  }
-  name_width = std::min(name_width, ImGui::GetContentRegionAvail().x * 0.36f);
+  const float name_width = names_width(frame, layers);
   const float height = std::round(font_size(*frame.fonts.small) + 6.0f * s);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   ImGuiListClipper clipper;
@@ -332,7 +346,65 @@ void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
   ImGui::PopStyleVar();
 }
 
+/// The lane that is compared with: the one chosen, else the first that was.
+int other_lane_of(const Frame& frame, const std::vector<int>& others) {
+  const bool compared =
+      std::find(others.begin(), others.end(), frame.at.other_lane) != others.end();
+  return compared ? frame.at.other_lane : others.front();
+}
+
+/// By which tensors errors by depth are told: a gradient's own role, else activations.
+Role depth_role(const SiteInfo* site, const SiteError* error) {
+  const bool gradient = error != nullptr && site->phase == Phase::backward;
+  return gradient ? site->role : Role::activation;
+}
+
+std::optional<LaneErrors> errors_of(const Frame& frame) {
+  if (frame.at.lane < 0) return std::nullopt;
+  const std::vector<int> others = LaneErrors::others(frame.run.view(), frame.at.lane);
+  if (others.empty()) return std::nullopt;
+  return LaneErrors::nearest(frame.run.view(), frame.at.lane, other_lane_of(frame, others),
+                             frame.at.step);
+}
+
+std::string lanes_text(const Frame& frame, const LaneErrors& errors) {
+  const std::vector<int> others = LaneErrors::others(frame.run.view(), frame.at.lane);
+  return fmt::format("{} against {} at step {}", frame.lane_info().name,
+                     frame.run.view().lane(other_lane_of(frame, others)).name, errors.step());
+}
+
 }  // namespace
+
+bool picture_distances(const Frame& frame) {
+  const std::optional<LaneErrors> errors = errors_of(frame);
+  const SiteError* error = errors && frame.at.site >= 0 ? errors->find(frame.at.site) : nullptr;
+  if (error == nullptr) return false;
+  picture_text(frame, "Distance of " + frame.site_info()->name() + " in ulps", true);
+  draw_ulps(frame, *error);
+  picture_text(frame, lanes_text(frame, *errors));
+  return true;
+}
+
+bool picture_errors(const Frame& frame) {
+  const std::optional<LaneErrors> errors = errors_of(frame);
+  if (!errors) return false;
+  const SiteInfo* site = frame.site_info();
+  const SiteError* error = site == nullptr ? nullptr : errors->find(frame.at.site);
+  const std::vector<DepthError> layers =
+      errors->by_depth(frame.lane_info(), frame.lane(), depth_role(site, error));
+  if (layers.empty()) return false;
+  const Decades axis = decades_of(layers);
+  picture_text(frame, "Error by depth, " + lanes_text(frame, *errors), true);
+  picture_text(frame, key_text(axis));
+  const float height = std::round(font_size(*frame.fonts.small) + 6.0f * frame.scale);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
+  const float name_width = names_width(frame, layers);
+  for (const DepthError& layer : layers) {
+    draw_depth_row(frame, layer, axis, name_width, height);
+  }
+  ImGui::PopStyleVar();
+  return true;
+}
 
 void draw_lanes(const Frame& frame) {
   if (frame.at.lane < 0) {
@@ -345,9 +417,7 @@ void draw_lanes(const Frame& frame) {
     draw_nothing(frame);
     return;
   }
-  const bool compared =
-      std::find(others.begin(), others.end(), frame.at.other_lane) != others.end();
-  const int other = compared ? frame.at.other_lane : others.front();
+  const int other = other_lane_of(frame, others);
   const std::optional<LaneErrors> errors =
       LaneErrors::nearest(run, frame.at.lane, other, frame.at.step);
   if (!errors) {
@@ -370,8 +440,7 @@ void draw_lanes(const Frame& frame) {
                frame.theme);
   }
   draw_first(frame, *errors);
-  const bool gradient = error != nullptr && site->phase == Phase::backward;
-  draw_depth(frame, *errors, gradient ? site->role : Role::activation);
+  draw_depth(frame, *errors, depth_role(site, error));
 }
 
 }  // namespace halfscope::gui

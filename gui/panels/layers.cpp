@@ -166,7 +166,7 @@ void draw_layers(const Frame& frame) {
   ui::text("layers/count", fmt::format("{} of {}", rows.size(), frame.lane().layers.size()));
   ImGui::PopStyleColor();
   ImGui::SameLine();
-  const float combo = 110 * frame.scale;
+  const float combo = std::min(110 * frame.scale, ImGui::GetContentRegionAvail().x);
   ImGui::SetCursorPosX(ImGui::GetContentRegionMax().x - combo);
   if (ui::begin_combo("layers/order", current->name, combo)) {
     for (const Choice& choice : kOrders) {

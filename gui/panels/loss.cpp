@@ -125,8 +125,8 @@ void draw_gaps(const Frame& frame, Plot& plot, const Trace& trace) {
     while (last + 1 < trace.gaps.size() && trace.gaps[last + 1] - trace.gaps[last] <= wide) ++last;
     const float from = std::max(plot.min().x, plot.x().pixel(trace.gaps[i] - 0.5));
     const float to = std::max(from + 2.0f, plot.x().pixel(trace.gaps[last] + 0.5));
-    plot.list().AddRectFilled({from, plot.min().y}, {to, plot.min().y + std::round(3.0f * scale)},
-                              frame.theme.bad);
+    plot.canvas().fill({from, plot.min().y}, {to, plot.min().y + std::round(3.0f * scale)},
+                       frame.theme.bad);
     if (from >= free_from) {
       const float y = plot.min().y + std::round(15.0f * scale);
       plot.tag({from + std::round(2.0f * scale), y}, frame.theme.bad, "NaN / Inf");
@@ -210,7 +210,7 @@ Axis loss_axis(const Frame& frame, const LossTraces& traces) {
 }  // namespace
 
 void draw_loss(const Frame& frame) {
-  static thread_local LossTraces traces;
+  LossTraces& traces = frame.caches.get<LossTraces>();
   const PlotLook look = look_of(frame);
   ViewState& view = frame.view;
   panel_title(frame, "steps/loss/title", "Loss");
@@ -257,6 +257,7 @@ void draw_loss(const Frame& frame) {
       plot.message("Forward passes alone: there is no loss.");
     }
     if (has_scale) {
+      plot.name(kScalePath, PlotSide::right);
       plot.stairs(traces.scale, plot.x().high + 1.0, with_alpha(scale_color(frame), 0.8f), 1.0f,
                   PlotSide::right);
     }
@@ -266,10 +267,12 @@ void draw_loss(const Frame& frame) {
       if (is_hidden(view.hidden_series, lane_path(frame.run.view().lane(each)))) continue;
       const bool chosen = each == frame.at.lane;
       const Trace& trace = traces.losses[static_cast<size_t>(each)];
+      plot.name(lane_path(frame.run.view().lane(each)));
       plot.line(trace, with_alpha(lane_color(frame, each), chosen ? 1.0f : 0.75f),
                 line_width(area.x, trace, chosen));
       if (chosen && !inference) draw_gaps(frame, plot, trace);
     }
+    plot.name("steps/loss/marks");
     if (!is_hidden(view.hidden_series, kGrowthPath)) {
       for (const double x : traces.growths) {
         plot.mark_at_top(PlotMark::diamond, x, look.px(8.0f), scale_color(frame), 3.5f);
@@ -286,7 +289,7 @@ void draw_loss(const Frame& frame) {
       show_tip(frame, pointed_step(frame, plot));
     }
     if (plot.action() != PlotAction::none) {
-      hand_out(frame, plot, table_of(frame, area.x), "loss.csv");
+      hand_out(frame, plot.action(), table_of(frame, area.x), "loss", PanelPicture::loss);
     }
   }
   ImGui::SetCursorScreenPos({legend_at.x, legend_at.y + ImGui::GetStyle().FramePadding.y});

@@ -43,7 +43,7 @@ double log2_or_nan(double value) {
 }
 
 const Samples& samples_of(const Frame& frame) {
-  static thread_local Samples samples;
+  Samples& samples = frame.caches.get<Samples>();
   const std::shared_ptr<const RunView> view = frame.run.shared_view();
   const bool same = !samples.view.owner_before(view) && !view.owner_before(samples.view) &&
                     samples.lane == frame.at.lane && samples.site == frame.at.site;
@@ -199,8 +199,10 @@ void draw_samples(const Frame& frame, const StepArea& area, const Samples& sampl
   const std::array<ImU32, kSeries> colors = colors_of(frame.theme);
   for (size_t series = kSeries; series-- > 0;) {
     if (!shown[series]) continue;
+    plot.name(kPaths[series]);
     plot.line(traces[series], colors[series], line_width(area.x, traces[series], series == kRms));
   }
+  plot.name("steps/magnitudes/zones");
   name_zones(frame, plot, zones, format, unscaled);
   if (traces[kMax].empty() && traces[kMin].empty()) {
     plot.message("Nothing but zeros, NaN or infinities in these steps.");
@@ -211,7 +213,8 @@ void draw_samples(const Frame& frame, const StepArea& area, const Samples& sampl
     show_tip(frame, samples, pointed_step(frame, plot), unscaled);
   }
   if (plot.action() != PlotAction::none) {
-    hand_out(frame, plot, table_of(samples, area.x, unscaled), "magnitudes.csv");
+    hand_out(frame, plot.action(), table_of(samples, area.x, unscaled), "magnitudes",
+             PanelPicture::magnitudes);
   }
 }
 
@@ -238,7 +241,7 @@ void draw_magnitudes(const Frame& frame) {
   }
   const Samples& samples = samples_of(frame);
   const bool can_unscale = is_gradient(*site) && samples.scaled;
-  if (can_unscale) {
+  if (can_unscale && frame.picture == nullptr) {
     ImGui::SameLine();
     if (ui::segment("steps/magnitudes/scaled", "As trained", !view.unscaled)) {
       view.unscaled = false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 namespace halfscope::gui {
 
@@ -64,6 +65,14 @@ void Frame::select_site(int site) const {
   const SiteInfo& info = lane_info().sites[static_cast<size_t>(site)];
   view.layer = info.path;
   view.site = info.name();
+}
+
+void picture_text(const Frame& frame, std::string_view text, bool bold) {
+  ImFont& font = bold ? *frame.fonts.bold : *frame.fonts.small;
+  Canvas canvas(frame.picture);
+  canvas.text(font, ImGui::GetCursorScreenPos(), bold ? frame.theme.ink : frame.theme.soft, text,
+              bold);
+  ImGui::Dummy(text_size(font, text));
 }
 
 void Frame::ask(Request::Kind kind, std::string text) const {

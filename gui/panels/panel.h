@@ -9,11 +9,16 @@
 #include <vector>
 
 #include "gui/data/run_model.h"
+#include "gui/panels/panel_caches.h"
 #include "gui/state/view_state.h"
+#include "gui/widgets/canvas.h"
 #include "gui/widgets/textures.h"
 #include "gui/widgets/theme.h"
 
 namespace halfscope::gui {
+
+/// Panels that can be had as a picture of lines and words.
+enum class PanelPicture : uint8_t { loss, heatmap, magnitudes, histogram, distances, errors };
 
 struct Request {
   enum class Kind : uint8_t {
@@ -29,12 +34,14 @@ struct Request {
     close_baseline,
     export_report,  ///< HTML, to the file `text`
     export_csv,     ///< `content` to the file `text`
+    export_svg,     ///< a picture of the panel that `panel` names
     show_help,
     quit,
   };
   Kind kind;
   std::string text{};
   std::string content{};
+  PanelPicture panel = PanelPicture::loss;
 };
 
 /// What the names in the ViewState stand for in this run, worked out once a frame.
@@ -57,6 +64,10 @@ struct Frame {
   float scale;  ///< of the display times the user's
   Textures& textures;
   std::vector<Request>& requests;
+  PanelCaches& caches;
+  /// Where a picture of the panel goes; null on the screen. With it controls, cursor and selection
+  /// are left out.
+  PictureTarget* picture = nullptr;
   bool focus_filter = false;  ///< the layer filter takes the keyboard in this frame
 
   const LaneModel& lane() const { return run.lane(at.lane); }
@@ -76,6 +87,9 @@ const Finding* worst_finding(const Report& report) noexcept;
 /// Lane, layer, tensor and step that it speaks of.
 void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding);
 
+/// In a picture of a panel: its words at the cursor, which goes on below.
+void picture_text(const Frame& frame, std::string_view text, bool bold = false);
+
 void draw_verdict(const Frame& frame);
 void draw_layers(const Frame& frame);
 void draw_loss(const Frame& frame);        ///< loss scale and loss over steps
@@ -83,6 +97,11 @@ void draw_heatmap(const Frame& frame);     ///< layers over steps
 void draw_magnitudes(const Frame& frame);  ///< max, rms, min of the selected tensor over steps
 void draw_histogram(const Frame& frame);   ///< exponents of the selected tensor, formats, scale
 void draw_lanes(const Frame& frame);       ///< distance to another lane in ulps
+/// Pictures alone, below each other in the rest of the window; false where there is nothing to
+/// draw.
+bool picture_histogram(const Frame& frame);
+bool picture_distances(const Frame& frame);  ///< the histogram of ulps
+bool picture_errors(const Frame& frame);     ///< error by depth
 void draw_recommendations(const Frame& frame);
 void draw_events(const Frame& frame);
 void draw_layer_details(const Frame& frame);

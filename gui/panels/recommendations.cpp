@@ -13,6 +13,8 @@
 namespace halfscope::gui {
 namespace {
 
+constexpr float kFooterBeside = 640.0f;  ///< wider panels have the estimate beside the buttons
+
 /// One line of the table: something that can be switched on, or a finding that only tells.
 struct Row {
   std::string layer{};  ///< "" for the whole lane
@@ -171,7 +173,9 @@ void draw_footer(const Frame& frame) {
   ImGui::SameLine();
   if (ui::button("advice/clear", "Clear")) edits = {};
   ImGui::EndDisabled();
-  ImGui::SameLine(0, 16 * frame.scale);
+  if (ImGui::GetContentRegionAvail().x >= kFooterBeside * frame.scale) {
+    ImGui::SameLine(0, 16 * frame.scale);
+  }
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ui::text_wrapped(
       "advice/predicted",
@@ -188,7 +192,9 @@ void draw_recommendations(const Frame& frame) {
     return;
   }
   const std::vector<Row> rows = rows_of(frame, *report);
-  const float footer = ImGui::GetFrameHeightWithSpacing() + ImGui::GetTextLineHeight();
+  const bool flows = ImGui::GetContentRegionAvail().x < kFooterBeside * frame.scale;
+  const float footer =
+      ImGui::GetFrameHeightWithSpacing() + (flows ? 3 : 1) * ImGui::GetTextLineHeight();
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   ImGui::BeginChild("advice", {0, -footer}, false);
   if (rows.empty()) {
@@ -204,12 +210,16 @@ void draw_recommendations(const Frame& frame) {
         ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV | ImGuiTableFlags_Resizable;
     if (ImGui::BeginTable("advice", 6, flags)) {
       const float unit = frame.scale;
+      const float wide = ImGui::GetContentRegionAvail().x / unit;
+      const auto from = [wide](float width) {  // in a narrow window the columns that say least go
+        return wide < width ? ImGuiTableColumnFlags_Disabled : ImGuiTableColumnFlags_None;
+      };
       ImGui::TableSetupColumn("What if", ImGuiTableColumnFlags_WidthFixed, 54 * unit);
       ImGui::TableSetupColumn("Layer", ImGuiTableColumnFlags_WidthStretch, 0.9f);
       ImGui::TableSetupColumn("Action", ImGuiTableColumnFlags_WidthStretch, 1.6f);
-      ImGui::TableSetupColumn("Weight", ImGuiTableColumnFlags_WidthFixed, 64 * unit);
+      ImGui::TableSetupColumn("Weight", ImGuiTableColumnFlags_WidthFixed | from(520), 64 * unit);
       ImGui::TableSetupColumn("Evidence", ImGuiTableColumnFlags_WidthStretch, 3.2f);
-      ImGui::TableSetupColumn("Rule", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+      ImGui::TableSetupColumn("Rule", ImGuiTableColumnFlags_WidthStretch | from(700), 1.0f);
       ImGui::TableHeadersRow();
       for (size_t i = 0; i < rows.size(); ++i) draw_row(frame, rows[i], i);
       ImGui::EndTable();

@@ -14,6 +14,8 @@ namespace {
 
 // Room for names of layers on the left, for the second axis and the colour bar on the right.
 constexpr float kLeft = 120.0f, kRight = 52.0f;
+// In a narrow window both give way, as long as a number has room.
+constexpr float kLeastLeft = 56.0f, kWideEnough = 480.0f;
 constexpr float kLeast = 24.0f;  // a plot is never lower
 
 }  // namespace
@@ -21,11 +23,13 @@ constexpr float kLeast = 24.0f;  // a plot is never lower
 StepArea step_area(const Frame& frame, float label_height) {
   const PlotLook look = look_of(frame);
   const ImVec2 at = ImGui::GetCursorScreenPos(), room = ImGui::GetContentRegionAvail();
+  const float wide = room.x / frame.scale;
+  const float left = std::clamp(kLeft * wide / kWideEnough, kLeastLeft, kLeft);
   StepArea area;
   area.outer_min = {std::floor(at.x), std::floor(at.y)};
-  area.outer_max = {std::floor(at.x + std::max(room.x, look.px(kLeft + kRight + kLeast))),
+  area.outer_max = {std::floor(at.x + std::max(room.x, look.px(left + kRight + kLeast))),
                     std::floor(at.y + std::max(room.y, look.px(kLeast + label_height)))};
-  area.min = {area.outer_min.x + look.px(kLeft), area.outer_min.y + 1.0f};
+  area.min = {area.outer_min.x + look.px(left), area.outer_min.y + 1.0f};
   area.max = {area.outer_max.x - look.px(kRight), area.outer_max.y - look.px(label_height) - 1.0f};
   const StepSpan span = span_of(frame.view.range, frame.run.step_count());
   area.x = {.scale = AxisScale::steps,
@@ -86,6 +90,7 @@ void steer_steps(const Frame& frame, const Plot& plot, bool rows) {
 }
 
 void draw_step_lines(const Frame& frame, Plot& plot) {
+  if (frame.picture != nullptr) return;
   const ViewState& view = frame.view;
   const int64_t lit = view.hovered_step >= 0 ? view.hovered_step : view.lit_step;
   if (lit >= 0) {
@@ -96,13 +101,15 @@ void draw_step_lines(const Frame& frame, Plot& plot) {
   }
 }
 
-void hand_out(const Frame& frame, const Plot& plot, const PlotTable& table,
-              const std::string& file) {
-  if (plot.action() == PlotAction::copy) {
+void hand_out(const Frame& frame, PlotAction action, const PlotTable& table,
+              const std::string& name, PanelPicture panel) {
+  if (action == PlotAction::copy) {
     frame.ask(Request::Kind::copy, table.text('\t'));
-  } else if (plot.action() == PlotAction::export_csv) {
+  } else if (action == PlotAction::export_csv) {
     frame.requests.push_back(
-        {.kind = Request::Kind::export_csv, .text = file, .content = table.text(',')});
+        {.kind = Request::Kind::export_csv, .text = name + ".csv", .content = table.text(',')});
+  } else if (action == PlotAction::export_svg) {
+    frame.requests.push_back({.kind = Request::Kind::export_svg, .panel = panel});
   }
 }
 
@@ -124,6 +131,7 @@ std::string steps_text(int64_t first, int64_t last) {
 }
 
 void panel_title(const Frame& frame, std::string_view path, std::string_view title) {
+  if (frame.picture != nullptr) return picture_text(frame, title, true);
   ImGui::AlignTextToFramePadding();
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ui::text(path, title);

@@ -11,7 +11,9 @@
 
 namespace halfscope::gui {
 
-inline PlotLook look_of(const Frame& frame) { return {frame.theme, frame.fonts, frame.scale}; }
+inline PlotLook look_of(const Frame& frame) {
+  return {frame.theme, frame.fonts, frame.scale, frame.picture};
+}
 
 /// Where a step plot goes in the rest of the window.
 struct StepArea {
@@ -36,9 +38,9 @@ void steer_steps(const Frame& frame, const Plot& plot, bool rows = false);
 void draw_step_lines(const Frame& frame, Plot& plot);
 /// Step under the pointer; only where the plot is hovered.
 int64_t pointed_step(const Frame& frame, const Plot& plot);
-/// Answers "Copy data" and "Export CSV"; `file` is the name proposed.
-void hand_out(const Frame& frame, const Plot& plot, const PlotTable& table,
-              const std::string& file);
+/// Answers "Copy data", "Export CSV" and "Export SVG"; `name` is that of the panel, for files.
+void hand_out(const Frame& frame, PlotAction action, const PlotTable& table,
+              const std::string& name, PanelPicture panel);
 
 /// Emphasised lines are thicker, but where every pixel column has its own extremes: a thick line
 /// would be a blot there.

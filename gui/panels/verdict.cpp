@@ -2,16 +2,19 @@
 // The verdict bar: is it safe, and if not, where to look first.
 #include <algorithm>
 
+#include "analysis/report/report_parts.h"
 #include "gui/panels/panel.h"
+#include "gui/widgets/canvas.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
 namespace {
 
 /// The state in words and as a shape, so that it is not told by colour alone.
-const char* badge(Verdict::State state, bool unicode) {
+const char* badge(Verdict::State state, bool early, bool unicode) {
   switch (state) {
     case Verdict::State::healthy:
+      if (early) return unicode ? "\u25cb healthy so far" : "o healthy so far";
       return unicode ? "\u2713 healthy" : "healthy";
     case Verdict::State::cured:
       return unicode ? "\u2713 cured" : "cured";
@@ -21,6 +24,14 @@ const char* badge(Verdict::State state, bool unicode) {
       return unicode ? "\u2718 broken" : "x broken";
   }
   return "";
+}
+
+/// The text, or as much of its beginning as is at most `width` wide with "..." behind it.
+std::string beginning_of(ImFont& font, const std::string& text, float width) {
+  if (text_size(font, text).x <= width) return text;
+  std::string shorter = text;
+  while (!shorter.empty() && text_size(font, shorter + "...").x > width) shorter.pop_back();
+  return shorter + "...";
 }
 
 }  // namespace
@@ -60,10 +71,18 @@ void draw_verdict(const Frame& frame) {
     ImGui::SetCursorScreenPos({start.x, start.y + height + ImGui::GetStyle().ItemSpacing.y});
     return;
   }
-  const Verdict& verdict = report->verdict;
+  // In a low window one line of it is left, and all of it in the tooltip.
+  const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
+  Verdict verdict = report->verdict;
+  const std::string whole = verdict.headline + (verdict.more.empty() ? "" : "\n\n" + verdict.more);
   const Finding* worst = worst_finding(*report);
+  // A few good steps are no promise, and so not green.
+  const bool early = report->steps < report::kFewSteps;
+  const bool promise = verdict.state != Verdict::State::healthy || !early;
+  const ImU32 ink = promise ? theme.verdict(verdict.state) : theme.accent;
+  const ImU32 ground = promise ? theme.verdict_soft(verdict.state) : theme.accent_soft;
   ImGui::PushFont(frame.fonts.bold);
-  const char* state = badge(verdict.state, frame.fonts.unicode);
+  const char* state = badge(verdict.state, early, frame.fonts.unicode);
   const float badge_width = ImGui::CalcTextSize(state).x;
   const bool narrow = width < 520 * scale;
   const float button_width =
@@ -73,6 +92,10 @@ void draw_verdict(const Frame& frame) {
   const float text_x = start.x + pad + badge_width + 1.5f * pad;
   const float wrap = start.x + width - pad - button_width;
   const float text_width = std::max(wrap - text_x, 100 * scale);
+  if (low) {
+    verdict.headline = beginning_of(*frame.fonts.bold, verdict.headline, text_width);
+    verdict.more.clear();
+  }
   const ImVec2 head = ImGui::CalcTextSize(verdict.headline.c_str(), nullptr, false, text_width);
   ImGui::PopFont();
   const ImVec2 more = verdict.more.empty()
@@ -82,8 +105,8 @@ void draw_verdict(const Frame& frame) {
   const float height = head.y + gap + more.y + 2 * (pad - 3 * scale);
   ImDrawList& draw = *ImGui::GetWindowDrawList();
   const ImVec2 end{start.x + width, start.y + height};
-  draw.AddRectFilled(start, end, theme.verdict_soft(verdict.state), 5 * scale);
-  draw.AddRectFilled(start, {start.x + 5 * scale, end.y}, theme.verdict(verdict.state), 5 * scale,
+  draw.AddRectFilled(start, end, ground, 5 * scale);
+  draw.AddRectFilled(start, {start.x + 5 * scale, end.y}, ink, 5 * scale,
                      ImDrawFlags_RoundCornersLeft);
   const float top = start.y + pad - 3 * scale;
   const auto write = [&](const char* path, const std::string& text, float x, float y) {
@@ -93,10 +116,11 @@ void draw_verdict(const Frame& frame) {
     ImGui::PopTextWrapPos();
   };
   ImGui::PushFont(frame.fonts.bold);
-  ImGui::PushStyleColor(ImGuiCol_Text, theme.verdict(verdict.state));
+  ImGui::PushStyleColor(ImGuiCol_Text, ink);
   write("verdict/state", state, start.x + pad + 4 * scale, top);
   ImGui::PopStyleColor();
   write("verdict/headline", verdict.headline, text_x, top);
+  if (low) ui::tip(whole.c_str());
   ImGui::PopFont();
   if (!verdict.more.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);

@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kRecent = 12;
+constexpr size_t kMostBookmarks = 1000;
 
 Json read_json(const fs::path& file) {
   std::ifstream stream(file);
@@ -58,6 +59,32 @@ void take_size(const Json& json, const char* key, float& value) {
   float size = value;
   take(json, key, size);
   if (size >= 40.0f && size <= 4000.0f) value = size;  // false for NaN, too
+}
+
+void take_place(const Json& json, Place& place) {
+  take(json, "lane", place.lane);
+  take(json, "other_lane", place.other_lane);
+  take(json, "layer", place.layer);
+  take(json, "site", place.site);
+  take_enum(json, "role", RoleView::updates, place.role);
+  take_enum(json, "metric", Metric::lost_updates, place.metric);
+  take(json, "cursor", place.cursor);
+  take(json, "first_step", place.range.first);
+  take(json, "last_step", place.range.last);
+  take_enum(json, "tab", Tab::log, place.tab);
+}
+
+Json json_of(const Place& place) {
+  return {{"lane", place.lane},
+          {"other_lane", place.other_lane},
+          {"layer", place.layer},
+          {"site", place.site},
+          {"role", static_cast<int>(place.role)},
+          {"metric", static_cast<int>(place.metric)},
+          {"cursor", place.cursor},
+          {"first_step", place.range.first},
+          {"last_step", place.range.last},
+          {"tab", static_cast<int>(place.tab)}};
 }
 
 /// FNV-1a, 64 bits: a name for a file, not a secret.
@@ -138,16 +165,7 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   ViewState view;
   if (folder_.empty()) return view;
   const Json json = read_json(view_file(run_file));
-  take(json, "lane", view.lane);
-  take(json, "other_lane", view.other_lane);
-  take(json, "layer", view.layer);
-  take(json, "site", view.site);
-  take_enum(json, "role", RoleView::updates, view.role);
-  take_enum(json, "metric", Metric::lost_updates, view.metric);
-  take(json, "cursor", view.cursor);
-  take(json, "first_step", view.range.first);
-  take(json, "last_step", view.range.last);
-  take_enum(json, "tab", Tab::log, view.tab);
+  take_place(json, view);
   take(json, "tensor_rows", view.tensor_rows);
   take_enum(json, "order", LayerOrder::name, view.order);
   take(json, "lens", view.lens);
@@ -158,31 +176,37 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   double scale = 0.0;
   take(json, "loss_scale", scale);
   if (scale > 0.0) view.edits.loss_scale = scale;
+  const auto bookmarks = json.find("bookmarks");
+  if (bookmarks == json.end() || !bookmarks->is_array()) return view;
+  for (const Json& each : *bookmarks) {
+    if (!each.is_object() || view.bookmarks.size() == kMostBookmarks) continue;
+    Bookmark& bookmark = view.bookmarks.emplace_back();
+    take(each, "name", bookmark.name);
+    take_place(each, bookmark.place);
+  }
   return view;
 }
 
 void SettingsFile::save_view(const std::string& run_file, const ViewState& view) const {
   if (folder_.empty()) return;
-  write_json(view_file(run_file), Json{{"schema", "halfscope.view/1"},
-                                       {"run", run_file},
-                                       {"lane", view.lane},
-                                       {"other_lane", view.other_lane},
-                                       {"layer", view.layer},
-                                       {"site", view.site},
-                                       {"role", static_cast<int>(view.role)},
-                                       {"metric", static_cast<int>(view.metric)},
-                                       {"cursor", view.cursor},
-                                       {"first_step", view.range.first},
-                                       {"last_step", view.range.last},
-                                       {"tab", static_cast<int>(view.tab)},
-                                       {"tensor_rows", view.tensor_rows},
-                                       {"order", static_cast<int>(view.order)},
-                                       {"lens", view.lens},
-                                       {"fp32_layers", view.edits.fp32_layers},
-                                       {"fp32_storage", view.edits.fp32_storage},
-                                       {"whole_run", view.whole_run},
-                                       {"log_counts", view.log_counts},
-                                       {"loss_scale", view.edits.loss_scale.value_or(0.0)}});
+  Json json{{"schema", "halfscope.view/1"}, {"run", run_file}};
+  json.update(json_of(static_cast<const Place&>(view)));
+  json.update({{"tensor_rows", view.tensor_rows},
+               {"order", static_cast<int>(view.order)},
+               {"lens", view.lens},
+               {"fp32_layers", view.edits.fp32_layers},
+               {"fp32_storage", view.edits.fp32_storage},
+               {"whole_run", view.whole_run},
+               {"log_counts", view.log_counts},
+               {"loss_scale", view.edits.loss_scale.value_or(0.0)}});
+  Json bookmarks = Json::array();
+  for (const Bookmark& each : view.bookmarks) {
+    Json one{{"name", each.name}};
+    one.update(json_of(each.place));
+    bookmarks.push_back(std::move(one));
+  }
+  json["bookmarks"] = std::move(bookmarks);
+  write_json(view_file(run_file), json);
 }
 
 }  // namespace halfscope::gui

@@ -55,6 +55,11 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
+struct Bookmark {
+  std::string name{};
+  Place place{};
+};
+
 struct ViewState : Place {
   bool tensor_rows = false;  ///< rows of the heatmap: tensors instead of layers
   LayerOrder order = LayerOrder::execution;
@@ -68,6 +73,7 @@ struct ViewState : Place {
   Region maximized = Region::none;
   std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off
   bool unscaled = false;                     ///< magnitudes of gradients, without the loss scale
+  std::vector<Bookmark> bookmarks{};
   /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.
   double row_zoom = 1.0, row_scroll = 0.0;
 

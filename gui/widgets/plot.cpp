@@ -17,32 +17,27 @@ constexpr float kGrabWidth = 5.0f;  // pixels on either side of a line that can 
 
 bool finite(ImVec2 place) { return std::isfinite(place.x) && std::isfinite(place.y); }
 
-ImVec2 text_size(ImFont& font, std::string_view text) {
-  return font.CalcTextSizeA(font_size(font), 1e9f, 0.0f, text.data(), text.data() + text.size());
-}
-
-void draw_text(ImDrawList& list, ImFont& font, ImVec2 place, ImU32 color, std::string_view text) {
-  list.AddText(&font, font_size(font), {std::round(place.x), std::round(place.y)}, color,
-               text.data(), text.data() + text.size());
-}
-
 /// A mark around `at`; shapes differ, so that none is told by its colour alone.
-void draw_mark(ImDrawList& list, PlotMark mark, ImVec2 at, float r, ImU32 color) {
+void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color) {
   switch (mark) {
-    case PlotMark::triangle_down:
-      list.AddTriangleFilled({at.x - r, at.y - r * 0.8f}, {at.x + r, at.y - r * 0.8f},
-                             {at.x, at.y + r}, color);
+    case PlotMark::triangle_down: {
+      const ImVec2 points[] = {
+          {at.x - r, at.y - r * 0.8f}, {at.x + r, at.y - r * 0.8f}, {at.x, at.y + r}};
+      canvas.polygon(points, color);
       break;
-    case PlotMark::diamond:
-      list.AddQuadFilled({at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y},
-                         color);
+    }
+    case PlotMark::diamond: {
+      const ImVec2 points[] = {
+          {at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
+      canvas.polygon(points, color);
       break;
+    }
     case PlotMark::cross:
-      list.AddLine({at.x - r, at.y - r}, {at.x + r, at.y + r}, color, 2.0f);
-      list.AddLine({at.x - r, at.y + r}, {at.x + r, at.y - r}, color, 2.0f);
+      canvas.line({at.x - r, at.y - r}, {at.x + r, at.y + r}, color, 2.0f);
+      canvas.line({at.x - r, at.y + r}, {at.x + r, at.y - r}, color, 2.0f);
       break;
     case PlotMark::dot:
-      list.AddCircleFilled(at, r, color);
+      canvas.circle(at, r, color);
       break;
   }
 }
@@ -85,7 +80,7 @@ std::string PlotTable::text(char separator) const {
 
 Plot::Plot(const PlotLook& look, const PlotSpec& spec)
     : look_(look),
-      list_(*ImGui::GetWindowDrawList()),
+      canvas_(look.picture),
       min_(spec.min),
       max_({std::max(spec.max.x, spec.min.x + 1.0f), std::max(spec.max.y, spec.min.y + 1.0f)}),
       x_(spec.x),
@@ -97,13 +92,27 @@ Plot::Plot(const PlotLook& look, const PlotSpec& spec)
   y_.to = right_.to = min_.y;
   take_input(spec);
   draw_axes(spec);
-  list_.PushClipRect(min_, max_, true);
+  canvas_.push_clip(min_, max_);
+  name(spec.path);
 }
 
 Plot::~Plot() {
-  list_.PopClipRect();
-  list_.AddRect({min_.x - 1.0f, min_.y - 1.0f}, {max_.x + 1.0f, max_.y + 1.0f}, look_.theme.axis,
-                look_.px(2.0f));
+  end_name();
+  canvas_.pop_clip();
+  canvas_.outline({min_.x - 1.0f, min_.y - 1.0f}, {max_.x + 1.0f, max_.y + 1.0f}, look_.theme.axis,
+                  1.0f, look_.px(2.0f));
+}
+
+void Plot::name(std::string_view name, PlotSide side) {
+  end_name();
+  const bool has_y = side == PlotSide::right || y_.low < y_.high;
+  canvas_.begin_group(name, &x_, has_y ? &y(side) : nullptr);
+  in_group_ = true;
+}
+
+void Plot::end_name() {
+  if (in_group_) canvas_.end_group();
+  in_group_ = false;
 }
 
 void Plot::take_input(const PlotSpec& spec) {
@@ -163,38 +172,44 @@ void Plot::take_input(const PlotSpec& spec) {
 void Plot::draw_menu(const PlotSpec& spec) {
   if (hovered_ && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup("##menu");
   if (!ImGui::BeginPopup("##menu")) return;
-  const std::string path(spec.path);
-  if (ui::menu_item(path + "/copy", "Copy data")) action_ = PlotAction::copy;
-  if (ui::menu_item(path + "/export", "Export CSV...")) action_ = PlotAction::export_csv;
+  action_ = draw_data_menu(spec.path);
   ImGui::Separator();
-  if (ui::menu_item(path + "/fit", "Fit", "F")) action_ = PlotAction::fit;
+  if (ui::menu_item(std::string(spec.path) + "/fit", "Fit", "F")) action_ = PlotAction::fit;
   ImGui::EndPopup();
+}
+
+PlotAction draw_data_menu(std::string_view path) {
+  const std::string place(path);
+  PlotAction action = PlotAction::none;
+  if (ui::menu_item(place + "/copy", "Copy data")) action = PlotAction::copy;
+  if (ui::menu_item(place + "/export", "Export CSV...")) action = PlotAction::export_csv;
+  if (ui::menu_item(place + "/svg", "Export SVG...")) action = PlotAction::export_svg;
+  return action;
 }
 
 void Plot::draw_axes(const PlotSpec& spec) {
   const Theme& theme = look_.theme;
   ImFont& font = *look_.fonts.small;
   const float gap = look_.px(6.0f), half = font_size(font) / 2.0f;
-  list_.AddRectFilled(min_, max_, theme.plot);
+  canvas_.fill(min_, max_, theme.plot);
   const double apart_y = std::max(20.0, 1.6 * static_cast<double>(font_size(font)));
   const auto label_y = [&](const Tick& tick, float y, bool left) {
     const float width = text_size(font, tick.text).x;
     // At the ends they move inwards rather than into the neighbouring plot.
     const float top = std::clamp(y - half, min_.y - half * 0.6f, max_.y - half * 1.4f);
-    draw_text(list_, font, {left ? min_.x - gap - width : max_.x + gap, top}, theme.soft,
-              tick.text);
+    canvas_.text(font, {left ? min_.x - gap - width : max_.x + gap, top}, theme.soft, tick.text);
   };
   if (spec.y_grid || spec.y_labels) {
     for (const Tick& tick : ticks_of(y_, apart_y, look_.fonts.unicode)) {
       const float y = std::floor(y_.pixel(tick.value));
-      if (spec.y_grid) list_.AddRectFilled({min_.x, y}, {max_.x, y + 1.0f}, theme.grid);
+      if (spec.y_grid) canvas_.fill({min_.x, y}, {max_.x, y + 1.0f}, theme.grid);
       if (spec.y_labels) label_y(tick, y, true);
     }
   }
   if (spec.right) {
     for (const Tick& tick : ticks_of(right_, apart_y, look_.fonts.unicode)) {
       const float y = std::floor(right_.pixel(tick.value));
-      list_.AddRectFilled({max_.x - look_.px(4.0f), y}, {max_.x, y + 1.0f}, theme.axis);
+      canvas_.fill({max_.x - look_.px(4.0f), y}, {max_.x, y + 1.0f}, theme.axis);
       label_y(tick, y, false);
     }
   }
@@ -205,12 +220,12 @@ void Plot::draw_axes(const PlotSpec& spec) {
   for (const Tick& tick :
        ticks_of(x_, widest + static_cast<double>(look_.px(28.0f)), look_.fonts.unicode)) {
     const float x = std::floor(x_.pixel(tick.value));
-    if (spec.x_grid) list_.AddRectFilled({x, min_.y}, {x + 1.0f, max_.y}, theme.grid);
+    if (spec.x_grid) canvas_.fill({x, min_.y}, {x + 1.0f, max_.y}, theme.grid);
     if (!spec.x_labels) continue;
     const float width = text_size(font, tick.text).x;
     const float left = std::clamp(x - width / 2.0f, min_.x, std::max(min_.x, max_.x - width));
     if (left < free_from) continue;
-    draw_text(list_, font, {left, max_.y + look_.px(3.0f)}, theme.soft, tick.text);
+    canvas_.text(font, {left, max_.y + look_.px(3.0f)}, theme.soft, tick.text);
     free_from = left + width + gap;
   }
 }
@@ -227,7 +242,7 @@ float Plot::edge(double value, float otherwise) const {
 
 void Plot::band(double low, double high, ImU32 color) {
   const float top = std::round(edge(high, min_.y)), bottom = std::round(edge(low, max_.y));
-  if (bottom > top) list_.AddRectFilled({min_.x, top}, {max_.x, bottom}, color);
+  if (bottom > top) canvas_.fill({min_.x, top}, {max_.x, bottom}, color);
 }
 
 void Plot::band_label(double low, double high, ImU32 ink, std::string_view label) {
@@ -242,15 +257,15 @@ void Plot::tag(ImVec2 place, ImU32 ink, std::string_view label) {
   const ImVec2 size = text_size(*look_.fonts.small, label);
   const float pad = look_.px(3.0f);
   const float left = std::clamp(place.x, min_.x, std::max(min_.x, max_.x - size.x - 2.0f * pad));
-  list_.AddRectFilled({left, place.y - 1.0f}, {left + size.x + 2.0f * pad, place.y + size.y + 1.0f},
-                      with_alpha(look_.theme.plot, 0.72f), pad);
+  canvas_.fill({left, place.y - 1.0f}, {left + size.x + 2.0f * pad, place.y + size.y + 1.0f},
+               with_alpha(look_.theme.plot, 0.72f), pad);
   text({left + pad, place.y}, ink, label);
 }
 
 void Plot::span(double first, double last, ImU32 color) {
   const float from = x_.pixel(first), to = x_.pixel(last);
   if (!std::isfinite(from) || !std::isfinite(to)) return;
-  list_.AddRectFilled({std::max(from, min_.x), min_.y}, {std::min(to, max_.x), max_.y}, color);
+  canvas_.fill({std::max(from, min_.x), min_.y}, {std::min(to, max_.x), max_.y}, color);
 }
 
 void Plot::stroke(const std::vector<ImVec2>& points, ImU32 color, float width) {
@@ -260,10 +275,10 @@ void Plot::stroke(const std::vector<ImVec2>& points, ImU32 color, float width) {
     const size_t count = i - begin;
     // Lines of whole pixels are drawn with half of the vertices.
     if (count > 1) {
-      list_.AddPolyline(points.data() + begin, static_cast<int>(count), color, ImDrawFlags_None,
-                        std::max(1.0f, std::round(width * look_.scale)));
+      canvas_.polyline(std::span(points).subspan(begin, count), color,
+                       std::max(1.0f, std::round(width * look_.scale)));
     } else if (count == 1) {
-      list_.AddCircleFilled(points[begin], std::max(2.0f, width * look_.scale), color);
+      canvas_.circle(points[begin], std::max(2.0f, width * look_.scale), color);
     }
     begin = i + 1;
   }
@@ -301,12 +316,12 @@ void Plot::stairs(const Trace& trace, double end, ImU32 color, float width, Plot
 
 void Plot::mark_at_top(PlotMark mark, double x, float y, ImU32 color, float size) {
   const ImVec2 at{x_.pixel(x), min_.y + y};
-  if (finite(at)) draw_mark(list_, mark, at, look_.px(size), color);
+  if (finite(at)) draw_mark(canvas_, mark, at, look_.px(size), color);
 }
 
 void Plot::mark(PlotMark mark, double x, double y_value, ImU32 color, float size, PlotSide side) {
   const ImVec2 at{x_.pixel(x), y(side).pixel(y_value)};
-  if (finite(at)) draw_mark(list_, mark, at, look_.px(size), color);
+  if (finite(at)) draw_mark(canvas_, mark, at, look_.px(size), color);
 }
 
 void Plot::bar(double first, double last, double base, double value, ImU32 color) {
@@ -316,28 +331,28 @@ void Plot::bar(double first, double last, double base, double value, ImU32 color
   const float hair = to - from >= 4.0f ? 1.0f : 0.0f;
   // What is there is seen, if only one pixel of it.
   const float shown = std::min(std::max(top, min_.y), bottom - 1.0f);
-  list_.AddRectFilled({std::round(from), shown}, {std::round(to) - hair, bottom}, color);
+  canvas_.fill({std::round(from), shown}, {std::round(to) - hair, bottom}, color);
 }
 
 void Plot::outline(double first, double last, double base, double value, ImU32 color) {
   const float from = std::round(x_.pixel(first)), to = std::round(x_.pixel(last));
   const float bottom = std::clamp(y_.pixel(base), min_.y, max_.y), top = y_.pixel(value);
   if (!std::isfinite(from) || !std::isfinite(to) || !std::isfinite(top)) return;
-  list_.AddRect({from, std::min(std::max(top, min_.y), bottom - 1.0f)},
-                {to - (to - from >= 4.0f ? 1.0f : 0.0f), bottom + 1.0f}, color);
+  canvas_.outline({from, std::min(std::max(top, min_.y), bottom - 1.0f)},
+                  {to - (to - from >= 4.0f ? 1.0f : 0.0f), bottom + 1.0f}, color);
 }
 
 void Plot::v_line(double x, ImU32 color, float width) {
   const float at = std::floor(x_.pixel(x)), size = look_.px(width);
   if (at >= min_.x && at <= max_.x) {
-    list_.AddRectFilled({at, min_.y}, {at + std::max(1.0f, size), max_.y}, color);
+    canvas_.fill({at, min_.y}, {at + std::max(1.0f, size), max_.y}, color);
   }
 }
 
 void Plot::h_line(double y_value, ImU32 color, float width, PlotSide side) {
   const float at = std::floor(y(side).pixel(y_value)), size = look_.px(width);
   if (at >= min_.y && at <= max_.y) {
-    list_.AddRectFilled({min_.x, at}, {max_.x, at + std::max(1.0f, size)}, color);
+    canvas_.fill({min_.x, at}, {max_.x, at + std::max(1.0f, size)}, color);
   }
 }
 
@@ -366,13 +381,13 @@ bool Plot::drag_line(std::string_view path, double* value, bool vertical, ImU32 
   }
   const float half = look_.px(over || held ? 1.5f : 1.0f), grab = look_.px(kGrabWidth);
   if (vertical) {
-    list_.AddRectFilled({at - half, min_.y}, {at + half, max_.y}, color);
-    list_.AddTriangleFilled({at - grab, min_.y}, {at + grab, min_.y}, {at, min_.y + grab * 1.4f},
-                            color);
+    canvas_.fill({at - half, min_.y}, {at + half, max_.y}, color);
+    const ImVec2 handle[] = {{at - grab, min_.y}, {at + grab, min_.y}, {at, min_.y + grab * 1.4f}};
+    canvas_.polygon(handle, color);
     track_rect(path, {at - grab, min_.y}, {at + grab, max_.y}, label);
     if (!label.empty()) text({at + grab + look_.px(2.0f), min_.y + look_.px(2.0f)}, color, label);
   } else {
-    list_.AddRectFilled({min_.x, at - half}, {max_.x, at + half}, color);
+    canvas_.fill({min_.x, at - half}, {max_.x, at + half}, color);
     track_rect(path, {min_.x, at - grab}, {max_.x, at + grab}, label);
     const float above = at - font_size(*look_.fonts.small) - look_.px(3.0f);
     if (!label.empty()) text({min_.x + look_.px(6.0f), above}, color, label);
@@ -388,18 +403,20 @@ bool Plot::drag_h_line(std::string_view path, double* y, ImU32 color, std::strin
 }
 
 void Plot::text(ImVec2 place, ImU32 color, std::string_view text) {
-  draw_text(list_, *look_.fonts.small, place, color, text);
+  canvas_.text(*look_.fonts.small, place, color, text);
 }
 
 void Plot::message(std::string_view text) {
   const ImVec2 size = text_size(*look_.fonts.text, text);
-  draw_text(list_, *look_.fonts.text,
-            {std::max(min_.x + look_.px(8.0f), (min_.x + max_.x - size.x) / 2.0f),
-             (min_.y + max_.y - size.y) / 2.0f},
-            look_.theme.soft, text);
+  canvas_.text(*look_.fonts.text,
+               {std::max(min_.x + look_.px(8.0f), (min_.x + max_.x - size.x) / 2.0f),
+                (min_.y + max_.y - size.y) / 2.0f},
+               look_.theme.soft, text);
 }
 
-void Plot::image(ImTextureID texture, ImVec2 min, ImVec2 max) { list_.AddImage(texture, min, max); }
+void Plot::image(std::string_view name, ImTextureID texture, ImVec2 min, ImVec2 max) {
+  canvas_.image(name, texture, min, max);
+}
 
 // --- Tooltips and legends -----------------------------------------------------------------------
 
@@ -469,7 +486,7 @@ void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, 
     if (begin.x + width + more > right) break;
     width += more;
   }
-  ImDrawList& list = *ImGui::GetWindowDrawList();
+  Canvas canvas(look.picture);
   float x = std::floor(right - width);
   for (size_t i = 0; i < shown; ++i) {
     const LegendEntry& entry = entries[i];
@@ -488,17 +505,17 @@ void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, 
     const float middle = std::round(begin.y + height / 2.0f);
     const ImVec2 at{x + swatch / 2.0f, middle};
     if (entry.mark) {
-      draw_mark(list, *entry.mark, at, look.px(4.0f), color);
+      draw_mark(canvas, *entry.mark, at, look.px(4.0f), color);
     } else if (off) {
-      list.AddRect({x, middle - look.px(2.0f)}, {x + swatch, middle + look.px(2.0f)}, color);
+      canvas.outline({x, middle - look.px(2.0f)}, {x + swatch, middle + look.px(2.0f)}, color);
     } else {
-      list.AddRectFilled({x, middle - look.px(1.0f)}, {x + swatch, middle + look.px(1.0f)}, color);
+      canvas.fill({x, middle - look.px(1.0f)}, {x + swatch, middle + look.px(1.0f)}, color);
     }
-    draw_text(list, font, {x + swatch + gap, middle - font_size(font) / 2.0f},
-              off    ? look.theme.faint
-              : over ? look.theme.ink
-                     : look.theme.soft,
-              entry.label);
+    canvas.text(font, {x + swatch + gap, middle - font_size(font) / 2.0f},
+                off    ? look.theme.faint
+                : over ? look.theme.ink
+                       : look.theme.soft,
+                entry.label);
     if (alone) {
       std::erase_if(hidden, [&](const std::string& path) {
         return std::any_of(entries.begin(), entries.end(),

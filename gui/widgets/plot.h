@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gui/widgets/canvas.h"
 #include "gui/widgets/plot_math.h"
 #include "gui/widgets/theme.h"
 
@@ -28,6 +29,7 @@ struct PlotLook {
   const Theme& theme;
   const Fonts& fonts;
   float scale = 1.0f;
+  PictureTarget* picture = nullptr;  ///< null: on the screen alone
   float px(float size) const noexcept { return std::round(size * scale); }
 };
 
@@ -55,7 +57,7 @@ class PlotTable {
 
 enum class PlotMark : uint8_t { triangle_down, diamond, cross, dot };
 enum class PlotSide : uint8_t { left, right };
-enum class PlotAction : uint8_t { none, copy, export_csv, fit };
+enum class PlotAction : uint8_t { none, copy, export_csv, export_svg, fit };
 
 struct PlotSpec {
   std::string_view path{};
@@ -80,7 +82,7 @@ class Plot {
   }
   ImVec2 min() const noexcept { return min_; }
   ImVec2 max() const noexcept { return max_; }
-  ImDrawList& list() const noexcept { return list_; }
+  Canvas& canvas() noexcept { return canvas_; }
 
   // --- What is drawn. Whatever has no place on the axes is left out.
   void band(double low, double high, ImU32 color);
@@ -109,7 +111,10 @@ class Plot {
   void tag(ImVec2 place, ImU32 ink, std::string_view text);
   /// In the middle of the plot, where there is nothing to show.
   void message(std::string_view text);
-  void image(ImTextureID texture, ImVec2 min, ImVec2 max);
+  /// The texture of that name.
+  void image(std::string_view name, ImTextureID texture, ImVec2 min, ImVec2 max);
+  /// What is drawn until the next name, or the end, is called so in an SVG.
+  void name(std::string_view name, PlotSide side = PlotSide::left);
 
   // --- What the mouse did in this frame.
   bool hovered() const noexcept { return hovered_; }
@@ -133,14 +138,16 @@ class Plot {
   /// Of a band: pixel of `value`; `otherwise` for infinities.
   float edge(double value, float otherwise) const;
   void stroke(const std::vector<ImVec2>& points, ImU32 color, float width);
+  void end_name();
   bool drag_line(std::string_view path, double* value, bool vertical, ImU32 color,
                  std::string_view label);
 
   PlotLook look_;
-  ImDrawList& list_;
+  Canvas canvas_;
   ImVec2 min_, max_;
   Axis x_, y_, right_;
   ImGuiID id_ = 0;
+  bool in_group_ = false;
   bool hovered_ = false, clicked_ = false, double_clicked_ = false, panning_ = false;
   bool pressed_ = false;
   float wheel_ = 0.0f, wheel_side_ = 0.0f;
@@ -179,6 +186,9 @@ struct LegendEntry {
 void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, float right,
                  std::vector<std::string>& hidden);
 bool is_hidden(const std::vector<std::string>& hidden, std::string_view path) noexcept;
+
+/// The menu of what a plot's data can be given as; between BeginPopup and EndPopup.
+PlotAction draw_data_menu(std::string_view path);
 
 /// The text, or its beginning and end with "..." between, in at most `width` pixels.
 std::string elided(ImFont& font, std::string_view text, float width);

@@ -26,6 +26,11 @@ enum class AxisScale : uint8_t {
   exponent,  ///< the values are exponents of 2 themselves
 };
 
+constexpr const char* axis_scale_name(AxisScale scale) noexcept {
+  constexpr std::array<const char*, 5> kNames{"linear", "log2", "log10", "steps", "exponent"};
+  return kNames[static_cast<size_t>(scale)];
+}
+
 /// Values `low` to `high` on the pixels `from` to `to`; from > to where values grow upwards.
 struct Axis {
   AxisScale scale = AxisScale::linear;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "gui/panels/histogram_plot.h"
 #include "gui/widgets/labels.h"
@@ -279,6 +280,26 @@ TEST(HistogramEmpty, ARunWithoutTensors) {
   PanelFixture panel(RunView(info, RunStatus::running), draw_histogram);
   panel.ui().frame(3);
   EXPECT_NE(panel.ui().text("values/empty").find("no tensors"), std::string::npos);
+}
+
+TEST_F(Histogram, TheCountsAreCopiedByAMenu) {
+  ui().click_at(ui().item("values/bars").center(), {}, 1);
+  ui().click("values/bars/copy");
+  ui().frame();
+  ASSERT_EQ(panel_.requests().size(), 1u);
+  EXPECT_EQ(panel_.requests()[0].kind, Request::Kind::copy);
+  std::istringstream rows(panel_.requests()[0].text);
+  std::string heading;
+  std::getline(rows, heading);
+  EXPECT_EQ(heading, "exponent\tcount mixed_float16");
+  const TensorStats recorded = stats();
+  int exponent = 0, count_rows = 0;
+  int64_t count = 0;
+  while (rows >> exponent >> count) {
+    EXPECT_EQ(count, recorded.exponents[static_cast<size_t>(exponent - kMinExponentBin)]);
+    ++count_rows;
+  }
+  EXPECT_EQ(count_rows, kExponentBins);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ class PanelFixture {
                 .fonts = driver_.fonts(),
                 .scale = 1.0f,
                 .textures = textures_,
-                .requests = requests_});
+                .requests = requests_,
+                .caches = caches_});
     ImGui::End();
   }
 
@@ -50,6 +51,7 @@ class PanelFixture {
   ViewState view_;
   MemoryTextures textures_;
   std::vector<Request> requests_;
+  PanelCaches caches_;
   UiDriver driver_;
 };
 

@@ -139,6 +139,26 @@ TEST_F(ViewProgram, ScriptsMoveItAndSayWhatTheyCannotDo) {
   EXPECT_THAT(bad.said, HasSubstr("no/such/thing"));
 }
 
+TEST_F(ViewProgram, AScriptWritesPanelsAsSvg) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto script = folder_ / "script.txt";
+  for (const char* name : {"a.svg", "b.svg"}) {
+    // Neither the size of the window nor its scale matters.
+    const bool large = name[0] == 'b';
+    std::ofstream(script) << "svg loss \"" << (folder_ / name).string() << "\"\n";
+    const Outcome outcome =
+        view({run_, "--screenshot", (folder_ / "x.png").string(), "--script", script.string(),
+              "--force", "--size", large ? "1900x1100" : "800x500"});
+    ASSERT_EQ(outcome.code, 0) << outcome.said;
+  }
+  const std::string first = test::read_text(folder_ / "a.svg");
+  EXPECT_THAT(first, HasSubstr("data-name=\"steps/loss/float32\""));
+  EXPECT_EQ(first, test::read_text(folder_ / "b.svg"));
+  const Outcome again =
+      view({run_, "--screenshot", (folder_ / "y.png").string(), "--script", script.string()});
+  EXPECT_EQ(again.code, 2) << "a file is there, and no --force";
+}
+
 TEST_F(ViewProgram, NeverWritesOverWhatItReads) {
   const auto script = folder_ / "script.txt";
   const auto before = std::filesystem::file_size(run_);
@@ -171,7 +191,7 @@ TEST_F(ViewProgram, LinesThatCannotBeDoneAreErrors) {
         "step 1.5",      "step nan",        "step 1e30",       "steps 20 5",
         "steps inf 3",   "scale-shift nan", "scale-shift 1e9", "hover layers/filter 5",
         "step 1 2",      "frames 1e300",    "tab none",        "wait forever",
-        "nonsense"}) {
+        "svg none x",    "svg loss",        "nonsense"}) {
     std::ofstream(script) << "frames 1\n" << line << "\n";
     const Outcome outcome = view({run_, "--screenshot", (folder_ / "x.png").string(), "--script",
                                   script.string(), "--force"});
@@ -185,6 +205,7 @@ TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
            {{"--size", "big", "--screenshot", "x.png"}, "--size big"},
            {{"--scale", "99"}, "--scale 99"},
            {{"--script", "x"}, "--screenshot"},
+           {{"a.hscope", "b.hscope", "c.hscope"}, "3 runs are too many: c.hscope"},
            {{"--nonsense"}, "--nonsense"}}) {
     const Outcome outcome = view(words);
     EXPECT_EQ(outcome.code, 2) << text;

@@ -37,6 +37,35 @@ TEST(HeatGrid, TheWorstOfSeveralColumns) {
   EXPECT_EQ(worst, (std::vector<Heat>{kNotMeasured, 90}));
 }
 
+TEST(RunModel, LayersStandInTheOrderInWhichTheirNodesRun) {
+  // The weight of `second` is read before `first` runs, whose result `second` takes.
+  RunInfo info;
+  LaneInfo lane;
+  lane.name = "half";
+  for (const char* path : {"first", "second"}) lane.layers.emplace_back().path = path;
+  for (const auto& [path, tensor] :
+       std::vector<std::pair<const char*, const char*>>{{"input", "input"},
+                                                        {"second", "weight"},
+                                                        {"first", "activation"},
+                                                        {"second", "activation"}}) {
+    SiteInfo& site = lane.sites.emplace_back();
+    site.path = path;
+    site.tensor = tensor;
+    site.format = kFp16;
+    site.order = static_cast<int>(lane.sites.size()) - 1;
+  }
+  info.lanes.push_back(lane);
+  const auto run = model_of(RunView(info, RunStatus::complete));
+  const LaneModel& model = run->lane(0);
+  ASSERT_EQ(model.layers.size(), 3u);
+  EXPECT_EQ(model.layers[0].path, "input");
+  EXPECT_EQ(model.layers[1].path, "first");
+  EXPECT_EQ(model.layers[2].path, "second");
+  EXPECT_EQ(model.layers[2].sites, (std::vector<int>{1, 3}));
+  EXPECT_EQ(model.layer_of_site, (std::vector<int>{0, 2, 1, 2}));
+  EXPECT_EQ(run->find_layer(0, "second"), 2);
+}
+
 TEST(RunModel, CellsAreTheSharesOfTheirWindows) {
   const RunView view = test::full_run();
   const auto model = model_of(view);

@@ -28,7 +28,7 @@ class StepPanels : public testing::Test {
     view.begin_frame();
     const Frame frame{view,         *run_,       nullptr, resolve_selection(*run_, view),
                       dark_theme(), ui_.fonts(), 1.0f,    textures_,
-                      requests_};
+                      requests_,    caches_};
     at_ = frame.at;
     ImGui::SetNextWindowPos({0, 0});
     ImGui::SetNextWindowSize({900, 700});
@@ -66,6 +66,7 @@ class StepPanels : public testing::Test {
   ViewState view;
   MemoryTextures textures_;
   std::vector<Request> requests_;
+  PanelCaches caches_;
   std::shared_ptr<const RunModel> run_;
   Selection at_;
 };
@@ -380,12 +381,13 @@ TEST_F(StepPanels, ThePictureIsMadeOnlyWhenSomethingChanges) {
   } counting;
   const auto run = test::model_of(test::plain_run(3, 50));
   std::vector<Request> requests;
+  PanelCaches caches;
   ui_.draw_with([&] {
     ImGui::SetNextWindowSize({600, 300});
     ImGui::Begin("heatmap");
     const Frame frame{view,         *run,        nullptr, resolve_selection(*run, view),
                       dark_theme(), ui_.fonts(), 1.0f,    counting,
-                      requests};
+                      requests,     caches};
     draw_heatmap(frame);
     ImGui::End();
   });
@@ -484,7 +486,7 @@ TEST_F(StepPanels, KeepInsideASmallWindow) {
   ui_.draw_with([&] {
     const Frame frame{view,         *run,        nullptr, resolve_selection(*run, view),
                       dark_theme(), ui_.fonts(), 2.0f,    textures_,
-                      requests_};
+                      requests_,    caches_};
     int number = 0;
     for (void (*panel)(const Frame&) : {draw_loss, draw_heatmap, draw_magnitudes}) {
       ImGui::SetNextWindowSize({60, 40});

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// A panel as SVG: it is drawn once more, beside the screen, at a size of its own and without the
+// controls, into a PictureTarget. Nothing that the window shows takes part but the view.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "analysis/output_file.h"
+#include "core/error.h"
+#include "gui/app/app.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+struct PanelName {
+  PanelPicture panel;
+  const char* name;   ///< of files and in scripts
+  const char* title;  ///< of the dialog
+};
+constexpr std::array<PanelName, 6> kPanels{
+    {{PanelPicture::loss, "loss", "Save the loss as SVG"},
+     {PanelPicture::heatmap, "heatmap", "Save the heatmap as SVG"},
+     {PanelPicture::magnitudes, "magnitudes", "Save the magnitudes as SVG"},
+     {PanelPicture::histogram, "histogram", "Save the histogram as SVG"},
+     {PanelPicture::distances, "distances", "Save the distances as SVG"},
+     {PanelPicture::errors, "errors", "Save the errors by depth as SVG"}}};
+
+const PanelName& name_of(PanelPicture panel) {
+  return *std::find_if(kPanels.begin(), kPanels.end(),
+                       [panel](const PanelName& each) { return each.panel == panel; });
+}
+
+/// In pixels of scale 1. Of panels that are as high as what is in them, the most they may be.
+ImVec2 size_of(PanelPicture panel, size_t rows) {
+  switch (panel) {
+    case PanelPicture::loss:
+      return {900, 270};
+    case PanelPicture::heatmap:
+      return {900, std::clamp(90.0f + 18.0f * static_cast<float>(rows), 220.0f, 1600.0f)};
+    case PanelPicture::magnitudes:
+      return {900, 300};
+    case PanelPicture::histogram:
+    case PanelPicture::distances:
+      return {560, 600};
+    case PanelPicture::errors:
+      return {560, 120.0f + 20.0f * static_cast<float>(rows)};
+  }
+  return {900, 300};
+}
+
+/// Draws the panel; false where there is nothing to show.
+bool draw_panel(PanelPicture panel, const Frame& frame) {
+  switch (panel) {
+    case PanelPicture::loss:
+      draw_loss(frame);
+      return frame.run.step_count() > 0;
+    case PanelPicture::heatmap:
+      draw_heatmap(frame);
+      return !frame.run.columns().empty() && !frame.visible_layers().empty();
+    case PanelPicture::magnitudes:
+      draw_magnitudes(frame);
+      return frame.site_info() != nullptr && !frame.run.columns().empty();
+    case PanelPicture::histogram:
+      return picture_histogram(frame);
+    case PanelPicture::distances:
+      return picture_distances(frame);
+    case PanelPicture::errors:
+      return picture_errors(frame);
+  }
+  return false;
+}
+
+bool fits_its_content(PanelPicture panel) {
+  return panel == PanelPicture::histogram || panel == PanelPicture::distances ||
+         panel == PanelPicture::errors;
+}
+
+}  // namespace
+
+std::optional<PanelPicture> find_panel(std::string_view name) {
+  for (const PanelName& each : kPanels) {
+    if (each.name == name) return each.panel;
+  }
+  return std::nullopt;
+}
+
+std::string panel_names() {
+  std::string names;
+  for (const PanelName& each : kPanels)
+    names += (names.empty() ? "" : ", ") + std::string(each.name);
+  return names;
+}
+
+std::string App::panel_svg(PanelPicture panel) {
+  if (!run_ || selection().lane < 0) throw Error("there is no run to make a picture of");
+  ViewState view = view_;
+  PanelCaches caches;
+  std::vector<Request> requests;
+  PictureTarget target{.svg = SvgPicture({}, scale()), .textures = {}};
+  Frame frame = make_frame();
+  const size_t rows = view.tensor_rows && panel == PanelPicture::heatmap
+                          ? frame.lane_info().sites.size()
+                          : frame.lane().layers.size();
+  ImVec2 size = size_of(panel, rows);
+  size = {size.x * scale(), size.y * scale()};
+
+  // Beyond the screen: nothing of it is seen, and the pointer is over none of it.
+  const ImVec2 place{-2.0f * size.x - 1000.0f, 0.0f};
+  ImGui::SetNextWindowPos(place);
+  ImGui::SetNextWindowSize(size);
+  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoSavedSettings |
+                                 ImGuiWindowFlags_NoInputs | ImGuiWindowFlags_NoNav |
+                                 ImGuiWindowFlags_NoFocusOnAppearing |
+                                 ImGuiWindowFlags_NoBringToFrontOnFocus;
+  Tracker* const watching = tracker();
+  set_tracker(nullptr);  // the same widgets stand on the screen
+  ImGui::Begin(fmt::format("##picture/{}", name_of(panel).name).c_str(), nullptr, flags);
+  target.svg.set_origin(ImGui::GetWindowPos());
+  const bool drawn = draw_panel(panel, Frame{.view = view,
+                                             .run = *run_,
+                                             .baseline = frame.baseline,
+                                             .at = frame.at,
+                                             .theme = *theme_,
+                                             .fonts = fonts_,
+                                             .scale = scale(),
+                                             .textures = target.textures,
+                                             .requests = requests,
+                                             .caches = caches,
+                                             .picture = &target});
+  if (fits_its_content(panel)) {
+    size.y = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y +
+             ImGui::GetStyle().WindowPadding.y;
+  }
+  ImGui::End();
+  set_tracker(watching);
+  if (!drawn) {
+    throw Error(fmt::format("there is nothing to draw: {}", name_of(panel).name),
+                "select a tensor and a step that were recorded");
+  }
+  const std::string title =
+      std::filesystem::path(run_->file()).filename().string() + ": " + name_of(panel).name;
+  return target.svg.document(size, title, theme_->card);
+}
+
+void App::choose_svg(PanelPicture panel) {
+  if (!run_) return;
+  try {
+    text_ = panel_svg(panel);
+  } catch (const Error& error) {
+    tell(std::string(error.what()) + (error.hint().empty() ? "" : " - " + error.hint()), true);
+    return;
+  }
+  purpose_ = Purpose::save_text;
+  const std::string stem = std::filesystem::path(run_->file()).stem().string();
+  dialog_.open(name_of(panel).title, ".svg", true,
+               fmt::format("{}-{}.svg", stem, name_of(panel).name));
+}
+
+void App::save_svg(PanelPicture panel, const std::string& file) {
+  svg_panel_ = panel;
+  svg_file_ = file;
+  svg_problem_.clear();
+}
+
+void App::write_wished_svg() {
+  if (svg_file_.empty()) return;
+  const std::string file = std::exchange(svg_file_, {});
+  try {
+    write_output_file(file, panel_svg(svg_panel_), true);
+  } catch (const Error& error) {
+    svg_problem_ = error.what();
+    tell(svg_problem_, true);
+  }
+}
+
+}  // namespace halfscope::gui

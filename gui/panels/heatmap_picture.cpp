@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include "gui/panels/heatmap_picture.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "gui/imgui_compat.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr float kLeastTint = 0.10f;  // so that tiny shares are no zero
+
+ImU32 tint(const Theme& theme, double level) {
+  const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(level, 0.0, 1.0);
+  // On a light ground the scale runs the other way: the worst is farthest from the ground.
+  return heat_color(theme.dark ? shown : 1.0 - shown);
+}
+
+struct Picture {
+  std::weak_ptr<const RunView> view{};
+  const Textures* textures = nullptr;
+  int lane = -1;
+  Metric metric = Metric::worst;
+  RoleView role = RoleView::all;
+  bool dark = true;
+  std::vector<HeatRow> rows{};
+  Axis x{};
+  RowPixels pixels{};
+  ImTextureID texture{};
+
+  bool same(const Picture& other) const {
+    return !view.owner_before(other.view) && !other.view.owner_before(view) &&
+           textures == other.textures && lane == other.lane && metric == other.metric &&
+           role == other.role && dark == other.dark && rows == other.rows && x == other.x &&
+           pixels == other.pixels;
+  }
+};
+
+struct Pixels {
+  std::vector<ImU32> list{};  ///< a few megabytes that every picture needs
+};
+/// Whether NaN and infinities are striped where that is looked at.
+bool marks_broken(Metric metric) noexcept {
+  return metric == Metric::worst || metric == Metric::non_finite;
+}
+
+void paint(const Frame& frame, Picture& key) {
+  const auto width = static_cast<size_t>(key.x.pixels());
+  const auto height = static_cast<size_t>(std::lround(key.pixels.used));
+  if (width == 0 || height == 0) return;
+  const bool mark_broken = marks_broken(key.metric);
+  // Of many rows only those in sight are worked out.
+  const auto first = static_cast<size_t>(key.pixels.scroll / key.pixels.height);
+  const auto last = std::min(
+      key.rows.size(),
+      static_cast<size_t>(std::ceil((key.pixels.scroll + key.pixels.used) / key.pixels.height)));
+  const HeatPicture heat = make_heat_picture(frame.run, key.lane, key.metric, key.role,
+                                             std::span(key.rows).subspan(first, last - first),
+                                             key.x.low, key.x.high, width, mark_broken);
+  const Theme& theme = frame.theme;
+  const ImU32 stripe =
+      mix(theme.bad, theme.plot, 0.55);  // told, not shouted: it came from elsewhere
+  std::array<ImU32, 256> colors{};
+  for (size_t i = 0; i < colors.size(); ++i) {
+    colors[i] = tint(theme, heat_level(static_cast<Heat>(i)));
+  }
+  colors[kZeroHeat] = colors[kNotMeasured] = theme.plot;
+  std::vector<ImU32>& pixels = frame.caches.get<Pixels>().list;
+  pixels.resize(width * height);
+  // In tiles, since cells lie column after column and pixels line after line.
+  constexpr size_t kTile = 64;
+  for (size_t left = 0; left < width; left += kTile) {
+    const size_t right = std::min(width, left + kTile);
+    for (size_t y = 0; y < height; ++y) {
+      const double place = static_cast<double>(y) + key.pixels.scroll;
+      const auto row = std::min(static_cast<size_t>(place / key.pixels.height), last - 1);
+      ImU32* line = pixels.data() + y * width;
+      const bool hair = key.pixels.height >= kSeparatedRow &&
+                        place + 1.0 >= static_cast<double>(row + 1) * key.pixels.height;
+      for (size_t x = left; x < right; ++x) {
+        const Heat value = heat.heat(row - first, x);
+        ImU32 color = colors[value];
+        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = stripe;
+        if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
+        line[x] = hair ? theme.plot : color;
+      }
+    }
+  }
+  key.texture =
+      frame.textures.update("heatmap", static_cast<int>(width), static_cast<int>(height), pixels);
+}
+
+}  // namespace
+
+ImTextureID heatmap_texture(const Frame& frame, const std::vector<HeatRow>& rows, const Axis& x,
+                            const RowPixels& pixels) {
+  Picture& picture = frame.caches.get<Picture>();
+  Picture now{.view = frame.run.shared_view(),
+              .textures = &frame.textures,
+              .lane = frame.at.lane,
+              .metric = frame.view.metric,
+              .role = frame.view.role,
+              .dark = frame.theme.dark,
+              .rows = rows,
+              .x = x,
+              .pixels = pixels};
+  if (!picture.same(now)) {
+    paint(frame, now);
+    picture = std::move(now);
+  }
+  return picture.texture;
+}
+
+void draw_color_bar(const Frame& frame, const StepArea& area) {
+  const PlotLook look = look_of(frame);
+  ImFont& font = *frame.fonts.small;
+  Canvas canvas(frame.picture);
+  const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
+  const float bottom = std::min(area.max.y, area.min.y + look.px(206.0f)) - 3.6f * box;
+  if (bottom - area.min.y < look.px(48.0f)) return;
+  constexpr int kParts = 24;
+  const float height = bottom - area.min.y;
+  for (int part = 0; part < kParts; ++part) {
+    const double high = 1.0 - static_cast<double>(part) / kParts;
+    const ImU32 above = tint(frame.theme, high), below = tint(frame.theme, high - 1.0 / kParts);
+    canvas.gradient({x, area.min.y + height * static_cast<float>(part) / kParts},
+                    {x + width, area.min.y + height * static_cast<float>(part + 1) / kParts}, above,
+                    below);
+  }
+  const auto label = [&](float y, const char* text) {
+    canvas.text(font, {x + width + look.px(4.0f), y - font_size(font) / 2.0f}, frame.theme.soft,
+                text);
+  };
+  const bool unicode = frame.fonts.unicode;
+  label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
+  label(area.min.y + height / 3.0f, "1%");
+  label(area.min.y + height * 2.0f / 3.0f, unicode ? "10\u207b\u2074" : "1e-4");
+  label(bottom - look.px(4.0f), unicode ? "10\u207b\u2076" : "1e-6");
+  const float zero = bottom + look.px(4.0f);
+  canvas.fill({x, zero}, {x + width, zero + box}, frame.theme.plot);
+  canvas.outline({x, zero}, {x + width, zero + box}, frame.theme.axis);
+  label(zero + box / 2.0f, "0");
+  if (marks_broken(frame.view.metric)) {
+    const float top = zero + box + look.px(4.0f);
+    canvas.push_clip({x, top}, {x + width, top + box});
+    canvas.fill({x, top}, {x + width, top + box}, frame.theme.plot);
+    for (float line = x - box; line < x + width; line += look.px(5.0f)) {
+      canvas.line({line, top + box}, {line + box, top}, frame.theme.bad, look.px(1.5f));
+    }
+    canvas.pop_clip();
+    label(top + box / 2.0f, "NaN");
+  }
+  track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, zero + box});
+}
+
+}  // namespace halfscope::gui
