@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// ONNX files at the command line: a built-in network that went out and came back is the same
+// network, whether it runs or trains; bad files and what cannot be written end in one clear error.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/data/npz.h"
+#include "tests/cli/bad_inputs.h"
+
+namespace halfscope {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+using test::Bench;
+using test::Outcome;
+using test::Words;
+
+const char* const kNetwork = "mlp:784-16-10";
+
+void convert(const Bench& bench, const std::string& network, const std::string& file,
+             Words more = {}) {
+  Words words{"convert", network, "--data", "digits", "--out", file};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome outcome = bench.run(words);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+}
+
+/// What `run` prints, without the time that it took.
+Json results(const Bench& bench, const std::string& network, const std::string& lanes) {
+  const Outcome outcome = bench.run(
+      {"run", network, "--data", "digits", "--limit", "64", "--lanes", lanes, "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  Json json = Json::parse(outcome.out);
+  for (Json& lane : json.at("lanes")) {
+    for (const char* key : {"seconds", "samples_per_second"}) lane.erase(key);
+  }
+  return json.at("lanes");
+}
+
+TEST(CliOnnx, ANetworkThatWentOutRunsAsItWas) {
+  const Bench bench;
+  for (const std::string network : {"mlp:784-16-10", "lenet"}) {
+    SCOPED_TRACE(network);
+    convert(bench, network, "net.onnx", {"--force"});
+    const std::string lanes = "float32,mixed_float16,bfloat16";
+    EXPECT_EQ(results(bench, "net.onnx", lanes), results(bench, network, lanes));
+  }
+}
+
+TEST(CliOnnx, AndTrainsAsItDid) {
+  const Bench bench;
+  convert(bench, kNetwork, "net.onnx");
+  const auto losses = [&](const std::string& model, const std::string& run, Words more) {
+    Words words{"train",    "--model", model,           "--data", "digits", "--steps", "5",
+                "--batch",  "32",      "--lanes",       "float32,mixed_float16",
+                "--no-eval", "--quiet", "--out",         run};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(bench.run(words).code, 0) << test::text_of(bench / "stderr.txt");
+    EXPECT_EQ(bench.run({"export", run, "--steps", run + ".csv"}).code, 0);
+    std::string text;
+    for (const std::string& line : test::lines_of(test::text_of(bench / (run + ".csv")))) {
+      text += line.substr(0, line.rfind(',')) + "\n";  // the last column is the time taken
+    }
+    return text;
+  };
+  const std::string before = losses(kNetwork, "a.hscope", {});
+  EXPECT_THAT(before, HasSubstr("mixed_float16"));
+  EXPECT_EQ(losses("net.onnx", "b.hscope", {"--loss", "cross-entropy"}), before);
+}
+
+TEST(CliOnnx, AFileShowsWhatAPlanRounds) {
+  const Bench bench;
+  convert(bench, kNetwork, "net.onnx");
+  const Outcome outcome = bench.run(
+      {"convert", "net.onnx", "--plan", "float16", "--out", "half.onnx"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  // The plan of the file's own types rounds where the first plan did.
+  const Json half = results(bench, "half.onnx", "as_exported");
+  const Json direct = results(bench, "net.onnx", "float16");
+  EXPECT_EQ(half[0].at("accuracy"), direct[0].at("accuracy"));
+}
+
+TEST(CliOnnx, TellsWhatIsWrong) {
+  const Bench bench;
+  convert(bench, kNetwork, "net.onnx");
+  std::ofstream(bench / "bad.onnx") << "no model";
+  const auto refused = [&](const Words& words, int code, const std::string& text) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+    EXPECT_TRUE(outcome.out.empty()) << outcome.out;
+  };
+  refused({"run", "bad.onnx", "--random-input", "1"}, 3, "bad.onnx is no ONNX model");
+  refused({"run", "none.onnx", "--random-input", "1"}, 3, "cannot read none.onnx");
+  refused({"convert", "net.onnx"}, 2, "nothing to write");
+  refused({"convert", "net.onnx", "--out", "net.onnx", "--force"}, 2, "net.onnx");
+  refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "mxfp8"}, 3, "(");
+  EXPECT_FALSE(std::filesystem::exists(bench / "half.onnx"));
+  refused({"convert", "lenet", "--out", "l.onnx"}, 2, "needs to know the shape");
+  refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
+          "is that of a network's file");
+  refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "does not say what to train it for");
+}
+
+}  // namespace
+}  // namespace halfscope
