@@ -3,7 +3,7 @@
 
     structure_ops.py [--out vectors/structure_ops.json]
 
-One JSON file of cases as op_gradients.py has them, tensors included: {"shape": [...], "data": [...]}.
+One JSON file of cases as op_gradients.py has them, tensors included: {"shape": ..., "data": ...}.
 Index tensors are inputs whose names begin with "at" or "if"; results that are indices are given as
 numbers and have no gradients.
 """
@@ -36,14 +36,16 @@ def add_moves(v: Vectors) -> None:
     exact("slice_backwards", "Slice", {"x": g(5, 7)},
           lambda x: torch.flip(x, [0, 1])[1:4, ::3], starts=[-2, 99], ends=[0, -99],
           axes=[0, 1], steps=[-1, -3])
-    exact("pad_negative", "Pad", {"x": g(3, 4, 5)}, lambda x: F.pad(x, (2, -1, -1, 0, 0, 3), value=0.5),
+    exact("pad_negative", "Pad", {"x": g(3, 4, 5)},
+          lambda x: F.pad(x, (2, -1, -1, 0, 0, 3), value=0.5),
           pads=[0, -1, 2, 3, 0, -1], value=0.5)
     table = g(6, 4)
     exact("gather_rows", "Gather", {"x": table, "at": indices([[1, 5, 1], [0, 1, 3]])},
           lambda x, at: x[at])
     exact("gather_axis1", "Gather", {"x": g(2, 5, 3), "at": indices([-1, 0, 2, -1])},
           lambda x, at: x[:, at], axis=1)
-    exact("gather_scalar", "Gather", {"x": g(3, 4), "at": indices(2)}, lambda x, at: x[:, at], axis=-1)
+    exact("gather_scalar", "Gather", {"x": g(3, 4), "at": indices(2)}, lambda x, at: x[:, at],
+          axis=-1)
     exact("gather_elements", "GatherElements",
           {"x": g(3, 4, 2), "at": indices([[[1], [0]], [[3], [3]]])},
           lambda x, at: torch.gather(x, 1, at), axis=1)
@@ -129,7 +131,8 @@ def add_pools(v: Vectors) -> None:
             case(f"avgpool_k2s3_ceil{ceil}_counts{counts}", "AveragePool", g(1, 2, 7, 8), (2, 2),
                  (3, 3), (1, 1), ceil, counts=counts)
     case("avgpool_2x2", "AveragePool", g(2, 3, 6, 8), (2, 2), (2, 2), (0, 0), 0)
-    case("avgpool_overlap", "AveragePool", v.normal(2, 2, 7, 7), (3, 3), (1, 1), (1, 1), 0, counts=1)
+    case("avgpool_overlap", "AveragePool", v.normal(2, 2, 7, 7), (3, 3), (1, 1), (1, 1), 0,
+         counts=1)
 
 
 def index_results(v: Vectors) -> list:
