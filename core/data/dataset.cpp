@@ -32,6 +32,9 @@ std::string known_specs() {
 }  // namespace
 
 std::vector<std::string> dataset_files(const std::string& spec) {
+  for (const FolderSet& set : kFolderSets) {
+    if (spec.starts_with(set.name + std::string(":"))) return {};
+  }
   constexpr std::string_view kTest = ",test=";
   const size_t test = spec.rfind(kTest);
   const std::string train = spec.substr(0, test);

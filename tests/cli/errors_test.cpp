@@ -82,7 +82,10 @@ TEST(CliErrors, WordsAndFlags) {
       {
           {{}, 2, "a subcommand is required", "--help"},
           {{"trian"}, 2, "there is no subcommand trian", "did you mean train?"},
-          {{"frobnicate"}, 2, "there is no subcommand frobnicate", "subcommands: train, recommend"},
+          {{"frobnicate"},
+           2,
+           "there is no subcommand frobnicate",
+           "subcommands: train, run, recommend"},
           {{"--verison"}, 2, "unknown flag --verison", "did you mean --version?"},
           {{"--model", "lenet"}, 2, "unknown flag --model", "halfscope train --model"},
           {{"--nothing"}, 2, "unknown flag --nothing"},
