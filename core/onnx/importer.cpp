@@ -275,10 +275,15 @@ bool Importer::is_index_input(const std::string& name) const {
                                       "Flatten",  "Expand",   "Transpose", "Slice",
                                       "Concat",   "Cast",     "Gather",    "Split"};
   const std::set<std::string> selecting{"Where", "And", "Or", "Not", "Xor", "OneHot"};
+  std::unordered_map<std::string, std::vector<const ::onnx::NodeProto*>> readers;
+  for (const ::onnx::NodeProto& node : file_.graph().node()) {
+    for (const std::string& input : node.input()) readers[input].push_back(&node);
+  }
   while (!open.empty()) {
     const std::string current = open.front();
     open.pop_front();
-    for (const ::onnx::NodeProto& node : file_.graph().node()) {
+    for (const ::onnx::NodeProto* reader : readers[current]) {
+      const ::onnx::NodeProto& node = *reader;
       for (int i = 0; i < node.input_size(); ++i) {
         if (node.input(i) != current) continue;
         const std::string& op = node.op_type();

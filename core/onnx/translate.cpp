@@ -39,12 +39,12 @@ bool Translation::is_index(size_t i) const {
 }
 
 ValueId Translation::real(size_t i, const char* role) {
-  if (!has(i)) return kNone;
+  binding(i);
   return importer_.real_value(*inputs_[i], path_, role, false, what_);
 }
 
 ValueId Translation::weight(size_t i, const char* role) {
-  if (!has(i)) return kNone;
+  binding(i);
   return importer_.real_value(*inputs_[i], path_, role, true, what_);
 }
 

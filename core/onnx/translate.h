@@ -36,7 +36,7 @@ class Translation {
   /// Whether the input is integers, known or not.
   bool is_index(size_t i) const;
 
-  /// An operand; kNone for an optional input left out.
+  /// An operand. Error if it is left out.
   ValueId real(size_t i, const char* role = "weight");
   /// The same of a weight, which becomes a variable even if the file has it as a constant.
   ValueId weight(size_t i, const char* role);

@@ -51,8 +51,15 @@ TEST(BadOnnxFile, NoModelAtAll) {
 }
 
 TEST(BadOnnxFile, OperatorSets) {
-  EXPECT_THAT(refusal(FileBuilder(7)), HasSubstr("operator set 7; 8 to 21 are understood"));
-  EXPECT_THAT(refusal(FileBuilder(99)), HasSubstr("operator set 99"));
+  const auto of_opset = [](int64_t version) {
+    FileBuilder file = one("Relu");
+    file.file().mutable_opset_import(0)->set_version(version);
+    return refusal(file);
+  };
+  EXPECT_THAT(of_opset(7), HasSubstr("operator set 7; 8 to 21 are understood"));
+  EXPECT_THAT(of_opset(99), HasSubstr("operator set 99"));
+  EXPECT_THAT(of_opset(-1), HasSubstr("operator set -1"));
+  EXPECT_EQ(of_opset(8), "");
   FileBuilder none = one("Relu");
   none.file().clear_opset_import();
   EXPECT_THAT(refusal(none), HasSubstr("does not say which operator set"));
