@@ -103,7 +103,8 @@ void run(const Settings& settings) {
       versions = fmt::format("ONNX Runtime {}, PyTorch {}", found.value("onnxruntime", "not found"),
                              found.value("torch", "not found"));
       if (found.contains("onnxruntime_ms")) runtime.push_back(found["onnxruntime_ms"]);
-      if (!given && found.contains("torch_resnet20_ms")) torch.push_back(found["torch_resnet20_ms"]);
+      if (!given && found.contains("torch_resnet20_ms"))
+        torch.push_back(found["torch_resnet20_ms"]);
     }
     for (size_t i = 0; i < plans.size(); ++i)
       ours[i].push_back(our_pass(model, *preset_plan(plans[i]), false));

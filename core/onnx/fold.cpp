@@ -66,8 +66,7 @@ Result range(const FoldCall& c) {
   if (start.count() != 1 || limit.count() != 1 || step.count() != 1)
     throw Error(c.what + ": start, limit and delta must be scalars");
   const double steps = std::ceil((limit.number(0) - start.number(0)) / step.number(0));
-  if (!(steps <= static_cast<double>(kMostFolded)))
-    throw Error(c.what + ": has too many steps");
+  if (!(steps <= static_cast<double>(kMostFolded))) throw Error(c.what + ": has too many steps");
   const auto count = static_cast<int64_t>(std::max(0.0, steps));
   KnownTensor result{.type = start.type, .shape = {count}};
   for (int64_t i = 0; i < count; ++i) {
@@ -103,8 +102,7 @@ Result where(const FoldCall& c) {
   const KnownTensor &condition = c.input(0), &x = c.input(1), &y = c.input(2);
   if (condition.real()) throw Error(c.what + ": its condition must be booleans");
   if (x.real() != y.real()) throw Error(c.what + ": mixes reals and integers");
-  const Shape shape =
-      broadcast_of(condition.shape, broadcast_of(x.shape, y.shape, c.what), c.what);
+  const Shape shape = broadcast_of(condition.shape, broadcast_of(x.shape, y.shape, c.what), c.what);
   checked_count(shape, c.what, kMostFolded);
   KnownTensor result{.type = x.type, .shape = shape};
   const Walk at_c(condition.shape, shape), at_x(x.shape, shape), at_y(y.shape, shape);
@@ -149,9 +147,15 @@ constexpr BinaryRow kBinary[] = {
        for (int64_t i = 0; i < std::min<int64_t>(b, 64); ++i) result = wrapping_mul(result, a);
        return result;
      }},
-    {"Min", [](double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : a < b ? a : b; },
+    {"Min",
+     [](double a, double b) {
+       return std::isnan(a) ? a : std::isnan(b) ? b : a < b ? a : b;
+     },
      [](int64_t a, int64_t b) { return std::min(a, b); }},
-    {"Max", [](double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : a < b ? b : a; },
+    {"Max",
+     [](double a, double b) {
+       return std::isnan(a) ? a : std::isnan(b) ? b : a < b ? b : a;
+     },
      [](int64_t a, int64_t b) { return std::max(a, b); }},
     {"Equal", [](double a, double b) { return a == b ? 1.0 : 0.0; },
      [](int64_t a, int64_t b) -> int64_t { return a == b; }, true},
@@ -206,7 +210,9 @@ constexpr UnaryRow kUnary[] = {
     {"Neg", [](double x) { return -x; }, [](int64_t x) { return wrapping_mul(x, -1); }},
     {"Abs", [](double x) { return std::fabs(x); },
      [](int64_t x) { return x < 0 ? wrapping_mul(x, -1) : x; }},
-    {"Sign", [](double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; },
+    {"Sign", [](double x) { return x > 0.0   ? 1.0
+                                   : x < 0.0 ? -1.0
+                                             : x; },
      [](int64_t x) -> int64_t { return (x > 0) - (x < 0); }},
     {"Sqrt", [](double x) { return std::sqrt(x); }, nullptr},
     {"Exp", [](double x) { return std::exp(x); }, nullptr},
@@ -275,10 +281,18 @@ Result reduce(const FoldCall& c, Reduce how) {
     const double value = x.number(i);
     switch (how) {
       case Reduce::sum:
-      case Reduce::mean: sum += value; break;
-      case Reduce::product: sum *= value; break;
-      case Reduce::least: sum = std::min(sum, value); break;
-      case Reduce::largest: sum = std::max(sum, value); break;
+      case Reduce::mean:
+        sum += value;
+        break;
+      case Reduce::product:
+        sum *= value;
+        break;
+      case Reduce::least:
+        sum = std::min(sum, value);
+        break;
+      case Reduce::largest:
+        sum = std::max(sum, value);
+        break;
     }
   }
   KnownTensor result{.type = x.type, .shape = shape};

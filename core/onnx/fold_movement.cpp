@@ -82,8 +82,8 @@ Result unsqueeze(const FoldCall& c) {
 
 Result reshape(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
-  return one(viewed(x, reshaped(x.shape, c.input(1).ints,
-                                c.attributes.integer("allowzero", 0) != 0, c.what)));
+  return one(viewed(
+      x, reshaped(x.shape, c.input(1).ints, c.attributes.integer("allowzero", 0) != 0, c.what)));
 }
 
 Result transpose(const FoldCall& c) {
@@ -317,13 +317,13 @@ struct Row {
   Result (*run)(const FoldCall&);
 };
 constexpr Row kRows[] = {
-    {"Squeeze", squeeze},     {"Unsqueeze", unsqueeze},
-    {"Reshape", reshape},     {"Transpose", transpose},
-    {"Expand", expand},       {"Tile", tile},
-    {"Concat", concat},       {"Split", split},
-    {"Slice", slice},         {"Gather", gather},
+    {"Squeeze", squeeze},       {"Unsqueeze", unsqueeze},
+    {"Reshape", reshape},       {"Transpose", transpose},
+    {"Expand", expand},         {"Tile", tile},
+    {"Concat", concat},         {"Split", split},
+    {"Slice", slice},           {"Gather", gather},
     {"CumSum", cumulative_sum}, {"Trilu", triangle},
-    {"Flatten", flatten},     {"DequantizeLinear", dequantize},
+    {"Flatten", flatten},       {"DequantizeLinear", dequantize},
 };
 
 }  // namespace
@@ -341,13 +341,20 @@ float rounded(double value, DataType type) {
     return static_cast<float>(round_to_format(value, format, Rounding{}).value);
   };
   switch (type) {
-    case DataType::float16: return in(kFp16);
-    case DataType::bfloat16: return in(kBf16);
-    case DataType::float8e4m3fn: return in(kE4m3fn);
-    case DataType::float8e4m3fnuz: return in(kE4m3fnuz);
-    case DataType::float8e5m2: return in(kE5m2);
-    case DataType::float8e5m2fnuz: return in(kE5m2fnuz);
-    default: return static_cast<float>(value);
+    case DataType::float16:
+      return in(kFp16);
+    case DataType::bfloat16:
+      return in(kBf16);
+    case DataType::float8e4m3fn:
+      return in(kE4m3fn);
+    case DataType::float8e4m3fnuz:
+      return in(kE4m3fnuz);
+    case DataType::float8e5m2:
+      return in(kE5m2);
+    case DataType::float8e5m2fnuz:
+      return in(kE5m2fnuz);
+    default:
+      return static_cast<float>(value);
   }
 }
 
@@ -391,8 +398,7 @@ Shape broadcast_of(const Shape& a, const Shape& b, const std::string& what) {
     const int64_t of_a = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t of_b = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (of_a != of_b && of_a != 1 && of_b != 1) {
-      throw Error(what + ": shapes " + to_string(a) + " and " + to_string(b) +
-                  " do not broadcast");
+      throw Error(what + ": shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
     }
     result[rank - 1 - i] = of_a == 1 ? of_b : of_a;
   }

@@ -112,13 +112,20 @@ bool is_mask(const KnownTensor& tensor) {
 
 std::optional<FloatFormat> format_of(DataType type) {
   switch (type) {
-    case DataType::float16: return kFp16;
-    case DataType::bfloat16: return kBf16;
-    case DataType::float8e4m3fn: return kE4m3fn;
-    case DataType::float8e4m3fnuz: return kE4m3fnuz;
-    case DataType::float8e5m2: return kE5m2;
-    case DataType::float8e5m2fnuz: return kE5m2fnuz;
-    default: return std::nullopt;
+    case DataType::float16:
+      return kFp16;
+    case DataType::bfloat16:
+      return kBf16;
+    case DataType::float8e4m3fn:
+      return kE4m3fn;
+    case DataType::float8e4m3fnuz:
+      return kE4m3fnuz;
+    case DataType::float8e5m2:
+      return kE5m2;
+    case DataType::float8e5m2fnuz:
+      return kE5m2fnuz;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -259,7 +266,7 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
       throw Error(what + ": inputs of " + type_name(binding->type) + " are not supported");
     const bool index = is_integer(binding->type) && is_index_input(input.name());
     binding->value = model_.graph.add_input(printable(input.name()), shape,
-                                        index ? ElementType::index : ElementType::real);
+                                            index ? ElementType::index : ElementType::real);
     elements_ += element_count(shape);
     if (model_.input == kNone && !index) model_.input = binding->value;
     bind(scope, input.name(), std::move(binding), what);
@@ -271,9 +278,9 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
 bool Importer::is_index_input(const std::string& name) const {
   std::deque<std::string> open{name};
   std::set<std::string> seen{name};
-  const std::set<std::string> passing{"Identity", "Reshape",  "Squeeze",   "Unsqueeze",
-                                      "Flatten",  "Expand",   "Transpose", "Slice",
-                                      "Concat",   "Cast",     "Gather",    "Split"};
+  const std::set<std::string> passing{"Identity", "Reshape", "Squeeze",   "Unsqueeze",
+                                      "Flatten",  "Expand",  "Transpose", "Slice",
+                                      "Concat",   "Cast",    "Gather",    "Split"};
   const std::set<std::string> selecting{"Where", "And", "Or", "Not", "Xor", "OneHot"};
   std::unordered_map<std::string, std::vector<const ::onnx::NodeProto*>> readers;
   for (const ::onnx::NodeProto& node : file_.graph().node()) {
@@ -417,8 +424,8 @@ void Importer::run_branch(const ::onnx::NodeProto& node, const NodeAttributes& a
   run_nodes(branch->node(), inner, depth + 1);
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
-    const BindingPtr result = i < branch->output_size() ? inner.find(branch->output(i).name())
-                                                        : nullptr;
+    const BindingPtr result =
+        i < branch->output_size() ? inner.find(branch->output(i).name()) : nullptr;
     if (result == nullptr) throw Error(what + ": its branch lacks an output");
     bind(scope, node.output(i), std::make_shared<Binding>(*result), what);
   }
@@ -513,8 +520,9 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
                              bool weight, const std::string& what) {
   if (binding.value != kNone) {
     if (model_.graph.value(binding.value).type == ElementType::real) return binding.value;
-    throw Error(what + ": computes with integers that are only known at run time, which is not "
-                       "supported");
+    throw Error(what +
+                ": computes with integers that are only known at run time, which is not "
+                "supported");
   }
   const KnownTensor& known = *binding.known;
   Tensor tensor{known.shape, known.reals};

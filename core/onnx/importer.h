@@ -24,7 +24,7 @@ namespace halfscope::onnx_files {
 struct Binding {
   std::string name;
   std::shared_ptr<const KnownTensor> known{};  ///< null for what is computed at run time
-  ValueId value = kNone;  ///< of known ones made when a node computes with it
+  ValueId value = kNone;                       ///< of known ones made when a node computes with it
   DataType type = DataType::float32;
 };
 using BindingPtr = std::shared_ptr<Binding>;

@@ -69,8 +69,7 @@ struct KnownTensor {
   }
 };
 
-KnownTensor known_ints(std::vector<int64_t> values, Shape shape,
-                       DataType type = DataType::int64);
+KnownTensor known_ints(std::vector<int64_t> values, Shape shape, DataType type = DataType::int64);
 /// One dimension.
 KnownTensor known_list(std::vector<int64_t> values);
 

@@ -340,7 +340,8 @@ std::map<ValueId, std::string> parameter_paths(const Graph& graph,
   std::map<ValueId, std::string> result;
   for (const auto& [root, match] : by_root) {
     for (size_t i = 1; i < match.inputs.size(); ++i) {
-      if (graph.variable_of(match.inputs[i]) == nullptr || result.contains(match.inputs[i])) continue;
+      if (graph.variable_of(match.inputs[i]) == nullptr || result.contains(match.inputs[i]))
+        continue;
       const std::string path = graph.node(root).path + (i == 1 ? ".weight" : ".bias");
       if (paths.insert(path).second) result[match.inputs[i]] = path;
     }
@@ -375,9 +376,8 @@ Model rewritten(const Model& model, const std::map<NodeId, Match>& by_root) {
       start.key() = path;
       result.initial.insert(std::move(start));
     }
-    set(variable.value, variable.buffer
-                            ? graph.add_buffer(path, shape, variable.initializer)
-                            : graph.add_variable(path, shape, variable.initializer));
+    set(variable.value, variable.buffer ? graph.add_buffer(path, shape, variable.initializer)
+                                        : graph.add_variable(path, shape, variable.initializer));
     graph.variables().back().alias = variable.alias;
   }
   for (const Constant& constant : from.constants()) {

@@ -7,9 +7,9 @@
 
 namespace halfscope::onnx_files {
 
-/// Replaces LayerNormalization, RMSNormalization, Gelu (both forms) and Swish written in primitives.
-/// A group is replaced only if nobody outside of it reads what it computes on the way. The node
-/// that replaces it has the path of its last one.
+/// Replaces LayerNormalization, RMSNormalization, Gelu (both forms) and Swish written in
+/// primitives. A group is replaced only if nobody outside of it reads what it computes on the way.
+/// The node that replaces it has the path of its last one.
 Model recognise_composites(Model model);
 
 }  // namespace halfscope::onnx_files

@@ -35,9 +35,7 @@ std::vector<SliceRange> slice_ranges(const SliceArguments& arguments, const Shap
     const int64_t end = arguments.ends[i] < -size ? low : place(arguments.ends[i], low, high);
     const int64_t span = step > 0 ? end - start : start - end;
     const int64_t pace = step > 0 ? step : -step;
-    ranges[axis] = {.start = start,
-                    .step = step,
-                    .count = span > 0 ? (span + pace - 1) / pace : 0};
+    ranges[axis] = {.start = start, .step = step, .count = span > 0 ? (span + pace - 1) / pace : 0};
     if (ranges[axis].count == 0) ranges[axis].start = 0;
   }
   return ranges;

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "raw data is little-en
 struct TypeRow {
   DataType type;
   const char* name;
-  int bits;          ///< of an element in raw data
+  int bits;  ///< of an element in raw data
   bool real, integer;
 };
 constexpr std::array<TypeRow, 23> kTypes{{
@@ -82,22 +82,54 @@ void decode_bytes(std::span<const uint8_t> bytes, KnownTensor& tensor) {
     return [format](auto code) { return halfscope::decode(static_cast<uint32_t>(code), format); };
   };
   switch (tensor.type) {
-    case DataType::float32: reals(float{}, plain); break;
-    case DataType::float64: reals(double{}, plain); break;
-    case DataType::float16: reals(uint16_t{}, coded(kFp16)); break;
-    case DataType::bfloat16: reals(uint16_t{}, coded(kBf16)); break;
-    case DataType::float8e4m3fn: reals(uint8_t{}, coded(kE4m3fn)); break;
-    case DataType::float8e4m3fnuz: reals(uint8_t{}, coded(kE4m3fnuz)); break;
-    case DataType::float8e5m2: reals(uint8_t{}, coded(kE5m2)); break;
-    case DataType::float8e5m2fnuz: reals(uint8_t{}, coded(kE5m2fnuz)); break;
-    case DataType::uint8: ints(uint8_t{}); break;
-    case DataType::int8: ints(int8_t{}); break;
-    case DataType::uint16: ints(uint16_t{}); break;
-    case DataType::int16: ints(int16_t{}); break;
-    case DataType::int32: ints(int32_t{}); break;
-    case DataType::int64: ints(int64_t{}); break;
-    case DataType::uint32: ints(uint32_t{}); break;
-    case DataType::uint64: ints(uint64_t{}); break;
+    case DataType::float32:
+      reals(float{}, plain);
+      break;
+    case DataType::float64:
+      reals(double{}, plain);
+      break;
+    case DataType::float16:
+      reals(uint16_t{}, coded(kFp16));
+      break;
+    case DataType::bfloat16:
+      reals(uint16_t{}, coded(kBf16));
+      break;
+    case DataType::float8e4m3fn:
+      reals(uint8_t{}, coded(kE4m3fn));
+      break;
+    case DataType::float8e4m3fnuz:
+      reals(uint8_t{}, coded(kE4m3fnuz));
+      break;
+    case DataType::float8e5m2:
+      reals(uint8_t{}, coded(kE5m2));
+      break;
+    case DataType::float8e5m2fnuz:
+      reals(uint8_t{}, coded(kE5m2fnuz));
+      break;
+    case DataType::uint8:
+      ints(uint8_t{});
+      break;
+    case DataType::int8:
+      ints(int8_t{});
+      break;
+    case DataType::uint16:
+      ints(uint16_t{});
+      break;
+    case DataType::int16:
+      ints(int16_t{});
+      break;
+    case DataType::int32:
+      ints(int32_t{});
+      break;
+    case DataType::int64:
+      ints(int64_t{});
+      break;
+    case DataType::uint32:
+      ints(uint32_t{});
+      break;
+    case DataType::uint64:
+      ints(uint64_t{});
+      break;
     case DataType::boolean:
       ints(uint8_t{});
       for (int64_t& value : tensor.ints) value = value != 0;
@@ -111,7 +143,8 @@ void decode_bytes(std::span<const uint8_t> bytes, KnownTensor& tensor) {
       }
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -158,9 +191,9 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
     if (static_cast<unsigned char>(c) < 0x20) c = '_';  // for the message
   }
   if (leaves) {
-    throw Error(what + ": its external data lies at \"" + location +
-                    "\", outside the folder of the model",
-                "put the data file beside the model, and refer to it by its name");
+    throw Error(
+        what + ": its external data lies at \"" + location + "\", outside the folder of the model",
+        "put the data file beside the model, and refer to it by its name");
   }
   if (failed || !std::filesystem::is_regular_file(base / relative, failed)) {
     throw Error(what + ": its external data file " + location + " cannot be read",
@@ -297,18 +330,31 @@ void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::Te
     raw.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
   const auto codes = [&](const FloatFormat& format, auto code) {
-    for (float value : tensor.reals) put(static_cast<decltype(code)>(halfscope::encode(value, format)));
+    for (float value : tensor.reals)
+      put(static_cast<decltype(code)>(halfscope::encode(value, format)));
   };
   switch (tensor.type) {
     case DataType::float32:
       for (float value : tensor.reals) put(value);
       break;
-    case DataType::float16: codes(kFp16, uint16_t{}); break;
-    case DataType::bfloat16: codes(kBf16, uint16_t{}); break;
-    case DataType::float8e4m3fn: codes(kE4m3fn, uint8_t{}); break;
-    case DataType::float8e4m3fnuz: codes(kE4m3fnuz, uint8_t{}); break;
-    case DataType::float8e5m2: codes(kE5m2, uint8_t{}); break;
-    case DataType::float8e5m2fnuz: codes(kE5m2fnuz, uint8_t{}); break;
+    case DataType::float16:
+      codes(kFp16, uint16_t{});
+      break;
+    case DataType::bfloat16:
+      codes(kBf16, uint16_t{});
+      break;
+    case DataType::float8e4m3fn:
+      codes(kE4m3fn, uint8_t{});
+      break;
+    case DataType::float8e4m3fnuz:
+      codes(kE4m3fnuz, uint8_t{});
+      break;
+    case DataType::float8e5m2:
+      codes(kE5m2, uint8_t{});
+      break;
+    case DataType::float8e5m2fnuz:
+      codes(kE5m2fnuz, uint8_t{});
+      break;
     case DataType::int64:
       for (int64_t value : tensor.ints) put(value);
       break;
@@ -318,7 +364,8 @@ void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::Te
     case DataType::boolean:
       for (int64_t value : tensor.ints) put(static_cast<uint8_t>(value != 0));
       break;
-    default: throw Error(name + ": tensors of " + type_name(tensor.type) + " are not written");
+    default:
+      throw Error(name + ": tensors of " + type_name(tensor.type) + " are not written");
   }
 }
 

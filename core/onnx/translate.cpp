@@ -82,8 +82,7 @@ std::optional<std::vector<int64_t>> Translation::ints(const char* attribute, siz
 
 std::vector<ValueId> Translation::add_all(const char* op, std::vector<ValueId> inputs,
                                           Attributes attributes, const std::string& suffix) {
-  const std::string path =
-      suffix.empty() ? path_ : importer_.unique_path(path_ + "/" + suffix);
+  const std::string path = suffix.empty() ? path_ : importer_.unique_path(path_ + "/" + suffix);
   return importer_.add(op, path, std::move(inputs), std::move(attributes));
 }
 
@@ -114,8 +113,7 @@ void Translation::set_known(size_t output, KnownTensor tensor) {
 }
 
 const Translator* find_translator(std::string_view op) {
-  for (const auto& list :
-       {math_translators(), movement_translators(), network_translators()}) {
+  for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
     for (const Translator& each : list) {
       if (each.op == op) return &each;
     }

@@ -176,8 +176,7 @@ void cumulative_sum(Translation& t) {
 }
 
 void arg_max(Translation& t) {
-  const int64_t axis =
-      checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
   t.set(0, t.add("ArgMax", {t.real(0)},
                  {{"axis", axis},
                   {"keepdims", t.attributes().integer("keepdims", 1)},

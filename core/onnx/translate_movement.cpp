@@ -23,8 +23,8 @@ void to_shape(Translation& t, const Shape& shape) {
 
 void reshape(Translation& t) {
   const bool zero_is_size = t.attributes().integer("allowzero", 0) != 0;
-  to_shape(t, t.importer().reshape_target(t.shape(0), t.known_ints(1, "shape"), zero_is_size,
-                                          t.what()));
+  to_shape(
+      t, t.importer().reshape_target(t.shape(0), t.known_ints(1, "shape"), zero_is_size, t.what()));
 }
 
 void flatten(Translation& t) {
@@ -71,10 +71,10 @@ void concat(Translation& t) {
     if (element_count(t.shape(i)) > 0) inputs.push_back(t.real(i));
   }
   if (inputs.empty()) throw t.error("has no elements");
-  const int64_t axis = checked_axis(t.attributes().integer("axis", 0),
-                                    t.shape_of(inputs[0]).size(), t.what());
-  t.set(0, inputs.size() == 1 ? t.add("Identity", inputs)
-                              : t.add("Concat", inputs, {{"axis", axis}}));
+  const int64_t axis =
+      checked_axis(t.attributes().integer("axis", 0), t.shape_of(inputs[0]).size(), t.what());
+  t.set(0,
+        inputs.size() == 1 ? t.add("Identity", inputs) : t.add("Concat", inputs, {{"axis", axis}}));
 }
 
 void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ranges,
@@ -93,13 +93,11 @@ void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ran
     ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
   }
   const ValueId x = t.real(0);
-  t.set(output, axes.empty() ? t.add("Identity", {x}, {}, suffix)
-                             : t.add("Slice", {x},
-                                     {{"starts", starts},
-                                      {"ends", ends},
-                                      {"axes", axes},
-                                      {"steps", steps}},
-                                     suffix));
+  t.set(output, axes.empty()
+                    ? t.add("Identity", {x}, {}, suffix)
+                    : t.add("Slice", {x},
+                            {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}},
+                            suffix));
 }
 
 void slice(Translation& t) {
@@ -117,11 +115,10 @@ void slice(Translation& t) {
 
 void split(Translation& t) {
   const Shape shape = t.shape(0);
-  const auto axis = static_cast<size_t>(
-      checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
+  const auto axis =
+      static_cast<size_t>(checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
   const int parts = t.node().output_size();
-  const std::vector<int64_t> sizes =
-      split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
+  const std::vector<int64_t> sizes = split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
   int64_t start = 0;
   for (size_t k = 0; k < static_cast<size_t>(parts); ++k) {
     std::vector<SliceRange> ranges;
@@ -243,8 +240,7 @@ void gather(Translation& t) {
 }
 
 void gather_elements(Translation& t) {
-  const int64_t axis =
-      checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
   const ValueId x = t.real(0);
   t.set(0, t.add("GatherElements", {x, t.index(1)}, {{"axis", axis}}));
 }
@@ -267,8 +263,7 @@ void cast(Translation& t) {
   }
   if (is_integer(to) && t.is_index(0)) {
     if (to == DataType::boolean) throw t.error("casts integers to booleans at run time");
-    t.set(0, t.add("Reshape", {t.index(0)},
-                   {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
+    t.set(0, t.add("Reshape", {t.index(0)}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
     return;
   }
   throw t.error("casts " + std::string(t.is_index(0) ? "integers to reals" : "reals to integers") +
@@ -283,9 +278,8 @@ void depth_to_space(Translation& t) {
   const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
   const std::string mode = t.attributes().text("mode", "DCR");
   const bool deep = mode == "DCR";
-  const ValueId split =
-      t.reshape(t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w},
-                "split");
+  const ValueId split = t.reshape(
+      t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w}, "split");
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
   const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
@@ -300,8 +294,8 @@ void space_to_depth(Translation& t) {
     throw t.error("the block does not fit " + to_string(shape));
   const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
   const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split");
-  const ValueId moved = t.add("Transpose", {split},
-                              {{"perm", std::vector<int64_t>{0, 3, 5, 1, 2, 4}}}, "move");
+  const ValueId moved =
+      t.add("Transpose", {split}, {{"perm", std::vector<int64_t>{0, 3, 5, 1, 2, 4}}}, "move");
   t.set(0, t.add("Reshape", {moved},
                  {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
 }
@@ -365,8 +359,8 @@ void resize(Translation& t) {
     throw t.error("scales or sizes do not fit the input");
   if (t.attributes().text("keep_aspect_ratio_policy", "stretch") != "stretch")
     throw t.error("keep_aspect_ratio_policy is not supported");
-  const std::string coordinates = t.attributes().text("coordinate_transformation_mode",
-                                                      old ? "asymmetric" : "half_pixel");
+  const std::string coordinates =
+      t.attributes().text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string nearest =
       t.attributes().text("nearest_mode", old ? "floor" : "round_prefer_floor");
   ValueId y = t.real(0);
@@ -377,9 +371,8 @@ void resize(Translation& t) {
       throw t.error("a scale is out of range");
     const double exact = scales.empty() ? 0.0 : std::floor(static_cast<double>(from) * scales[k]);
     const int64_t size = scales.empty() ? to[k] : static_cast<int64_t>(exact);
-    const double scale = scales.empty()
-                             ? static_cast<double>(size) / static_cast<double>(from)
-                             : scales[k];
+    const double scale =
+        scales.empty() ? static_cast<double>(size) / static_cast<double>(from) : scales[k];
     Shape grown = t.shape_of(y);
     grown[axis] = size;
     if (checked_count(grown, t.what()) == 0) throw t.error("gives no elements");

@@ -30,8 +30,8 @@ void convert(const Bench& bench, const std::string& network, const std::string& 
 
 /// What `run` prints, without the time that it took.
 Json results(const Bench& bench, const std::string& network, const std::string& lanes) {
-  const Outcome outcome = bench.run(
-      {"run", network, "--data", "digits", "--limit", "64", "--lanes", lanes, "--json"});
+  const Outcome outcome =
+      bench.run({"run", network, "--data", "digits", "--limit", "64", "--lanes", lanes, "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   Json json = Json::parse(outcome.out);
   for (Json& lane : json.at("lanes")) {
@@ -54,9 +54,21 @@ TEST(CliOnnx, AndTrainsAsItDid) {
   const Bench bench;
   convert(bench, kNetwork, "net.onnx");
   const auto losses = [&](const std::string& model, const std::string& run, Words more) {
-    Words words{"train",    "--model", model,           "--data", "digits", "--steps", "5",
-                "--batch",  "32",      "--lanes",       "float32,mixed_float16",
-                "--no-eval", "--quiet", "--out",         run};
+    Words words{"train",
+                "--model",
+                model,
+                "--data",
+                "digits",
+                "--steps",
+                "5",
+                "--batch",
+                "32",
+                "--lanes",
+                "float32,mixed_float16",
+                "--no-eval",
+                "--quiet",
+                "--out",
+                run};
     words.insert(words.end(), more.begin(), more.end());
     EXPECT_EQ(bench.run(words).code, 0) << test::text_of(bench / "stderr.txt");
     EXPECT_EQ(bench.run({"export", run, "--steps", run + ".csv"}).code, 0);
@@ -74,8 +86,8 @@ TEST(CliOnnx, AndTrainsAsItDid) {
 TEST(CliOnnx, AFileShowsWhatAPlanRounds) {
   const Bench bench;
   convert(bench, kNetwork, "net.onnx");
-  const Outcome outcome = bench.run(
-      {"convert", "net.onnx", "--plan", "float16", "--out", "half.onnx"});
+  const Outcome outcome =
+      bench.run({"convert", "net.onnx", "--plan", "float16", "--out", "half.onnx"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   // The plan of the file's own types rounds where the first plan did.
   const Json half = results(bench, "half.onnx", "as_exported");

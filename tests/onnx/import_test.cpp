@@ -164,8 +164,7 @@ TEST(OnnxImport, IntegersThatSelectStayIntegers) {
   EXPECT_EQ(model.graph.value(model.graph.input("mask")).type, ElementType::real);
   const std::vector<Tensor> inputs{{{2, 3}, {0, 1, 4, 2, 2, -1}}, {{2, 3}, {1, 0, 1, 1, 1, 0}}};
   const auto network = test::start(model, preset_plan("float32").value());
-  EXPECT_THAT(test::run(network, inputs)[0].data,
-              ElementsAre(0, 1, 0, 0, 8, 9, 4, 5, 4, 5, 0, 0));
+  EXPECT_THAT(test::run(network, inputs)[0].data, ElementsAre(0, 1, 0, 0, 8, 9, 4, 5, 4, 5, 0, 0));
 }
 
 TEST(OnnxImport, TheTypesOfTheFileAreAPlan) {

@@ -18,8 +18,7 @@ std::filesystem::path model_file(const std::string& name) {
 }
 
 const NamedTensors& expected() {
-  static const NamedTensors all =
-      read_npz(test::outside_data("models") / "expected_outputs.npz");
+  static const NamedTensors all = read_npz(test::outside_data("models") / "expected_outputs.npz");
   return all;
 }
 
@@ -38,8 +37,8 @@ std::vector<float> image(const Split& split, int64_t i, int64_t size, float fact
   for (int64_t k = 0; k < size; ++k) {
     const double byte = split.pixels[static_cast<size_t>(i * size + k)];
     const auto channel = static_cast<size_t>(k / (size / static_cast<int64_t>(mean.size())));
-    values.push_back(
-        static_cast<float>((byte / 255.0 - mean[channel]) / deviation[channel]) * factor);
+    values.push_back(static_cast<float>((byte / 255.0 - mean[channel]) / deviation[channel]) *
+                     factor);
   }
   return values;
 }
@@ -69,6 +68,8 @@ struct Network {
   int64_t samples = 16;
   std::string expected{};  ///< the name of its outputs, where it is another
   double tolerance = 1e-4;
+  int right = 0;  ///< of the first 1,000 test images
+  const Split& (*images)() = nullptr;
 };
 
 std::vector<float> generated(int64_t) {
@@ -88,18 +89,22 @@ std::vector<float> resnet_image(int64_t i) {
 
 std::vector<Network> networks() {
   std::vector<Network> list{
-      {"mnist-8", [](int64_t i) { return digit(i, 255.0f); }},
-      {"mnist-8-folded", [](int64_t i) { return digit(i, 255.0f); }},
-      {"mnist-fc-256x2", [](int64_t i) { return digit(i, 1.0f); }},
+      {"mnist-8", [](int64_t i) { return digit(i, 255.0f); }, 16, "", 1e-4, 987, mnist},
+      {"mnist-8-folded", [](int64_t i) { return digit(i, 255.0f); }, 16, "", 1e-4, 987, mnist},
+      {"mnist-fc-256x2", [](int64_t i) { return digit(i, 1.0f); }, 16, "", 1e-4, 978, mnist},
       {"cifar10-resnet2b",
        [](int64_t i) {
          return image(cifar(), i, 3072, 1.0f, {.4914, .4822, .4465}, {.2471, .2435, .2616});
-       }},
+       },
+       16, "", 1e-4, 703, cifar},
       {"cifar10-conv-nhwc",
-       [](int64_t i) { return channels_last(image(cifar(), i, 3072, 1.0f, {0, 0, 0}, {1, 1, 1})); }},
-      {"resnet20_cifar10", resnet_image},
+       [](int64_t i) {
+         return channels_last(image(cifar(), i, 3072, 1.0f, {0, 0, 0}, {1, 1, 1}));
+       },
+       16, "", 1e-4, 706, cifar},
+      {"resnet20_cifar10", resnet_image, 16, "", 1e-4, 915, cifar},
       // Weights in float16: PyTorch's outputs are those of the float32 ones.
-      {"resnet20_cifar10_fp16", resnet_image, 16, "resnet20_cifar10", 5e-3},
+      {"resnet20_cifar10_fp16", resnet_image, 16, "resnet20_cifar10", 5e-3, 916, cifar},
       {"acasxu_1_1", [](int64_t i) { return row(expected().at("acasxu_1_1.in"), i).data; }},
       {"ultraface-rfb-320", generated, 1}};
   for (const char* name : {"resnet50", "shufflenet", "squeezenet", "densenet121"})
@@ -134,6 +139,31 @@ TEST_P(OnnxModels, GiveTheirPublishedOutputs) {
       test::expect_close(outputs[k], wanted, network.tolerance);
     }
   }
+}
+
+TEST_P(OnnxModels, AreRightAsOftenAsPublished) {
+  const Network& network = GetParam();
+  if (network.images == nullptr) GTEST_SKIP() << "its accuracy is not published";
+  constexpr int64_t kImages = 1000, kBatch = 100;
+  const Model model = read_onnx(model_file(network.name), {.batch = kBatch}).model;
+  const auto running = test::start(model, preset_plan("float32").value());
+  const Shape shape = model.graph.value(model.graph.inputs()[0].value).shape;
+  ASSERT_EQ(shape[0], kBatch);  // also where the file says 1
+  int right = 0;
+  for (int64_t first = 0; first < kImages; first += kBatch) {
+    Tensor input{shape, {}};
+    for (int64_t i = first; i < first + kBatch; ++i) {
+      const std::vector<float> sample = network.sample(i);
+      input.data.insert(input.data.end(), sample.begin(), sample.end());
+    }
+    const Tensor scores = test::run(running, std::span(&input, 1))[0];
+    for (int64_t i = 0; i < kBatch; ++i) {
+      const auto* begin = scores.data.data() + i * 10;
+      right += std::max_element(begin, begin + 10) - begin ==
+               network.images().labels[static_cast<size_t>(first + i)];
+    }
+  }
+  EXPECT_NEAR(right, network.right, 1);  // one image may lie between two classes
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::ValuesIn(networks()), [](const auto& info) {

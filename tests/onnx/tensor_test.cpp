@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Initializers in every encoding, and those that are damaged or want to read other files.
-#include "core/onnx/tensor_proto.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
+#include "core/onnx/tensor_proto.h"
 #include "tests/data/test_files.h"
 
 namespace halfscope::onnx_files {
@@ -47,10 +46,10 @@ TEST(OnnxTensor, RawBytesOfEveryType) {
   EXPECT_THAT(read(raw(11, {1}, {0, 0, 0, 0, 0, 0, 0xF8, 0xBF})).reals, ElementsAre(-1.5f));
   EXPECT_THAT(read(raw(10, {2}, {0x01, 0x00, 0xFF, 0x7B})).reals, ElementsAre(0x1p-24f, 65504.0f));
   EXPECT_THAT(read(raw(16, {2}, {0xC0, 0x3F, 0x80, 0xFF})).reals, ElementsAre(1.5f, -INFINITY));
-  EXPECT_THAT(read(raw(17, {2}, {0x7E, 0x01})).reals, ElementsAre(448.0f, 0x1p-9f));   // e4m3fn
-  EXPECT_THAT(read(raw(18, {2}, {0x7F, 0x08})).reals, ElementsAre(240.0f, 0x1p-7f));   // e4m3fnuz
+  EXPECT_THAT(read(raw(17, {2}, {0x7E, 0x01})).reals, ElementsAre(448.0f, 0x1p-9f));     // e4m3fn
+  EXPECT_THAT(read(raw(18, {2}, {0x7F, 0x08})).reals, ElementsAre(240.0f, 0x1p-7f));     // e4m3fnuz
   EXPECT_THAT(read(raw(19, {2}, {0x7B, 0x7C})).reals, ElementsAre(57344.0f, INFINITY));  // e5m2
-  EXPECT_THAT(read(raw(20, {1}, {0x7F})).reals, ElementsAre(57344.0f));                // e5m2fnuz
+  EXPECT_THAT(read(raw(20, {1}, {0x7F})).reals, ElementsAre(57344.0f));                  // e5m2fnuz
   EXPECT_TRUE(std::isnan(read(raw(18, {1}, {0x80})).reals[0]));
   EXPECT_THAT(read(raw(2, {2}, {0xFF, 1})).ints, ElementsAre(255, 1));
   EXPECT_THAT(read(raw(3, {2}, {0xFF, 1})).ints, ElementsAre(-1, 1));
@@ -145,9 +144,9 @@ class OnnxExternalData : public testing::Test {
                                       const std::string& length) {
     ::onnx::TensorProto proto = declared(1, {2});
     proto.set_data_location(::onnx::TensorProto::EXTERNAL);
-    for (const auto& [key, value] :
-         {std::pair<std::string, std::string>{"location", location}, {"offset", offset},
-          {"length", length}}) {
+    for (const auto& [key, value] : {std::pair<std::string, std::string>{"location", location},
+                                     {"offset", offset},
+                                     {"length", length}}) {
       if (value.empty()) continue;
       ::onnx::StringStringEntryProto& entry = *proto.add_external_data();
       entry.set_key(key);
@@ -187,7 +186,8 @@ TEST_F(OnnxExternalData, DamagedReferencesAreRefused) {
   EXPECT_THAT(refused("weights/w.bin", "8"), HasSubstr("is not 8 bytes at 8"));
   EXPECT_THAT(refused("weights/w.bin", "18446744073709551615"), HasSubstr("is not 8 bytes"));
   EXPECT_THAT(refused("weights/w.bin", "0", "4"), HasSubstr("is not 8 bytes"));
-  EXPECT_THAT(refused("weights/w.bin", "-1"), HasSubstr("offset of its external data is no number"));
+  EXPECT_THAT(refused("weights/w.bin", "-1"),
+              HasSubstr("offset of its external data is no number"));
   EXPECT_THAT(refused("weights/w.bin", "1x"), HasSubstr("is no number"));
 }
 
