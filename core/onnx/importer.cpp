@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/onnx/model_file.h"
+#include "core/onnx/node_order.h"
 #include "core/onnx/recognise.h"
 #include "core/onnx/tensor_proto.h"
 #include "core/onnx/translate.h"
@@ -15,7 +16,6 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr int kDeepest = 32;              // branches and functions within each other
 constexpr size_t kMostNodes = 1'000'000;  // functions may multiply what a file holds
 
 using Nodes = google::protobuf::RepeatedPtrField<::onnx::NodeProto>;
@@ -25,79 +25,6 @@ bool is_default_domain(const std::string& domain) { return domain.empty() || dom
 /// Domains whose operators we know under the names of the default one.
 bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
-}
-
-/// Control characters would break lines of reports.
-std::string printable(std::string text) {
-  constexpr size_t kLongest = 300;
-  if (text.size() > kLongest) text.resize(kLongest);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '_';
-  }
-  return text;
-}
-
-std::string describe(const ::onnx::NodeProto& node) {
-  std::string name = node.name();
-  if (name.empty() && node.output_size() > 0) name = node.output(0);
-  if (name.empty()) name = "a node";
-  return printable(name) + " (" + printable(node.op_type()) + ")";
-}
-
-/// Names that a node reads, those that graphs in its attributes take from around them included.
-void collect_reads(const ::onnx::NodeProto& node, std::vector<std::string>& reads, int depth) {
-  for (const std::string& input : node.input()) {
-    if (!input.empty()) reads.push_back(input);
-  }
-  if (depth > kDeepest) return;
-  for (const ::onnx::AttributeProto& attribute : node.attribute()) {
-    for (const ::onnx::NodeProto& inner : attribute.g().node())
-      collect_reads(inner, reads, depth + 1);
-    for (const ::onnx::ValueInfoProto& output : attribute.g().output())
-      reads.push_back(output.name());
-  }
-}
-
-/// The nodes such that each stands after those whose results it reads.
-std::vector<const ::onnx::NodeProto*> in_order(const Nodes& nodes) {
-  std::unordered_map<std::string, size_t> maker;
-  for (int i = 0; i < nodes.size(); ++i) {
-    for (const std::string& output : nodes[i].output()) {
-      if (!output.empty()) maker.try_emplace(output, static_cast<size_t>(i));
-    }
-  }
-  const auto count = static_cast<size_t>(nodes.size());
-  std::vector<std::vector<size_t>> readers(count);
-  std::vector<size_t> waits(count, 0);
-  for (size_t i = 0; i < count; ++i) {
-    std::vector<std::string> reads;
-    collect_reads(nodes[static_cast<int>(i)], reads, 0);
-    std::sort(reads.begin(), reads.end());
-    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-    for (const std::string& name : reads) {
-      const auto found = maker.find(name);
-      if (found == maker.end()) continue;
-      readers[found->second].push_back(i);
-      ++waits[i];
-    }
-  }
-  std::set<size_t> ready;  // in the order of the file
-  for (size_t i = 0; i < count; ++i) {
-    if (waits[i] == 0) ready.insert(i);
-  }
-  std::vector<const ::onnx::NodeProto*> order;
-  while (!ready.empty()) {
-    const size_t next = *ready.begin();
-    ready.erase(ready.begin());
-    order.push_back(&nodes[static_cast<int>(next)]);
-    for (size_t reader : readers[next]) {
-      if (--waits[reader] == 0) ready.insert(reader);
-    }
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (waits[i] > 0) throw Error(describe(nodes[static_cast<int>(i)]) + ": depends on itself");
-  }
-  return order;
 }
 
 /// Zeros and large negative numbers: added to scores, they hide positions. Training leaves them.

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// The nodes of a file: what they are called in messages, and in which order they can run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/onnx/proto.h"
+
+namespace halfscope::onnx_files {
+
+/// Branches and functions within each other.
+inline constexpr int kDeepest = 32;
+
+/// Of limited length and without control characters, which would break lines of reports.
+std::string printable(std::string text);
+
+/// "conv1 (Conv)": the node's name, or that of its first result.
+std::string describe(const ::onnx::NodeProto& node);
+
+/// The nodes such that each stands after those whose results it reads, else in the order of the
+/// file. Throws Error naming a node that depends on itself.
+std::vector<const ::onnx::NodeProto*> in_order(
+    const google::protobuf::RepeatedPtrField<::onnx::NodeProto>& nodes);
+
+}  // namespace halfscope::onnx_files
