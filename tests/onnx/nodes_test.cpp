@@ -61,14 +61,11 @@ std::vector<std::string> names() {
 class OnnxNodes : public testing::TestWithParam<std::string> {
  protected:
   const NodeCase& given() const { return cases().at(GetParam()); }
-  Model imported() const {
-    return parse_onnx(given().model, GetParam() + ".onnx", ".").model;
-  }
+  Model imported() const { return parse_onnx(given().model, GetParam() + ".onnx", ".").model; }
   void expect_outputs(const std::vector<Tensor>& outputs) const {
     const std::vector<Tensor> expected = given().list("out");
     ASSERT_EQ(outputs.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i)
-      test::expect_close(outputs[i], expected[i], 4e-6);
+    for (size_t i = 0; i < expected.size(); ++i) test::expect_close(outputs[i], expected[i], 4e-6);
   }
 };
 
@@ -141,6 +138,24 @@ TEST(OnnxTransformer, SharesTheEmbeddingWithTheHead) {
   int tables = 0;
   for (const Variable& variable : import.model.graph.variables()) tables += variable.alias == "wte";
   EXPECT_EQ(tables, 1);
+}
+
+TEST(OnnxTransformer, HasOneAttention) {
+  const Model model = parse_onnx(cases().at("transformer").model, "net.onnx", ".").model;
+  std::vector<std::string> found;
+  for (const Node& node : model.graph.nodes()) {
+    EXPECT_NE(node.op, "Softmax");
+    if (node.op == "Attention") found.push_back(node.path);
+  }
+  EXPECT_EQ(found, std::vector<std::string>{"mix"}) << "the name of its last product";
+  const Executable mixed = lower_inference(model, preset_plan("mixed_float16").value());
+  std::map<std::string, std::string> formats;
+  for (const LayerInfo& layer : mixed.layers) formats[layer.path] = format_name(layer.write);
+  EXPECT_EQ(formats["mix/scores"], "fp16");
+  EXPECT_EQ(formats["mix/scale"], "fp16");
+  EXPECT_EQ(formats["mix/mask"], "fp16");
+  EXPECT_EQ(formats["mix/softmax"], "fp32");
+  EXPECT_EQ(formats["mix/mix"], "fp16");
 }
 
 }  // namespace
