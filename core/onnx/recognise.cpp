@@ -471,8 +471,9 @@ Model rewritten(const Model& model, const std::map<NodeId, Match>& by_root) {
       start.key() = path;
       result.initial.insert(std::move(start));
     }
-    set(variable.value, variable.buffer ? graph.add_buffer(path, shape, variable.initializer)
-                                        : graph.add_variable(path, shape, variable.initializer));
+    set(variable.value, variable.buffer
+                            ? graph.add_buffer(path, shape, variable.initializer)
+                            : graph.add_variable(path, shape, variable.initializer));
     graph.variables().back().alias = variable.alias;
   }
   for (const Constant& constant : from.constants()) {

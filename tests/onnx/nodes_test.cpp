@@ -61,11 +61,14 @@ std::vector<std::string> names() {
 class OnnxNodes : public testing::TestWithParam<std::string> {
  protected:
   const NodeCase& given() const { return cases().at(GetParam()); }
-  Model imported() const { return parse_onnx(given().model, GetParam() + ".onnx", ".").model; }
+  Model imported() const {
+    return parse_onnx(given().model, GetParam() + ".onnx", ".").model;
+  }
   void expect_outputs(const std::vector<Tensor>& outputs) const {
     const std::vector<Tensor> expected = given().list("out");
     ASSERT_EQ(outputs.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) test::expect_close(outputs[i], expected[i], 4e-6);
+    for (size_t i = 0; i < expected.size(); ++i)
+      test::expect_close(outputs[i], expected[i], 4e-6);
   }
 };
 
