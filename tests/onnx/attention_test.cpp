@@ -175,6 +175,24 @@ TEST(OnnxAttention, GoesOutInPrimitivesAndComesBack) {
   }
 }
 
+// With a plan its primitives go out one by one, with the Casts that show where they round.
+TEST(OnnxAttention, GoesOutWithAPlanAsItsPrimitives) {
+  const Model model = file_of({"Div", "keep"}).import().model;
+  for (const char* name : {"float32", "mixed_float16"}) {
+    SCOPED_TRACE(name);
+    const auto planned = test::start(model, preset_plan(name).value());
+    const std::string bytes = onnx_bytes(planned.executable, "net", model.initial);
+    const OnnxImport again =
+        parse_onnx({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "again", ".");
+    if (std::string(name) == "float32")
+      EXPECT_THAT(nodes(again.model), ElementsAre("attend/mix Attention"));
+    else
+      EXPECT_THAT(nodes(again.model), testing::Contains("attend/softmax Softmax"));
+    expect_same_bits(test::run(test::start(again.model, again.types), operands()).at(0),
+                     test::run(planned, operands()).at(0));
+  }
+}
+
 TEST(OnnxAttention, StaysInPrimitivesWhereItIsSomethingElse) {
   using Change = std::function<void(FileBuilder&)>;
   const auto kept = [](const Form& form, const Change& change) {
