@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/graph/add_planned.h"
 #include "core/graph/autodiff.h"
 #include "core/graph/narrow.h"
 #include "core/graph/sites.h"
@@ -33,41 +34,11 @@ void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan) {
   }
 }
 
-/// What a composite's primitive does: as the composite, unless a rule names its own path. Rules
-/// that applied to the composite have had their say.
-NodePlan plan_of_primitive(const Plan& plan, const Node& composite, const Node& primitive) {
-  Plan by_path = plan;
-  by_path.defaults = composite.plan;
-  std::erase_if(by_path.rules, [&](const PlanRule& rule) {
-    const bool named = rule.op.empty() || rule.op == composite.op;
-    return rule.path.empty() || (named && glob_match(rule.path, composite.path));
-  });
-  return resolve(by_path, primitive.path, primitive.op);
-}
-
 struct Expanded {
   Graph graph;
   std::vector<ValueId> new_of;  // by value of the source graph
   ValueId operator()(ValueId source) const { return new_of.at(static_cast<size_t>(source)); }
 };
-
-/// Adds a node of the source graph, or the primitives it stands for where the plan wants it
-/// stagewise, and returns its outputs.
-std::vector<ValueId> add_planned(Graph& graph, const Node& node, const Plan& plan) {
-  Node copy = node;
-  copy.plan = resolve(plan, node.path, node.op);
-  const OpDef& def = find_op(node.op);
-  const size_t first = graph.nodes().size();
-  const bool stagewise = copy.plan.stagewise && def.expand != nullptr;
-  std::vector<ValueId> outputs = stagewise
-                                     ? def.expand(graph, copy)
-                                     : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
-  for (size_t i = first; i < graph.nodes().size(); ++i) {
-    Node& added = graph.node(static_cast<NodeId>(i));
-    added.plan = stagewise ? plan_of_primitive(plan, copy, added) : copy.plan;
-  }
-  return outputs;
-}
 
 /// Whether it works differently in inference.
 bool trains(const Node& node) { return int_attribute(node, "training_mode", 0) != 0; }
@@ -173,9 +144,7 @@ ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, 
     if (trains(node)) copy.attributes["training_mode"] = int64_t{0};
     if (loss) copy.path = "metrics/" + node.path;
     // Metrics have a NodePlan's default, which is fp32.
-    const std::vector<ValueId> outputs =
-        loss ? expanded.graph.add(copy.op, copy.path, copy.inputs, copy.attributes)
-             : add_planned(expanded.graph, copy, plan);
+    const std::vector<ValueId> outputs = add_planned(expanded.graph, copy, loss ? Plan{} : plan);
     for (size_t i = 0; i < outputs.size(); ++i) moved[node.outputs[i]] = outputs[i];
   }
   return of(target);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lower(): source graph + plan + optimizer -> executable graph of one lane.
 //
-//   source graph --expand stagewise composites--> primitives
+//   source graph --expand stagewise composites, and those without a kernel--> primitives
 //     --once more with batch normalizations as in inference, where there are any: for eval-->
 //     --settle the forward formats--> --differentiate--> --sums of micro-batches, norm, updates-->
 //     --a Cast or scaled codes where an operand is read narrower than it is stored (narrow.h)-->

@@ -51,6 +51,13 @@ class Finder {
     for (const Constant& constant : graph_.constants()) {
       if (constant.tensor.data.size() == 1) scalars_[constant.value] = constant.tensor.data[0];
     }
+    for (const Input& input : graph_.inputs()) computed_.insert(input.value);
+    for (const Node& node : graph_.nodes()) {
+      if (std::any_of(node.inputs.begin(), node.inputs.end(),
+                      [&](ValueId input) { return computed_.contains(input); })) {
+        computed_.insert(node.outputs.begin(), node.outputs.end());
+      }
+    }
   }
 
   std::optional<Match> at(NodeId id) const {
@@ -60,6 +67,7 @@ class Finder {
     if (!match && (op == "Mul" || op == "Div")) match = rms_normalization(id);
     if (!match && op == "Mul") match = gelu(id);
     if (!match && op == "Mul" && knows("Swish")) match = silu(id);
+    if (op == "MatMul") match = attention(id);
     if (match && !is_closed(*match)) return std::nullopt;
     return match;
   }
@@ -326,23 +334,110 @@ class Finder {
     return std::nullopt;
   }
 
+  // softmax(mask(q k * scale)) v: the mask is an Add, or a Where on either side
+  std::optional<Match> attention(NodeId id) const {
+    const ValueId probabilities = graph_.node(id).inputs[0];
+    const Node* softmax = made_by(probabilities, "Softmax");
+    if (softmax == nullptr || !is_product(id) || !computed_.contains(graph_.node(id).inputs[1]))
+      return std::nullopt;
+    const ValueId masked = softmax->inputs[0];
+    const auto rank = static_cast<int64_t>(graph_.value(masked).shape.size());
+    const int64_t axis = int_attribute(*softmax, "axis", -1);
+    if (axis != -1 && axis != rank - 1) return std::nullopt;
+    const Match softmax_and_mix{"Attention", {}, {}, {id, producer(probabilities)}, id};
+    if (auto match = attention_on(masked, {}, softmax_and_mix)) return match;
+    for (const char* op : {"Add", "Where"}) {
+      const Node* mask = made_by(masked, op);
+      if (mask == nullptr) continue;
+      const size_t first = mask->inputs.size() - 2;  // of those that may be the scores
+      for (size_t i = first; i < first + 2; ++i) {
+        std::vector<ValueId> others = mask->inputs;
+        others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+        Match match = softmax_and_mix;
+        match.nodes.insert(producer(masked));
+        if (first == 1 && i == 2) match.attributes["fill_where_true"] = int64_t{1};
+        if (auto found = attention_on(mask->inputs[i], others, match)) return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// The whole attention with these scores before the mask, given what comes after them; nothing if
+  /// they are none or the nodes do not stand alone.
+  std::optional<Match> attention_on(ValueId scores, const std::vector<ValueId>& mask,
+                                    Match match) const {
+    for (const char* op : {"Mul", "Div"}) {
+      const Node* scaled = made_by(scores, op);
+      if (scaled == nullptr) continue;
+      const bool divides = scaled->op == "Div";
+      for (size_t i = divides ? 1 : 0; i < 2; ++i) {
+        const auto scale = scalar(scaled->inputs[i]);
+        const ValueId inner = scaled->inputs[1 - i];
+        if (!scale || graph_.value(inner).shape != graph_.value(scores).shape) continue;
+        match.attributes["scale"] = *scale;
+        if (divides) match.attributes["divide"] = int64_t{1};
+        match.nodes.insert(producer(scores));
+        scores = inner;
+        break;
+      }
+      break;
+    }
+    const NodeId product = producer(scores);
+    if (product == kNone || !is_product(product)) return std::nullopt;
+    // With keys that are weights it is a layer with a softmax behind it.
+    const std::vector<ValueId>& operands = graph_.node(product).inputs;
+    if (!computed_.contains(operands[1])) return std::nullopt;
+    match.nodes.insert(product);
+    match.inputs = {operands[0], operands[1], graph_.node(match.root).inputs[1]};
+    match.inputs.insert(match.inputs.end(), mask.begin(), mask.end());
+    const bool unfit = std::any_of(match.inputs.begin(), match.inputs.end(), [&](ValueId input) {
+      return input == kNone || match.nodes.contains(producer(input));
+    });
+    if (unfit || !is_closed(match)) return std::nullopt;
+    return match;
+  }
+
+  /// A MatMul of operands as they are, both with rows and columns.
+  bool is_product(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return node.op == "MatMul" && node.attributes.empty() &&
+           std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId input) { return graph_.value(input).shape.size() >= 2; });
+  }
+
   const Graph& graph_;
   std::map<ValueId, std::vector<NodeId>> readers_;
   std::set<ValueId> kept_;
+  std::set<ValueId> computed_;  ///< inputs, and what depends on one
   std::map<ValueId, float> scalars_;
 };
 
-/// Scales and biases are called by the node that now reads them, unless another is called so.
+/// What a composite calls its input i, if that is a variable; "" where the name stays.
+std::string parameter_name(const Match& match, const std::string& path, size_t i) {
+  if (match.op != "Attention") return i == 0 ? "" : path + (i == 1 ? ".weight" : ".bias");
+  // By the primitive that reads it, as only those are ever run.
+  const bool added = i == 3 && match.inputs.size() == 4;
+  return i == 0 ? path + "/scores.weight" : added ? path + "/mask.bias" : "";
+}
+
+/// Parameters are called by the node that now reads them, unless another is called so, or they are
+/// called by a node that stays.
 std::map<ValueId, std::string> parameter_paths(const Graph& graph,
                                                const std::map<NodeId, Match>& by_root) {
-  std::set<std::string> paths;
+  std::set<std::string> paths, gone;
   for (const Variable& variable : graph.variables()) paths.insert(variable.path);
+  for (const auto& [root, match] : by_root) {
+    for (NodeId id : match.nodes) gone.insert(graph.node(id).path);
+  }
   std::map<ValueId, std::string> result;
   for (const auto& [root, match] : by_root) {
-    for (size_t i = 1; i < match.inputs.size(); ++i) {
-      if (graph.variable_of(match.inputs[i]) == nullptr || result.contains(match.inputs[i]))
+    for (size_t i = 0; i < match.inputs.size(); ++i) {
+      const Variable* variable = graph.variable_of(match.inputs[i]);
+      const std::string path = parameter_name(match, graph.node(root).path, i);
+      if (variable == nullptr || path.empty() || result.contains(match.inputs[i]) ||
+          !gone.contains(variable->path.substr(0, variable->path.rfind('.')))) {
         continue;
-      const std::string path = graph.node(root).path + (i == 1 ? ".weight" : ".bias");
+      }
       if (paths.insert(path).second) result[match.inputs[i]] = path;
     }
   }

@@ -7,7 +7,7 @@
 
 namespace halfscope::onnx_files {
 
-/// Replaces LayerNormalization, RMSNormalization, Gelu (both forms) and Swish written in
+/// Replaces LayerNormalization, RMSNormalization, Gelu (both forms), Swish and Attention written in
 /// primitives. A group is replaced only if nobody outside of it reads what it computes on the way.
 /// The node that replaces it has the path of its last one.
 Model recognise_composites(Model model);

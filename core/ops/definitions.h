@@ -9,6 +9,7 @@
 namespace halfscope::ops {
 
 const std::vector<OpDef>& arithmetic();
+const std::vector<OpDef>& attention();
 const std::vector<OpDef>& cast();
 const std::vector<OpDef>& choice();
 const std::vector<OpDef>& conv();

@@ -84,6 +84,10 @@ struct OpDef {
   /// of an input that they replace are written in that input's format, others in fp32.
   size_t statistics_from = kAllInputs;
 
+  /// Composites without a kernel and a gradient of their own: lower() expands them under every
+  /// plan, and each primitive is planned as a node of its own (core/graph/add_planned.h).
+  bool always_expands = false;
+
   static constexpr size_t kAllInputs = SIZE_MAX;
 
   bool sums_products() const noexcept { return summed_axis != nullptr; }

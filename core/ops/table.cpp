@@ -13,13 +13,17 @@ namespace halfscope {
 std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
-    for (const auto* defs : {&ops::arithmetic(),    &ops::cast(),    &ops::choice(),
-                             &ops::conv(),          &ops::cumsum(),  &ops::functions(),
-                             &ops::gather(),        &ops::gemm(),    &ops::group_normalization(),
-                             &ops::loss(),          &ops::matmul(),  &ops::move(),
-                             &ops::normalization(), &ops::pooling(), &ops::quantize(),
-                             &ops::reductions(),    &ops::relu(),    &ops::shape_ops(),
-                             &ops::softmax(),       &ops::training()}) {
+    for (const auto* defs : {&ops::arithmetic(), &ops::attention(),
+                             &ops::cast(),       &ops::choice(),
+                             &ops::conv(),       &ops::cumsum(),
+                             &ops::functions(),  &ops::gather(),
+                             &ops::gemm(),       &ops::group_normalization(),
+                             &ops::loss(),       &ops::matmul(),
+                             &ops::move(),       &ops::normalization(),
+                             &ops::pooling(),    &ops::quantize(),
+                             &ops::reductions(), &ops::relu(),
+                             &ops::shape_ops(),  &ops::softmax(),
+                             &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {

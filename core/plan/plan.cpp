@@ -220,8 +220,9 @@ bool needs_loss_scaling(const Plan& plan) {
     // Of a rule that scales and names no operator the products are meant.
     const bool products = op.empty() && !path.empty() && resolve(plan, path, "Gemm").scale.any();
     return std::any_of(op_table().begin(), op_table().end(), [&](const OpDef& def) {
-      const bool meant =
-          op.empty() ? *def.domain == '\0' && (!products || def.sums_products()) : op == def.name;
+      const bool meant = op.empty() ? (*def.domain == '\0' || def.always_expands) &&
+                                          (!products || def.sums_products())
+                                    : op == def.name;
       return meant && std::string_view(def.name) != "Cast" && unscaled(path, def);
     });
   };

@@ -105,13 +105,13 @@ BufferCommit buffers_of(const Json& variables) {
 }
 
 /// The operators that a rule can meet: ONNX's that are not of our own making, and those of ours
-/// that models and expansions of composites contain.
+/// that models and expansions of composites contain, composites among them.
 std::vector<std::string> operators_of_models() {
   std::vector<std::string> names;
   for (const OpDef& def : op_table()) {
     const std::string name = def.name;
     const bool onnx = *def.domain == '\0' && name != "Cast";
-    if (onnx || def.gradient != nullptr) names.push_back(name);
+    if (onnx || def.gradient != nullptr || def.always_expands) names.push_back(name);
   }
   return names;
 }

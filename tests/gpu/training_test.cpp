@@ -240,6 +240,7 @@ class Coverage : public testing::Environment {
     // Parts of the tests, chosen by a filter, cover parts of the table.
     if (testing::GTEST_FLAG(filter) != "*") return;
     for (const OpDef& def : op_table()) {
+      if (def.always_expands) continue;  // reaches no backend
       EXPECT_TRUE(compared_operators().contains(def.name))
           << def.name << " was compared by no test";
     }

@@ -207,6 +207,7 @@ TEST(Gradient, StagewiseCompositesEqualFusedInDouble) {
     compared.insert(op.op);
   }
   for (const OpDef& def : op_table()) {
+    if (def.always_expands) continue;  // has no fused form
     EXPECT_EQ(compared.contains(def.name), def.expand != nullptr) << def.name;
   }
 }

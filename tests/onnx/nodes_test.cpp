@@ -140,5 +140,23 @@ TEST(OnnxTransformer, SharesTheEmbeddingWithTheHead) {
   EXPECT_EQ(tables, 1);
 }
 
+TEST(OnnxTransformer, HasOneAttention) {
+  const Model model = parse_onnx(cases().at("transformer").model, "net.onnx", ".").model;
+  std::vector<std::string> found;
+  for (const Node& node : model.graph.nodes()) {
+    EXPECT_NE(node.op, "Softmax");
+    if (node.op == "Attention") found.push_back(node.path);
+  }
+  EXPECT_EQ(found, std::vector<std::string>{"mix"}) << "the name of its last product";
+  const Executable mixed = lower_inference(model, preset_plan("mixed_float16").value());
+  std::map<std::string, std::string> formats;
+  for (const LayerInfo& layer : mixed.layers) formats[layer.path] = format_name(layer.write);
+  EXPECT_EQ(formats["mix/scores"], "fp16");
+  EXPECT_EQ(formats["mix/scale"], "fp16");
+  EXPECT_EQ(formats["mix/mask"], "fp16");
+  EXPECT_EQ(formats["mix/softmax"], "fp32");
+  EXPECT_EQ(formats["mix/mix"], "fp16");
+}
+
 }  // namespace
 }  // namespace halfscope
