@@ -40,8 +40,7 @@ DataType needed_type(const FloatFormat& format, const std::string& what) {
 void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value& value) {
   info.set_name(name);
   ::onnx::TypeProto::Tensor& tensor = *info.mutable_type()->mutable_tensor_type();
-  const DataType type =
-      value.type == ElementType::index ? DataType::int64 : DataType::float32;
+  const DataType type = value.type == ElementType::index ? DataType::int64 : DataType::float32;
   tensor.set_elem_type(static_cast<int32_t>(type));
   ::onnx::TensorShapeProto& shape = *tensor.mutable_shape();
   for (int64_t size : value.shape) shape.add_dim()->set_dim_value(size);
@@ -82,8 +81,7 @@ std::string Exporter::constant(const Node& node, const std::string& what,
   return name;
 }
 
-std::string Exporter::ints(const Node& node, const std::string& what,
-                           std::vector<int64_t> values) {
+std::string Exporter::ints(const Node& node, const std::string& what, std::vector<int64_t> values) {
   return constant(node, what, known_list(std::move(values)));
 }
 
@@ -155,8 +153,7 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
   const Value& of = graph_.value(value);
   const Node& node = graph_.node(of.producer);
   if (of.rounding.mode != RoundingMode::nearest_even) {
-    throw Error(node.path + ": ONNX rounds to nearest, not " +
-                rounding_name(of.rounding));
+    throw Error(node.path + ": ONNX rounds to nearest, not " + rounding_name(of.rounding));
   }
   const DataType type = needed_type(of.format, node.path);
   const std::string narrow = fresh(exact + "_" + type_name(type)), wide = fresh(exact + "_rounded");
@@ -170,9 +167,15 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
 
 void Exporter::add_node(NodeId id) {
   const Node node = graph_.node(id);  // expansions grow the graph
-  if (formats_ && !node.plan.accumulation.is_single_chain() && find_op(node.op).sums_products()) {
+  const Accumulation& sums = node.plan.accumulation;
+  if (formats_ && find_op(node.op).sums_products() &&
+      (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot say how its sums are taken",
                 "export a plan that accumulates in fp32");
+  }
+  if (node.op == "Quantize" || node.op == "Dequantize") {
+    throw Error(node.path + ": ONNX cannot say how the scale of its operands is found",
+                "export a plan without scales");
   }
   if (node.op == "Cast") {
     names_[node.outputs[0]] = name_of(node.inputs[0]);

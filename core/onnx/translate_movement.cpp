@@ -23,8 +23,8 @@ void to_shape(Translation& t, const Shape& shape) {
 
 void reshape(Translation& t) {
   const bool zero_is_size = t.attributes().integer("allowzero", 0) != 0;
-  to_shape(t, t.importer().reshape_target(t.shape(0), t.known_ints(1, "shape"), zero_is_size,
-                                          t.what()));
+  to_shape(
+      t, t.importer().reshape_target(t.shape(0), t.known_ints(1, "shape"), zero_is_size, t.what()));
 }
 
 void flatten(Translation& t) {
@@ -71,10 +71,10 @@ void concat(Translation& t) {
     if (element_count(t.shape(i)) > 0) inputs.push_back(t.real(i));
   }
   if (inputs.empty()) throw t.error("has no elements");
-  const int64_t axis = checked_axis(t.attributes().integer("axis", 0),
-                                    t.shape_of(inputs[0]).size(), t.what());
-  t.set(0, inputs.size() == 1 ? t.add("Identity", inputs)
-                              : t.add("Concat", inputs, {{"axis", axis}}));
+  const int64_t axis =
+      checked_axis(t.attributes().integer("axis", 0), t.shape_of(inputs[0]).size(), t.what());
+  t.set(0,
+        inputs.size() == 1 ? t.add("Identity", inputs) : t.add("Concat", inputs, {{"axis", axis}}));
 }
 
 void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ranges,
@@ -93,13 +93,11 @@ void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ran
     ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
   }
   const ValueId x = t.real(0);
-  t.set(output, axes.empty() ? t.add("Identity", {x}, {}, suffix)
-                             : t.add("Slice", {x},
-                                     {{"starts", starts},
-                                      {"ends", ends},
-                                      {"axes", axes},
-                                      {"steps", steps}},
-                                     suffix));
+  t.set(output, axes.empty()
+                    ? t.add("Identity", {x}, {}, suffix)
+                    : t.add("Slice", {x},
+                            {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}},
+                            suffix));
 }
 
 void slice(Translation& t) {
@@ -117,11 +115,10 @@ void slice(Translation& t) {
 
 void split(Translation& t) {
   const Shape shape = t.shape(0);
-  const auto axis = static_cast<size_t>(
-      checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
+  const auto axis =
+      static_cast<size_t>(checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
   const int parts = t.node().output_size();
-  const std::vector<int64_t> sizes =
-      split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
+  const std::vector<int64_t> sizes = split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
   int64_t start = 0;
   for (size_t k = 0; k < static_cast<size_t>(parts); ++k) {
     std::vector<SliceRange> ranges;
@@ -243,8 +240,7 @@ void gather(Translation& t) {
 }
 
 void gather_elements(Translation& t) {
-  const int64_t axis =
-      checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
   const ValueId x = t.real(0);
   t.set(0, t.add("GatherElements", {x, t.index(1)}, {{"axis", axis}}));
 }
@@ -265,10 +261,22 @@ void cast(Translation& t) {
     t.set(0, t.add("Identity", {t.real(0)}));
     return;
   }
+  const bool boolean = t.type(0) == DataType::boolean;
+  if (to == DataType::boolean && !boolean) {  // whether it is not zero
+    const ValueId zero =
+        t.is_index(0) ? t.add("Not", {t.index(0)}, {}, "zero")
+                      : t.add("Equal", {t.real(0), t.graph().add_constant(0.0f)}, {}, "zero");
+    t.set_boolean(0, t.add("Not", {zero}));
+    return;
+  }
+  if (is_real(to) && boolean) {
+    t.set_type(to);
+    const ValueId one = t.graph().add_constant(1.0f), zero = t.graph().add_constant(0.0f);
+    t.set(0, t.add("Where", {t.index(0), one, zero}));
+    return;
+  }
   if (is_integer(to) && t.is_index(0)) {
-    if (to == DataType::boolean) throw t.error("casts integers to booleans at run time");
-    t.set(0, t.add("Reshape", {t.index(0)},
-                   {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
+    t.set(0, t.add("Reshape", {t.index(0)}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
     return;
   }
   throw t.error("casts " + std::string(t.is_index(0) ? "integers to reals" : "reals to integers") +
@@ -283,9 +291,8 @@ void depth_to_space(Translation& t) {
   const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
   const std::string mode = t.attributes().text("mode", "DCR");
   const bool deep = mode == "DCR";
-  const ValueId split =
-      t.reshape(t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w},
-                "split");
+  const ValueId split = t.reshape(
+      t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w}, "split");
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
   const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
@@ -300,52 +307,76 @@ void space_to_depth(Translation& t) {
     throw t.error("the block does not fit " + to_string(shape));
   const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
   const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split");
-  const ValueId moved = t.add("Transpose", {split},
-                              {{"perm", std::vector<int64_t>{0, 3, 5, 1, 2, 4}}}, "move");
+  const ValueId moved =
+      t.add("Transpose", {split}, {{"perm", std::vector<int64_t>{0, 3, 5, 1, 2, 4}}}, "move");
   t.set(0, t.add("Reshape", {moved},
                  {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
 }
 
-/// The source of every row of a resized axis, by the coordinate rules of Resize (nearest).
-std::vector<int64_t> resized_rows(Translation& t, int64_t from, int64_t to, double scale,
-                                  const std::string& coordinates, const std::string& nearest) {
-  std::vector<int64_t> rows;
-  for (int64_t i = 0; i < to; ++i) {
-    const auto x = static_cast<double>(i);
-    double at = 0.0;
-    if (coordinates == "asymmetric") {
-      at = x / scale;
-    } else if (coordinates == "half_pixel") {
-      at = (x + 0.5) / scale - 0.5;
-    } else if (coordinates == "pytorch_half_pixel") {
-      at = to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
-    } else if (coordinates == "align_corners") {
-      at = to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
-    } else {
-      throw t.error("the coordinates " + coordinates + " are not supported");
-    }
-    double row = 0.0;
-    if (nearest == "floor") {
-      row = std::floor(at);
-    } else if (nearest == "ceil") {
-      row = std::ceil(at);
-    } else if (nearest == "round_prefer_ceil") {
-      row = std::floor(at + 0.5);
-    } else if (nearest == "round_prefer_floor") {
-      row = std::ceil(at - 0.5);
-    } else {
-      throw t.error("the rounding " + nearest + " is not supported");
-    }
-    rows.push_back(std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1));
+/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize.
+double resized_place(Translation& t, int64_t row, int64_t from, int64_t to, double scale,
+                     const std::string& coordinates) {
+  const auto x = static_cast<double>(row);
+  if (coordinates == "asymmetric") return x / scale;
+  if (coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
+  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
+  if (coordinates == "align_corners")
+    return to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
+  throw t.error("the coordinates " + coordinates + " are not supported");
+}
+
+/// The row that such a place takes, by the rounding rules.
+int64_t nearest_row(Translation& t, double at, int64_t from, const std::string& nearest) {
+  double row = 0.0;
+  if (nearest == "floor") {
+    row = std::floor(at);
+  } else if (nearest == "ceil") {
+    row = std::ceil(at);
+  } else if (nearest == "round_prefer_ceil") {
+    row = std::floor(at + 0.5);
+  } else if (nearest == "round_prefer_floor") {
+    row = std::ceil(at - 0.5);
+  } else {
+    throw t.error("the rounding " + nearest + " is not supported");
   }
-  return rows;
+  return std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1);
+}
+
+/// An axis as means of the two rows that each place lies between.
+ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<double>& places,
+                     const std::string& suffix) {
+  const Shape shape = t.shape_of(x);
+  const int64_t last = shape[static_cast<size_t>(axis)] - 1;
+  std::vector<int64_t> low, high;
+  Tensor below, above;
+  for (double place : places) {
+    const double at = std::clamp(place, 0.0, static_cast<double>(last));
+    low.push_back(static_cast<int64_t>(std::floor(at)));
+    high.push_back(std::min(low.back() + 1, last));
+    above.data.push_back(static_cast<float>(at - std::floor(at)));
+    below.data.push_back(1.0f - above.data.back());
+  }
+  if (std::all_of(above.data.begin(), above.data.end(), [](float w) { return w == 0.0f; }))
+    return gather_rows(t, x, axis, low, suffix);
+  below.shape.assign(shape.size() - static_cast<size_t>(axis), 1);
+  below.shape[0] = static_cast<int64_t>(places.size());
+  above.shape = below.shape;
+  const auto part = [&](const std::vector<int64_t>& rows, Tensor weights, const char* name) {
+    const ValueId taken = gather_rows(t, x, axis, rows, suffix + "_" + name);
+    const ValueId weight = t.graph().add_constant(std::move(weights));
+    return t.add("Mul", {taken, weight}, {}, suffix + "_" + name + "_part");
+  };
+  const ValueId first = part(low, std::move(below), "low");
+  return t.add("Add", {first, part(high, std::move(above), "high")}, {}, suffix);
 }
 
 void resize(Translation& t) {
   const Shape shape = t.shape(0);
   const bool old = t.opset() < 11;  // Upsample, and Resize of opset 10: (x, scales)
   const std::string mode = t.attributes().text("mode", "nearest");
-  if (mode != "nearest") throw t.error("the mode " + mode + " is not supported; nearest is");
+  if (mode != "nearest" && mode != "linear")
+    throw t.error("the mode " + mode + " is not supported; nearest and linear are");
+  if (t.attributes().integer("antialias", 0) != 0) throw t.error("antialias is not supported");
   std::vector<double> scales;
   Shape to;
   const size_t scales_at = old ? 1 : 2;
@@ -365,8 +396,8 @@ void resize(Translation& t) {
     throw t.error("scales or sizes do not fit the input");
   if (t.attributes().text("keep_aspect_ratio_policy", "stretch") != "stretch")
     throw t.error("keep_aspect_ratio_policy is not supported");
-  const std::string coordinates = t.attributes().text("coordinate_transformation_mode",
-                                                      old ? "asymmetric" : "half_pixel");
+  const std::string coordinates =
+      t.attributes().text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string nearest =
       t.attributes().text("nearest_mode", old ? "floor" : "round_prefer_floor");
   ValueId y = t.real(0);
@@ -377,15 +408,23 @@ void resize(Translation& t) {
       throw t.error("a scale is out of range");
     const double exact = scales.empty() ? 0.0 : std::floor(static_cast<double>(from) * scales[k]);
     const int64_t size = scales.empty() ? to[k] : static_cast<int64_t>(exact);
-    const double scale = scales.empty()
-                             ? static_cast<double>(size) / static_cast<double>(from)
-                             : scales[k];
+    const double scale =
+        scales.empty() ? static_cast<double>(size) / static_cast<double>(from) : scales[k];
     Shape grown = t.shape_of(y);
     grown[axis] = size;
     if (checked_count(grown, t.what()) == 0) throw t.error("gives no elements");
     if (size == from && scale == 1.0) continue;
-    y = gather_rows(t, y, axes[k], resized_rows(t, from, size, scale, coordinates, nearest),
-                    "axis" + std::to_string(axis));
+    std::vector<double> places;
+    for (int64_t row = 0; row < size; ++row)
+      places.push_back(resized_place(t, row, from, size, scale, coordinates));
+    const std::string suffix = "axis" + std::to_string(axis);
+    if (mode == "linear") {
+      y = interpolated(t, y, axes[k], places, suffix);
+      continue;
+    }
+    std::vector<int64_t> rows;
+    for (double place : places) rows.push_back(nearest_row(t, place, from, nearest));
+    y = gather_rows(t, y, axes[k], rows, suffix);
   }
   t.set(0, t.add("Identity", {y}));
 }

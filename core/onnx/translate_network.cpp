@@ -90,7 +90,8 @@ void conv(Translation& t) {
   const ValueId weight = as_image(t, t.weight(1, "weight"), "kernel");
   const Windows w = windows_of(t, kernel, t.shape_of(x));
   Attributes attributes = attributes_of(w);
-  attributes["group"] = bounded(t, {t.attributes().integer("group", 1)}, 1, kMostSize, "a group")[0];
+  attributes["group"] =
+      bounded(t, {t.attributes().integer("group", 1)}, 1, kMostSize, "a group")[0];
   std::vector<ValueId> inputs{x, weight};
   if (t.has(2)) inputs.push_back(t.weight(2, "bias"));
   t.set(0, from_image(t, t.add("Conv", inputs, attributes), w));
@@ -186,7 +187,8 @@ void batch_normalization(Translation& t) {
     throw t.error("statistics per activation are not supported");
   const Shape shape = t.shape(0);
   if (shape.size() < 2) throw t.error("needs a batch and channels");
-  const ValueId x = t.real(0), scale = t.weight(1, "weight"), bias = t.weight(2, "bias");
+  const ValueId x = t.real(0), scale = t.scale_or_bias(1, "weight"),
+                bias = t.scale_or_bias(2, "bias");
   const KnownTensor &mean = t.known(3, "mean"), &variance = t.known(4, "variance");
   if (!mean.real() || !variance.real()) throw t.error("its statistics must be reals");
   Attributes attributes{{"epsilon", t.attributes().real("epsilon", static_cast<double>(1e-5f))},
@@ -215,8 +217,7 @@ double epsilon_of(Translation& t) {
 
 void layer_normalization(Translation& t, const char* op) {
   const Shape shape = t.shape(0);
-  const int64_t axis =
-      checked_axis(t.attributes().integer("axis", -1), shape.size(), t.what());
+  const int64_t axis = checked_axis(t.attributes().integer("axis", -1), shape.size(), t.what());
   const Shape normalized(shape.begin() + axis, shape.end());
   // The scale may be anything that broadcasts to the normalized dimensions.
   const auto parameter = [&](size_t i, const char* role) {
@@ -232,7 +233,8 @@ void layer_norm(Translation& t) { layer_normalization(t, "LayerNormalization"); 
 void rms_norm(Translation& t) { layer_normalization(t, "RMSNormalization"); }
 
 void instance_normalization(Translation& t) {
-  const ValueId x = t.real(0), scale = t.weight(1, "weight"), bias = t.weight(2, "bias");
+  const ValueId x = t.real(0), scale = t.scale_or_bias(1, "weight"),
+                bias = t.scale_or_bias(2, "bias");
   t.set(0, t.add("InstanceNormalization", {x, scale, bias}, {{"epsilon", epsilon_of(t)}}));
 }
 
@@ -248,8 +250,8 @@ void group_normalization(Translation& t) {
     if (t.shape_of(value) == Shape{shape[1]}) return value;
     const std::string suffix(role);
     const ValueId column = t.reshape(value, {groups, 1}, suffix);
-    const ValueId wide = t.add("Expand", {column}, {{"shape", Shape{groups, shape[1] / groups}}},
-                               suffix + "_wide");
+    const ValueId wide =
+        t.add("Expand", {column}, {{"shape", Shape{groups, shape[1] / groups}}}, suffix + "_wide");
     return t.reshape(wide, {shape[1]}, suffix + "_channels");
   };
   const ValueId x = t.real(0), scale = per_channel(1, "weight"), bias = per_channel(2, "bias");
@@ -259,7 +261,8 @@ void group_normalization(Translation& t) {
 
 void cross_entropy(Translation& t) {
   if (t.has(2)) throw t.error("class weights are not supported");
-  if (t.attributes().text("reduction", "mean") != "mean") throw t.error("only the mean is supported");
+  if (t.attributes().text("reduction", "mean") != "mean")
+    throw t.error("only the mean is supported");
   ValueId scores = t.real(0), labels = t.index(1);
   const Shape shape = t.shape(0);
   if (shape.size() < 2) throw t.error("needs scores [n, c, ...]");
@@ -270,8 +273,8 @@ void cross_entropy(Translation& t) {
     const int64_t rows = element_count(shape) / std::max<int64_t>(1, shape[1]);
     scores = t.add("Transpose", {scores}, {{"perm", order}}, "classes_last");
     scores = t.reshape(scores, {rows, shape[1]}, "rows");
-    labels = t.add("Reshape", {labels}, {{"shape", Shape{rows}}, {"allowzero", int64_t{1}}},
-                   "labels");
+    labels =
+        t.add("Reshape", {labels}, {{"shape", Shape{rows}}, {"allowzero", int64_t{1}}}, "labels");
   }
   Attributes attributes;
   if (t.attributes().has("ignore_index"))
