@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/network.h"
+#include "cli/output.h"
 #include "cli/train_options.h"
 #include "cli/training.h"
 #include "core/data/dataset.h"

@@ -43,6 +43,8 @@ std::vector<std::string> plan_words() {
 
 bool is_network_file(const std::string& spec) { return spec.ends_with(".onnx"); }
 
+constexpr int64_t kUsualClasses = 10;  // of MNIST and CIFAR-10, which the built-in ones are for
+
 Model load_network(const std::string& spec, const NetworkOptions& options) {
   if (is_network_file(spec)) return import_file(spec, options).model;
   if (!options.dimensions.empty()) {
@@ -61,6 +63,8 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
     throw usage_error("the network " + spec + " needs to know the shape of its images",
                       "add --data, or an --input of images");
   }
+  // Without labels there is nothing that says otherwise.
+  if (classes == 0) classes = kUsualClasses;
   return build_network(spec, options.batch, shape, classes);
 }
 

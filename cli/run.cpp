@@ -148,7 +148,6 @@ void check_sources(const RunOptions& options) {
 void check_files(const RunOptions& options, const TrainOptions& lanes) {
   std::vector<std::string> files = input_files(lanes);
   for (const std::string& file : input_array_files(options.inputs)) files.push_back(file);
-  if (is_network_file(options.network)) files.push_back(options.network);
   files.insert(files.end(), {options.labels, options.init, options.out, options.record});
   check_distinct(files);
   for (const std::string& file : {options.out, options.record}) {

@@ -167,9 +167,15 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
 
 void Exporter::add_node(NodeId id) {
   const Node node = graph_.node(id);  // expansions grow the graph
-  if (formats_ && !node.plan.accumulation.is_single_chain() && find_op(node.op).sums_products()) {
+  const Accumulation& sums = node.plan.accumulation;
+  if (formats_ && find_op(node.op).sums_products() &&
+      (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot say how its sums are taken",
                 "export a plan that accumulates in fp32");
+  }
+  if (node.op == "Quantize" || node.op == "Dequantize") {
+    throw Error(node.path + ": ONNX cannot say how the scale of its operands is found",
+                "export a plan without scales");
   }
   if (node.op == "Cast") {
     names_[node.outputs[0]] = name_of(node.inputs[0]);

@@ -456,7 +456,7 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
   if (!known.real()) {
     for (int64_t value : known.ints) tensor.data.push_back(static_cast<float>(value));
   }
-  if (known.real() && (known.trainable || (weight && known.count() > 1))) {
+  if (known.real() && (known.trainable || (weight && !known.shape.empty() && known.count() > 0))) {
     const std::string name = variable_path(path + "." + role);
     binding.value = model_.graph.add_variable(name, known.shape, {});
     model_.graph.variables().back().alias = printable(binding.name);

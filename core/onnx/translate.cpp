@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace halfscope::onnx_files {
 
@@ -46,6 +47,14 @@ ValueId Translation::real(size_t i, const char* role) {
 ValueId Translation::weight(size_t i, const char* role) {
   binding(i);
   return importer_.real_value(*inputs_[i], path_, role, true, what_);
+}
+
+ValueId Translation::scale_or_bias(size_t i, const char* role) {
+  if (!is_known(i) || binding(i).known->trainable) return weight(i, role);
+  const std::vector<float>& values = binding(i).known->reals;
+  const bool same =
+      std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
+  return same ? real(i, role) : weight(i, role);
 }
 
 ValueId Translation::index(size_t i) {
@@ -100,8 +109,16 @@ void Translation::set(size_t output, ValueId value) {
   if (outputs_.size() <= output) outputs_.resize(output + 1);
   auto binding = std::make_shared<Binding>();
   binding->value = value;
-  binding->type = graph().value(value).type == ElementType::index ? DataType::int64 : type_;
+  // Operators that move booleans leave them such.
+  const bool boolean = has(0) && type(0) == DataType::boolean;
+  const DataType integers = boolean ? DataType::boolean : DataType::int64;
+  binding->type = graph().value(value).type == ElementType::index ? integers : type_;
   outputs_[output] = std::move(binding);
+}
+
+void Translation::set_boolean(size_t output, ValueId value) {
+  set(output, value);
+  outputs_[output]->type = DataType::boolean;
 }
 
 void Translation::set_known(size_t output, KnownTensor tensor) {

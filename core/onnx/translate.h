@@ -40,6 +40,9 @@ class Translation {
   ValueId real(size_t i, const char* role = "weight");
   /// The same of a weight, which becomes a variable even if the file has it as a constant.
   ValueId weight(size_t i, const char* role);
+  /// The same, but one number repeated in a constant stays that: exporters write ones and zeros
+  /// where a normalization has no scale and bias of its own.
+  ValueId scale_or_bias(size_t i, const char* role);
   ValueId index(size_t i);
   /// Error "NAME must be known when the file is read" if it is not.
   const KnownTensor& known(size_t i, const char* name) const;
@@ -58,6 +61,7 @@ class Translation {
   Shape shape_of(ValueId value) { return graph().value(value).shape; }
 
   void set(size_t output, ValueId value);
+  void set_boolean(size_t output, ValueId value);
   void set_known(size_t output, KnownTensor tensor);
   void set_type(DataType type) { type_ = type; }
   DataType result_type() const { return type_; }

@@ -50,6 +50,11 @@ void mean(Translation& t) {
   t.set(0, t.add("Div", {total, t.graph().add_constant(count)}));
 }
 
+void parametric_relu(Translation& t) {
+  const ValueId x = t.real(0);
+  t.set(0, t.add("PRelu", {x, t.weight(1, "weight")}));
+}
+
 void with_alpha(Translation& t, const char* op, double fallback) {
   t.set(0, t.add(op, {t.real(0)}, {{"alpha", t.attributes().real("alpha", fallback)}}));
 }
@@ -93,14 +98,14 @@ void compare(Translation& t) {
   const std::string op = t.node().op_type();
   const bool index = t.is_index(0) && t.is_index(1);
   const ValueId a = index ? t.index(0) : t.real(0), b = index ? t.index(1) : t.real(1);
-  t.set(0, t.add(op.c_str(), {a, b}));
+  t.set_boolean(0, t.add(op.c_str(), {a, b}));
 }
 
 void logical(Translation& t) {
   const std::string op = t.node().op_type();
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < t.input_count(); ++i) inputs.push_back(t.index(i));
-  t.set(0, t.add(op.c_str(), inputs));
+  t.set_boolean(0, t.add(op.c_str(), inputs));
 }
 
 void where(Translation& t) {
@@ -207,7 +212,7 @@ constexpr Translator kTranslators[] = {
     {"Ceil", same<1>},
     {"Round", same<1>},
     {"Relu", same<1>},
-    {"PRelu", same<2>},
+    {"PRelu", parametric_relu},
     {"LeakyRelu", leaky_relu},
     {"Elu", elu},
     {"HardSigmoid", hard_sigmoid},

@@ -261,8 +261,21 @@ void cast(Translation& t) {
     t.set(0, t.add("Identity", {t.real(0)}));
     return;
   }
+  const bool boolean = t.type(0) == DataType::boolean;
+  if (to == DataType::boolean && !boolean) {  // whether it is not zero
+    const ValueId zero =
+        t.is_index(0) ? t.add("Not", {t.index(0)}, {}, "zero")
+                      : t.add("Equal", {t.real(0), t.graph().add_constant(0.0f)}, {}, "zero");
+    t.set_boolean(0, t.add("Not", {zero}));
+    return;
+  }
+  if (is_real(to) && boolean) {
+    t.set_type(to);
+    const ValueId one = t.graph().add_constant(1.0f), zero = t.graph().add_constant(0.0f);
+    t.set(0, t.add("Where", {t.index(0), one, zero}));
+    return;
+  }
   if (is_integer(to) && t.is_index(0)) {
-    if (to == DataType::boolean) throw t.error("casts integers to booleans at run time");
     t.set(0, t.add("Reshape", {t.index(0)}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
     return;
   }
@@ -300,46 +313,70 @@ void space_to_depth(Translation& t) {
                  {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
 }
 
-/// The source of every row of a resized axis, by the coordinate rules of Resize (nearest).
-std::vector<int64_t> resized_rows(Translation& t, int64_t from, int64_t to, double scale,
-                                  const std::string& coordinates, const std::string& nearest) {
-  std::vector<int64_t> rows;
-  for (int64_t i = 0; i < to; ++i) {
-    const auto x = static_cast<double>(i);
-    double at = 0.0;
-    if (coordinates == "asymmetric") {
-      at = x / scale;
-    } else if (coordinates == "half_pixel") {
-      at = (x + 0.5) / scale - 0.5;
-    } else if (coordinates == "pytorch_half_pixel") {
-      at = to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
-    } else if (coordinates == "align_corners") {
-      at = to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
-    } else {
-      throw t.error("the coordinates " + coordinates + " are not supported");
-    }
-    double row = 0.0;
-    if (nearest == "floor") {
-      row = std::floor(at);
-    } else if (nearest == "ceil") {
-      row = std::ceil(at);
-    } else if (nearest == "round_prefer_ceil") {
-      row = std::floor(at + 0.5);
-    } else if (nearest == "round_prefer_floor") {
-      row = std::ceil(at - 0.5);
-    } else {
-      throw t.error("the rounding " + nearest + " is not supported");
-    }
-    rows.push_back(std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1));
+/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize.
+double resized_place(Translation& t, int64_t row, int64_t from, int64_t to, double scale,
+                     const std::string& coordinates) {
+  const auto x = static_cast<double>(row);
+  if (coordinates == "asymmetric") return x / scale;
+  if (coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
+  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
+  if (coordinates == "align_corners")
+    return to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
+  throw t.error("the coordinates " + coordinates + " are not supported");
+}
+
+/// The row that such a place takes, by the rounding rules.
+int64_t nearest_row(Translation& t, double at, int64_t from, const std::string& nearest) {
+  double row = 0.0;
+  if (nearest == "floor") {
+    row = std::floor(at);
+  } else if (nearest == "ceil") {
+    row = std::ceil(at);
+  } else if (nearest == "round_prefer_ceil") {
+    row = std::floor(at + 0.5);
+  } else if (nearest == "round_prefer_floor") {
+    row = std::ceil(at - 0.5);
+  } else {
+    throw t.error("the rounding " + nearest + " is not supported");
   }
-  return rows;
+  return std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1);
+}
+
+/// An axis as means of the two rows that each place lies between.
+ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<double>& places,
+                     const std::string& suffix) {
+  const Shape shape = t.shape_of(x);
+  const int64_t last = shape[static_cast<size_t>(axis)] - 1;
+  std::vector<int64_t> low, high;
+  Tensor below, above;
+  for (double place : places) {
+    const double at = std::clamp(place, 0.0, static_cast<double>(last));
+    low.push_back(static_cast<int64_t>(std::floor(at)));
+    high.push_back(std::min(low.back() + 1, last));
+    above.data.push_back(static_cast<float>(at - std::floor(at)));
+    below.data.push_back(1.0f - above.data.back());
+  }
+  if (std::all_of(above.data.begin(), above.data.end(), [](float w) { return w == 0.0f; }))
+    return gather_rows(t, x, axis, low, suffix);
+  below.shape.assign(shape.size() - static_cast<size_t>(axis), 1);
+  below.shape[0] = static_cast<int64_t>(places.size());
+  above.shape = below.shape;
+  const auto part = [&](const std::vector<int64_t>& rows, Tensor weights, const char* name) {
+    const ValueId taken = gather_rows(t, x, axis, rows, suffix + "_" + name);
+    const ValueId weight = t.graph().add_constant(std::move(weights));
+    return t.add("Mul", {taken, weight}, {}, suffix + "_" + name + "_part");
+  };
+  const ValueId first = part(low, std::move(below), "low");
+  return t.add("Add", {first, part(high, std::move(above), "high")}, {}, suffix);
 }
 
 void resize(Translation& t) {
   const Shape shape = t.shape(0);
   const bool old = t.opset() < 11;  // Upsample, and Resize of opset 10: (x, scales)
   const std::string mode = t.attributes().text("mode", "nearest");
-  if (mode != "nearest") throw t.error("the mode " + mode + " is not supported; nearest is");
+  if (mode != "nearest" && mode != "linear")
+    throw t.error("the mode " + mode + " is not supported; nearest and linear are");
+  if (t.attributes().integer("antialias", 0) != 0) throw t.error("antialias is not supported");
   std::vector<double> scales;
   Shape to;
   const size_t scales_at = old ? 1 : 2;
@@ -377,8 +414,17 @@ void resize(Translation& t) {
     grown[axis] = size;
     if (checked_count(grown, t.what()) == 0) throw t.error("gives no elements");
     if (size == from && scale == 1.0) continue;
-    y = gather_rows(t, y, axes[k], resized_rows(t, from, size, scale, coordinates, nearest),
-                    "axis" + std::to_string(axis));
+    std::vector<double> places;
+    for (int64_t row = 0; row < size; ++row)
+      places.push_back(resized_place(t, row, from, size, scale, coordinates));
+    const std::string suffix = "axis" + std::to_string(axis);
+    if (mode == "linear") {
+      y = interpolated(t, y, axes[k], places, suffix);
+      continue;
+    }
+    std::vector<int64_t> rows;
+    for (double place : places) rows.push_back(nearest_row(t, place, from, nearest));
+    y = gather_rows(t, y, axes[k], rows, suffix);
   }
   t.set(0, t.add("Identity", {y}));
 }

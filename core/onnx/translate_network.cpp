@@ -187,7 +187,8 @@ void batch_normalization(Translation& t) {
     throw t.error("statistics per activation are not supported");
   const Shape shape = t.shape(0);
   if (shape.size() < 2) throw t.error("needs a batch and channels");
-  const ValueId x = t.real(0), scale = t.weight(1, "weight"), bias = t.weight(2, "bias");
+  const ValueId x = t.real(0), scale = t.scale_or_bias(1, "weight"),
+                bias = t.scale_or_bias(2, "bias");
   const KnownTensor &mean = t.known(3, "mean"), &variance = t.known(4, "variance");
   if (!mean.real() || !variance.real()) throw t.error("its statistics must be reals");
   Attributes attributes{{"epsilon", t.attributes().real("epsilon", static_cast<double>(1e-5f))},
@@ -232,7 +233,8 @@ void layer_norm(Translation& t) { layer_normalization(t, "LayerNormalization"); 
 void rms_norm(Translation& t) { layer_normalization(t, "RMSNormalization"); }
 
 void instance_normalization(Translation& t) {
-  const ValueId x = t.real(0), scale = t.weight(1, "weight"), bias = t.weight(2, "bias");
+  const ValueId x = t.real(0), scale = t.scale_or_bias(1, "weight"),
+                bias = t.scale_or_bias(2, "bias");
   t.set(0, t.add("InstanceNormalization", {x, scale, bias}, {{"epsilon", epsilon_of(t)}}));
 }
 

@@ -93,6 +93,31 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
+// Of ConvGradInput(x, w) as a layer, a transposed convolution: its gradient by x is the convolution
+// that it is the transpose of, and w takes part in both alike.
+std::vector<ValueId> transposed_gradient(GradientContext& c) {
+  const ValueId dy = c.output_gradient(0);
+  std::vector<ValueId> result(2, kNone);
+  Attributes attributes = c.node().attributes;
+  if (c.needed(1)) {
+    attributes["shape"] = c.input_shape(1);
+    result[1] = c.add("ConvGradWeight", {c.input(0), dy}, attributes);
+  }
+  if (c.needed(0)) {
+    attributes.erase("shape");
+    result[0] = c.add("Conv", {dy, c.input(1)}, attributes);
+    const Shape x = c.input_shape(0);
+    // Output padding of a stride or more makes room for windows that no element of x has.
+    if (c.graph().value(result[0]).shape != x) {
+      result[0] = c.add("Slice", {result[0]},
+                        {{"starts", std::vector<int64_t>{0, 0}},
+                         {"ends", std::vector<int64_t>{x[2], x[3]}},
+                         {"axes", std::vector<int64_t>{2, 3}}});
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 const std::vector<OpDef>& conv() {
@@ -105,6 +130,7 @@ const std::vector<OpDef>& conv() {
       {.name = "ConvGradInput",
        .domain = "halfscope",
        .infer = infer_gradient,
+       .gradient = transposed_gradient,
        .summed_axis = [](const Node&, size_t operand) -> int64_t { return operand == 0 ? 1 : 0; }},
       {.name = "ConvGradWeight",
        .domain = "halfscope",

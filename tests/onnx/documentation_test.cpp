@@ -32,7 +32,7 @@ const std::map<std::string, std::string>& renamed() {
       {"ReduceL1", "Abs, ReduceSum"},
       {"ReduceL2", "Mul, ReduceSum, Sqrt"},
       {"ReduceSumSquare", "Mul, ReduceSum"},
-      {"Resize", "Gather"},
+      {"Resize", "Gather, Mul, Add"},
       {"SimplifiedLayerNormalization", "RMSNormalization"},
       {"SpaceToDepth", "Reshape, Transpose"},
       {"Split", "Slice"},
@@ -40,7 +40,7 @@ const std::map<std::string, std::string>& renamed() {
       {"Sum", "Add"},
       {"Tile", "Reshape, Expand"},
       {"Unsqueeze", "Reshape"},
-      {"Upsample", "Gather"},
+      {"Upsample", "Gather, Mul, Add"},
   };
   return names;
 }

@@ -401,6 +401,24 @@ add("transformer", block, {"ids": rng.integers(0, 11, (2, t)).astype(np.int64)},
                   "low": f32(-1e9).reshape(()), "joined": i64(0, 0, d), "wo": real(d, d)},
     opset=18)
 
+# ---- later additions: what comes before keeps its numbers ----
+for name, attributes in {
+        "resize_linear": {}, "resize_linear_corners":
+        {"coordinate_transformation_mode": "align_corners"}, "resize_linear_torch":
+        {"coordinate_transformation_mode": "pytorch_half_pixel"}}.items():
+    op(name, "Resize", {"x": real(2, 2, 3, 4)}, {"s": i64(2, 2, 7, 9)},
+       order=["x", "", "", "s"], opset=13, mode="linear", **attributes)
+op("resize_linear_scales", "Resize", {"x": real(1, 2, 6, 8)}, {"s": f32(1, 1, 0.6, 2.5)},
+   order=["x", "", "s"], opset=13, mode="linear")
+op("resize_linear_line", "Resize", {"x": real(2, 3, 5)}, {"s": i64(2, 3, 8)},
+   order=["x", "", "", "s"], opset=13, mode="linear")
+op("upsample_linear_9", "Upsample", {"x": real(1, 2, 3, 4)}, {"s": f32(1, 1, 2, 3)}, opset=9,
+   mode="linear")
+op("prelu_one_slope", "PRelu", {"x": real(2, 3, 4)}, {"s": f32(0.3)}, opset=16)
+op("gemm_one_output", "Gemm", {"x": real(3, 4)}, {"w": real(4, 1), "b": f32(0.5)}, opset=13)
+op("conv_transpose_grouped", "ConvTranspose", {"x": real(2, 4, 3, 4)}, {"w": real(4, 3, 3, 3)},
+   opset=11, strides=[2, 1], group=2, dilations=[1, 2], pads=[1, 1, 0, 2])
+
 
 def npy(array):
     buffer = io.BytesIO()

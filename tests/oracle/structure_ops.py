@@ -168,6 +168,24 @@ def index_results(v: Vectors) -> list:
     return cases
 
 
+def add_transposed(v: Vectors) -> None:
+    """Transposed convolutions, which are ours as ConvGradInput with the shape of the result."""
+    def case(name: str, x: Sequence[int], w: Sequence[int], group: int = 1, stride: int = 1,
+             pad: int = 0, dilation: int = 1, extra: int = 0) -> None:
+        def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return F.conv_transpose2d(x, w, None, stride, pad, extra, group, dilation)
+        inputs = {"x": v.grid(*x), "w": v.grid(*w)}
+        shape = function(*(torch.from_numpy(a) for a in inputs.values())).shape
+        v.add(name, "ConvGradInput", inputs, function,
+              {"strides": [stride] * 2, "pads": [pad] * 4, "dilations": [dilation] * 2,
+               "group": group, "shape": list(shape)}, must_be_exact=True)
+
+    case("transposed", (2, 3, 4, 5), (3, 4, 3, 3))
+    case("transposed_s2", (2, 3, 4, 5), (3, 4, 3, 3), stride=2, pad=1, extra=1)
+    case("transposed_groups", (2, 6, 3, 4), (6, 2, 4, 4), group=3, stride=2, pad=1)
+    case("transposed_d3_padded", (1, 2, 4, 3), (2, 3, 2, 2), stride=2, dilation=3, extra=2)
+
+
 def tensor(value: np.ndarray) -> Dict[str, Any]:
     data = [None if isinstance(x, float) and np.isnan(x) else x for x in value.ravel().tolist()]
     return {"shape": list(value.shape), "data": data}
@@ -184,12 +202,15 @@ def main() -> None:
     add_moves(v)
     add_products(v)
     add_pools(v)
-    cases = []
-    for entry in v.index:
+
+    def with_tensors(entry: Dict[str, Any]) -> Dict[str, Any]:
         prefix = entry["case"] + "/"
         tensors = {k[len(prefix):]: a for k, a in v.arrays.items() if k.startswith(prefix)}
-        cases.append({**entry, "tensors": tensors})
-    cases += index_results(v)
+        return {**entry, "tensors": tensors}
+    cases = [with_tensors(entry) for entry in v.index] + index_results(v)
+    before = len(v.index)
+    add_transposed(v)
+    cases += [with_tensors(entry) for entry in v.index[before:]]
     for each in cases:
         each["tensors"] = {name: tensor(value) for name, value in each["tensors"].items()}
     out.parent.mkdir(parents=True, exist_ok=True)

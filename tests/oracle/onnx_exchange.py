@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: MIT
+"""What `halfscope convert` writes, checked by onnx and computed by ONNX Runtime.
+
+    onnx_exchange.py --program build/bin/halfscope [--only NAME]
+
+Every file passes onnx.checker with full shape inference. ONNX Runtime's outputs are those of
+`halfscope run` with the same plan: the same but where an order of sums moves a value across a tie,
+which a bound shows that is far below what the plan itself changes.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+FILES = Path(__file__).resolve().parent.parent / "onnx" / "files" / "nodes.zip"
+
+# Largest relative distance from one number to the next of the formats that a plan rounds to.
+STEP = {"float32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7, "e4m3fn": 2.0**-3,
+        "e5m2": 2.0**-2}
+
+
+def products_in(read: str) -> Dict:
+    """Products read a format, without scales; everything else is fp32."""
+    return {"schema": "halfscope.plan/1", "name": f"products_{read}",
+            "default": {"format": "fp32"},
+            "rules": [{"op": op, "read": read} for op in ("Conv", "Gemm", "MatMul")]}
+
+
+# What a plan is for a network: the preset or its JSON, and the format that it rounds to.
+PLANS: Dict[str, Tuple[object, str]] = {
+    "float32": ("float32", "float32"),
+    "float16": ("float16", "fp16"),
+    "mixed_float16": ("mixed_float16", "fp16"),
+    "bfloat16": ("bfloat16", "bf16"),
+    "mixed_bfloat16": ("mixed_bfloat16", "bf16"),
+    "e4m3fn": (products_in("e4m3fn"), "e4m3fn"),
+    "e4m3fn_saturating": (products_in("e4m3fn:sat"), "e4m3fn"),
+    "e5m2": (products_in("e5m2"), "e5m2"),
+}
+# And what ONNX cannot say, with a word that the error must have.
+REFUSED: Dict[str, Tuple[object, str]] = {
+    "fp8_delayed": ("fp8_delayed", "scale"),
+    "fp8_current": ("fp8_current", "scale"),
+    "mxfp8": ("mxfp8", "scale"),
+    "nvfp4": ("nvfp4", "scale"),
+    "e3m2": (products_in("e3m2"), "e3m2"),
+    "tf32": (products_in("tf32"), "tf32"),
+    "toward_zero": ({"schema": "halfscope.plan/1", "name": "toward_zero",
+                     "default": {"format": "fp16", "rounding": "toward-zero"}}, "toward-zero"),
+    "format_sums": ({"schema": "halfscope.plan/1", "name": "format_sums",
+                     "default": {"format": "fp16", "accumulate": "format"}}, "sums"),
+}
+# Networks by name, with the shape of their images and the number of classes.
+BUILT_IN = {"mlp": ("mlp:20-16-16-5", (20,), 5), "lenet": ("lenet", (1, 28, 28), 10),
+            "resnet20": ("resnet20", (3, 32, 32), 10)}
+
+
+class Refused(Exception):
+    """The program ended with 2 or 3 and this message."""
+
+
+class Exchange:
+    """One network in its folder: converted, run by us, run by ONNX Runtime."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.program, self.folder = program, folder
+
+    def call(self, *arguments: object) -> str:
+        done = subprocess.run([self.program, *map(str, arguments)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode in (2, 3):
+            raise Refused(done.stderr.strip())
+        assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-400:]}"
+        return done.stdout
+
+    def plan_argument(self, plan: object) -> object:
+        if isinstance(plan, str):
+            return plan
+        path = self.folder / "plan.json"
+        path.write_text(json.dumps(plan), encoding="ascii")
+        return path
+
+    def convert(self, network: object, plan: object = None, *more: object) -> onnx.ModelProto:
+        out = self.folder / "out.onnx"
+        given = [] if plan is None else ["--plan", self.plan_argument(plan)]
+        for name, shape, classes in BUILT_IN.values():
+            if name == network:  # the shape of its images comes from data
+                np.savez(self.folder / "data.npz", x=np.zeros((classes, *shape), np.float32),
+                         y=np.arange(classes))
+                given += ["--data", self.folder / "data.npz"]
+        self.call("convert", network, *given, *more, "--out", out, "--force")
+        onnx.checker.check_model(str(out), full_check=True)
+        return onnx.load(str(out))
+
+    def run(self, network: object, inputs: Dict[str, np.ndarray], plan: object = "float32",
+            *more: object) -> Dict[str, np.ndarray]:
+        np.savez(self.folder / "x.npz", **inputs)
+        out = self.folder / "y.npz"
+        self.call("run", network, "--input", self.folder / "x.npz", "--lanes",
+                  self.plan_argument(plan), "--out", out, "--force", "--quiet", *more)
+        with np.load(out) as archive:
+            return {key: archive[key] for key in archive.files}
+
+
+def by_runtime(model: onnx.ModelProto, inputs: Dict[str, np.ndarray],
+               optimized: bool = False) -> Dict[str, np.ndarray]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    if not optimized:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs)))
+
+
+def random_inputs(model: onnx.ModelProto, seed: int, below: int = 2) -> Dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    inputs = {}
+    for each in model.graph.input:
+        shape = [d.dim_value for d in each.type.tensor_type.shape.dim]
+        assert all(shape), f"{each.name} has the shape {shape}"
+        inputs[each.name] = (
+            rng.integers(0, below, shape).astype(np.int64)
+            if each.type.tensor_type.elem_type == TensorProto.INT64
+            else rng.uniform(-1, 1, shape).astype(np.float32))
+    return inputs
+
+
+def gap(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray]) -> Tuple[float, float]:
+    """The largest difference, and the root of the mean square, to the largest value of b."""
+    assert a.keys() == b.keys(), f"outputs {sorted(a)} and {sorted(b)}"
+    largest, mean = 0.0, 0.0
+    for key, value in b.items():
+        assert a[key].shape == value.shape, f"{key}: {a[key].shape} and {value.shape}"
+        assert np.isfinite(value).all() and np.isfinite(a[key]).all(), f"{key} is not finite"
+        error = (a[key].astype(np.float64) - value) / np.abs(value).max()
+        largest = max(largest, np.abs(error).max())
+        mean = max(mean, float(np.sqrt(np.square(error).mean())))
+    return largest, mean
+
+
+def node_names(model: onnx.ModelProto) -> List[str]:
+    return [node.name for node in model.graph.node]
+
+
+def check_plan(exchange: Exchange, network: object, name: str, below: int) -> str:
+    plan, rounds_to = PLANS[name]
+    batch = ("--batch", 4) if network != exchange.folder / "transformer.onnx" else ()
+    model = exchange.convert(network, plan, *batch)
+    casts = [node for node in model.graph.node if node.op_type == "Cast"
+             and node.attribute[0].i != TensorProto.BOOL]
+    assert bool(casts) == (name != "float32"), f"{len(casts)} casts"
+    inputs = random_inputs(model, 3, below)
+    ours = exchange.run(network, inputs, plan)
+    theirs = by_runtime(model, inputs)
+    largest, mean = gap(theirs, ours)
+    if name == "float32":
+        assert largest < 64 * STEP[rounds_to], f"differs by {largest:.1e}"
+        return f"{largest:.1e}"
+    assert largest < 4 * STEP[rounds_to], f"differs by {largest:.1e}"
+    _, of_plan = gap(exchange.run(network, inputs), ours)
+    assert mean < 0.2 * of_plan, f"differs by {mean:.1e}, the plan itself by {of_plan:.1e}"
+    # What a user gets without settings of the runtime.
+    _, optimized = gap(by_runtime(model, inputs, True), ours)
+    assert optimized < 0.2 * of_plan, f"optimized it differs by {optimized:.1e} of {of_plan:.1e}"
+    # The file with its casts is a network again, which rounds where they are.
+    again = exchange.folder / "again.onnx"
+    onnx.save(model, str(again))
+    _, back = gap(exchange.run(again, inputs, "as_exported"), ours)
+    assert back < 0.2 * of_plan, f"read again it differs by {back:.1e}, the plan by {of_plan:.1e}"
+    return f"{mean:.1e}, the plan {of_plan:.1e}, read again {back:.1e}"
+
+
+def check_refusal(exchange: Exchange, network: object, name: str) -> str:
+    plan, word = REFUSED[name]
+    out = exchange.folder / "out.onnx"
+    out.unlink(missing_ok=True)
+    try:
+        exchange.convert(network, plan)
+    except Refused as refused:
+        message = str(refused)
+    else:
+        raise AssertionError("it is converted")
+    assert message.startswith("halfscope: ") and word in message, message
+    assert message.count("\n") <= 1, message
+    assert not out.exists(), "a file is left behind"
+    return message.splitlines()[0]
+
+
+def check_plain(exchange: Exchange, network: object, below: int) -> str:
+    """The network as it is: what ONNX Runtime computes, names, and the same file again."""
+    first = exchange.convert(network)
+    inputs = random_inputs(first, 4, below)
+    largest, _ = gap(by_runtime(first, inputs, True), exchange.run(network, inputs))
+    assert largest < 64 * STEP["float32"], f"differs by {largest:.1e}"
+    copy = exchange.folder / "first.onnx"
+    onnx.save(first, str(copy))
+    again = exchange.convert(copy)
+    assert node_names(again) == node_names(first), set(node_names(again)) ^ set(node_names(first))
+    assert [t.name for t in again.graph.initializer] == [t.name for t in first.graph.initializer]
+    for a, b in zip(first.graph.initializer, again.graph.initializer):
+        assert np.array_equal(numpy_helper.to_array(a), numpy_helper.to_array(b)), a.name
+    largest, _ = gap(exchange.run(copy, inputs), exchange.run(network, inputs))
+    assert largest == 0.0, f"read again it differs by {largest:.1e}"
+    return f"{len(node_names(first))} nodes keep their names"
+
+
+def check_file_names(exchange: Exchange, path: Path) -> str:
+    """Nodes of a file that somebody else wrote."""
+    original = onnx.load(str(path))
+    names = set(node_names(exchange.convert(path)))
+    missing = [n.name for n in original.graph.node if n.name and n.name not in names
+               and not any(name.startswith(n.name + "/") for name in names)]
+    assert not missing, f"nodes are gone: {missing}"
+    weights = {t.name for t in original.graph.initializer if t.data_type == TensorProto.FLOAT
+               and numpy_helper.to_array(t).size > 1}
+    kept = {t.name for t in exchange.convert(path).graph.initializer}
+    assert weights <= kept, f"initializers are gone: {sorted(weights - kept)}"
+    return f"{len(original.graph.node)} names, {len(weights)} weights"
+
+
+def open_batch_model() -> onnx.ModelProto:
+    rng = np.random.default_rng(5)
+    weights = {"w1": rng.standard_normal((6, 8)), "b1": rng.standard_normal(8),
+               "w2": rng.standard_normal((8, 3)), "shape": np.array([0, -1])}
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "shape"], ["flat"], name="flat"),
+         helper.make_node("Gemm", ["flat", "w1", "b1"], ["h"], name="fc1"),
+         helper.make_node("Relu", ["h"], ["r"], name="act"),
+         helper.make_node("MatMul", ["r", "w2"], ["s"], name="fc2"),
+         helper.make_node("Add", ["s", "z"], ["y"], name="sum")], "open",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2, "T"]),
+         helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])],
+        [numpy_helper.from_array(v if v.dtype.kind == "i" else v.astype(np.float32), k)
+         for k, v in weights.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    return model
+
+
+def check_open_batch(exchange: Exchange) -> str:
+    model = open_batch_model()
+    path = exchange.folder / "open.onnx"
+    onnx.save(model, str(path))
+    rng = np.random.default_rng(6)
+    inputs = {"x": rng.standard_normal((7, 2, 3)).astype(np.float32),
+              "z": rng.standard_normal((7, 3)).astype(np.float32)}
+    try:
+        exchange.run(path, inputs)
+    except Refused as refused:
+        assert "T" in str(refused) and "--dimension T=" in str(refused), str(refused)
+    else:
+        raise AssertionError("an open dimension is not asked for")
+    expected = by_runtime(model, inputs)
+    for batch in (1, 2, 3, 7):  # 7 samples in batches that do not divide them, too
+        ours = exchange.run(path, inputs, "float32", "--dimension", "T=3", "--batch", batch)
+        largest, _ = gap(ours, expected)
+        assert largest < 32 * STEP["float32"], f"batch {batch}: {largest:.1e}"
+    fixed = exchange.convert(path, None, "--dimension", "T=3", "--batch", 7)
+    largest, _ = gap(by_runtime(fixed, inputs), expected)
+    assert largest < 32 * STEP["float32"], f"converted: {largest:.1e}"
+    return "batches of 1, 2, 3 and 7"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--only", default="", help="cases whose name begins like this")
+    options = parser.parse_args()
+    failed: List[str] = []
+    ran = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        exchange = Exchange(options.program, folder)
+        transformer = folder / "transformer.onnx"
+        with zipfile.ZipFile(FILES) as archive:
+            transformer.write_bytes(archive.read("transformer.onnx"))
+        networks = {**{key: name for key, (name, *_) in BUILT_IN.items()},
+                    "transformer": transformer}
+        cases = [("open_batch", check_open_batch, ()),
+                 ("transformer/names", check_file_names, (transformer,))]
+        for name, network in networks.items():
+            cases.append((f"{name}/plain", check_plain, (network, 11)))
+            cases += [(f"{name}/{plan}", check_plan, (network, plan, 11)) for plan in PLANS]
+        cases += [(f"refused/{plan}", check_refusal, ("lenet", plan)) for plan in REFUSED]
+        for name, function, arguments in cases:
+            if not name.startswith(options.only):
+                continue
+            ran += 1
+            try:
+                print(f"{name}: {function(exchange, *arguments)}", flush=True)
+            except (AssertionError, Refused, onnx.checker.ValidationError) as error:
+                failed.append(name)
+                print(f"{name}: FAILED: {error}", flush=True)
+    print(f"{ran - len(failed)} of {ran} cases agree with ONNX Runtime")
+    if failed or ran == 0:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
