@@ -118,12 +118,11 @@ void slice(Exporter& e, const Node& node, const Names& outputs) {
   const std::vector<int64_t> starts = ints_attribute(node, "starts");
   std::vector<int64_t> axes(starts.size());
   std::iota(axes.begin(), axes.end(), int64_t{0});
-  const Names inputs{e.name_of(node.inputs[0]), e.ints(node, "starts", starts),
-                     e.ints(node, "ends", ints_attribute(node, "ends")),
-                     e.ints(node, "axes", ints_attribute(node, "axes", axes)),
-                     e.ints(node, "steps",
-                            ints_attribute(node, "steps",
-                                           std::vector<int64_t>(starts.size(), 1)))};
+  const Names inputs{
+      e.name_of(node.inputs[0]), e.ints(node, "starts", starts),
+      e.ints(node, "ends", ints_attribute(node, "ends")),
+      e.ints(node, "axes", ints_attribute(node, "axes", axes)),
+      e.ints(node, "steps", ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1)))};
   e.add("Slice", node.path, inputs, outputs);
 }
 
@@ -137,8 +136,7 @@ void pad(Exporter& e, const Node& node, const Names& outputs) {
 void reduce(Exporter& e, const Node& node, const Names& outputs) {
   const size_t rank = e.graph().value(node.inputs[0]).shape.size();
   const std::string axes = e.ints(node, "axes", reduction_axes(node, rank));
-  ::onnx::NodeProto& proto =
-      e.add(node.op, node.path, {e.name_of(node.inputs[0]), axes}, outputs);
+  ::onnx::NodeProto& proto = e.add(node.op, node.path, {e.name_of(node.inputs[0]), axes}, outputs);
   set_attribute(proto, "keepdims", int_attribute(node, "keepdims", 1));
 }
 
@@ -158,8 +156,7 @@ void cumulative_sum(Exporter& e, const Node& node, const Names& outputs) {
   // The axis is a scalar.
   KnownTensor axis = known_ints({int_attribute(node, "axis", 0)}, {});
   const std::string name = e.constant(node, "axis", axis);
-  ::onnx::NodeProto& proto =
-      e.add("CumSum", node.path, {e.name_of(node.inputs[0]), name}, outputs);
+  ::onnx::NodeProto& proto = e.add("CumSum", node.path, {e.name_of(node.inputs[0]), name}, outputs);
   copy_attributes(node, proto, {"exclusive", "reverse"});
 }
 
