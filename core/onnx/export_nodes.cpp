@@ -106,6 +106,7 @@ void reshape(Exporter& e, const Node& node, const Names& outputs) {
       e.add("Reshape", node.path, {e.name_of(node.inputs[0]), target}, outputs);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end())
     set_attribute(proto, "allowzero", int64_t{1});
+  if (e.is_boolean(node.inputs[0])) e.mark_boolean(node.outputs[0]);
 }
 
 void expand(Exporter& e, const Node& node, const Names& outputs) {

@@ -43,6 +43,7 @@ class Exporter {
   /// A name that no value has yet.
   std::string fresh(const std::string& wanted);
   void mark_boolean(ValueId value) { booleans_.insert(value); }
+  bool is_boolean(ValueId value) const { return booleans_.contains(value); }
 
  private:
   void add_source(ValueId value);

@@ -121,6 +121,12 @@ void Translation::set_boolean(size_t output, ValueId value) {
   outputs_[output]->type = DataType::boolean;
 }
 
+void Translation::set_start(size_t output, size_t input) {
+  auto known = std::make_shared<KnownTensor>(*binding(input).known);
+  known->type = outputs_[output]->type;
+  outputs_[output]->known = std::move(known);
+}
+
 void Translation::set_known(size_t output, KnownTensor tensor) {
   if (outputs_.size() <= output) outputs_.resize(output + 1);
   auto binding = std::make_shared<Binding>();

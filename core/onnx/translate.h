@@ -62,6 +62,8 @@ class Translation {
 
   void set(size_t output, ValueId value);
   void set_boolean(size_t output, ValueId value);
+  /// The output is computed, but what it starts from is known: the numbers of that input.
+  void set_start(size_t output, size_t input);
   void set_known(size_t output, KnownTensor tensor);
   void set_type(DataType type) { type_ = type; }
   DataType result_type() const { return type_; }

@@ -259,6 +259,8 @@ void cast(Translation& t) {
   if (is_real(to) && !t.is_index(0)) {
     t.set_type(to);
     t.set(0, t.add("Identity", {t.real(0)}));
+    // Statistics that are stored narrow must be known behind their Cast.
+    if (to == DataType::float32 && t.is_known(0)) t.set_start(0, 0);
     return;
   }
   const bool boolean = t.type(0) == DataType::boolean;

@@ -117,6 +117,8 @@ void conv_transpose(Translation& t) {
   if (extra.size() != 2) throw t.error("output_padding does not fit its kernel");
   Shape out{in[0], checked_count({kernel_shape[1], group}, t.what()), 0, 0};
   for (size_t i = 0; i < 2; ++i) {
+    // The convolution of such an output would have more windows than the input has elements.
+    if (extra[i] >= w.strides[i]) throw t.error("output_padding must be below the stride");
     out[i + 2] = (in[i + 2] - 1) * w.strides[i] + w.dilations[i] * (w.kernel[i] - 1) + 1 +
                  extra[i] - w.pads[i] - w.pads[i + 2];
   }

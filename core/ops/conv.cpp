@@ -106,14 +106,6 @@ std::vector<ValueId> transposed_gradient(GradientContext& c) {
   if (c.needed(0)) {
     attributes.erase("shape");
     result[0] = c.add("Conv", {dy, c.input(1)}, attributes);
-    const Shape x = c.input_shape(0);
-    // Output padding of a stride or more makes room for windows that no element of x has.
-    if (c.graph().value(result[0]).shape != x) {
-      result[0] = c.add("Slice", {result[0]},
-                        {{"starts", std::vector<int64_t>{0, 0}},
-                         {"ends", std::vector<int64_t>{x[2], x[3]}},
-                         {"axes", std::vector<int64_t>{2, 3}}});
-    }
   }
   return result;
 }

@@ -50,7 +50,7 @@ std::vector<OutputType> infer_reshape(const Graph& graph, const Node& node) {
     shape[left] = element_count(x) / known;
   }
   check_node(node, element_count(shape) == element_count(x), text);
-  return {{shape}};
+  return {{shape, graph.value(node.inputs[0]).type}};
 }
 
 std::vector<OutputType> infer_expand(const Graph& graph, const Node& node) {
@@ -64,7 +64,8 @@ std::vector<OutputType> infer_expand(const Graph& graph, const Node& node) {
 
 std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  return {{graph.value(node.inputs[0]).shape}};
+  const Value& x = graph.value(node.inputs[0]);
+  return {{x.shape, x.type}};
 }
 
 std::vector<ValueId> reshape_gradient(GradientContext& c) {

@@ -206,6 +206,7 @@ class EngineProgram final : public Program {
     if (const auto alias = alias_.find(value); alias != alias_.end()) {
       allocate(alias->second);
       real_[at(value)] = real_[at(alias->second)];
+      index_[at(value)] = index_[at(alias->second)];
       return;
     }
     const Value& description = executable_.graph.value(value);

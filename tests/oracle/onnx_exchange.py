@@ -169,16 +169,17 @@ def check_plan(exchange: Exchange, network: object, name: str, below: int) -> st
         return f"{largest:.1e}"
     assert largest < 4 * STEP[rounds_to], f"differs by {largest:.1e}"
     _, of_plan = gap(exchange.run(network, inputs), ours)
-    assert mean < 0.2 * of_plan, f"differs by {mean:.1e}, the plan itself by {of_plan:.1e}"
-    # What a user gets without settings of the runtime.
-    _, optimized = gap(by_runtime(model, inputs, True), ours)
-    assert optimized < 0.2 * of_plan, f"optimized it differs by {optimized:.1e} of {of_plan:.1e}"
+    # In a deep network one value that falls on the other side of a tie moves others: as much as it
+    # does where only our own sums are taken in double is the order's doing.
+    _, of_sums = gap(exchange.run(network, inputs, plan, "--accumulate", "fp64"), ours)
+    bound = max(0.02 * of_plan, 3.0 * of_sums)
+    assert mean <= bound, f"differs by {mean:.1e}, sums by {of_sums:.1e}, the plan by {of_plan:.1e}"
     # The file with its casts is a network again, which rounds where they are.
     again = exchange.folder / "again.onnx"
     onnx.save(model, str(again))
     _, back = gap(exchange.run(again, inputs, "as_exported"), ours)
-    assert back < 0.2 * of_plan, f"read again it differs by {back:.1e}, the plan by {of_plan:.1e}"
-    return f"{mean:.1e}, the plan {of_plan:.1e}, read again {back:.1e}"
+    assert back == 0.0, f"read again it differs by {back:.1e}, the plan by {of_plan:.1e}"
+    return f"{mean:.1e}, sums {of_sums:.1e}, the plan {of_plan:.1e}"
 
 
 def check_refusal(exchange: Exchange, network: object, name: str) -> str:
@@ -209,6 +210,8 @@ def check_plain(exchange: Exchange, network: object, below: int) -> str:
     assert node_names(again) == node_names(first), set(node_names(again)) ^ set(node_names(first))
     assert [t.name for t in again.graph.initializer] == [t.name for t in first.graph.initializer]
     for a, b in zip(first.graph.initializer, again.graph.initializer):
+        if a.data_type == TensorProto.INT64:
+            continue  # ends of slices may be given in several ways
         assert np.array_equal(numpy_helper.to_array(a), numpy_helper.to_array(b)), a.name
     largest, _ = gap(exchange.run(copy, inputs), exchange.run(network, inputs))
     assert largest == 0.0, f"read again it differs by {largest:.1e}"

@@ -418,6 +418,28 @@ op("prelu_one_slope", "PRelu", {"x": real(2, 3, 4)}, {"s": f32(0.3)}, opset=16)
 op("gemm_one_output", "Gemm", {"x": real(3, 4)}, {"w": real(4, 1), "b": f32(0.5)}, opset=13)
 op("conv_transpose_grouped", "ConvTranspose", {"x": real(2, 4, 3, 4)}, {"w": real(4, 3, 3, 3)},
    opset=11, strides=[2, 1], group=2, dilations=[1, 2], pads=[1, 1, 0, 2])
+add("cast_comparison",
+    [helper.make_node("Equal", ["x", "zero"], ["e"]),
+     helper.make_node("Cast", ["e"], ["c"], to=TensorProto.BOOL),
+     helper.make_node("Unsqueeze", ["c", "axis"], ["u"]),
+     helper.make_node("Squeeze", ["u", "axis"], ["s"]),
+     helper.make_node("Where", ["s", "low", "x"], ["y"])],
+    {"x": np.round(real(3, 4))}, initializers={"zero": f32(0).reshape(()), "axis": i64(1),
+                                               "low": f32(-9).reshape(())}, opset=13)
+add("cast_boolean",
+    [helper.make_node("Greater", ["x", "zero"], ["g"]),
+     helper.make_node("Cast", ["g"], ["f"], to=TensorProto.FLOAT),
+     helper.make_node("Mul", ["x", "f"], ["y"])],
+    {"x": x}, initializers={"zero": f32(0).reshape(())}, opset=13)
+add("cast_to_boolean",
+    [helper.make_node("Cast", ["x"], ["b"], to=TensorProto.BOOL),
+     helper.make_node("Where", ["b", "x", "one"], ["y"])],
+    {"x": np.round(real(3, 4))}, initializers={"one": f32(1).reshape(())}, opset=13)
+add("flat_tokens",
+    [helper.make_node("Reshape", ["ids", "flat"], ["f"]),
+     helper.make_node("Gather", ["table", "f"], ["y"])],
+    {"ids": i64(1, 0, 3, 2, 3, 1).reshape(2, 3)},
+    initializers={"flat": i64(-1), "table": real(4, 3)}, opset=13)
 
 
 def npy(array):

@@ -342,6 +342,22 @@ TRAININGS = {
 }
 
 
+def keep_variance_as_onnx(model: nn.Module) -> None:
+    """Running variances of the population, as ONNX defines them; PyTorch's are the sample's."""
+    def before(module: nn.Module, inputs: Tuple[torch.Tensor]) -> None:
+        module.kept = module.running_var.clone()
+
+    def after(module: nn.Module, inputs: Tuple[torch.Tensor], _: torch.Tensor) -> None:
+        if module.training:
+            axes = [axis for axis in range(inputs[0].dim()) if axis != 1]
+            variance = inputs[0].detach().var(axes, unbiased=False)
+            module.running_var = 0.9 * module.kept + 0.1 * variance
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.register_forward_pre_hook(before)
+            module.register_forward_hook(after)
+
+
 def train_case(name: str, program: str, folder: Path, opset: int = 14) -> float:
     """Losses of every step, and what the trained network then computes."""
     make, inputs, loss, classes = TRAININGS[name]
@@ -355,6 +371,7 @@ def train_case(name: str, program: str, folder: Path, opset: int = 14) -> float:
     # This moves the running statistics on, and the file has them like that.
     export(model, x[:batch], folder / "net.onnx", opset, training=True)
     model.double().train()
+    keep_variance_as_onnx(model)
     np.savez(folder / "data.npz", x=x.numpy(), y=y.numpy())
     call(program, "train", "--model", folder / "net.onnx", "--loss", loss, "--data",
          folder / "data.npz", "--lanes", "float64", "--optimizer",
