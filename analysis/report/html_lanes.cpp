@@ -208,15 +208,22 @@ std::string lane_cards(const Report& report) {
   std::string html = "<ul class=\"cards\">\n";
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     const LaneReport& lane = report.lanes[i];
-    html += fmt::format(
-        "<li class=\"{}\"><div>{}</div><b>{}</b><dl><div><dt>{}</dt><dd>{}</dd></div>",
-        lane.reference ? "reference" : verdict_name(lane.state), lane_state_tag(lane),
-        escape(lane.name), report.status == RunStatus::complete ? "last loss" : "loss so far",
-        value_text(lane.last_loss));
+    html += fmt::format("<li class=\"{}\"><div>{}</div><b>{}</b><dl>",
+                        lane.reference ? "reference" : verdict_name(lane.state),
+                        lane_state_tag(lane), escape(lane.name));
+    if (report.run.inference) {
+      html += fmt::format("<div><dt>batches</dt><dd>{}</dd></div>", lane.steps);
+    } else {
+      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
+                          report.status == RunStatus::complete ? "last loss" : "loss so far",
+                          value_text(lane.last_loss));
+    }
     if (lane.loss_gap) {
       html += fmt::format("<div><dt>loss gap</dt><dd>{}</dd></div>", gap_cell(lane));
     }
-    html += fmt::format("<div><dt>skipped</dt><dd>{} of {}</dd></div>", lane.skipped, lane.steps);
+    if (!report.run.inference) {
+      html += fmt::format("<div><dt>skipped</dt><dd>{} of {}</dd></div>", lane.skipped, lane.steps);
+    }
     if (lane.test_accuracy) {
       html += fmt::format("<div><dt>test accuracy</dt><dd>{}</dd></div>",
                           escape(percent(*lane.test_accuracy)));

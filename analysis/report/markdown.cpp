@@ -81,6 +81,16 @@ std::string loss_cell(const std::optional<double>& value) {
 }
 
 void write_lanes(const Report& report, std::string& md) {
+  if (report.run.inference) {
+    md += "\n| lane | verdict | batches | accuracy |\n| --- | --- | ---: | ---: |\n";
+    for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
+      const LaneReport& lane = report.lanes[i];
+      md += fmt::format("| {} | {} | {} | {} |\n", code(lane.name),
+                        lane.reference ? "reference" : verdict_name(lane.state), lane.steps,
+                        lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
+    }
+    return;
+  }
   md +=
       "\n| lane | verdict | steps | skipped | last loss | gap | loss scale | test accuracy |\n"
       "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";

@@ -90,6 +90,25 @@ TEST(CliRun, PrintsALinePerLaneAndWritesOutputsAndRunFile) {
   EXPECT_EQ(listed["runs"][0]["lanes"][1]["problem"], nullptr);
 }
 
+TEST(CliRun, ReportsOfForwardPassesSpeakOfBatchesAndNotOfLosses) {
+  const Bench bench;
+  write_arrays(bench);
+  ASSERT_EQ(bench
+                .run({"run", "mlp:6-5-3", "--input", "x.npz", "--plan", "float16", "--record",
+                      "r.hscope"})
+                .code,
+            0);
+  const Outcome outcome = bench.run({"report", "r.hscope", "--md", "r.md", "--html", "r.html"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string markdown = text_of(bench / "r.md"), html = text_of(bench / "r.html");
+  EXPECT_THAT(markdown, HasSubstr("| lane | verdict | batches | accuracy |"));
+  EXPECT_THAT(html, HasSubstr("<dt>batches</dt><dd>1</dd>"));
+  for (const std::string& text : {markdown, html}) {
+    EXPECT_EQ(text.find("last loss"), text.npos);
+    EXPECT_EQ(text.find("<dt>skipped"), text.npos);
+  }
+}
+
 TEST(CliRun, TheNumbersOfTheJsonAreThoseOfTheOutputs) {
   const Bench bench;
   write_arrays(bench);
