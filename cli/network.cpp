@@ -61,7 +61,7 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
   }
   if (shape.empty()) {
     throw usage_error("the network " + spec + " needs to know the shape of its images",
-                      "add --data, or an --input of images");
+                      "add --data SPEC; `run` also takes an --input of images");
   }
   // Without labels there is nothing that says otherwise.
   if (classes == 0) classes = kUsualClasses;

@@ -2,7 +2,9 @@
 #include "core/onnx/exporter.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/graph/execution.h"
@@ -44,6 +46,25 @@ void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value
   tensor.set_elem_type(static_cast<int32_t>(type));
   ::onnx::TensorShapeProto& shape = *tensor.mutable_shape();
   for (int64_t size : value.shape) shape.add_dim()->set_dim_value(size);
+}
+
+/// Whether the plan's accumulation matters to the node.
+bool takes_sums(const Node& node) {
+  constexpr std::array<std::string_view, 12> kSumming{"AveragePool",
+
+                                                      "CumSum",
+                                                      "GlobalAveragePool",
+                                                      "GroupNormalization",
+                                                      "InstanceNormalization",
+                                                      "LayerNormalization",
+                                                      "LogSoftmax",
+                                                      "RMSNormalization",
+                                                      "ReduceMean",
+                                                      "ReduceSum",
+                                                      "Softmax",
+                                                      "SoftmaxCrossEntropyLoss"};
+  return find_op(node.op).sums_products() ||
+         std::find(kSumming.begin(), kSumming.end(), node.op) != kSumming.end();
 }
 
 }  // namespace
@@ -168,7 +189,7 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
 void Exporter::add_node(NodeId id) {
   const Node node = graph_.node(id);  // expansions grow the graph
   const Accumulation& sums = node.plan.accumulation;
-  if (formats_ && find_op(node.op).sums_products() &&
+  if (formats_ && takes_sums(node) &&
       (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot say how its sums are taken",
                 "export a plan that accumulates in fp32");

@@ -226,6 +226,15 @@ TEST(OnnxExport, SaysWhatItCannotExpress) {
   Plan plan = preset_plan("float32").value();
   plan.defaults.read = plan.defaults.write = parse_format("e5m6").value();
   EXPECT_THROW(onnx_bytes(lower_inference(model, plan), "net", {}), Error);
+
+  FileBuilder sums;
+  sums.input("x", {1, 3}).output("y");
+  sums.node("Softmax", {"x"}, {"y"}, "softmax");
+  const Model softmax = sums.import().model;
+  plan = preset_plan("float32").value();
+  EXPECT_FALSE(onnx_bytes(lower_inference(softmax, plan), "net", {}).empty());
+  accumulate_in(plan, parse_accumulation("kahan").value());
+  EXPECT_THROW(onnx_bytes(lower_inference(softmax, plan), "net", {}), Error);
 }
 
 }  // namespace
