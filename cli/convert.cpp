@@ -47,6 +47,10 @@ int convert_network(const ConvertOptions& options) {
     bytes = onnx_bytes(network, weights);
   } else {
     const Plan plan = network_plan(options.plan, options.network, wanted);
+    if (plan.double_precision) {
+      throw usage_error("--plan " + options.plan + " computes in double, which is not written",
+                        "leave --plan out for the network as it is");
+    }
     bytes = onnx_bytes(lower_inference(network, plan), network.name, weights);
   }
   write_output_file(options.out, bytes, options.force);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "cli/network.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "cli/arguments.h"
 #include "core/error.h"
@@ -15,10 +18,16 @@ namespace {
 constexpr uint64_t kLargestDimension = uint64_t{1} << 31;
 
 OnnxImport import_file(const std::filesystem::path& file, const NetworkOptions& options) {
-  if (!std::filesystem::exists(file)) {
+  std::error_code failed;
+  if (!std::filesystem::exists(file, failed)) {
     throw Error("cannot read " + file.string() + ": no such file", "check the path");
   }
-  return read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
+  OnnxImport import = read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
+  static std::set<std::string> told;  // a training reads the file several times
+  for (const std::string& note : import.notes) {
+    if (told.insert(note).second) fmt::print(stderr, "note: {}: {}\n", file.string(), note);
+  }
+  return import;
 }
 
 bool is_answer(const SampleArray& array) {

@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/backends.h"
 #include "cli/lane_options.h"
+#include "cli/network.h"
 #include "core/data/npy.h"
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -225,7 +226,8 @@ Json train_file_json(const TrainOptions& options) {
     if (is_inline_plan(lane.plan)) {
       plan = Json::parse(plan_to_json(plan_from_json(lane.plan)));
     } else if (!preset_plan(lane.plan)) {
-      plan = Json::parse(plan_to_json(load_plan(lane.plan)));
+      plan = Json::parse(plan_to_json(network_plan(
+          lane.plan, options.model, {.dimensions = parse_dimensions(options.dimensions)})));
     }
     if (!lane.backend.empty()) plan = {{"backend", lane.backend}, {"plan", plan}};
     json["lanes"].push_back(std::move(plan));

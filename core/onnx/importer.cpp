@@ -27,6 +27,32 @@ bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
 }
 
+/// Puts the attributes of a call into the body of its function, where the body asks for them.
+void give_attributes(::onnx::NodeProto& node, const ::onnx::NodeProto& call,
+                     const ::onnx::FunctionProto& function, const std::string& what, int depth) {
+  if (depth > kDeepest) throw Error(what + ": its graphs are nested too deeply");
+  for (int i = node.attribute_size() - 1; i >= 0; --i) {
+    ::onnx::AttributeProto& attribute = *node.mutable_attribute(i);
+    for (::onnx::NodeProto& inner : *attribute.mutable_g()->mutable_node())
+      give_attributes(inner, call, function, what, depth + 1);
+    const std::string wanted = attribute.ref_attr_name(), name = attribute.name();
+    if (wanted.empty()) continue;
+    const auto given = std::find_if(call.attribute().begin(), call.attribute().end(),
+                                    [&](const auto& one) { return one.name() == wanted; });
+    if (given != call.attribute().end()) {
+      attribute = *given;
+      attribute.set_name(name);
+    } else if (!function.unknown_fields().empty()) {
+      // Since IR version 9 functions may name defaults, in a field that our classes do not know.
+      throw Error(
+          what + ": the function's own default of " + printable(wanted) + " is not supported",
+          "write the attribute out where the function is called");
+    } else {
+      node.mutable_attribute()->DeleteSubrange(i, 1);
+    }
+  }
+}
+
 /// Zeros and large negative numbers: added to scores, they hide positions. Training leaves them.
 bool is_mask(const KnownTensor& tensor) {
   bool hides = false;
@@ -78,6 +104,11 @@ OnnxImport Importer::run() {
   Scope scope;
   read_initializers(graph, scope);
   read_inputs(graph, scope);
+  for (const auto& [key, size] : options_.dimensions) {
+    if (used_dimensions_.contains(key)) continue;
+    throw usage_error("no input has a dimension named " + printable(key),
+                      "dimensions are named as in the file, or as INPUT.INDEX");
+  }
   run_nodes(graph.node(), scope, 0);
   read_outputs(graph, scope);
   OnnxImport result;
@@ -152,8 +183,10 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
     const auto given = [&]() -> std::optional<int64_t> {
       for (const std::string& key : {place, dimension.dim_param()}) {
         if (key.empty()) continue;
-        if (const auto found = options_.dimensions.find(key); found != options_.dimensions.end())
+        if (const auto found = options_.dimensions.find(key); found != options_.dimensions.end()) {
+          used_dimensions_.insert(key);
           return found->second;
+        }
       }
       return std::nullopt;
     }();
@@ -251,7 +284,7 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   std::vector<BindingPtr> inputs;
   for (const std::string& input : node.input()) {
     inputs.push_back(input.empty() ? nullptr : scope.find(input));
-    if (!input.empty() && inputs.back() == nullptr)
+    if (!input.empty() && inputs.back() == nullptr && !scope.names.contains(input))
       throw Error(what + ": reads " + printable(input) + ", which nothing makes");
   }
   if (fold_node(node, attributes, inputs, scope, what)) return;
@@ -321,6 +354,10 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
     auto binding = std::make_shared<Binding>();
     auto tensor = std::make_shared<KnownTensor>(std::move((*results)[static_cast<size_t>(i)]));
     tensor->trainable = false;
+    folded_ += tensor->count();
+    if (folded_ > kMostFolded)
+      throw Error(what + ": constants up to here have over " + std::to_string(kMostFolded) +
+                  " elements");
     binding->type = tensor->type;
     binding->known = std::move(tensor);
     bind(scope, node.output(i), std::move(binding), what);
@@ -362,27 +399,12 @@ void Importer::run_function(const ::onnx::NodeProto& node, const ::onnx::Functio
                             Scope& scope, const std::string& path, const std::string& what,
                             int depth) {
   Scope inner{.outer = nullptr, .prefix = path + "/"};
-  for (int i = 0; i < function.input_size(); ++i) {
-    if (i < node.input_size() && !node.input(i).empty())
-      inner.names.emplace(function.input(i), scope.find(node.input(i)));
+  for (int i = 0; i < function.input_size(); ++i) {  // null for optional ones left out
+    const bool given = i < node.input_size() && !node.input(i).empty();
+    inner.names.emplace(function.input(i), given ? scope.find(node.input(i)) : nullptr);
   }
-  // Attributes that the body takes from the call.
   Nodes body = function.node();
-  for (::onnx::NodeProto& each : body) {
-    for (int i = each.attribute_size() - 1; i >= 0; --i) {
-      const std::string wanted = each.attribute(i).ref_attr_name();
-      if (wanted.empty()) continue;
-      const std::string name = each.attribute(i).name();
-      const auto given = std::find_if(node.attribute().begin(), node.attribute().end(),
-                                      [&](const auto& one) { return one.name() == wanted; });
-      if (given == node.attribute().end()) {
-        each.mutable_attribute()->DeleteSubrange(i, 1);
-      } else {
-        *each.mutable_attribute(i) = *given;
-        each.mutable_attribute(i)->set_name(name);
-      }
-    }
-  }
+  for (::onnx::NodeProto& each : body) give_attributes(each, node, function, what, 0);
   run_nodes(body, inner, depth + 1);
   for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
     if (node.output(i).empty()) continue;
@@ -411,17 +433,25 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
   }
 }
 
-std::string Importer::unique_path(const std::string& wanted) {
-  std::string path = wanted;
-  for (int n = 2; !paths_.insert(path).second; ++n) path = wanted + "_" + std::to_string(n);
-  return path;
+namespace {
+
+/// `wanted`, or the first of wanted_2, wanted_3 ... that is free.
+std::string free_path(std::map<std::string, int>& taken, const std::string& wanted) {
+  int& last = taken[wanted];
+  if (++last == 1) return wanted;
+  while (true) {
+    std::string path = wanted + "_" + std::to_string(last);
+    if (taken.try_emplace(path, 1).second) return path;
+    ++last;
+  }
 }
 
+}  // namespace
+
+std::string Importer::unique_path(const std::string& wanted) { return free_path(paths_, wanted); }
+
 std::string Importer::variable_path(const std::string& wanted) {
-  std::string path = wanted;
-  for (int n = 2; !variable_paths_.insert(path).second; ++n)
-    path = wanted + "_" + std::to_string(n);
-  return path;
+  return free_path(variable_paths_, wanted);
 }
 
 void Importer::note(const std::string& text) {
@@ -435,6 +465,7 @@ std::vector<ValueId> Importer::add(const std::string& op, const std::string& pat
   for (ValueId output : outputs) {
     elements_ += checked_count(model_.graph.value(output).shape, path + " (" + op + ")");
     if (elements_ > kMostElements) {
+      too_large_ = true;
       throw Error(path + " (" + op + "): up to here the network has over " +
                       std::to_string(kMostElements) + " numbers",
                   "lower the batch or the sizes of its inputs");

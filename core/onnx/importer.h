@@ -52,6 +52,7 @@ class Importer {
            ImportOptions options, bool replace_batch);
   OnnxImport run();
   bool batch_replaced() const { return batch_replaced_; }
+  bool too_large() const { return too_large_; }  ///< what run() failed for
 
   Graph& graph() { return model_.graph; }
   const ImportOptions& options() const { return options_; }
@@ -104,14 +105,16 @@ class Importer {
   std::string name_;
   std::filesystem::path folder_;
   ImportOptions options_;
-  bool replace_batch_, batch_replaced_ = false;
+  bool replace_batch_, batch_replaced_ = false, too_large_ = false;
   int64_t opset_ = 0;
   Model model_;
-  std::set<std::string> paths_, variable_paths_;
+  std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
+  std::set<std::string> used_dimensions_;
   std::map<std::string, DataType> node_types_;  ///< what nodes write, by path
   std::map<DataType, int64_t> weight_types_;    ///< elements of trainable initializers
   std::vector<std::string> notes_;
   int64_t elements_ = 0;  ///< of all tensors
+  int64_t folded_ = 0;    ///< elements of what was computed while reading
   size_t nodes_run_ = 0;
 };
 

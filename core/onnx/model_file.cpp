@@ -35,11 +35,12 @@ std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, failed)) {
     throw usage_error(file.string() + " is a folder", "give the .onnx file in it");
   }
+  if (std::filesystem::exists(file, failed) && !std::filesystem::is_regular_file(file, failed))
+    throw usage_error(file.string() + " is no regular file", "give an .onnx file");
   std::ifstream in(file, std::ios::binary);
   const auto size = in ? std::filesystem::file_size(file, failed) : 0;
   if (!in || failed) {
-    throw Error(file.string() + " cannot be read", "check the path and its permissions",
-                ErrorKind::usage);
+    throw Error(file.string() + " cannot be read", "check the path and its permissions");
   }
   if (size > static_cast<uint64_t>(kLargest)) throw too_large(file.string());
   std::vector<uint8_t> bytes(size);

@@ -12,7 +12,7 @@ namespace halfscope::onnx_files {
 /// Branches and functions within each other.
 inline constexpr int kDeepest = 32;
 
-/// Of limited length and without control characters, which would break lines of reports.
+/// Of limited length, valid UTF-8, and without control characters, which would break lines.
 std::string printable(std::string text);
 
 /// "conv1 (Conv)": the node's name, or that of its first result.

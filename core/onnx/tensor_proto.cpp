@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/numeric/codes.h"
 #include "core/numeric/float_format.h"
+#include "core/onnx/node_order.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -187,9 +188,7 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
       leaves = end.first != base.end();
     }
   }
-  for (char& c : location) {
-    if (static_cast<unsigned char>(c) < 0x20) c = '_';  // for the message
-  }
+  location = printable(location);  // for messages
   if (leaves) {
     throw Error(
         what + ": its external data lies at \"" + location + "\", outside the folder of the model",

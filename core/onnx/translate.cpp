@@ -146,9 +146,17 @@ const Translator* find_translator(std::string_view op) {
 
 bool is_understood(std::string_view op) {
   // Those that are only folded.
-  constexpr std::array<std::string_view, 14> kFolded{
-      "Constant", "ConstantOfShape", "Range", "Shape", "Size", "Mod",  "Xor",
-      "If",       "Trilu",           "Not",   "And",   "Or",   "Tile", "DequantizeLinear"};
+  constexpr std::array<std::string_view, 11> kFolded{"Constant",
+                                                     "ConstantOfShape",
+                                                     "DequantizeLinear",
+                                                     "If",
+                                                     "Mod",
+                                                     "Range",
+                                                     "ReduceProd",
+                                                     "Shape",
+                                                     "Size",
+                                                     "Trilu",
+                                                     "Xor"};
   return find_translator(op) != nullptr ||
          std::find(kFolded.begin(), kFolded.end(), op) != kFolded.end();
 }

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/onnx/importer.h"
+#include "core/onnx/node_order.h"
 
 namespace halfscope::onnx_files {
 
@@ -26,7 +27,7 @@ class Translation {
   Importer& importer() { return importer_; }
   Graph& graph() { return importer_.graph(); }
   int64_t opset() const { return importer_.opset(); }
-  Error error(const std::string& text) const { return Error(what_ + ": " + text); }
+  Error error(const std::string& text) const { return Error(what_ + ": " + printable(text)); }
 
   size_t input_count() const { return inputs_.size(); }
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }

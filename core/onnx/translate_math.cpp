@@ -161,6 +161,10 @@ void reduce(Translation& t) {
 template <bool Root>
 void reduce_squares(Translation& t) {
   const ValueId x = t.real(0);
+  if (reduces_nothing(t)) {
+    t.set(0, Root ? t.add("Abs", {x}) : t.add("Mul", {x, x}));
+    return;
+  }
   const ValueId squares = t.add("Mul", {x, x}, {}, "square");
   const ValueId total =
       t.add("ReduceSum", {squares}, reduction(t, t.shape(0).size()), Root ? "sum" : "");
@@ -168,6 +172,10 @@ void reduce_squares(Translation& t) {
 }
 
 void reduce_l1(Translation& t) {
+  if (reduces_nothing(t)) {
+    t.set(0, t.add("Abs", {t.real(0)}));
+    return;
+  }
   const ValueId sizes = t.add("Abs", {t.real(0)}, {}, "abs");
   t.set(0, t.add("ReduceSum", {sizes}, reduction(t, t.shape(0).size())));
 }

@@ -74,7 +74,9 @@ TEST(CliOnnx, AndTrainsAsItDid) {
     EXPECT_EQ(bench.run({"export", run, "--steps", run + ".csv"}).code, 0);
     std::string text;
     for (const std::string& line : test::lines_of(test::text_of(bench / (run + ".csv")))) {
-      text += line.substr(0, line.rfind(',')) + "\n";  // the last column is the time taken
+      size_t end = 0;  // of step, lane, loss, loss_scale, skipped, grad_norm and accuracy
+      for (int column = 0; column < 7; ++column) end = line.find(',', end + 1);
+      text += line.substr(0, end) + "\n";
     }
     return text;
   };
@@ -109,7 +111,8 @@ TEST(CliOnnx, TellsWhatIsWrong) {
   refused({"run", "none.onnx", "--random-input", "1"}, 3, "cannot read none.onnx");
   refused({"convert", "net.onnx"}, 2, "nothing to write");
   refused({"convert", "net.onnx", "--out", "net.onnx", "--force"}, 2, "net.onnx");
-  refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "mxfp8"}, 3, "(");
+  refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "mxfp8"}, 3,
+          "fc1: ONNX cannot say how the scale");
   EXPECT_FALSE(std::filesystem::exists(bench / "half.onnx"));
   refused({"convert", "lenet", "--out", "l.onnx"}, 2, "needs to know the shape");
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,

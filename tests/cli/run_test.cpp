@@ -210,7 +210,7 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "x.npy", "--dimension", "n=3"}, "for network files"},
            Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
            Mistake{{"lenett", "--data", "digits"}, "unknown model lenett"},
-           Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx"},
+           Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx is no ONNX model", 3},
            Mistake{{"gone.onnx", "--input", "x.npy"}, "cannot read gone.onnx", 3},
        }) {
     Words words{"run"};

@@ -166,6 +166,25 @@ TEST(BadOnnxFile, SlicesWithAnyNumbersAreHarmless) {
   }
 }
 
+TEST(BadOnnxFile, ConstantsAreLimitedTogether) {
+  FileBuilder file = one("Relu");
+  file.integers("large", {1}, {int64_t{1} << 26});
+  for (int i = 0; i < 60; ++i)
+    file.node("ConstantOfShape", {"large"}, {"c" + std::to_string(i)}, "zeros");
+  EXPECT_THAT(refusal(file), HasSubstr("constants up to here have over"));
+}
+
+TEST(BadOnnxFile, TextsAreMadePrintable) {
+  FileBuilder file;
+  file.input("x", {1, 1, 4, 4}).output("y").floats("w", {1, 1, 1, 1}, {1.0f});
+  ::onnx::NodeProto& node = file.node("Conv", {"x", "w"}, {"y"}, "a\xE9z \xC3\xA9");
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name("auto_pad");
+  attribute.set_type(::onnx::AttributeProto::STRING);
+  attribute.set_s("\x1b[31mX\nY");
+  EXPECT_EQ(refusal(file), "a_z \xC3\xA9 (Conv): does not know the padding _[31mX_Y | ");
+}
+
 TEST(BadOnnxFile, FunctionsThatCallThemselves) {
   FileBuilder file;
   file.input("x", {2}).output("y");

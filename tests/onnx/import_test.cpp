@@ -142,12 +142,90 @@ TEST(OnnxImport, ABatchOfOneInTheFileIsReplaced) {
 }
 
 TEST(OnnxImport, AFixedBatchStaysWhereTheNetworkDependsOnIt) {
+  constexpr int64_t kBatch = 3;
+  const auto stays = [](const std::string& name, const auto& build) {
+    FileBuilder file;
+    file.input("x", {1, 4}).output("y");
+    build(file);
+    EXPECT_EQ(file.import({.batch = kBatch}).model.graph.value(0).shape, (Shape{1, 4})) << name;
+  };
+  for (const char* op : {"Softmax", "LogSoftmax"}) {
+    stays(op, [&](FileBuilder& file) { test::set_int(file.node(op, {"x"}, {"y"}), "axis", 0); });
+  }
+  for (const char* op : {"ReduceMean", "ReduceMax", "ReduceMin"}) {
+    stays(op, [&](FileBuilder& file) { test::set_ints(file.node(op, {"x"}, {"y"}), "axes", {0}); });
+  }
+  stays("ReduceSum of all", [](FileBuilder& file) { file.node("ReduceSum", {"x"}, {"y"}); });
+  stays("CumSum", [](FileBuilder& file) {
+    file.integers("axis", {}, {0}).node("CumSum", {"x", "axis"}, {"y"});
+  });
+  stays("LayerNormalization", [](FileBuilder& file) {
+    file.floats("s", {1, 4}, {1, 1, 1, 1});
+    test::set_int(file.node("LayerNormalization", {"x", "s"}, {"y"}), "axis", 0);
+  });
+  stays("first row", [](FileBuilder& file) {
+    file.integers("row", {1}, {0}).node("Gather", {"x", "row"}, {"first"});
+    file.node("Sub", {"x", "first"}, {"y"});
+  });
+  stays("flat", [](FileBuilder& file) {
+    file.integers("flat", {1}, {-1}).node("Reshape", {"x", "flat"}, {"f"});
+    file.node("Softmax", {"f"}, {"y"});
+  });
+  stays("rows of one sample", [](FileBuilder& file) {
+    file.integers("rows", {2}, {2, -1}).node("Reshape", {"x", "rows"}, {"y"});
+  });
+  stays("product of samples", [](FileBuilder& file) {
+    test::set_ints(file.node("Transpose", {"x"}, {"t"}), "perm", {1, 0});
+    file.node("MatMul", {"t", "x"}, {"p"});
+    file.node("MatMul", {"x", "p"}, {"y"});
+  });
+  stays("constant with as many rows", [](FileBuilder& file) {
+    file.floats("c", {3, 4}, std::vector<float>(12, 1.0f)).node("Add", {"x", "c"}, {"y"});
+  });
+  stays("shape as a number", [](FileBuilder& file) {
+    file.node("Shape", {"x"}, {"s"});
+    test::set_int(file.node("Cast", {"s"}, {"f"}), "to", 1);
+    file.integers("zero", {1}, {0}).node("Gather", {"f", "zero"}, {"n"});
+    file.node("Mul", {"x", "n"}, {"y"});
+  });
+  stays("operator that is not known to", [](FileBuilder& file) {
+    file.integers("w", {1, 4}, {0, 1, 2, 3});
+    test::set_int(file.node("GatherElements", {"x", "w"}, {"y"}), "axis", 1);
+  });
+}
+
+TEST(OnnxImport, ABatchIsReplacedWhereEveryNodeKeepsSamplesApart) {
   FileBuilder file;
-  file.input("x", {1, 2, 3}).output("y");
-  file.integers("all", {1}, {0});
-  file.node("ReduceSum", {"x", "all"}, {"s"}, "sum");  // sums over the samples
-  file.node("Relu", {"s"}, {"y"});
-  EXPECT_EQ(file.import({.batch = 5}).model.graph.value(0).shape, (Shape{1, 2, 3}));
+  file.input("x", {1, 2, 4}).output("y");
+  file.floats("w", {4, 4}, std::vector<float>(16, 0.5f)).floats("b", {4}, {1, 2, 3, 4});
+  file.floats("s", {4}, {1, 1, 1, 1});
+  file.node("MatMul", {"x", "w"}, {"m"}, "product");
+  file.node("Add", {"m", "b"}, {"a"}, "shift");
+  file.node("LayerNormalization", {"a", "s"}, {"l"}, "norm");
+  test::set_ints(file.node("Transpose", {"l"}, {"t"}, "move"), "perm", {0, 2, 1});
+  file.node("MatMul", {"l", "t"}, {"scores"}, "scores");
+  file.node("Softmax", {"scores"}, {"y"}, "softmax");
+  const Model model = file.import({.batch = 5}).model;
+  EXPECT_EQ(model.graph.value(model.outputs[0].value).shape, (Shape{5, 2, 2}));
+}
+
+TEST(OnnxImport, DimensionsThatNobodyAsksForAreErrors) {
+  FileBuilder file;
+  file.input("x", {-1, 3}).output("y");
+  file.node("Relu", {"x"}, {"y"});
+  EXPECT_THAT(refusal(file, {.dimensions = {{"sequnce", 3}}}), HasSubstr("named sequnce"));
+}
+
+TEST(OnnxImport, ManyNodesOfOneNameAreNoTrouble) {
+  FileBuilder file;
+  file.input("x", {1}).output("y");
+  constexpr int kNodes = 20000;
+  for (int i = 0; i < kNodes; ++i) {
+    file.node("Relu", {i == 0 ? "x" : "v" + std::to_string(i)},
+              {i + 1 == kNodes ? "y" : "v" + std::to_string(i + 1)}, "same");
+  }
+  const Model model = file.import().model;
+  EXPECT_EQ(model.graph.nodes().back().path, "same_20000");
 }
 
 TEST(OnnxImport, IntegersThatSelectStayIntegers) {

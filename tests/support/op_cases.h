@@ -90,6 +90,15 @@ inline std::vector<OpCase> gradient_cases() {
       list.push_back(op);
     }
   }
+  for (const int64_t group : {1, 2}) {
+    OpCase op{"",
+              "ConvGradInput",
+              {real({2, 4, 3, 2}), real({4, 2, 3, 2})},
+              conv({2, 1}, {1, 0, 0, 1}, {1, 2})};
+    op.attributes["shape"] = Ints{2, 2 * group, 6, 3};
+    op.attributes["group"] = group;
+    list.push_back(op);
+  }
   list.push_back({"", "MaxPool", {real({2, 2, 4, 6})}, pool({2, 2}, {2, 2}, {0, 0, 0, 0})});
   list.push_back({"", "MaxPool", {real({1, 2, 5, 7})}, pool({3, 3}, {2, 2}, {0, 0, 0, 0})});
   list.push_back({"", "MaxPool", {real({1, 1, 6, 6})}, pool({2, 3}, {1, 2}, {1, 0, 0, 2})});
