@@ -77,7 +77,7 @@ void draw_verdict(const Frame& frame) {
   const std::string whole = verdict.headline + (verdict.more.empty() ? "" : "\n\n" + verdict.more);
   const Finding* worst = worst_finding(*report);
   // A few good steps are no promise, and so not green.
-  const bool early = report->steps < report::kFewSteps;
+  const bool early = report->steps < report::kFewSteps && !report->run.inference;
   const bool promise = verdict.state != Verdict::State::healthy || !early;
   const ImU32 ink = promise ? theme.verdict(verdict.state) : theme.accent;
   const ImU32 ground = promise ? theme.verdict_soft(verdict.state) : theme.accent_soft;
