@@ -148,7 +148,11 @@ void check_sources(const RunOptions& options) {
 void check_files(const RunOptions& options, const TrainOptions& lanes) {
   std::vector<std::string> files = input_files(lanes);
   for (const std::string& file : input_array_files(options.inputs)) files.push_back(file);
-  files.insert(files.end(), {options.labels, options.init, options.out, options.record});
+  files.insert(files.end(), {options.labels, options.init});
+  // One file may hold samples and labels; what is written must be none of what is read.
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  files.insert(files.end(), {options.out, options.record});
   check_distinct(files);
   for (const std::string& file : {options.out, options.record}) {
     if (!file.empty()) check_output_file(file, options.shared.force);

@@ -126,7 +126,7 @@ std::vector<int32_t> read_labels(const std::string& file) {
 std::vector<int32_t> labels_of(const Split& split) {
   for (const SampleArray& array : split.arrays) {
     const bool one = element_count(array.sample_shape) == 1 && !array.integers.empty();
-    if (array.name == "labels" && one) return array.integers;
+    if ((array.name == "labels" || array.name == "y") && one) return array.integers;
   }
   return split.labels;
 }

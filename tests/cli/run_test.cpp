@@ -90,6 +90,23 @@ TEST(CliRun, PrintsALinePerLaneAndWritesOutputsAndRunFile) {
   EXPECT_EQ(listed["runs"][0]["lanes"][1]["problem"], nullptr);
 }
 
+TEST(CliRun, OneFileMayHoldSamplesAndLabels) {
+  const Bench bench;
+  write_arrays(bench);
+  const NamedTensors arrays = read_npz(bench / "x.npz");
+  write_npz(bench / "xy.npz", {{"input", arrays.at("input")}, {"y", arrays.at("labels")}});
+  const auto accuracy = [&](const Words& more) {
+    Words words{"run", "mlp:6-5-3", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json_of(bench.run(words)).at("lanes")[0].at("accuracy");
+  };
+  const Json expected = accuracy({"--input", "x.npy", "--labels", "labels.npy"});
+  EXPECT_TRUE(expected.is_number());
+  EXPECT_EQ(accuracy({"--input", "x.npz"}), expected);
+  EXPECT_EQ(accuracy({"--input", "xy.npz"}), expected);
+  EXPECT_EQ(accuracy({"--input", "xy.npz", "--labels", "xy.npz"}), expected);
+}
+
 TEST(CliRun, ReportsOfForwardPassesSpeakOfBatchesAndNotOfLosses) {
   const Bench bench;
   write_arrays(bench);
