@@ -68,7 +68,11 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
     if (element_count(shape) != widths.front()) shape = {widths.front()};
     classes = widths.back();
   }
-  if (shape.empty()) {
+  const std::vector<std::string> words = network_words();
+  const bool built_in = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return word.ends_with(':') ? spec.starts_with(word) : spec == word;
+  });
+  if (shape.empty() && built_in) {
     throw usage_error("the network " + spec + " needs to know the shape of its images",
                       "add --data SPEC; `run` also takes an --input of images");
   }

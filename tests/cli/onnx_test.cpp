@@ -115,6 +115,7 @@ TEST(CliOnnx, TellsWhatIsWrong) {
           "fc1: ONNX cannot say how the scale");
   EXPECT_FALSE(std::filesystem::exists(bench / "half.onnx"));
   refused({"convert", "lenet", "--out", "l.onnx"}, 2, "needs to know the shape");
+  refused({"run", "foo", "--random-input", "1"}, 2, "unknown model foo");
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
           "is that of a network's file");
   refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "does not say what to train it for");
