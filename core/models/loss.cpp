@@ -67,12 +67,7 @@ void add_mean_squares(Model& model, const NamedValue& output) {
   check_name_free(model, "targets");
   const ValueId targets = graph.add_input("targets", shape);
   model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
-  const ValueId difference = graph.add1("Sub", "loss/difference", {output.value, targets});
-  const ValueId squares = graph.add1("Mul", "loss/squares", {difference, difference});
-  std::vector<int64_t> axes;
-  for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  model.loss =
-      graph.add1("ReduceMean", "loss", {squares}, {{"axes", axes}, {"keepdims", int64_t{0}}});
+  model.loss = graph.add1("MeanSquaredError", "loss", {output.value, targets});
 }
 
 /// Those as in inference move their statistics on from now on.

@@ -33,12 +33,6 @@ struct Product {
 
 bool close(double a, double b) { return std::fabs(a - b) <= 2e-3 * std::fabs(b); }
 
-bool knows(const char* op) {
-  const auto table = op_table();
-  return std::any_of(table.begin(), table.end(),
-                     [&](const OpDef& def) { return std::string_view(def.name) == op; });
-}
-
 class Finder {
  public:
   explicit Finder(const Model& model) : graph_(model.graph) {
@@ -66,7 +60,7 @@ class Finder {
     if (op == "Div") match = layer_normalization(id);
     if (!match && (op == "Mul" || op == "Div")) match = rms_normalization(id);
     if (!match && op == "Mul") match = gelu(id);
-    if (!match && op == "Mul" && knows("Swish")) match = silu(id);
+    if (!match && op == "Mul") match = silu(id);
     if (op == "MatMul") match = attention(id);
     if (match && !is_closed(*match)) return std::nullopt;
     return match;
@@ -203,7 +197,6 @@ class Finder {
 
   // x / rms(x), or x * (1 / rms(x))
   std::optional<Match> rms_normalization(NodeId id) const {
-    if (!knows("RMSNormalization")) return std::nullopt;
     const Node& node = graph_.node(id);
     for (size_t i = 0; i < 2; ++i) {
       ValueId spread_value = node.inputs[i];
@@ -514,7 +507,6 @@ Model rewritten(const Model& model, const std::map<NodeId, Match>& by_root) {
 }  // namespace
 
 Model recognise_composites(Model model) {
-  if (!knows("LayerNormalization") || !knows("Gelu")) return model;
   const Finder finder(model);
   std::map<NodeId, Match> by_root;
   std::set<NodeId> taken;

@@ -228,6 +228,56 @@ TEST(OnnxImport, ManyNodesOfOneNameAreNoTrouble) {
   EXPECT_EQ(model.graph.nodes().back().path, "same_20000");
 }
 
+/// Calls a function of the file: y = Clip(LeakyRelu(x, alpha of the call), low), low left out.
+FileBuilder calling_a_function() {
+  FileBuilder file;
+  file.input("x", {4}).output("y");
+  ::onnx::FunctionProto& function = *file.file().add_functions();
+  function.set_name("Leaky");
+  function.set_domain("local");
+  function.add_input("a");
+  function.add_input("low");
+  function.add_output("b");
+  function.add_attribute("slope");
+  ::onnx::NodeProto& leak = *function.add_node();
+  leak.set_op_type("LeakyRelu");
+  leak.add_input("a");
+  leak.add_output("l");
+  ::onnx::AttributeProto& alpha = *leak.add_attribute();
+  alpha.set_name("alpha");
+  alpha.set_type(::onnx::AttributeProto::FLOAT);
+  alpha.set_ref_attr_name("slope");
+  ::onnx::NodeProto& clip = *function.add_node();
+  clip.set_op_type("Clip");
+  clip.add_input("l");
+  clip.add_input("low");
+  clip.add_output("b");
+  file.node("Leaky", {"x"}, {"y"}, "call").set_domain("local");
+  return file;
+}
+
+TEST(OnnxImport, FunctionsTakeTheAttributesOfTheirCall) {
+  const std::vector<Tensor> x{{{4}, {-2.0f, -1.0f, 0.0f, 3.0f}}};
+  const auto run = [&](const FileBuilder& file) {
+    return test::run(test::start(file.import().model, preset_plan("float32").value()), x)[0].data;
+  };
+  FileBuilder file = calling_a_function();
+  EXPECT_THAT(run(file), ElementsAre(-2.0f * 0.01f, -0.01f, 0.0f, 3.0f));  // the operator's own
+  ::onnx::AttributeProto& slope = *file.graph().mutable_node(0)->add_attribute();
+  slope.set_name("slope");
+  slope.set_type(::onnx::AttributeProto::FLOAT);
+  slope.set_f(0.5f);
+  EXPECT_THAT(run(file), ElementsAre(-1.0f, -0.5f, 0.0f, 3.0f));
+  EXPECT_THAT(paths(file.import().model), testing::Each(HasSubstr("call/")));
+}
+
+TEST(OnnxImport, DefaultsOfFunctionsAreRefusedAndNotPassedOver) {
+  FileBuilder file = calling_a_function();
+  // FunctionProto.attribute_proto, field 11, of IR version 9: a default of nothing.
+  ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(std::string("\x5a\x00", 2)));
+  EXPECT_THAT(refusal(file), HasSubstr("the function's own default of slope is not supported"));
+}
+
 TEST(OnnxImport, IntegersThatSelectStayIntegers) {
   FileBuilder file;
   file.input("ids", {2, 3}, 7).input("mask", {2, 3}, 7).output("y");
