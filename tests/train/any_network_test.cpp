@@ -245,8 +245,13 @@ TEST(AnyNetwork, TheLossIsInFp32UnlessAPlanNamesIt) {
     }
     return text;
   };
+  EXPECT_EQ(formats(lower(model, plan, {})), "fp32 ");
+  Plan named = plan;
+  named.rules.push_back({.path = "loss", .op = "", .read = kFp16, .write = kFp16});
+  EXPECT_EQ(formats(lower(model, named, {})), "fp16 ");
+  plan.rules.push_back({.path = "loss", .op = "", .stagewise = true});
   EXPECT_EQ(formats(lower(model, plan, {})), "fp32 fp32 fp32 ");
-  plan.rules.push_back({.path = "loss/squares", .op = "", .read = kFp16, .write = kFp16});
+  plan.rules.push_back({.path = "loss/Mul", .op = "", .read = kFp16, .write = kFp16});
   EXPECT_EQ(formats(lower(model, plan, {})), "fp32 fp16 fp32 ");
 }
 
