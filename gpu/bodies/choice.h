@@ -11,7 +11,7 @@ namespace halfscope::gpu {
 /// y[i] = whether the relation holds between elements of a and b.
 template <class Element, class Relation>
 struct Relate {
-  const Element *a, *b;
+  In<Element> a, b;
   int32_t* y;
   Operand at_a, at_b;
   Relation relation{};
@@ -65,13 +65,13 @@ struct Negate {
 /// Item: a line of x along the axis, of `length` elements `inner` apart.
 template <class T>
 struct ArgMax {
-  const T* x;
+  In<T> x;
   int32_t* y;
   int64_t length, inner;
   bool last;  ///< of equal elements the last one
 
   HS_HD void operator()(int64_t item) const {
-    const T* const line = x + item / inner * length * inner + item % inner;
+    const In<T> line = x + item / inner * length * inner + item % inner;
     int64_t best = 0;
     for (int64_t i = 1; i < length; ++i) {
       const T value = line[i * inner], largest = line[best * inner];
@@ -87,8 +87,8 @@ struct ArgMax {
 template <class T>
 struct Where {
   const int32_t* condition;
-  const T *a, *b;
-  T* y;
+  In<T> a, b;
+  Out<T> y;
   Operand at_condition, at_a, at_b;
 
   HS_HD void operator()(int64_t i) const {

@@ -26,8 +26,8 @@ struct Operand {
 
 template <class T, class Operation>
 struct Binary {
-  const T *a, *b;
-  T* y;
+  In<T> a, b;
+  Out<T> y;
   Operand at_a, at_b;
   Operation operation{};
 
@@ -36,8 +36,8 @@ struct Binary {
 
 template <class T, class Operation>
 struct Unary {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   Operation operation{};
 
   HS_HD void operator()(int64_t i) const { y[i] = operation(x[i]); }

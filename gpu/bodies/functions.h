@@ -34,8 +34,8 @@ struct Delivered {
 /// `a` has the result's shape.
 template <class T, class Operation>
 struct Ternary {
-  const T *a, *b, *c;
-  T* y;
+  In<T> a, b, c;
+  Out<T> y;
   Operand at_b, at_c;
   Operation operation{};
 

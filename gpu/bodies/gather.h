@@ -30,9 +30,9 @@ struct GatherShape {
 /// Item: an element of y.
 template <class T>
 struct Gather {
-  const T* x;
+  In<T> x;
   const int32_t* index;
-  T* y;
+  Out<T> y;
   GatherShape s;
 
   HS_HD void operator()(int64_t item) const {
@@ -68,7 +68,7 @@ struct SortByRow {
 /// Plain values x[places(k)].
 template <class T>
 struct PickedTerms {
-  const T* x;
+  In<T> x;
   const int32_t* places;
   int64_t stride;
   HS_HD float left(int64_t k) const { return static_cast<float>(x[places[k] * stride]); }
@@ -79,9 +79,9 @@ struct PickedTerms {
 /// Item: an element of dx.
 template <class T>
 struct GatherGrad {
-  const T* dy;
+  In<T> dy;
   const int32_t *places, *first, *terms;
-  T* dx;
+  Out<T> dx;
   GatherShape s;
   ChainSpec how;
 
@@ -114,9 +114,9 @@ struct GatherGrad {
 /// distance.
 template <class T>
 struct GatherElements {
-  const T* x;
+  In<T> x;
   const int32_t* index;
-  T* y;
+  Out<T> y;
   Strided at;  ///< of the indices in x, 0 along the axis
   int64_t length, stride;
 
@@ -128,9 +128,9 @@ struct GatherElements {
 /// Item: an element of dx.
 template <class T>
 struct GatherElementsGrad {
-  const T* dy;
+  In<T> dy;
   const int32_t* index;
-  T* dx;
+  Out<T> dx;
   int rank;
   int axis;
   int64_t size[kMaxRank], taken[kMaxRank];  ///< of x, of indices
@@ -159,7 +159,7 @@ struct GatherElementsGrad {
   /// The k-th of the elements that read this row.
   struct Terms {
     const GatherElementsGrad& of;
-    const T* x;
+    In<T> x;
     const int32_t* index;
     int64_t step, row;
     HS_HD bool reads(int64_t j) const { return from_end(index[j * step], of.size[of.axis]) == row; }
@@ -193,9 +193,9 @@ struct GatherElementsGrad {
 /// Element `index[row]` of every row; a negative index reads 0.
 template <class T>
 struct GatherLabels {
-  const T* x;
+  In<T> x;
   const int32_t* index;
-  T* y;
+  Out<T> y;
   int64_t columns;
 
   HS_HD void operator()(int64_t row) const {
@@ -206,9 +206,9 @@ struct GatherLabels {
 
 template <class T>
 struct GatherLabelsGrad {
-  const T* dy;
+  In<T> dy;
   const int32_t* index;
-  T* dx;
+  Out<T> dx;
   int64_t columns;
 
   HS_HD void operator()(int64_t i) const {

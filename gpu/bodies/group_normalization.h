@@ -24,21 +24,21 @@ HS_HD double named_products(const ChainSpec& how, const Terms& terms, int64_t n,
 template <class T>
 struct GroupStatistics {
   NormGroups groups;
-  const T* x;
-  T* mean;  ///< null: no mean is taken away
-  T* inverse;
+  In<T> x;
+  Out<T> mean;  ///< null: no mean is taken away
+  Out<T> inverse;
   double epsilon;
   ChainSpec how;
   bool named;
 
   struct Values {
-    const T* x;
+    In<T> x;
     HS_HD float left(int64_t k) const { return static_cast<float>(x[k]); }
     HS_HD float right(int64_t) const { return 1.0f; }
     HS_HD bool present(int64_t) const { return true; }
   };
   struct Squares {
-    const T* x;
+    In<T> x;
     double centre;
     HS_HD float left(int64_t k) const {
       return static_cast<float>(static_cast<double>(x[k]) - centre);
@@ -48,7 +48,7 @@ struct GroupStatistics {
   };
 
   HS_HD void operator()(int64_t group) const {
-    const T* const in = x + group * groups.size;
+    const In<T> in = x + group * groups.size;
     const double n = static_cast<double>(groups.size);
     double centre = 0.0;
     if (mean != nullptr) {
@@ -75,8 +75,8 @@ struct GroupStatistics {
 template <class T>
 struct NormalizeGroup {
   NormGroups groups;
-  const T *x, *mean, *inverse, *scale, *bias;  ///< mean and bias may be null
-  T* y;
+  In<T> x, mean, inverse, scale, bias;  ///< mean and bias may be null
+  Out<T> y;
 
   HS_HD void operator()(int64_t i) const {
     const int64_t group = i / groups.size, p = groups.param(i);
@@ -90,7 +90,7 @@ struct NormalizeGroup {
 template <class T>
 struct NormOperands {
   NormGroups groups;
-  const T *dy, *x, *scale, *mean, *inverse;  ///< mean may be null
+  In<T> dy, x, scale, mean, inverse;  ///< mean may be null
 
   /// (x - mean) / deviation.
   HS_HD double normal(int64_t i) const {
@@ -107,7 +107,7 @@ struct NormOperands {
 template <class T>
 struct GroupGradSums {
   NormOperands<T> of;
-  T *share, *slope;
+  Out<T> share, slope;
   ChainSpec how;
   bool named;
 
@@ -149,8 +149,8 @@ struct GroupGradSums {
 template <class T>
 struct NormalizeGroupGrad {
   NormOperands<T> of;
-  const T *share, *slope;
-  T* dx;
+  In<T> share, slope;
+  Out<T> dx;
 
   HS_HD void operator()(int64_t i) const {
     const int64_t group = i / of.groups.size;
@@ -165,7 +165,7 @@ struct NormalizeGroupGrad {
 template <class T>
 struct ParameterGrads {
   NormOperands<T> of;
-  T *dscale, *dbias;  ///< dbias may be null
+  Out<T> dscale, dbias;  ///< dbias may be null
   ChainSpec how;
   bool named;
 

@@ -30,8 +30,8 @@ struct Strided {
 /// y[i] = x[from.offset(i) + from_first] for all i.
 template <class T>
 struct CopyFrom {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   Strided from;
   int64_t first = 0;
 
@@ -41,8 +41,8 @@ struct CopyFrom {
 /// y[to.offset(i) + first] = x[i] for all i.
 template <class T>
 struct CopyTo {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   Strided to;
   int64_t first = 0;
 
@@ -52,8 +52,8 @@ struct CopyTo {
 /// to[i] = from[i] for all i of a box that lies in both.
 template <class T>
 struct CopyBox {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   Strided from, to;
 
   HS_HD void operator()(int64_t i) const { y[to.offset(i)] = x[from.offset(i)]; }
@@ -61,15 +61,15 @@ struct CopyBox {
 
 template <class T>
 struct Fill {
-  T* y;
+  Out<T> y;
   T value;
   HS_HD void operator()(int64_t i) const { y[i] = value; }
 };
 
 template <class From, class To>
 struct Convert {
-  const From* x;
-  To* y;
+  In<From> x;
+  Out<To> y;
   HS_HD void operator()(int64_t i) const { y[i] = static_cast<To>(x[i]); }
 };
 

@@ -15,7 +15,7 @@ namespace halfscope::gpu {
 
 template <class T>
 struct LossRows {
-  const T* x;
+  In<T> x;
   const int32_t* labels;
   int64_t rows, classes, ignored;
   ChainSpec how;
@@ -33,7 +33,7 @@ struct LossRows {
   }
 
   struct Terms {
-    const T* row;
+    In<T> row;
     double largest;
     HS_HD float left(int64_t k) const {
       return static_cast<float>(std::exp(static_cast<double>(row[k]) - largest));
@@ -43,7 +43,7 @@ struct LossRows {
   };
 
   HS_HD Softmax softmax(int64_t i) const {
-    const T* const row = x + i * classes;
+    const In<T> row = x + i * classes;
     double largest = static_cast<double>(-INFINITY);
     for (int64_t j = 0; j < classes; ++j) {
       const double value = static_cast<double>(row[j]);
@@ -66,7 +66,7 @@ struct RowLoss {
 
   HS_HD void operator()(int64_t i) const {
     if (!of.counts(i)) return;
-    const T* const row = of.x + i * of.classes;
+    const In<T> row = of.x + i * of.classes;
     const typename LossRows<T>::Softmax softmax = of.softmax(i);
     losses[i] = std::log(softmax.sum) - (static_cast<double>(row[of.labels[i]]) - softmax.largest);
   }
@@ -78,7 +78,7 @@ struct MeanLoss {
   LossRows<T> of;
   const double* losses;
   float* counted;  ///< memory for the losses of rows that count
-  T* y;
+  Out<T> y;
   FloatFormat write;
 
   struct Terms {
@@ -105,7 +105,7 @@ struct MeanLoss {
 template <class T>
 struct LossScale {
   LossRows<T> of;
-  const T* upstream;
+  In<T> upstream;
   double* scale;
 
   HS_HD void operator()(int64_t) const {
@@ -117,12 +117,12 @@ template <class T>
 struct LossGrad {
   LossRows<T> of;
   const double* scale;
-  T* dx;
+  Out<T> dx;
   FloatFormat write;
 
   HS_HD void operator()(int64_t i) const {
-    const T* const row = of.x + i * of.classes;
-    T* const out = dx + i * of.classes;
+    const In<T> row = of.x + i * of.classes;
+    const Out<T> out = dx + i * of.classes;
     if (!of.counts(i)) {
       for (int64_t j = 0; j < of.classes; ++j) out[j] = T{0};
       return;
@@ -143,7 +143,7 @@ struct RowsRight {
 
   HS_HD void operator()(int64_t i) const {
     if (!of.counts(i)) return;
-    const T* const row = of.x + i * of.classes;
+    const In<T> row = of.x + i * of.classes;
     int64_t best = 0;
     for (int64_t j = 0; j < of.classes; ++j) {
       if (is_nan(row[j])) return;
@@ -158,7 +158,7 @@ template <class T>
 struct ShareRight {
   LossRows<T> of;
   const uint64_t* right;
-  T* y;
+  Out<T> y;
 
   HS_HD void operator()(int64_t) const {
     *y = static_cast<T>(static_cast<double>(*right) / static_cast<double>(of.count()));
@@ -168,7 +168,7 @@ struct ShareRight {
 /// Item: a chunk.
 template <class T>
 struct SquaredErrors {
-  const T *prediction, *target;
+  In<T> prediction, target;
   int64_t n;
   double* sums;
 
@@ -186,16 +186,16 @@ struct SquaredErrors {
 /// One item: the mean of the squares, from the chunks' sums or as the plan names.
 template <class T>
 struct MeanOfSquares {
-  const T *prediction, *target;
+  In<T> prediction, target;
   int64_t n;
   const double* sums;
-  T* y;
+  Out<T> y;
   ChainSpec how;
   bool named;
   FloatFormat write;
 
   struct Terms {
-    const T *prediction, *target;
+    In<T> prediction, target;
     HS_HD float left(int64_t k) const {
       return static_cast<float>(static_cast<double>(prediction[k]) -
                                 static_cast<double>(target[k]));
@@ -220,8 +220,8 @@ struct MeanOfSquares {
 
 template <class T>
 struct SquaredErrorGrad {
-  const T *prediction, *target, *upstream;
-  T* dx;
+  In<T> prediction, target, upstream;
+  Out<T> dx;
   int64_t n;
   FloatFormat write;
 

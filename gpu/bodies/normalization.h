@@ -52,7 +52,7 @@ template <class T>
 struct ChannelTerms {
   Planes planes;
   int64_t channel;
-  const T *a, *b;  ///< b null: plain values
+  In<T> a, b;  ///< b null: plain values
   double a_offset, b_offset;
 
   HS_HD int64_t at(int64_t k) const {
@@ -77,13 +77,13 @@ struct ChannelTerms {
 template <class T>
 struct PlaneMoment {
   Planes planes;
-  const T* x;
+  In<T> x;
   const double* mean;  ///< null: the sum
   double* sums;
 
   HS_HD void operator()(int64_t item) const {
     const int64_t channel = item / planes.batch;
-    const T* const in = x + planes.offset(item % planes.batch, channel);
+    const In<T> in = x + planes.offset(item % planes.batch, channel);
     const double centre = mean != nullptr ? mean[channel] : 0.0;
     const bool squares = mean != nullptr;
     sums[item] = PlaneSums::of(planes.size, [&](int64_t i, double& total, double&) {
@@ -98,7 +98,7 @@ struct PlaneMoment {
 template <class T>
 struct BatchMean {
   Planes planes;
-  const T* x;
+  In<T> x;
   const double* sums;
   double* mean;
   ChainSpec how;
@@ -119,10 +119,10 @@ struct BatchMean {
 template <class T>
 struct ChannelFactors {
   Planes planes;
-  const T *x, *scale, *old_mean, *old_var;
+  In<T> x, scale, old_mean, old_var;
   const double *batch_mean, *squares;  ///< null in inference
-  T *next_mean, *next_var, *saved_mean, *saved_inverse;
-  T *mean, *factor;
+  Out<T> next_mean, next_var, saved_mean, saved_inverse;
+  Out<T> mean, factor;
   double epsilon, momentum, unbiased;
   ChainSpec how;
   bool named;
@@ -156,8 +156,8 @@ struct ChannelFactors {
 template <class T>
 struct Normalize {
   Planes planes;
-  const T *x, *mean, *factor, *bias;
-  T* y;
+  In<T> x, mean, factor, bias;
+  Out<T> y;
 
   HS_HD void operator()(int64_t i) const {
     const int64_t channel = i / planes.size % planes.channels;
@@ -169,7 +169,7 @@ struct Normalize {
 template <class T>
 struct PlaneGradSums {
   Planes planes;
-  const T *dy, *x, *mean;
+  In<T> dy, x, mean;
   double *first, *second;
 
   HS_HD void operator()(int64_t item) const {
@@ -190,10 +190,10 @@ struct PlaneGradSums {
 template <class T>
 struct ChannelGrads {
   Planes planes;
-  const T *dy, *x, *scale, *mean, *inverse;
+  In<T> dy, x, scale, mean, inverse;
   const double *first, *second;
-  T *dscale, *dbias;
-  T *factor, *share, *slope;
+  Out<T> dscale, dbias;
+  Out<T> factor, share, slope;
   ChainSpec how;
   bool named;
 
@@ -221,8 +221,8 @@ struct ChannelGrads {
 template <class T>
 struct NormalizeGrad {
   Planes planes;
-  const T *dy, *x, *mean, *factor, *share, *slope;
-  T* dx;
+  In<T> dy, x, mean, factor, share, slope;
+  Out<T> dx;
 
   HS_HD void operator()(int64_t i) const {
     const int64_t channel = i / planes.size % planes.channels;

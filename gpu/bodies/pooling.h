@@ -61,15 +61,15 @@ HS_HD inline WindowRange windows_at(int64_t at, int64_t kernel, int64_t dilation
 /// Item: an output.
 template <class T>
 struct MaxPool {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   int32_t* index;
   PoolGeometry s;
 
   HS_HD void operator()(int64_t item) const {
     const int64_t plane = item / (s.out_height * s.out_width);
     const int64_t pixel = item % (s.out_height * s.out_width);
-    const T* const in = x + plane * s.height * s.width;
+    const In<T> in = x + plane * s.height * s.width;
     const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
     int64_t at = -1;
     for (int64_t i = 0; i < s.kernel_h; ++i) {
@@ -87,9 +87,9 @@ struct MaxPool {
 /// Item: an element of dx, which adds up the windows that chose it.
 template <class T>
 struct MaxPoolGrad {
-  const T* dy;
+  In<T> dy;
   const int32_t* index;
-  T* dx;
+  Out<T> dx;
   PoolGeometry s;
 
   HS_HD void operator()(int64_t item) const {
@@ -113,8 +113,8 @@ struct MaxPoolGrad {
 /// Item: an output.
 template <class T>
 struct AveragePool {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   PoolGeometry s;
   ChainSpec how;
 
@@ -130,7 +130,7 @@ struct AveragePool {
  private:
   /// The elements of the window, without the padding.
   struct Terms {
-    const T* in;
+    In<T> in;
     const PoolGeometry& s;
     int64_t p, q;
     HS_HD int64_t count() const {
@@ -163,8 +163,8 @@ struct AveragePool {
 /// Item: an element of dx, which adds up the shares of its windows.
 template <class T>
 struct AveragePoolGrad {
-  const T* dy;
-  T* dx;
+  In<T> dy;
+  Out<T> dx;
   PoolGeometry s;
   ChainSpec how;
 
@@ -183,7 +183,7 @@ struct AveragePoolGrad {
 
  private:
   struct Terms {
-    const T* dy;
+    In<T> dy;
     const PoolGeometry& s;
     int64_t h, w;  ///< place in the padded plane
     WindowRange rows, columns;

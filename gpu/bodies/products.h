@@ -34,8 +34,8 @@ struct ConvGeometry {
 
 template <class T>
 struct GemmSource {
-  const T *x, *w;
-  T* y;
+  In<T> x, w;
+  Out<T> y;
   int64_t m, n, k;
   int64_t a_row, a_column, b_row, b_column;  ///< strides
   int64_t count = 1;
@@ -62,8 +62,8 @@ struct GemmSource {
 /// part as products with zero.
 template <class T>
 struct ConvSource {
-  const T *x, *w;
-  T* y;
+  In<T> x, w;
+  Out<T> y;
   int64_t m, n, k;
   ConvGeometry s;
   int64_t count = 1, group = 0;
@@ -97,8 +97,8 @@ struct ConvSource {
 /// take part, unless missing ones count as products with zero.
 template <class T>
 struct ConvGradInputSource {
-  const T *dy, *w;
-  T* y;  ///< dx
+  In<T> dy, w;
+  Out<T> y;  ///< dx
   int64_t m, n, k;
   ConvGeometry s;
   bool zeros_take_part;
@@ -140,8 +140,8 @@ struct ConvGradInputSource {
 /// i: output channel; j: (in, kernel_h, kernel_w); k: (image, pixel).
 template <class T>
 struct ConvGradWeightSource {
-  const T *dy, *x;
-  T* y;  ///< dw
+  In<T> dy, x;
+  Out<T> y;  ///< dw
   int64_t m, n, k;
   ConvGeometry s;
   int64_t count = 1, group = 0;
@@ -171,14 +171,15 @@ struct ConvGradWeightSource {
 template <class T>
 struct Epilogue {
   ChainSpec how;
-  const T* bias = nullptr;
+  In<T> bias = nullptr;
   bool scaled = false;
-  const T *first_scale = nullptr, *second_scale = nullptr;  ///< null: 1
+  In<T> first_scale = nullptr, second_scale = nullptr;  ///< null: 1
   T alpha = 1, beta = 1;
 
   /// The sum of `terms` terms that is this element of the results.
   HS_HD T finish(double sum, int64_t bias_index, int64_t terms, int64_t element) const {
-    const T* const added = bias == nullptr ? nullptr : bias + bias_index;
+    const T own_bias = bias == nullptr ? T{0} : bias[bias_index];
+    const T* const added = bias == nullptr ? nullptr : &own_bias;
     if (!scaled) return plain(sum, added, terms, element);
     T factor = 1;
     if (first_scale != nullptr) factor *= *first_scale;

@@ -24,7 +24,7 @@ HS_HD inline uint32_t magnitude_bits(T x) {
 template <class T>
 struct LargestMagnitude {
   static constexpr int64_t kPiece = 256;
-  const T* x;
+  In<T> x;
   int64_t n;
   bool only_finite;
   uint32_t* bits;
@@ -50,9 +50,9 @@ struct TensorFactor {
   ScaleGrid grid;
   FloatFormat code;
   const uint32_t* amax;  ///< of current
-  const T* state;        ///< of delayed; may be null
-  T* factor;
-  T *inverse, *tensor_scale;
+  In<T> state;           ///< of delayed; may be null
+  Out<T> factor;
+  Out<T> inverse, tensor_scale;
 
   HS_HD void operator()(int64_t) const {
     const float number = value();
@@ -80,8 +80,8 @@ struct TensorFactor {
 
 template <class T>
 struct Multiply {
-  const T *x, *factor;
-  T* y;
+  In<T> x, factor;
+  Out<T> y;
   HS_HD void operator()(int64_t i) const { y[i] = x[i] * *factor; }
 };
 
@@ -103,7 +103,7 @@ struct Blocks {
 template <class T>
 struct TensorScaleOf {
   const uint32_t* amax;  ///< null: 1
-  T* tensor_scale;
+  Out<T> tensor_scale;
   HS_HD void operator()(int64_t) const {
     *tensor_scale =
         amax == nullptr ? T{1} : static_cast<T>(nvfp4_tensor_scale(std::bit_cast<float>(*amax)));
@@ -113,8 +113,8 @@ struct TensorScaleOf {
 /// Item: a block.
 template <class T>
 struct BlockScale {
-  const T *x, *tensor_scale;
-  T* scales;
+  In<T> x, tensor_scale;
+  Out<T> scales;
   Blocks of;
   BlockFormat format;
 
@@ -136,8 +136,8 @@ struct BlockScale {
 
 template <class T>
 struct BlockCodes {
-  const T *x, *scales, *tensor_scale;
-  T* y;
+  In<T> x, scales, tensor_scale;
+  Out<T> y;
   Blocks of;
   bool powers_of_two;
   FloatFormat write;
@@ -167,8 +167,8 @@ struct BlockCodes {
 
 template <class T>
 struct Dequantize {
-  const T *codes, *scales, *tensor_scale;
-  T* y;
+  In<T> codes, scales, tensor_scale;
+  Out<T> y;
   Blocks of;
 
   HS_HD void operator()(int64_t i) const {

@@ -20,14 +20,14 @@ struct Reduction {
 
 template <class T>
 struct Sum {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   Reduction reduction;
   ChainSpec how;
   bool mean;
 
   struct Terms {
-    const T* x;  ///< moved to the output's first element
+    In<T> x;  ///< moved to the output's first element
     const Strided& inner;
     HS_HD float left(int64_t k) const { return static_cast<float>(x[inner.offset(k)]); }
     HS_HD float right(int64_t) const { return 1.0f; }
@@ -41,10 +41,10 @@ struct Sum {
   }
 
  private:
-  HS_HD double total(const float* first, int64_t o) const {
+  HS_HD double total(const In<float>& first, int64_t o) const {
     return sum_of_terms(how, Terms{first, reduction.inner}, reduction.count, o);
   }
-  HS_HD double total(const double* first, int64_t) const {
+  HS_HD double total(const In<double>& first, int64_t) const {
     double sum = 0.0;
     for (int64_t k = 0; k < reduction.count; ++k) sum += first[reduction.inner.offset(k)];
     return sum;
@@ -57,8 +57,8 @@ struct Sum {
 /// Item = o * count + k.
 template <class T>
 struct MeanGrad {
-  const T* dy;
-  T* dx;
+  In<T> dy;
+  Out<T> dx;
   Reduction reduction;
 
   HS_HD void operator()(int64_t item) const {
@@ -70,8 +70,8 @@ struct MeanGrad {
 /// The largest element, or the smallest; a NaN wins over any number.
 template <class T>
 struct Extreme {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   Reduction reduction;
   bool smallest;
 
@@ -90,14 +90,14 @@ struct Extreme {
 /// Item: an element. Prefix sums along an axis of `length` elements `inner` apart.
 template <class T>
 struct CumulativeSum {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   int64_t length, inner;
   bool reverse, exclusive;
   ChainSpec how;
 
   struct Terms {
-    const T* first;
+    In<T> first;
     int64_t step;
     HS_HD float left(int64_t k) const { return static_cast<float>(first[k * step]); }
     HS_HD float right(int64_t) const { return 1.0f; }
@@ -126,8 +126,8 @@ struct CumulativeSum {
 
 template <class T>
 struct MaxGrad {
-  const T *dy, *x, *y;
-  T* dx;
+  In<T> dy, x, y;
+  Out<T> dx;
   Reduction reduction;
 
   HS_HD void operator()(int64_t o) const {

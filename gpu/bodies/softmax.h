@@ -13,8 +13,8 @@ namespace halfscope::gpu {
 
 template <class T>
 struct SoftmaxLine {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   AxisLines lines;
   ChainSpec how;
   bool named;  ///< the plan names the inner sum's accumulation
@@ -22,7 +22,7 @@ struct SoftmaxLine {
   FloatFormat write;
 
   struct Terms {
-    const T* x;
+    In<T> x;
     int64_t stride;
     double largest;
     HS_HD float left(int64_t k) const {
@@ -34,7 +34,7 @@ struct SoftmaxLine {
 
   HS_HD void operator()(int64_t line) const {
     const int64_t first = lines.first(line);
-    const T* const in = x + first;
+    const In<T> in = x + first;
     double largest = static_cast<double>(-INFINITY);
     for (int64_t k = 0; k < lines.size; ++k) {
       const double value = static_cast<double>(in[k * lines.stride]);
@@ -58,15 +58,15 @@ struct SoftmaxLine {
 
 template <class T>
 struct SoftmaxLineGrad {
-  const T *dy, *y;
-  T* dx;
+  In<T> dy, y;
+  Out<T> dx;
   AxisLines lines;
   ChainSpec how;
   bool named, log;
   FloatFormat write;
 
   struct Terms {
-    const T *dy, *y;  ///< y null: plain values
+    In<T> dy, y;  ///< y null: plain values
     int64_t stride;
     HS_HD float left(int64_t k) const { return static_cast<float>(dy[k * stride]); }
     HS_HD float right(int64_t k) const {

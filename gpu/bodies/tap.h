@@ -34,15 +34,14 @@ struct ClearSlot {
   }
 };
 
-/// Rounding without statistics; `out` may be `in`.
+/// Rounding without statistics, to the format of `out`, which may be `in`.
 struct Round {
-  const float* in;
-  float* out;
-  FloatFormat format;
+  In<float> in;
+  Destination out;
   TensorRounding rounding{};
 
   HS_HD void operator()(int64_t i) const {
-    out[i] = round_to_format(in[i], format, rounding.element(i)).value;
+    out.store(i, round_to_format(in[i], out.format, rounding.element(i)).value);
   }
 };
 
@@ -51,10 +50,9 @@ struct Measure {
   static constexpr int kChunks = 8;  ///< of a block
   static constexpr int kThreads = kLanes * kChunks;
 
-  const float* in;
-  float* out;  ///< may be `in`, or null to measure only
+  In<float> in;
+  Destination out;  ///< may be `in`, or without memory to measure only
   int64_t n;
-  FloatFormat format;
   TensorRounding rounding{};
   TapSlot* slot;
   double *sums, *squares;  ///< of chunks
@@ -95,8 +93,8 @@ struct Measure {
     double sum = 0.0, square = 0.0;
     for (int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
       const float x = in[i];
-      const Rounded<float> result = round_to_format(x, format, rounding.element(i));
-      if (out != nullptr) out[i] = result.value;
+      const Rounded<float> result = round_to_format(x, out.format, rounding.element(i));
+      if (out.memory != nullptr) out.store(i, result.value);
       const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & ~detail::kSignBit;
       if (magnitude >= detail::kInfinityBits) {
         const bool nan = magnitude > detail::kInfinityBits;

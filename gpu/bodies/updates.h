@@ -17,7 +17,7 @@ namespace halfscope::gpu {
 /// g' of an element: unscaled, clipped, with weight decay.
 template <class T>
 struct Gradient {
-  const T *w, *g, *inverse_scale, *clip;
+  In<T> w, g, inverse_scale, clip;
   T decay;
 
   HS_HD T operator()(int64_t i) const {
@@ -31,7 +31,7 @@ struct Gradient {
 /// Sum of squares of a tensor. Item = chunk * 16 + j: partial j of that chunk of 4096 elements.
 template <class T>
 struct SquarePartials {
-  const T* x;
+  In<T> x;
   int64_t n;
   double* partials;
 
@@ -62,7 +62,7 @@ struct NormTotal {
   const double* partials;
   int64_t chunks;
   double* wide;
-  T* y;
+  Out<T> y;
 
   HS_HD void operator()(int64_t) const {
     double total = 0.0;
@@ -74,8 +74,8 @@ struct NormTotal {
 
 template <class T>
 struct GradientSum {
-  const T *sum, *g, *keep;
-  T* y;
+  In<T> sum, g, keep;
+  Out<T> y;
 
   // What the last step left may be NaN.
   HS_HD void operator()(int64_t i) const { y[i] = *keep != T{0} ? sum[i] + g[i] : g[i]; }
@@ -84,8 +84,8 @@ struct GradientSum {
 template <class T>
 struct Momentum {
   Gradient<T> gradient;
-  const T* velocity;
-  T* y;
+  In<T> velocity;
+  Out<T> y;
   T momentum;
 
   HS_HD void operator()(int64_t i) const {
@@ -97,8 +97,8 @@ struct Momentum {
 template <class T>
 struct AdamMoments {
   Gradient<T> gradient;
-  const T *m, *v;
-  T *next_m, *next_v;
+  In<T> m, v;
+  Out<T> next_m, next_v;
   T beta1, beta2, other1, other2;
 
   HS_HD void operator()(int64_t i) const {
@@ -113,8 +113,8 @@ struct AdamMoments {
 template <class T>
 struct SquareAverage {
   Gradient<T> gradient;
-  const T* average;
-  T* y;
+  In<T> average;
+  Out<T> y;
   T alpha, other;
 
   HS_HD void operator()(int64_t i) const {
@@ -127,8 +127,8 @@ struct SquareAverage {
 template <class T>
 struct RmsMomentum {
   Gradient<T> gradient;
-  const T *average, *velocity;
-  T* y;
+  In<T> average, velocity;
+  Out<T> y;
   T momentum, eps;
 
   HS_HD void operator()(int64_t i) const {
@@ -142,7 +142,7 @@ struct RmsMomentum {
 template <class T>
 struct SgdRule {
   Gradient<T> gradient;
-  const T *rate, *velocity;  ///< velocity may be null
+  In<T> rate, velocity;  ///< velocity may be null
 
   HS_HD T operator()(int64_t i) const {
     return -(*rate * (velocity != nullptr ? velocity[i] : gradient(i)));
@@ -153,7 +153,7 @@ struct SgdRule {
 template <class T>
 struct RmsRule {
   Gradient<T> gradient;
-  const T *rate, *average, *velocity;  ///< velocity may be null
+  In<T> rate, average, velocity;  ///< velocity may be null
   T eps;
 
   HS_HD T operator()(int64_t i) const {
@@ -165,7 +165,7 @@ struct RmsRule {
 
 template <class T>
 struct AdamRule {
-  const T *m, *v, *rate, *correction_1, *correction_2;
+  In<T> m, v, rate, correction_1, correction_2;
   T eps;
   double decoupled_decay;
 
@@ -182,8 +182,8 @@ struct AdamRule {
 template <class T, class Rule>
 struct Update {
   Rule rule;
-  const T* w;
-  T *next, *update;
+  In<T> w;
+  Out<T> next, update;
   FloatFormat storage;
   bool rounds;  ///< the storage format is not fp32
   TensorRounding rounding{};

@@ -12,6 +12,7 @@
 
 #include "core/numeric/host_device.h"
 #include "core/numeric/round_odd.h"
+#include "gpu/bodies/stored.h"
 
 namespace halfscope::gpu {
 

@@ -168,6 +168,8 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
   double* const sums = training ? c.template working_memory<double>(parts) : nullptr;
   double* const squares = training ? c.template working_memory<double>(parts) : nullptr;
   double* const mean = training ? c.template working_memory<double>(planes.channels) : nullptr;
+  T* const centre = c.template working_memory<T>(planes.channels);
+  T* const factor = c.template working_memory<T>(planes.channels);
   ChannelFactors<T> factors{.planes = planes,
                             .x = c.in[0],
                             .scale = c.in[1],
@@ -179,8 +181,8 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
                             .next_var = nullptr,
                             .saved_mean = nullptr,
                             .saved_inverse = nullptr,
-                            .mean = c.template working_memory<T>(planes.channels),
-                            .factor = c.template working_memory<T>(planes.channels),
+                            .mean = centre,
+                            .factor = factor,
                             .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
                             .momentum = real_attribute(*c.node, "momentum", 0.9),
                             .unbiased = 1.0,
@@ -202,9 +204,8 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], mean, squares}));
   }
   steps.push_back(sums_step(c, planes.channels, factors, how_of));
-  steps.push_back(
-      items_step(executor, c.out_count(0),
-                 Normalize<T>{planes, c.in[0], factors.mean, factors.factor, c.in[2], c.out[0]}));
+  steps.push_back(items_step(executor, c.out_count(0),
+                             Normalize<T>{planes, c.in[0], centre, factor, c.in[2], c.out[0]}));
   return in_turn(std::move(steps));
 }
 

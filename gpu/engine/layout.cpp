@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "gpu/engine/layout.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/graph/execution.h"
 #include "core/ops/ops.h"
@@ -10,10 +12,48 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // whole transactions, and vector loads of any width
 
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Operators that round themselves do so to their first result alone; the others are exact.
+bool is_of_its_format(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  if (producer == kNone) return true;
+  const Node& node = graph.node(producer);
+  return !find_op(node.op).rounds_itself || value == node.outputs[0];
+}
+
+/// Of all values: that of the value whose memory they share, which holds whatever is written there.
+std::vector<Storage> storages(const Graph& graph, const std::map<ValueId, ValueId>& alias) {
+  const auto root_of = [&](ValueId value) {
+    for (auto at = alias.find(value); at != alias.end(); at = alias.find(value)) value = at->second;
+    return static_cast<size_t>(value);
+  };
+  const size_t count = graph.values().size();
+  std::vector<Storage> result(count, Storage::fp32);
+  for (size_t i = 0; i < count; ++i) {
+    const Value& value = graph.values()[i];
+    if (value.type == ElementType::real && is_of_its_format(graph, static_cast<ValueId>(i))) {
+      result[i] = storage_for(value.format);
+    }
+  }
+  const std::vector<Storage> own = result;
+  for (const auto& [value, target] : alias) {
+    const NodeId producer = graph.value(value).producer;
+    const bool written = producer == kNone || !is_view(graph.node(producer));
+    const size_t root = root_of(value);
+    if (written && own[static_cast<size_t>(value)] != own[root]) result[root] = Storage::fp32;
+  }
+  for (const auto& [value, target] : alias)
+    result[static_cast<size_t>(value)] = result[root_of(value)];
+  return result;
+}
+
 }  // namespace
 
 Layout::Layout(const Executable& executable)
-    : alias_(memory_aliases(executable.graph)), places_(executable.graph.values().size(), -1) {
+    : alias_(memory_aliases(executable.graph)),
+      places_(executable.graph.values().size(), -1),
+      storages_(storages(executable.graph, alias_)) {
   const Graph& graph = executable.graph;
   for (const Variable& variable : graph.variables()) add(graph, variable.value);
   if (executable.input != kNone) add(graph, executable.input);
@@ -26,8 +66,20 @@ Layout::Layout(const Executable& executable)
         if (value != kNone) add(graph, value);
       }
       for (ValueId value : graph.node(id).outputs) add(graph, value);
+      const Node& node = graph.node(id);
+      exact_bytes_ = std::max(exact_bytes_, exact_place(graph, node, node.outputs.size()));
     }
   }
+}
+
+int64_t Layout::exact_place(const Graph& graph, const Node& node, size_t i) const {
+  int64_t place = 0;
+  for (size_t k = 0; k < i; ++k) {
+    if (bytes_of(storage(node.outputs[k])) < 4) {
+      place += aligned(element_count(graph.value(node.outputs[k]).shape) * 4);
+    }
+  }
+  return place;
 }
 
 void Layout::add(const Graph& graph, ValueId value) {
@@ -39,8 +91,9 @@ void Layout::add(const Graph& graph, ValueId value) {
     return;
   }
   place = bytes_;
-  const int64_t wanted = element_count(graph.value(value).shape) * 4;
-  bytes_ += (wanted + kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t count = element_count(graph.value(value).shape), bytes = bytes_of(storage(value));
+  bytes_ += aligned(count * bytes);
+  if (bytes < 4) exact_bytes_ = std::max(exact_bytes_, aligned(count * 4));
 }
 
 std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where every value of an executable graph lies in one stretch of device memory, in fp32 (or int32)
-// containers: values that no entry uses have no place, aliases (core/graph/execution.h) have that
-// of the value they stand for.
+// Where every value of an executable graph lies in one stretch of device memory, in the storage of
+// the fewest bytes that holds its format (gpu/bodies/stored.h), indices as int32: values that no
+// entry uses have no place, aliases (core/graph/execution.h) have that of the value they stand for.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/graph/lower.h"
+#include "gpu/bodies/stored.h"
 
 namespace halfscope::gpu {
 
@@ -19,13 +20,21 @@ class Layout {
   /// Bytes from the beginning, or -1.
   int64_t place(ValueId value) const { return places_[static_cast<size_t>(value)]; }
   int64_t bytes() const noexcept { return bytes_; }
+  /// Of a real value that has a place.
+  Storage storage(ValueId value) const { return storages_[static_cast<size_t>(value)]; }
+  /// Of fp32 memory for the results of any one node that are stored otherwise, or for any such
+  /// value.
+  int64_t exact_bytes() const noexcept { return exact_bytes_; }
+  /// Where in that memory output `i` of the node has its exact results.
+  int64_t exact_place(const Graph& graph, const Node& node, size_t i) const;
 
  private:
   void add(const Graph& graph, ValueId value);
 
   std::map<ValueId, ValueId> alias_;
   std::vector<int64_t> places_;
-  int64_t bytes_ = 0;
+  std::vector<Storage> storages_;
+  int64_t bytes_ = 0, exact_bytes_ = 0;
 };
 
 /// An operator that picks elements by index, and how many there are: positions must be checked

@@ -56,14 +56,6 @@ struct ScratchPlaces {
   }
 };
 
-/// Calls f(operand element, sum element) with values of the types that hold them.
-template <class F>
-Step with_stored_types(Storage operands, Storage sums, const F& f) {
-  if (bytes_of(operands) == 1) return f(uint8_t{}, float{});
-  if (bytes_of(operands) == 4) return f(float{}, float{});
-  return bytes_of(sums) == 2 ? f(uint16_t{}, uint16_t{}) : f(uint16_t{}, float{});
-}
-
 /// What the library writes: fp32, or in fast mode what the result is rounded to anyway.
 template <class X>
 Storage result_storage(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
@@ -75,17 +67,29 @@ Storage result_storage(const NodeCall<X, float>& c, const Epilogue<float>& epilo
   return c.libraries->library->fast() && plain && narrow ? operands : Storage::fp32;
 }
 
+/// Whether the sums that a library writes are the results, in exact memory.
+template <class Results>
+bool sums_are_results(const Results& y, const Epilogue<float>& epilogue, const RunState& state) {
+  const bool as_summed = epilogue.bias == nullptr && !epilogue.scaled;
+  return as_summed && (state.measured || !y.stores());
+}
+
+/// Operands are read as they lie; sums go to where results go, in 16 bits or exact.
 template <class X>
 Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
-                   const Epilogue<float>& epilogue, std::shared_ptr<LibraryProduct> product) {
+                   const Epilogue<float>& epilogue, Storage sums,
+                   std::shared_ptr<LibraryProduct> product) {
   X& executor = *c.executor;
-  return [&executor, source, epilogue, product](const RunState&) {
+  const bool narrow = bytes_of(sums) == 2;
+  return [&executor, source, epilogue, narrow, product](const RunState& state) {
     for (int64_t p = 0; p < source.count; ++p) {
       const GemmSource<float> s = source.product(p);
-      product->run(s.x, s.w, s.y + s.first);
-      if (epilogue.bias == nullptr && !epilogue.scaled) continue;
-      executor.items(s.m * s.n, FinishMatrix<float, GemmSource<float>>{s, epilogue, s.y + s.first,
-                                                                       s.n, kFp32});
+      const Destination to = s.y.destination() + s.first;
+      float* const exact = s.y.exact() + s.first;
+      product->run(s.x.memory(), s.w.memory(), narrow ? to.memory : exact);
+      if (narrow ? !state.measured : sums_are_results(s.y, epilogue, state)) continue;
+      const In<float> made = narrow ? In<float>(to.memory, to.storage) : In<float>(exact);
+      executor.items(s.m * s.n, FinishMatrix<GemmSource<float>>{s, epilogue, made, s.n});
     }
   };
 }
@@ -101,27 +105,20 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
   c.libraries->scratch->need(at.end);
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  return with_stored_types(a, d, [&](auto operand, auto sum) -> Step {
-    using Operand = decltype(operand);
-    using Sum = decltype(sum);
-    return [&executor, scratch, source, epilogue, plan, product, at, a_count, b_count, a, b,
-            d](const RunState&) {
-      std::byte* const memory = scratch->memory;
-      Operand* const first = reinterpret_cast<Operand*>(memory + at.a);
-      Operand* const second = reinterpret_cast<Operand*>(memory + at.b);
-      Sum* const sums = reinterpret_cast<Sum*>(memory + at.sums);
-      for (int64_t p = 0; p < source.count; ++p) {
-        const Source s = source.product(p);
-        executor.items(a_count,
-                       PackLines<Operand, Source, true>{s, first, plan.pitch, format_of(a)});
-        executor.items(b_count,
-                       PackLines<Operand, Source, false>{s, second, plan.pitch, format_of(b)});
-        product->run(first, second, sums);
-        executor.items(s.m * s.n,
-                       FinishMatrix<Sum, Source>{s, epilogue, sums, plan.d_pitch, format_of(d)});
-      }
-    };
-  });
+  return [&executor, scratch, source, epilogue, plan, product, at, a_count, b_count, a, b,
+          d](const RunState&) {
+    std::byte* const memory = scratch->memory;
+    std::byte *const first = memory + at.a, *const second = memory + at.b;
+    std::byte* const sums = memory + at.sums;
+    for (int64_t p = 0; p < source.count; ++p) {
+      const Source s = source.product(p);
+      executor.items(a_count, PackLines<Source, true>{s, first, plan.pitch, a});
+      executor.items(b_count, PackLines<Source, false>{s, second, plan.pitch, b});
+      product->run(first, second, sums);
+      executor.items(s.m * s.n,
+                     FinishMatrix<Source>{s, epilogue, In<float>(sums, d), plan.d_pitch});
+    }
+  };
 }
 
 /// Of one of the three products of a convolution, operands and result as they are: NCHW.
@@ -145,41 +142,34 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   c.libraries->scratch->need(at.end);
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  const float *const x = c.in[0], *const w = c.in[1];
-  float* const y = c.out[0];
-  const int64_t per_bias = forward ? made_pixels : 1, biases = forward ? made.size[1] : 1;
-  return with_stored_types(operands, result, [&](auto operand, auto sum) -> Step {
-    using Operand = decltype(operand);
-    using Sum = decltype(sum);
-    const FloatFormat code = format_of(operands);
-    const ChannelsLast<Operand> pack_a{x, nullptr, a.size[1], a.size[2] * a.size[3], code};
-    const ChannelsLast<Operand> pack_b{w, nullptr, b.size[1], b.size[2] * b.size[3], code};
-    const FinishTensor<Sum> finish{
-        epilogue, nullptr,          y, made.size[1], in_place ? 0 : made_pixels, per_bias,
-        biases,   format_of(result)};
-    return [&executor, scratch, pack_a, pack_b, finish, product, at, a_count, b_count, count,
-            in_place](const RunState&) {
-      if (in_place) {
-        product->run(pack_a.x, pack_b.x, finish.y);
-        if (finish.epilogue.bias == nullptr && !finish.epilogue.scaled) return;
-        FinishTensor<Sum> now = finish;
-        if constexpr (std::is_same_v<Sum, float>) now.sums = finish.y;
-        executor.items(count, now);
-        return;
-      }
-      std::byte* const memory = scratch->memory;
-      ChannelsLast<Operand> first = pack_a, second = pack_b;
-      first.to = reinterpret_cast<Operand*>(memory + at.a);
-      second.to = reinterpret_cast<Operand*>(memory + at.b);
-      FinishTensor<Sum> now = finish;
-      Sum* const sums = reinterpret_cast<Sum*>(memory + at.sums);
-      now.sums = sums;
-      executor.items(a_count, first);
-      executor.items(b_count, second);
-      product->run(first.to, second.to, sums);
+  const ChannelsLast pack_a{c.in[0], nullptr, a.size[1], a.size[2] * a.size[3], operands};
+  const ChannelsLast pack_b{c.in[1], nullptr, b.size[1], b.size[2] * b.size[3], operands};
+  const FinishTensor finish{.epilogue = epilogue,
+                            .sums = nullptr,
+                            .y = c.out[0],
+                            .channels = made.size[1],
+                            .pixels = in_place ? 0 : made_pixels,
+                            .per_bias = forward ? made_pixels : 1,
+                            .biases = forward ? made.size[1] : 1};
+  return [&executor, scratch, pack_a, pack_b, finish, product, at, a_count, b_count, count,
+          in_place, result](const RunState& state) {
+    FinishTensor now = finish;
+    if (in_place) {
+      product->run(pack_a.x.memory(), pack_b.x.memory(), finish.y.exact());
+      if (sums_are_results(finish.y, finish.epilogue, state)) return;
+      now.sums = finish.y.exact();
       executor.items(count, now);
-    };
-  });
+      return;
+    }
+    ChannelsLast first = pack_a, second = pack_b;
+    first.to = scratch->memory + at.a;
+    second.to = scratch->memory + at.b;
+    now.sums = In<float>(scratch->memory + at.sums, result);
+    executor.items(a_count, first);
+    executor.items(b_count, second);
+    product->run(first.to, second.to, scratch->memory + at.sums);
+    executor.items(count, now);
+  };
 }
 
 /// Which convolution a source of terms is; nothing for a matrix product.
@@ -200,6 +190,27 @@ bool operands_are_as_read(const NodeCall<X, float>& c) {
     if (!read.contains(c.graph->value(c.node->inputs[i]).format.without_options())) return false;
   }
   return true;
+}
+
+/// Of operands that are stored as they are to be multiplied; nothing if they are not, or if lines
+/// or matrices of theirs do not begin on the 16 bytes that narrow ones need.
+inline std::optional<MatrixPlan> plan_as_it_lies(const GemmSource<float>& source, Storage a,
+                                                 Storage b, Storage result) {
+  const auto lies_as = [](const In<float>& x, Storage storage) {
+    return bytes_of(storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == storage;
+  };
+  if (!lies_as(source.x, a) || !lies_as(source.w, b)) return std::nullopt;
+  const bool stores = source.y.stores() && source.y.destination().storage == result;
+  for (int64_t p = 0; p < source.count; ++p) {
+    const int64_t first_a = source.a_batch.offset(p) * bytes_of(a);
+    const int64_t first_b = source.b_batch.offset(p) * bytes_of(b);
+    if (bytes_of(a) < 4 && (first_a % kLineBytes != 0 || first_b % kLineBytes != 0)) {
+      return std::nullopt;
+    }
+  }
+  return plan_in_place(source.m, source.n, source.k,
+                       {source.a_row, source.a_column, source.b_row, source.b_column}, a, b,
+                       stores ? result : Storage::fp32);
 }
 
 /// Nothing, and why in `kernel`, if no library does it. `spec` has its operands in the order of
@@ -227,12 +238,9 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   }
   const Storage result = result_storage(c, epilogue, *a);
   if constexpr (std::is_same_v<Source, GemmSource<float>>) {
-    if (bytes_of(*a) == 4) {
-      const std::optional<MatrixPlan> plan =
-          plan_in_place(source.m, source.n, source.k,
-                        {source.a_row, source.a_column, source.b_row, source.b_column}, *a);
-      const std::shared_ptr<LibraryProduct> product = plan ? library.matrix(*plan, why) : nullptr;
-      if (found(product)) return in_place_step(c, source, epilogue, product);
+    if (const std::optional<MatrixPlan> plan = plan_as_it_lies(source, *a, *b, result)) {
+      const std::shared_ptr<LibraryProduct> product = library.matrix(*plan, why);
+      if (found(product)) return in_place_step(c, source, epilogue, plan->d.storage, product);
     }
   } else if (bytes_of(*a) > 1) {
     const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, *a, result);

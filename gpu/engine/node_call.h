@@ -17,6 +17,7 @@
 #include "core/numeric/accumulate.h"
 #include "core/numeric/chain.h"
 #include "core/ops/ops.h"
+#include "gpu/bodies/stored.h"
 
 namespace halfscope::gpu {
 
@@ -35,9 +36,9 @@ struct NodeCall {
   X* executor = nullptr;
   const Graph* graph = nullptr;
   const Node* node = nullptr;
-  std::vector<const T*> in;              ///< null for index inputs and inputs left out
+  std::vector<In<T>> in;                 ///< null for index inputs and inputs left out
   std::vector<const int32_t*> index_in;  ///< null for real inputs
-  std::vector<T*> out;
+  std::vector<Out<T>> out;               ///< steps may read all but the first again, by exact()
   std::vector<int32_t*> index_out;
   bool unrounded = false;    ///< results are wanted as for fp32
   uint64_t* lost = nullptr;  ///< where updates count those that were lost
@@ -54,7 +55,7 @@ struct NodeCall {
   FloatFormat out_format(size_t i) const {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
-  const T* optional_in(size_t i) const { return i < in.size() ? in[i] : nullptr; }
+  In<T> optional_in(size_t i) const { return i < in.size() ? in[i] : In<T>(nullptr); }
   /// Without the key of stochastic sums, which step_with_key() brings.
   SumSpec sum_spec() const { return sum_spec_of(*graph, *node, unrounded); }
   /// A step that calls launch(key) with the key that the node's sums have in that run.

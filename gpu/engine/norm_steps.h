@@ -45,18 +45,20 @@ Step group_norm_step(const NodeCall<X, T>& c) {
   const NormGroups groups = norm_groups(*c.node, c.in_shape(0));
   const SumSpec spec = c.sum_spec();
   const bool centred = c.out.size() > 2;
+  T *const mean = centred ? exact(c.out[1]) : nullptr, *const inverse =
+                                                           exact(c.out[centred ? 2 : 1]);
   const GroupStatistics<T> statistics{.groups = groups,
                                       .x = c.in[0],
-                                      .mean = centred ? c.out[1] : nullptr,
-                                      .inverse = c.out[centred ? 2 : 1],
+                                      .mean = mean,
+                                      .inverse = inverse,
                                       .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
                                       .how = chain_spec(spec),
                                       .named = takes_named_sums<T>(spec)};
   return in_turn(
       {sums_step(c, groups.groups, statistics, [](auto& each) -> ChainSpec& { return each.how; }),
        items_step(*c.executor, c.out_count(0),
-                  NormalizeGroup<T>{groups, c.in[0], statistics.mean, statistics.inverse, c.in[1],
-                                    c.optional_in(2), c.out[0]})});
+                  NormalizeGroup<T>{groups, c.in[0], mean, inverse, c.in[1], c.optional_in(2),
+                                    c.out[0]})});
 }
 
 template <class X, class T>
@@ -73,7 +75,7 @@ Step normalization_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean?
   T* const share = c.template working_memory<T>(of.groups.groups);
   T* const slope = c.template working_memory<T>(of.groups.groups);
   const auto how_of = [](auto& each) -> ChainSpec& { return each.how; };
-  T* const dbias = c.out.size() > 2 ? c.out[2] : nullptr;
+  const Out<T> dbias = c.out.size() > 2 ? c.out[2] : Out<T>(nullptr);
   return in_turn(
       {sums_step(c, of.groups.groups, GroupGradSums<T>{of, share, slope, how, named}, how_of),
        items_step(*c.executor, c.out_count(0), NormalizeGroupGrad<T>{of, share, slope, c.out[0]}),

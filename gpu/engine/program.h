@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The Program of a GPU backend over any executor. One arena holds all values; every node is a step
-// that launches bodies, behind which its results pass the tap and are rounded to their format. What
-// the taps counted stays on the device until the entry has run, and is then copied at once.
+// The Program of a GPU backend over any executor. One arena holds all values, stored in as few
+// bytes as their formats take; every node is a step that launches bodies, behind which its results
+// pass the tap and are rounded to their format. Where nothing is measured most bodies do that
+// themselves (gpu/bodies/stored.h). What the taps counted stays on the device until the entry has
+// run, and is then copied at once.
 #pragma once
 
 #include <algorithm>
@@ -51,8 +53,9 @@ class DeviceProgram final : public Program {
       if (description(value).producer == kNone) continue;
       for (const IndexUse& use : uses) made_indices_[use.node] = {value, use};
     }
-    arena_ = static_cast<std::byte*>(
-        executor_->allocate(static_cast<size_t>(std::max<int64_t>(layout_.bytes(), 1))));
+    arena_ = allocate<std::byte>(layout_.bytes());
+    exact_ = reinterpret_cast<float*>(allocate<std::byte>(layout_.exact_bytes()));
+    at_once_ = allocate<int32_t>(1);
     for (const Constant& constant : executable_.graph.constants()) {
       if (layout_.place(constant.value) < 0) continue;
       if (!constant.indices.empty()) {
@@ -62,15 +65,15 @@ class DeviceProgram final : public Program {
         executor_->upload(index(constant.value), constant.indices.data(),
                           constant.indices.size() * sizeof(int32_t));
       }
-      executor_->upload(real(constant.value), constant.tensor.data.data(),
-                        constant.tensor.data.size() * sizeof(float));
+      if (description(constant.value).type == ElementType::real) {
+        put(constant.value, constant.tensor.data);
+      }
     }
     place_taps();
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
       for (NodeId id : executable_.entries[entry]) calls_[entry].push_back(make_call(id));
     }
-    scratch_.memory = static_cast<std::byte*>(
-        executor_->allocate(static_cast<size_t>(std::max<int64_t>(scratch_.bytes(), 1))));
+    scratch_.memory = allocate<std::byte>(scratch_.bytes());
     place_slots();
   }
 
@@ -81,12 +84,7 @@ class DeviceProgram final : public Program {
 
   void write(ValueId value, std::span<const float> data) override {
     check_size(value, data.size());
-    float* const target = real(value);
-    executor_->upload(target, data.data(), data.size_bytes());
-    const FloatFormat& format = description(value).format;
-    if (format != kFp32) {
-      executor_->items(static_cast<int64_t>(data.size()), Round{target, target, format, {}});
-    }
+    put(value, data);
   }
 
   void write(ValueId value, std::span<const int32_t> data) override {
@@ -98,7 +96,7 @@ class DeviceProgram final : public Program {
   void write_scalar(ValueId value, double scalar) override {
     if (layout_.place(value) < 0) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
-    executor_->upload(real(value), &number, sizeof number);
+    put(value, {&number, 1});
   }
 
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
@@ -107,6 +105,7 @@ class DeviceProgram final : public Program {
     const size_t which = static_cast<size_t>(entry);
     check_labels(entry);
     const RunState state{.random = random_, .measured = !stats.empty()};
+    executor_->items(1, Fill<int32_t>{at_once_, state.measured ? 0 : 1});
     if (state.measured) {
       executor_->items(static_cast<int64_t>(slots_[which].size()), ClearSlot{slot_memory_});
       if (lost_memory_ != nullptr) executor_->clear(lost_memory_, lost_bytes());
@@ -139,7 +138,7 @@ class DeviceProgram final : public Program {
       tensor.data.assign(indices.begin(), indices.end());
       return tensor;
     }
-    executor_->download(tensor.data.data(), computed(value), tensor.data.size() * sizeof(float));
+    executor_->download(tensor.data.data(), plain(value), tensor.data.size() * sizeof(float));
     return tensor;
   }
 
@@ -159,7 +158,7 @@ class DeviceProgram final : public Program {
       return wide;
     }
     float number;
-    executor_->download(&number, computed(value), sizeof number);
+    executor_->download(&number, plain(value), sizeof number);
     return static_cast<double>(number);
   }
 
@@ -170,8 +169,7 @@ class DeviceProgram final : public Program {
 
   void write_exact(ValueId variable, std::span<const double> data) override {
     check_size(variable, data.size());
-    const std::vector<float> values(data.begin(), data.end());
-    executor_->upload(real(variable), values.data(), values.size() * sizeof(float));
+    put(variable, std::vector<float>(data.begin(), data.end()));
   }
 
   /// Sums are not watched on a device.
@@ -184,13 +182,13 @@ class DeviceProgram final : public Program {
 
  private:
   struct Result {
-    const float* exact;  ///< what the step wrote: `data`, or a Cast's operand
-    float* data;
+    In<float> exact;  ///< what the step wrote, or a Cast's operand
+    Destination to;
     int64_t count;
     ValueId value;
-    FloatFormat format;
     RoundingChoice rounding;
-    bool rounds;
+    bool stores;   ///< it is not there yet
+    bool at_once;  ///< bodies store it themselves where nothing is measured
     int tap;
   };
   struct Call {
@@ -207,17 +205,34 @@ class DeviceProgram final : public Program {
   };
 
   const Value& description(ValueId value) const { return executable_.graph.value(value); }
-  float* real(ValueId value) const {
-    return reinterpret_cast<float*>(arena_ + layout_.place(value));
+  In<float> real(ValueId value) const {
+    return {arena_ + layout_.place(value), layout_.storage(value)};
+  }
+  Destination destination(ValueId value) const {
+    return {arena_ + layout_.place(value), layout_.storage(value), description(value).format};
   }
   int32_t* index(ValueId value) const {
     return reinterpret_cast<int32_t*>(arena_ + layout_.place(value));
   }
-  const float* computed(ValueId value) const {
+  /// What is to lie there, from the host.
+  void put(ValueId value, std::span<const float> data) {
+    const Destination to = destination(value);
+    float* const at = bytes_of(to.storage) < 4 ? exact_ : static_cast<float*>(to.memory);
+    executor_->upload(at, data.data(), data.size_bytes());
+    if (to.format != kFp32) {
+      executor_->items(static_cast<int64_t>(data.size()), Round{at, to, {}});
+    }
+  }
+  /// What lies there, as floats on the device until the next node runs.
+  const float* plain(ValueId value) const {
     if (layout_.place(value) < 0 || description(value).type != ElementType::real) {
       throw Error("value " + std::to_string(value) + " is not computed");
     }
-    return real(value);
+    const In<float> stored = real(value);
+    if (bytes_of(stored.storage()) == 4) return static_cast<const float*>(stored.memory());
+    executor_->items(element_count(description(value).shape),
+                     Convert<float, float>{stored, exact_});
+    return exact_;
   }
 
   void check_size(ValueId value, size_t count) const {
@@ -280,6 +295,7 @@ class DeviceProgram final : public Program {
   Call make_call(NodeId id) {
     const Graph& graph = executable_.graph;
     const Node& node = graph.node(id);
+    const OpDef& op = find_op(node.op);
     // A Cast is nothing but rounding, so its operand passes the tap directly; an output that lies
     // in its operand's memory is there already.
     const bool is_cast = node.op == "Cast";
@@ -299,23 +315,41 @@ class DeviceProgram final : public Program {
     Call call{.node = id, .step = {}, .results = {}};
     for (ValueId value : node.inputs) {
       const bool is_real = value != kNone && description(value).type == ElementType::real;
-      c.in.push_back(is_real ? real(value) : nullptr);
+      c.in.push_back(is_real ? real(value) : In<float>(nullptr));
       c.index_in.push_back(value == kNone || is_real ? nullptr : index(value));
     }
-    for (ValueId value : node.outputs) {
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId value = node.outputs[i];
       const Value& output = description(value);
       const bool is_real = output.type == ElementType::real;
-      c.out.push_back(is_real ? real(value) : nullptr);
       c.index_out.push_back(is_real ? nullptr : index(value));
+      c.out.push_back(nullptr);
       if (!is_real) continue;
-      const bool rounds = !find_op(node.op).rounds_itself && needs_rounding(graph, node, output);
+      const Destination to = destination(value);
+      const bool narrow = bytes_of(to.storage) < 4;
+      const bool rounds = !op.rounds_itself && needs_rounding(graph, node, output);
+      const bool moves = is_cast && layout_.place(node.inputs[0]) != layout_.place(value);
+      const bool stores = (rounds || narrow || moves) && !in_place;
+      float* const exact = narrow ? exact_ + layout_.exact_place(graph, node, i) / 4
+                                  : static_cast<float*>(to.memory);
+      const bool nearest = output.rounding.mode == RoundingMode::nearest_even;
+      const bool at_once = i == 0 && stores && nearest && !is_cast && !op.rounds_itself;
+      c.out[i] = at_once ? Out<float>(exact, to, at_once_) : Out<float>(exact);
       const int tap = tap_of_[static_cast<size_t>(value)];
-      if (!rounds && tap < 0) continue;
-      call.results.push_back({is_cast ? real(node.inputs[0]) : real(value), real(value),
-                              element_count(output.shape), value, output.format, output.rounding,
-                              rounds, tap});
+      if (!stores && tap < 0) continue;
+      const In<float> made = is_cast    ? real(node.inputs[0])
+                             : in_place ? real(value)
+                                        : In<float>(exact);
+      call.results.push_back({.exact = made,
+                              .to = to,
+                              .count = element_count(output.shape),
+                              .value = value,
+                              .rounding = output.rounding,
+                              .stores = stores,
+                              .at_once = at_once,
+                              .tap = tap});
     }
-    if (find_op(node.op).rounds_itself) {
+    if (op.rounds_itself) {
       lost_of_[id] = static_cast<int>(lost_of_.size());
       if (lost_memory_ == nullptr) lost_memory_ = allocate<uint64_t>(node_count());
       c.lost = lost_memory_ + lost_of_[id];
@@ -370,28 +404,32 @@ class DeviceProgram final : public Program {
     }
   }
 
-  void measure(size_t entry, int tap, const float* in, float* out, int64_t n,
-               const FloatFormat& format, const TensorRounding& rounding) {
+  void measure(size_t entry, int tap, const In<float>& in, const Destination& out, int64_t n,
+               const TensorRounding& rounding) {
     const ChunkSums& place = chunk_sums_[entry][place_of_tap_[entry].at(tap)];
-    executor_->blocks(Measure{in, out, n, format, rounding, place.slot,
-                              const_cast<double*>(place.sums), const_cast<double*>(place.squares)});
+    executor_->blocks(Measure{in, out, n, rounding, place.slot, const_cast<double*>(place.sums),
+                              const_cast<double*>(place.squares)});
   }
 
   void measure_sources() {
     for (const Tap* tap : source_taps_) {
-      measure(static_cast<size_t>(executable_.forward), tap->site.order, real(tap->value), nullptr,
-              element_count(tap->site.shape), tap->site.format, {});
+      measure(static_cast<size_t>(executable_.forward), tap->site.order, real(tap->value),
+              {.format = tap->site.format}, element_count(tap->site.shape), {});
     }
   }
 
   void finish(size_t entry, const Result& result, const RunState& state) {
+    const bool measures = result.tap >= 0 && state.measured;
+    const bool there = !result.stores || (result.at_once && !state.measured);
+    if (there && !measures) return;
     const TensorRounding rounding = rounding_now(result.rounding, result.value, state.random);
-    if (result.tap >= 0 && state.measured) {
-      measure(entry, result.tap, result.exact, result.rounds ? result.data : nullptr, result.count,
-              result.format, rounding);
-    } else if (result.rounds) {
-      executor_->items(result.count, Round{result.exact, result.data, result.format, rounding});
+    if (!measures) {
+      executor_->items(result.count, Round{result.exact, result.to, rounding});
+      return;
     }
+    Destination to = result.to;
+    if (!result.stores) to.memory = nullptr;
+    measure(entry, result.tap, result.exact, to, result.count, rounding);
   }
 
   /// The one copy of what the taps of an entry counted.
@@ -465,6 +503,7 @@ class DeviceProgram final : public Program {
                      .index_out = {},
                      .unrounded = true,
                      .memory = &temporary.memory};
+    std::vector<U*> operands, results;
     for (ValueId value : node.inputs) {
       const bool is_real = value != kNone && description(value).type == ElementType::real;
       c.index_in.push_back(value == kNone || is_real ? nullptr : index(value));
@@ -474,28 +513,30 @@ class DeviceProgram final : public Program {
         copy = temporary.template get<U>(count);
         executor.items(count, Convert<float, U>{real(before_narrowing(graph, value)), copy});
       }
-      c.in.push_back(copy);
+      c.in.push_back(In<U>(copy));
+      operands.push_back(copy);
     }
     for (ValueId value : node.outputs) {
       const int64_t count = element_count(description(value).shape);
       const bool is_real = description(value).type == ElementType::real;
-      c.out.push_back(is_real ? temporary.template get<U>(count) : nullptr);
+      results.push_back(is_real ? temporary.template get<U>(count) : nullptr);
+      c.out.push_back(Out<U>(results.back()));
       c.index_out.push_back(is_real ? nullptr : temporary.template get<int32_t>(count));
     }
     if (node.op == "Cast") {
-      c.out[0] = const_cast<U*>(c.in[0]);
+      results[0] = operands[0];
     } else {
       make_step(c)(RunState{random_, false});
     }
     std::vector<std::vector<double>> exact;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const int64_t count = element_count(description(node.outputs[i]).shape);
-      std::vector<U> values(c.out[i] != nullptr ? static_cast<size_t>(count) : 0);
-      if (!values.empty()) executor.download(values.data(), c.out[i], values.size() * sizeof(U));
+      std::vector<U> values(results[i] != nullptr ? static_cast<size_t>(count) : 0);
+      if (!values.empty()) executor.download(values.data(), results[i], values.size() * sizeof(U));
       exact.emplace_back(values.begin(), values.end());
     }
     if (node.op == "Quantize" && !node.plan.scale.by_block()) {
-      requantize<U>(node, c.in[0], exact[0]);
+      requantize<U>(node, operands[0], exact[0]);
     }
     return exact;
   }
@@ -504,7 +545,7 @@ class DeviceProgram final : public Program {
   template <class U>
   void requantize(const Node& node, const U* operand, std::vector<double>& codes) const {
     float scale;
-    executor_->download(&scale, real(node.outputs[1]), sizeof scale);
+    executor_->download(&scale, plain(node.outputs[1]), sizeof scale);
     std::vector<U> x(codes.size());
     executor_->download(x.data(), operand, x.size() * sizeof(U));
     const double factor = 1.0 / static_cast<double>(scale);
@@ -523,7 +564,9 @@ class DeviceProgram final : public Program {
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
   std::map<NodeId, std::pair<ValueId, IndexUse>> made_indices_;  ///< by the node that uses them
   std::byte* arena_ = nullptr;
-  std::vector<void*> memory_;  ///< of steps, for good
+  float* exact_ = nullptr;  ///< exact results of the node that runs; what is copied to or from here
+  int32_t* at_once_ = nullptr;  ///< on the device: nothing is measured
+  std::vector<void*> memory_;   ///< of steps, for good
   std::vector<int> tap_of_;
   std::vector<const Tap*> source_taps_;
   std::vector<std::pair<int, int>> shared_taps_;  ///< sites that are one value: measured, others

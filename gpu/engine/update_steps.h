@@ -113,13 +113,14 @@ Step quantize_step(const NodeCall<X, T>& c) {
                            .scale = two_scales ? ScaleKind::e4m3fn_and_fp32 : ScaleKind::ue8m0,
                            .rule = choice.rule};
   const Blocks blocks{block_shape(*c.node, c.in_shape(0)), choice.block()};
+  T *const scales = exact(c.out[1]), *const tensor_scale = exact(c.out[2]);
   const uint32_t* const amax = two_scales ? find_amax(c, true, steps) : nullptr;
-  steps.push_back(items_step(executor, 1, TensorScaleOf<T>{amax, c.out[2]}));
+  steps.push_back(items_step(executor, 1, TensorScaleOf<T>{amax, tensor_scale}));
   steps.push_back(items_step(executor, c.out_count(1),
-                             BlockScale<T>{c.in[0], c.out[2], c.out[1], blocks, format}));
-  steps.push_back(
-      items_step(executor, c.out_count(0),
-                 BlockCodes<T>{c.in[0], c.out[1], c.out[2], c.out[0], blocks, !two_scales, code}));
+                             BlockScale<T>{c.in[0], tensor_scale, scales, blocks, format}));
+  steps.push_back(items_step(
+      executor, c.out_count(0),
+      BlockCodes<T>{c.in[0], scales, tensor_scale, c.out[0], blocks, !two_scales, code}));
   return in_turn(std::move(steps));
 }
 
@@ -127,14 +128,15 @@ template <class X, class T>
 Step scale_update_step(const NodeCall<X, T>& c) {
   const TensorScale& choice = c.node->plan.scale;
   std::vector<Step> steps;
-  if (c.out[0] != c.in[1]) {
+  T* const state = exact(c.out[0]);  // fp32, which is never stored otherwise
+  if (state != address(c.in[1])) {
     const Strided whole{1, {c.out_count(0)}, {1}};
-    steps.push_back(items_step(*c.executor, c.out_count(0), CopyFrom<T>{c.in[1], c.out[0], whole}));
+    steps.push_back(items_step(*c.executor, c.out_count(0), CopyFrom<T>{c.in[1], state, whole}));
   }
   const uint32_t* const amax = find_amax(c, false, steps);
   steps.push_back(
       items_step(*c.executor, 1,
-                 ScaleUpdate<T>{amax, c.out[0], kScaleStateHead, c.out_count(0) - kScaleStateHead,
+                 ScaleUpdate<T>{amax, state, kScaleStateHead, c.out_count(0) - kScaleStateHead,
                                 c.node->plan.write, choice.amax, choice.margin}));
   return in_turn(std::move(steps));
 }

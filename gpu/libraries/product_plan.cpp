@@ -4,11 +4,14 @@
 namespace halfscope::gpu {
 namespace {
 
-constexpr int64_t kLineBytes = 16;
-
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 bool is_fp8(Storage storage) { return storage == Storage::e4m3fn || storage == Storage::e5m2; }
+
+/// Lines of so many elements that lie one after the other.
+bool lines_begin_well(Storage storage, int64_t elements) {
+  return elements * bytes_of(storage) % kLineBytes == 0;
+}
 
 TensorPlan tensor(Storage storage, int64_t outer, int64_t channels, int64_t height, int64_t width) {
   const bool channels_last = bytes_of(storage) < 4;
@@ -31,25 +34,6 @@ std::optional<Storage> storage_of(const FloatFormat& format) {
   return std::nullopt;
 }
 
-FloatFormat format_of(Storage storage) {
-  switch (storage) {
-    case Storage::fp16:
-      return kFp16;
-    case Storage::bf16:
-      return kBf16;
-    case Storage::e4m3fn:
-      return kE4m3fn;
-    case Storage::e5m2:
-      return kE5m2;
-    case Storage::fp32:
-    case Storage::tf32:
-      break;
-  }
-  return kFp32;
-}
-
-int64_t bytes_of(Storage storage) { return format_of(storage).bits() / 8; }
-
 const char* name_of(Storage storage) {
   switch (storage) {
     case Storage::fp32:
@@ -69,18 +53,27 @@ const char* name_of(Storage storage) {
 }
 
 std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const MatrixStrides& at,
-                                        Storage storage) {
+                                        Storage a, Storage b, Storage d) {
   // Row-major [rows][columns] is, column by column, columns x rows.
-  const auto as_seen = [&](int64_t row, int64_t column, int64_t rows,
+  const auto as_seen = [&](Storage storage, int64_t row, int64_t column, int64_t rows,
                            int64_t columns) -> std::optional<LtMatrix> {
+    const bool whole = bytes_of(storage) == 4 || lines_begin_well(storage, row * column);
+    if (!whole) return std::nullopt;
     if (column == 1 && row >= columns) return LtMatrix{storage, columns, rows, row, false};
     if (row == 1 && column >= rows) return LtMatrix{storage, rows, columns, column, true};
     return std::nullopt;
   };
-  const std::optional<LtMatrix> b = as_seen(at.b_row, at.b_column, k, n);
-  const std::optional<LtMatrix> a = as_seen(at.a_row, at.a_column, m, k);
-  if (!a || !b) return std::nullopt;
-  return MatrixPlan{n, m, k, *b, *a, {Storage::fp32, n, m, n, false}};
+  const std::optional<LtMatrix> first = as_seen(b, at.b_row, at.b_column, k, n);
+  const std::optional<LtMatrix> second = as_seen(a, at.a_row, at.a_column, m, k);
+  if (!first || !second) return std::nullopt;
+  if (is_fp8(a)) {
+    const bool lines_of_k = first->transposed && !second->transposed;
+    if (!lines_of_k || m % kLineBytes != 0 || n % kLineBytes != 0 || k % kLineBytes != 0) {
+      return std::nullopt;
+    }
+  }
+  const Storage sums = lines_begin_well(d, n) ? d : Storage::fp32;
+  return MatrixPlan{n, m, k, *first, *second, {sums, n, m, n, false}};
 }
 
 PackedPlan plan_packed(int64_t m, int64_t n, int64_t k, Storage a, Storage b, Storage d) {

@@ -15,14 +15,8 @@
 
 namespace halfscope::gpu {
 
-/// How elements lie in the memory that a library reads or writes. tf32 is fp32 that is multiplied
-/// as tf32.
-enum class Storage : uint8_t { fp32, tf32, fp16, bf16, e4m3fn, e5m2 };
-
+/// As which a library multiplies operands of this format; nothing if it does not.
 std::optional<Storage> storage_of(const FloatFormat& format);
-/// What its codes mean; of fp32 and tf32 fp32.
-FloatFormat format_of(Storage storage);
-int64_t bytes_of(Storage storage);
 const char* name_of(Storage storage);
 
 /// A matrix as cuBLASLt sees it: column-major, `rows` x `columns`, columns `leading` elements
@@ -45,9 +39,14 @@ struct MatrixStrides {
   int64_t a_row, a_column, b_row, b_column;
 };
 
-/// Operands and result of fp32 as they lie there; nothing if an operand has no unit stride.
+/// Lines of operands of less than 32 bits begin on so many bytes.
+inline constexpr int64_t kLineBytes = 16;
+
+/// Operands and result as they lie there; nothing if an operand has no unit stride, or, of narrow
+/// ones, lines that do not begin on kLineBytes or, of fp8, a layout other than plan_packed()'s. The
+/// result is fp32 where lines of `d` would not begin so.
 std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const MatrixStrides& at,
-                                        Storage storage);
+                                        Storage a, Storage b, Storage d);
 
 /// a packed as [m][k], b as [n][k]: the layout that fp8 needs ("TN"). Sizes are rounded up, with
 /// zeros, so that lines begin on 16 bytes; of fp8 all three of them.

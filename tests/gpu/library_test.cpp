@@ -186,7 +186,8 @@ TEST(Libraries, TakeTheDescriptionsOfPlans) {
   for (const Storage a :
        {Storage::fp32, Storage::tf32, Storage::fp16, Storage::bf16, Storage::e4m3fn}) {
     take(gpu::cublas_lt_objection(gpu::plan_packed(5, 37, 100, a, a, Storage::fp32).matrix));
-    take(gpu::cublas_lt_objection(*gpu::plan_in_place(5, 9, 37, {1, 5, 1, 37}, a)));
+    take(gpu::cublas_lt_objection(
+        *gpu::plan_in_place(16, 32, 48, {48, 1, 1, 48}, a, a, Storage::fp32)));
   }
   const gpu::ConvGeometry s{.batch = 2,
                             .in = 8,
@@ -232,7 +233,8 @@ TEST(Libraries, PackedPlansArePadded) {
   EXPECT_EQ(fp16.a_lines, 5);
   EXPECT_EQ(fp16.b_lines, 40);
   EXPECT_EQ(fp16.pitch, 104);
-  EXPECT_FALSE(gpu::plan_in_place(4, 4, 4, {8, 2, 4, 1}, Storage::fp32));
+  EXPECT_FALSE(
+      gpu::plan_in_place(4, 4, 4, {8, 2, 4, 1}, Storage::fp32, Storage::fp32, Storage::fp32));
 }
 
 }  // namespace

@@ -80,28 +80,33 @@ class Lockstep {
       : executable_(executable),
         reference_(emulation_backend().compile(executable)),
         candidate_(candidate.compile(executable)),
+        unmeasured_(candidate.compile(executable)),
         same_library_(same_library) {}
 
   template <class Data>
   void write(ValueId value, const Data& data) {
     reference_->write(value, data);
     candidate_->write(value, data);
+    unmeasured_->write(value, data);
   }
   void write_scalar(ValueId value, double scalar) {
     reference_->write_scalar(value, scalar);
     candidate_->write_scalar(value, scalar);
+    unmeasured_->write_scalar(value, scalar);
   }
   void set_random(uint64_t seed, uint64_t step) {
     reference_->set_random(seed, step);
     candidate_->set_random(seed, step);
+    unmeasured_->set_random(seed, step);
   }
 
-  /// Runs an entry and compares.
+  /// Runs an entry and compares; measuring must not change a bit.
   void run(Entry entry, bool measured) {
     const size_t taps = measured ? executable_.taps.size() : 0;
     std::vector<TensorStats> expected(taps), actual(taps);
     reference_->run(entry, expected);
     candidate_->run(entry, actual);
+    unmeasured_->run(entry, {});
     follow_library(entry);
     for (const Tap& tap : executable_.taps) {
       if (!measured || may_differ(tap.value)) continue;
@@ -116,6 +121,7 @@ class Lockstep {
       for (ValueId value : node.outputs) {
         if (graph.value(value).type == ElementType::real) {
           compare(value);
+          compare_unmeasured(value);
         } else if (!may_differ(value)) {
           EXPECT_EQ(reference_->read_indices(value), candidate_->read_indices(value))
               << name_of(value);
@@ -185,6 +191,12 @@ class Lockstep {
     if (element_count(a.shape) == 1 && !may_differ(value)) {
       EXPECT_TRUE(same_bits(reference_->read_scalar(value), candidate_->read_scalar(value)));
     }
+  }
+
+  void compare_unmeasured(ValueId value) const {
+    SCOPED_TRACE("unmeasured: " + name_of(value));
+    const Tensor a = candidate_->read(value), b = unmeasured_->read(value);
+    compare({a.data.begin(), a.data.end()}, {b.data.begin(), b.data.end()}, 0.0);
   }
 
   const Program& candidate() const { return *candidate_; }
@@ -258,7 +270,7 @@ class Lockstep {
   }
 
   Executable executable_;
-  std::unique_ptr<Program> reference_, candidate_;
+  std::unique_ptr<Program> reference_, candidate_, unmeasured_;
   bool same_library_;
   std::set<ValueId> unlike_;
   mutable int64_t elements_ = 0;

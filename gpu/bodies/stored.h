@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// Tensors in the memory of a device: values of 16- and 8-bit formats lie there as codes, everything
+// else in fp32. Bodies read elements through In<T> and write results through Out<T>, and need not
+// know. A result is exact until the tap has seen it and rounded it, so it goes to fp32 memory
+// first; where nothing is measured it is rounded and stored at once. Both ways give the same bits.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+#include "core/numeric/codes.h"
+#include "core/numeric/float_format.h"
+#include "core/numeric/round.h"
+
+namespace halfscope::gpu {
+
+/// How elements lie in memory. tf32 is fp32 that a library multiplies as tf32.
+enum class Storage : uint8_t { fp32, tf32, fp16, bf16, e4m3fn, e5m2 };
+
+/// What its codes mean; of fp32 and tf32 fp32.
+HS_HD constexpr FloatFormat format_of(Storage storage) noexcept {
+  switch (storage) {
+    case Storage::fp16:
+      return kFp16;
+    case Storage::bf16:
+      return kBf16;
+    case Storage::e4m3fn:
+      return kE4m3fn;
+    case Storage::e5m2:
+      return kE5m2;
+    case Storage::fp32:
+    case Storage::tf32:
+      break;
+  }
+  return kFp32;
+}
+
+HS_HD constexpr int64_t bytes_of(Storage storage) noexcept {
+  switch (storage) {
+    case Storage::fp16:
+    case Storage::bf16:
+      return 2;
+    case Storage::e4m3fn:
+    case Storage::e5m2:
+      return 1;
+    case Storage::fp32:
+    case Storage::tf32:
+      break;
+  }
+  return 4;
+}
+
+/// The one of the fewest bytes that holds all values of a format.
+constexpr Storage storage_for(const FloatFormat& format) noexcept {
+  for (const Storage each : {Storage::e4m3fn, Storage::e5m2, Storage::fp16, Storage::bf16}) {
+    if (format_of(each).contains(format)) return each;
+  }
+  return Storage::fp32;
+}
+
+HS_HD inline float half_of_code(uint16_t code) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __half2float(__ushort_as_half(code));
+#else
+  return decode(code, kFp16);
+#endif
+}
+/// Of a value of fp16.
+HS_HD inline uint16_t code_of_half(float value) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __half_as_ushort(__float2half_rn(value));
+#else
+  return static_cast<uint16_t>(detail::code_of_value(value, kFp16));
+#endif
+}
+
+/// Element i, as a float.
+HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept {
+  switch (storage) {
+    case Storage::fp16:
+      return half_of_code(static_cast<const uint16_t*>(memory)[i]);
+    case Storage::bf16:
+      return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(memory)[i]} << 16);
+    case Storage::e4m3fn:
+      return decode(static_cast<const uint8_t*>(memory)[i], kE4m3fn);
+    case Storage::e5m2:
+      return decode(static_cast<const uint8_t*>(memory)[i], kE5m2);
+    case Storage::fp32:
+    case Storage::tf32:
+      break;
+  }
+  return static_cast<const float*>(memory)[i];
+}
+
+/// `value` is one that the storage holds.
+HS_HD inline void store(void* memory, Storage storage, int64_t i, float value) noexcept {
+  switch (storage) {
+    case Storage::fp16:
+      static_cast<uint16_t*>(memory)[i] = code_of_half(value);
+      return;
+    case Storage::bf16:  // of a NaN whose payload lies below a quiet one is left
+      static_cast<uint16_t*>(memory)[i] = static_cast<uint16_t>(
+          std::bit_cast<uint32_t>(value) >> 16 | (value != value ? 0x40u : 0u));
+      return;
+    case Storage::e4m3fn:
+      static_cast<uint8_t*>(memory)[i] =
+          static_cast<uint8_t>(detail::code_of_value(value, kE4m3fn));
+      return;
+    case Storage::e5m2:
+      static_cast<uint8_t*>(memory)[i] = static_cast<uint8_t>(detail::code_of_value(value, kE5m2));
+      return;
+    case Storage::fp32:
+    case Storage::tf32:
+      break;
+  }
+  static_cast<float*>(memory)[i] = value;
+}
+
+/// Where floats are read; made from a pointer to floats, too. Null like a pointer.
+class StoredInput {
+ public:
+  StoredInput() = default;
+  HS_HD StoredInput(std::nullptr_t) noexcept {}                         // NOLINT: as a pointer
+  HS_HD StoredInput(const float* values) noexcept : memory_(values) {}  // NOLINT: likewise
+  HS_HD StoredInput(const void* memory, Storage storage) noexcept
+      : memory_(memory), storage_(storage) {}
+
+  HS_HD float operator[](int64_t i) const noexcept { return load(memory_, storage_, i); }
+  HS_HD float operator*() const noexcept { return (*this)[0]; }
+  HS_HD StoredInput operator+(int64_t n) const noexcept {
+    return {static_cast<const std::byte*>(memory_) + n * bytes_of(storage_), storage_};
+  }
+  HS_HD StoredInput& operator+=(int64_t n) noexcept { return *this = *this + n; }
+  HS_HD bool operator==(std::nullptr_t) const noexcept { return memory_ == nullptr; }
+
+  HS_HD const void* memory() const noexcept { return memory_; }
+  HS_HD Storage storage() const noexcept { return storage_; }
+
+ private:
+  const void* memory_ = nullptr;
+  Storage storage_ = Storage::fp32;
+};
+
+/// Where results are to lie, and in what format: the rounding of one who stores them at once.
+struct Destination {
+  void* memory = nullptr;
+  Storage storage = Storage::fp32;
+  FloatFormat format = kFp32;
+
+  HS_HD Destination operator+(int64_t n) const noexcept {
+    return {static_cast<std::byte*>(memory) + n * bytes_of(storage), storage, format};
+  }
+  /// Of a value of the format.
+  HS_HD void store(int64_t i, float value) const noexcept { gpu::store(memory, storage, i, value); }
+};
+
+/// Where floats are written: exact, or, while `*at_once` is not zero, rounded to nearest even and
+/// stored. Made from a pointer to floats, too. Write-only.
+class StoredOutput {
+ public:
+  StoredOutput() = default;
+  HS_HD StoredOutput(std::nullptr_t) noexcept {}                // NOLINT: as a pointer
+  HS_HD StoredOutput(float* exact) noexcept : exact_(exact) {}  // NOLINT: likewise
+  HS_HD StoredOutput(float* exact, const Destination& to, const int32_t* at_once) noexcept
+      : exact_(exact), to_(to), at_once_(at_once) {}
+
+  class Element {
+   public:
+    HS_HD Element(const StoredOutput& of, int64_t i) noexcept : of_(of), i_(i) {}
+    HS_HD void operator=(float value) const noexcept { of_.write(i_, value); }  // NOLINT: no chains
+
+   private:
+    const StoredOutput& of_;
+    int64_t i_;
+  };
+  HS_HD Element operator[](int64_t i) const noexcept { return {*this, i}; }
+  HS_HD Element operator*() const noexcept { return {*this, 0}; }
+  HS_HD StoredOutput operator+(int64_t n) const noexcept {
+    return at_once_ == nullptr ? StoredOutput(exact_ + n)
+                               : StoredOutput(exact_ + n, to_ + n, at_once_);
+  }
+  HS_HD bool operator==(std::nullptr_t) const noexcept { return exact_ == nullptr; }
+
+  HS_HD void write(int64_t i, float value) const noexcept {
+    if (at_once_ != nullptr && *at_once_ != 0) {
+      to_.store(i, round_to_format(value, to_.format).value);
+    } else {
+      exact_[i] = value;
+    }
+  }
+  /// Where exact results go, if they do.
+  HS_HD float* exact() const noexcept { return exact_; }
+  /// Whether results may be stored at once.
+  HS_HD bool stores() const noexcept { return at_once_ != nullptr; }
+  HS_HD const Destination& destination() const noexcept { return to_; }
+
+ private:
+  float* exact_ = nullptr;
+  Destination to_{};
+  const int32_t* at_once_ = nullptr;
+};
+
+// double and integers lie as they are.
+template <class T>
+struct ElementAccess {
+  using In = const T*;
+  using Out = T*;
+};
+template <>
+struct ElementAccess<float> {
+  using In = StoredInput;
+  using Out = StoredOutput;
+};
+template <class T>
+using In = typename ElementAccess<T>::In;
+template <class T>
+using Out = typename ElementAccess<T>::Out;
+
+/// Where operands lie.
+HS_HD inline const void* address(const StoredInput& in) noexcept { return in.memory(); }
+template <class T>
+HS_HD const void* address(const T* in) noexcept {
+  return in;
+}
+/// Memory that exact results go to, of steps that read them again.
+HS_HD inline float* exact(const StoredOutput& out) noexcept { return out.exact(); }
+template <class T>
+HS_HD T* exact(T* out) noexcept {
+  return out;
+}
+
+}  // namespace halfscope::gpu
