@@ -88,9 +88,10 @@ HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept
     case Storage::bf16:
       return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(memory)[i]} << 16);
     case Storage::e4m3fn:
-      return decode(static_cast<const uint8_t*>(memory)[i], kE4m3fn);
+      return decode(static_cast<const uint8_t*>(memory)[i], format_of(Storage::e4m3fn));
     case Storage::e5m2:
-      return decode(static_cast<const uint8_t*>(memory)[i], kE5m2);
+      // The upper half of an fp16 code.
+      return half_of_code(static_cast<uint16_t>(static_cast<const uint8_t*>(memory)[i] << 8));
     case Storage::fp32:
     case Storage::tf32:
       break;
@@ -110,10 +111,11 @@ HS_HD inline void store(void* memory, Storage storage, int64_t i, float value) n
       return;
     case Storage::e4m3fn:
       static_cast<uint8_t*>(memory)[i] =
-          static_cast<uint8_t>(detail::code_of_value(value, kE4m3fn));
+          static_cast<uint8_t>(detail::code_of_value(value, format_of(Storage::e4m3fn)));
       return;
     case Storage::e5m2:
-      static_cast<uint8_t*>(memory)[i] = static_cast<uint8_t>(detail::code_of_value(value, kE5m2));
+      static_cast<uint8_t*>(memory)[i] =
+          static_cast<uint8_t>(detail::code_of_value(value, format_of(Storage::e5m2)));
       return;
     case Storage::fp32:
     case Storage::tf32:

@@ -254,6 +254,7 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
     const std::shared_ptr<LibraryProduct> product = library.matrix(plan.matrix, other);
     if (found(product)) {
       if (!why.empty()) *c.kernel += " (as a matrix product: " + why + ")";
+      *c.kernel += ", operands laid out first";
       return packed_step(c, source, epilogue, plan, product);
     }
   }

@@ -131,7 +131,8 @@ using Kernels = std::set<std::string>;
 
 TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
   const OpCase gemm = products()[0], convolution = products()[6];
-  EXPECT_EQ(kernels_of(gemm, kFp16, {}), Kernels{"Gemm: interpreted matrix"});
+  const std::string first = ", operands laid out first";
+  EXPECT_EQ(kernels_of(gemm, kFp16, {}), Kernels{"Gemm: interpreted matrix" + first});
   EXPECT_EQ(kernels_of(gemm, kE5m2, {}),
             Kernels{"Gemm: own kernel: cuBLASLt has no e5m2 times e5m2"});
   EXPECT_EQ(kernels_of(gemm, parse_format("e5m3").value(), {}),
@@ -143,7 +144,8 @@ TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
   EXPECT_EQ(kernels_of(convolution, kBf16, {}),
             (Kernels{"Conv: interpreted convolution", "ConvGradInput: interpreted convolution",
                      "ConvGradWeight: interpreted convolution"}));
-  const std::string patches = "interpreted matrix (as a matrix product: no convolutions here)";
+  const std::string patches =
+      "interpreted matrix (as a matrix product: no convolutions here)" + first;
   EXPECT_EQ(
       kernels_of(convolution, kBf16, {.convolutions = false}),
       (Kernels{"Conv: " + patches, "ConvGradInput: " + patches, "ConvGradWeight: " + patches}));
@@ -151,9 +153,37 @@ TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
   EXPECT_EQ(kernels_of(convolution, kFp16, {.matrices = false, .convolutions = false}),
             (Kernels{"Conv: " + none, "ConvGradInput: " + none, "ConvGradWeight: " + none}));
   // fp8 convolutions are matrix products at once.
-  EXPECT_EQ(kernels_of(convolution, kE4m3fn, {}),
-            (Kernels{"Conv: interpreted matrix", "ConvGradInput: interpreted matrix",
-                     "ConvGradWeight: interpreted matrix"}));
+  EXPECT_EQ(
+      kernels_of(convolution, kE4m3fn, {}),
+      (Kernels{"Conv: interpreted matrix" + first, "ConvGradInput: interpreted matrix" + first,
+               "ConvGradWeight: interpreted matrix" + first}));
+}
+
+// Whole lines of 16 bytes, and of fp8 lines of k, are multiplied where they are.
+TEST(Libraries, ReadOperandsAsTheyLie) {
+  const auto kernel = [](const Shape& a, const Shape& b, int64_t trans_b, const FloatFormat& format,
+                         bool fast) {
+    const OpCase op{"whole", "Gemm", {noisy(a, 1), noisy(b, 2)}, {{"transB", trans_b}}};
+    const LibraryBackend backend({.fast = fast});
+    OpLockstep program(op, {format, Accumulation::fp32}, backend, true);
+    (*program).run(Entry::grad, !fast);
+    return (*program).candidate().kernel_of(0);
+  };
+  const std::string in_place = "interpreted matrix";
+  const std::string packed = in_place + ", operands laid out first";
+  for (const bool fast : {false, true}) {
+    SCOPED_TRACE(fast);
+    EXPECT_EQ(kernel({5, 9}, {9, 3}, 0, kFp32, fast), in_place);
+    for (const FloatFormat& format : {kFp16, kBf16}) {
+      EXPECT_EQ(kernel({5, 16}, {16, 24}, 0, format, fast), in_place);
+      EXPECT_EQ(kernel({5, 16}, {11, 16}, 1, format, fast), in_place);
+      EXPECT_EQ(kernel({5, 16}, {16, 20}, 0, format, fast), packed);
+      EXPECT_EQ(kernel({5, 20}, {20, 24}, 0, format, fast), packed);
+    }
+    EXPECT_EQ(kernel({16, 48}, {32, 48}, 1, kE4m3fn, fast), in_place);
+    EXPECT_EQ(kernel({16, 48}, {48, 32}, 0, kE4m3fn, fast), packed);
+    EXPECT_EQ(kernel({15, 48}, {32, 48}, 1, kE4m3fn, fast), packed);
+  }
 }
 
 // On a device the real libraries sum in orders of their own: a wrong layout gives other numbers
