@@ -20,6 +20,7 @@ namespace halfscope::gpu {
 struct TapSlot {
   enum Counter { kZero, kPosInf, kNegInf, kNan, kOverflowed, kUnderflowed, kSubnormals, kCounters };
   uint64_t counters[kCounters];
+  uint64_t lost;  ///< updates that left a variable as it was
   uint32_t max_bits, min_bits;
   double sum, sum_sq;
   uint64_t exponents[kExponentBins];
@@ -151,7 +152,7 @@ struct Measure {
 /// Where the chunk sums of a tap lie.
 struct ChunkSums {
   TapSlot* slot;
-  const double *sums, *squares;
+  double *sums, *squares;
   int64_t chunks;
 };
 

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
+#include "core/error.h"
 #include "core/numeric/host_device.h"
 #include "gpu/engine/cuda_error.cuh"
 #include "gpu/engine/device_cores.h"
@@ -57,6 +59,7 @@ class CudaExecutor {
   CudaExecutor& operator=(const CudaExecutor&) = delete;
   ~CudaExecutor() {
     static_cast<void>(cudaStreamSynchronize(stream_));
+    for (cudaGraphExec_t graph : graphs_) static_cast<void>(cudaGraphExecDestroy(graph));
     for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
     static_cast<void>(cudaStreamDestroy(stream_));
   }
@@ -80,6 +83,35 @@ class CudaExecutor {
     if (blocks <= 0) return;
     run_block<<<static_cast<unsigned>(blocks), Body::kThreads, 0, stream_>>>(body);
     check_cuda(cudaGetLastError(), "launch");
+  }
+
+  template <class F>
+  void enqueue(const F& f) {
+    f();
+  }
+
+  /// Launches that became a CUDA graph.
+  struct Recording {
+    enum class State : uint8_t { fresh, warm, graph, none };
+    State state = State::fresh;
+    cudaGraphExec_t graph = nullptr;
+  };
+
+  /// The first time plainly, as kernels are loaded and libraries set up then; where what is
+  /// launched cannot be captured, always.
+  template <class F>
+  void replay(Recording& recording, const F& f) {
+    using State = typename Recording::State;
+    if (recording.state == State::warm) {
+      recording.graph = captured(f);
+      recording.state = recording.graph != nullptr ? State::graph : State::none;
+    }
+    if (recording.state == State::graph) {
+      check_cuda(cudaGraphLaunch(recording.graph, stream_), "launch of a graph");
+      return;
+    }
+    f();
+    if (recording.state == State::fresh) recording.state = State::warm;
   }
 
   void* allocate(size_t bytes) {
@@ -107,6 +139,30 @@ class CudaExecutor {
   }
 
  private:
+  /// Null if that is not possible. Nothing runs.
+  template <class F>
+  cudaGraphExec_t captured(const F& f) {
+    // Calls of other threads must not end it.
+    if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      return nullptr;
+    }
+    bool launched = true;
+    try {
+      f();
+    } catch (const Error&) {  // it will come again, with its reason, when the work is launched
+      launched = false;
+    }
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    const bool whole = cudaStreamEndCapture(stream_, &graph) == cudaSuccess && launched;
+    if (whole && cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess) graphs_.push_back(ready);
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    static_cast<void>(cudaGetLastError());
+    return ready;
+  }
+
+  std::vector<cudaGraphExec_t> graphs_;
   cudaStream_t stream_ = nullptr;
   DeviceCores cores_;
   std::map<void*, size_t> memory_;

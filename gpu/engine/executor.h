@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Executors run bodies (gpu/bodies/work.h) one launch after the other and own device memory:
-//   void items(int64_t n, const Body& body)     body(i) for all i in [0, n)
-//   void blocks(const Body& body)               body.blocks() blocks of Body::kThreads threads
-//   void* allocate(size_t bytes)                zeroed, on 256-byte boundaries; lives as long as
-//   the void release(void* memory)                  executor if it is not released void
-//   upload(void* to, const void* from, size_t bytes) void download(void* to, const void* from,
-//   size_t bytes)      waits for what was launched void clear(void* to, size_t bytes)
-//   DeviceCores tensor_core()                   which mma.sync it has
+//   items(n, body)            body(i) for all i in [0, n)
+//   blocks(body)              body.blocks() blocks of Body::kThreads threads
+//   enqueue(f)                f(), which launches work of a library's
+//   replay(recording, f)      f(), which only does the above and clear(), the same every time: from
+//   a
+//                             recording of what it launched where there is one
+//   allocate(bytes)           zeroed, on 256-byte boundaries; lives as long as the executor if it
+//   is
+//                             not given to release()
+//   upload(to, from, bytes)
+//   download(to, from, bytes) waits for what was launched
+//   clear(to, bytes)
+//   tensor_core()             which mma.sync it has
 // CudaExecutor (cuda_executor.cuh) is the device; HostExecutor runs the same bodies here, in order
 // or shuffled: results must not depend on that.
 #pragma once
@@ -14,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -56,14 +63,70 @@ class HostExecutor {
 
   DeviceCores tensor_core() const { return {cores_, true}; }
 
+  /// Launches, with what they were given.
+  struct Recording {
+    std::vector<std::function<void()>> launches;
+    bool complete = false;
+  };
+
   template <class Body>
   void items(int64_t n, const Body& body) {
-    ItemOrder order = next_order(n);
-    for (int64_t i = 0; i < n; ++i) body(order.next());
+    enqueue([this, n, body] {
+      ItemOrder order = next_order(n);
+      for (int64_t i = 0; i < n; ++i) body(order.next());
+    });
   }
 
   template <class Body>
   void blocks(const Body& body) {
+    enqueue([this, body] { run_blocks(body); });
+  }
+
+  template <class F>
+  void enqueue(const F& f) {
+    if (recording_ != nullptr) recording_->launches.emplace_back(f);
+    f();
+  }
+
+  template <class F>
+  void replay(Recording& recording, const F& f) {
+    if (recording.complete) {
+      for (const std::function<void()>& launch : recording.launches) launch();
+      return;
+    }
+    recording.launches.clear();
+    recording_ = &recording;
+    const std::unique_ptr<Recording*, Forget> until_it_ends(&recording_);
+    f();
+    recording.complete = true;
+  }
+
+  void* allocate(size_t bytes) {
+    Memory memory(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment})));
+    std::memset(memory.get(), 0, bytes);
+    void* const address = memory.get();
+    memory_.emplace(address, std::move(memory));
+    return address;
+  }
+  void release(void* memory) { memory_.erase(memory); }
+  void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+  void clear(void* to, size_t bytes) {
+    enqueue([to, bytes] { std::memset(to, 0, bytes); });
+  }
+
+ private:
+  static constexpr size_t kAlignment = 256;
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
+  };
+  using Memory = std::unique_ptr<std::byte[], Free>;
+  struct Forget {
+    void operator()(Recording** current) const { *current = nullptr; }
+  };
+
+  template <class Body>
+  void run_blocks(const Body& body) {
     const auto shared = std::make_unique<typename Body::Shared>();
     std::vector<typename Body::State> states(static_cast<size_t>(Body::kThreads));
     ItemOrder blocks = next_order(body.blocks());
@@ -79,30 +142,12 @@ class HostExecutor {
     }
   }
 
-  void* allocate(size_t bytes) {
-    Memory memory(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment})));
-    std::memset(memory.get(), 0, bytes);
-    void* const address = memory.get();
-    memory_.emplace(address, std::move(memory));
-    return address;
-  }
-  void release(void* memory) { memory_.erase(memory); }
-  void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-  void download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-  void clear(void* to, size_t bytes) { std::memset(to, 0, bytes); }
-
- private:
-  static constexpr size_t kAlignment = 256;
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
-  };
-  using Memory = std::unique_ptr<std::byte[], Free>;
-
   ItemOrder next_order(int64_t n) { return ItemOrder(n, order_, draw_ += 2); }
 
   HostOrder order_;
   std::string cores_;
   uint64_t draw_ = 0;
+  Recording* recording_ = nullptr;
   std::map<void*, Memory> memory_;
 };
 

@@ -86,7 +86,8 @@ Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
       const GemmSource<float> s = source.product(p);
       const Destination to = s.y.destination() + s.first;
       float* const exact = s.y.exact() + s.first;
-      product->run(s.x.memory(), s.w.memory(), narrow ? to.memory : exact);
+      void* const result = narrow ? to.memory : exact;
+      executor.enqueue([product, s, result] { product->run(s.x.memory(), s.w.memory(), result); });
       if (narrow ? !state.measured : sums_are_results(s.y, epilogue, state)) continue;
       const In<float> made = narrow ? In<float>(to.memory, to.storage) : In<float>(exact);
       executor.items(s.m * s.n, FinishMatrix<GemmSource<float>>{s, epilogue, made, s.n});
@@ -114,7 +115,7 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
       const Source s = source.product(p);
       executor.items(a_count, PackLines<Source, true>{s, first, plan.pitch, a});
       executor.items(b_count, PackLines<Source, false>{s, second, plan.pitch, b});
-      product->run(first, second, sums);
+      executor.enqueue([product, first, second, sums] { product->run(first, second, sums); });
       executor.items(s.m * s.n,
                      FinishMatrix<Source>{s, epilogue, In<float>(sums, d), plan.d_pitch});
     }
@@ -155,7 +156,9 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
           in_place, result](const RunState& state) {
     FinishTensor now = finish;
     if (in_place) {
-      product->run(pack_a.x.memory(), pack_b.x.memory(), finish.y.exact());
+      const In<float> x = pack_a.x, w = pack_b.x;
+      float* const y = finish.y.exact();
+      executor.enqueue([product, x, w, y] { product->run(x.memory(), w.memory(), y); });
       if (sums_are_results(finish.y, finish.epilogue, state)) return;
       now.sums = finish.y.exact();
       executor.items(count, now);
@@ -164,10 +167,11 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
     ChannelsLast first = pack_a, second = pack_b;
     first.to = scratch->memory + at.a;
     second.to = scratch->memory + at.b;
-    now.sums = In<float>(scratch->memory + at.sums, result);
+    std::byte* const sums = scratch->memory + at.sums;
+    now.sums = In<float>(sums, result);
     executor.items(a_count, first);
     executor.items(b_count, second);
-    product->run(first.to, second.to, scratch->memory + at.sums);
+    executor.enqueue([product, first, second, sums] { product->run(first.to, second.to, sums); });
     executor.items(count, now);
   };
 }

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "core/train/backend.h"
-#include "gpu/bodies/tap.h"
 #include "gpu/engine/function_steps.h"
 #include "gpu/engine/fused_steps.h"
 #include "gpu/engine/index_steps.h"
@@ -23,6 +22,7 @@
 #include "gpu/engine/node_call.h"
 #include "gpu/engine/norm_steps.h"
 #include "gpu/engine/product_steps.h"
+#include "gpu/engine/tap_counters.h"
 #include "gpu/engine/update_steps.h"
 
 namespace halfscope::gpu {
@@ -47,6 +47,7 @@ class DeviceProgram final : public Program {
       : executable_(executable),
         executor_(std::move(executor)),
         library_(std::move(library)),
+        taps_(*executor_, executable_),
         layout_(executable_),
         index_uses_(index_uses(executable_.graph)) {
     for (const auto& [value, uses] : index_uses_) {
@@ -69,12 +70,13 @@ class DeviceProgram final : public Program {
         put(constant.value, constant.tensor.data);
       }
     }
-    place_taps();
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
-      for (NodeId id : executable_.entries[entry]) calls_[entry].push_back(make_call(id));
+      for (NodeId id : executable_.entries[entry]) {
+        calls_[entry].push_back(make_call(static_cast<Entry>(entry), id));
+      }
+      replays_[entry] = repeats(executable_.entries[entry]);
     }
     scratch_.memory = allocate<std::byte>(scratch_.bytes());
-    place_slots();
   }
 
   std::string kernel_of(NodeId node) const override {
@@ -105,28 +107,12 @@ class DeviceProgram final : public Program {
     const size_t which = static_cast<size_t>(entry);
     check_labels(entry);
     const RunState state{.random = random_, .measured = !stats.empty()};
-    executor_->items(1, Fill<int32_t>{at_once_, state.measured ? 0 : 1});
-    if (state.measured) {
-      executor_->items(static_cast<int64_t>(slots_[which].size()), ClearSlot{slot_memory_});
-      if (lost_memory_ != nullptr) executor_->clear(lost_memory_, lost_bytes());
-      if (entry == executable_.forward) measure_sources();
+    if (replays_[which]) {
+      executor_->replay(recordings_[which][state.measured ? 1 : 0], [&] { launch(entry, state); });
+    } else {
+      launch(entry, state);
     }
-    for (const Call& call : calls_[which]) {
-      try {
-        check_made_indices(call.node);
-        if (call.step) call.step(state);
-        for (const Result& result : call.results) finish(which, result, state);
-      } catch (const Error& error) {
-        throw error_at(call.node, error);
-      }
-      if (call.wide != kNone) wide_.insert(call.wide);
-    }
-    if (!state.measured) return;
-    collect(which, stats);
-    if (entry != executable_.forward) return;
-    for (const auto& [from, to] : shared_taps_) {
-      stats[static_cast<size_t>(to)] = stats[static_cast<size_t>(from)];
-    }
+    if (state.measured) taps_.collect(entry, entry == executable_.forward, stats);
   }
 
   Tensor read(ValueId value) const override {
@@ -197,12 +183,6 @@ class DeviceProgram final : public Program {
     std::vector<Result> results;
     ValueId wide = kNone;  ///< a scalar that it computes in double
   };
-  /// One per tap that an entry passes, in the order of ClearSlot and ChunkSums.
-  struct Slot {
-    int tap;
-    int64_t n;
-    int lost = -1;  ///< which counter of lost updates goes with it
-  };
 
   const Value& description(ValueId value) const { return executable_.graph.value(value); }
   In<float> real(ValueId value) const {
@@ -265,19 +245,6 @@ class DeviceProgram final : public Program {
     check_indices(executable_.graph, made->second.second, read_indices(made->second.first));
   }
 
-  void place_taps() {
-    tap_of_.assign(executable_.graph.values().size(), -1);
-    for (const Tap& tap : executable_.taps) {
-      int& first = tap_of_[static_cast<size_t>(tap.value)];
-      if (first >= 0) {
-        shared_taps_.emplace_back(first, tap.site.order);
-        continue;
-      }
-      first = tap.site.order;
-      if (description(tap.value).producer == kNone) source_taps_.push_back(&tap);
-    }
-  }
-
   template <class U>
   U* allocate(int64_t count) {
     return static_cast<U*>(
@@ -292,7 +259,7 @@ class DeviceProgram final : public Program {
                  error.kind());
   }
 
-  Call make_call(NodeId id) {
+  Call make_call(Entry entry, NodeId id) {
     const Graph& graph = executable_.graph;
     const Node& node = graph.node(id);
     const OpDef& op = find_op(node.op);
@@ -335,7 +302,7 @@ class DeviceProgram final : public Program {
       const bool nearest = output.rounding.mode == RoundingMode::nearest_even;
       const bool at_once = i == 0 && stores && nearest && !is_cast && !op.rounds_itself;
       c.out[i] = at_once ? Out<float>(exact, to, at_once_) : Out<float>(exact);
-      const int tap = tap_of_[static_cast<size_t>(value)];
+      const int tap = taps_.tap_of(value);
       if (!stores && tap < 0) continue;
       const In<float> made = is_cast    ? real(node.inputs[0])
                              : in_place ? real(value)
@@ -349,10 +316,9 @@ class DeviceProgram final : public Program {
                               .at_once = at_once,
                               .tap = tap});
     }
-    if (op.rounds_itself) {
-      lost_of_[id] = static_cast<int>(lost_of_.size());
-      if (lost_memory_ == nullptr) lost_memory_ = allocate<uint64_t>(node_count());
-      c.lost = lost_memory_ + lost_of_[id];
+    for (ValueId value : node.outputs) {
+      const int tap = taps_.tap_of(value);
+      if (op.rounds_itself && tap >= 0) c.lost = taps_.lost(entry, tap);
     }
     if (node.op == "GradientNorm") {
       c.wide = wide_place_[node.outputs[0]] = allocate<double>(1);
@@ -363,62 +329,49 @@ class DeviceProgram final : public Program {
     return call;
   }
 
-  int64_t node_count() const { return static_cast<int64_t>(executable_.graph.nodes().size()); }
-  size_t lost_bytes() const { return lost_of_.size() * sizeof(uint64_t); }
-
-  /// Slots, chunk sums and their table, for each entry.
-  void place_slots() {
-    size_t most = 0;
-    for (size_t entry = 0; entry < kEntryCount; ++entry) {
-      std::vector<Slot>& slots = slots_[entry];
-      if (entry == static_cast<size_t>(executable_.forward)) {
-        for (const Tap* tap : source_taps_) {
-          slots.push_back({.tap = tap->site.order, .n = element_count(tap->site.shape)});
-        }
-      }
-      for (const Call& call : calls_[entry]) {
-        const auto lost = lost_of_.find(call.node);
-        for (const Result& result : call.results) {
-          if (result.tap < 0) continue;
-          slots.push_back({.tap = result.tap,
-                           .n = result.count,
-                           .lost = lost == lost_of_.end() ? -1 : lost->second});
-        }
-      }
-      most = std::max(most, slots.size());
-    }
-    slot_memory_ = allocate<TapSlot>(static_cast<int64_t>(most));
-    for (size_t entry = 0; entry < kEntryCount; ++entry) {
-      int64_t chunks = 0;
-      for (const Slot& slot : slots_[entry]) chunks += ceil_div(slot.n, kSumChunk);
-      double* sums = allocate<double>(2 * chunks);
-      for (size_t i = 0; i < slots_[entry].size(); ++i) {
-        const int64_t count = ceil_div(slots_[entry][i].n, kSumChunk);
-        chunk_sums_[entry].push_back({slot_memory_ + i, sums, sums + count, count});
-        place_of_tap_[entry][slots_[entry][i].tap] = i;
-        sums += 2 * count;
-      }
-      const size_t bytes = chunk_sums_[entry].size() * sizeof(ChunkSums);
-      chunk_table_[entry] = allocate<ChunkSums>(static_cast<int64_t>(slots_[entry].size()));
-      if (bytes > 0) executor_->upload(chunk_table_[entry], chunk_sums_[entry].data(), bytes);
-    }
-  }
-
-  void measure(size_t entry, int tap, const In<float>& in, const Destination& out, int64_t n,
-               const TensorRounding& rounding) {
-    const ChunkSums& place = chunk_sums_[entry][place_of_tap_[entry].at(tap)];
-    executor_->blocks(Measure{in, out, n, rounding, place.slot, const_cast<double*>(place.sums),
-                              const_cast<double*>(place.squares)});
-  }
-
   void measure_sources() {
-    for (const Tap* tap : source_taps_) {
-      measure(static_cast<size_t>(executable_.forward), tap->site.order, real(tap->value),
-              {.format = tap->site.format}, element_count(tap->site.shape), {});
+    for (const Tap* tap : taps_.sources()) {
+      taps_.measure(executable_.forward, tap->site.order, real(tap->value),
+                    {.format = tap->site.format}, element_count(tap->site.shape), {});
     }
   }
 
-  void finish(size_t entry, const Result& result, const RunState& state) {
+  /// Whether an entry launches the same every time: it draws no random words, and nothing is looked
+  /// at here on the way.
+  bool repeats(const std::vector<NodeId>& nodes) const {
+    for (NodeId id : nodes) {
+      const Node& node = executable_.graph.node(id);
+      bool draws = node.plan.accumulation.rounding.mode == RoundingMode::stochastic;
+      for (ValueId value : node.outputs) {
+        draws = draws || description(value).rounding.mode == RoundingMode::stochastic;
+      }
+      if (draws || made_indices_.contains(id)) return false;
+    }
+    return true;
+  }
+
+  /// All of an entry, and what its taps count in total.
+  void launch(Entry entry, const RunState& state) {
+    const size_t which = static_cast<size_t>(entry);
+    executor_->items(1, Fill<int32_t>{at_once_, state.measured ? 0 : 1});
+    if (state.measured) {
+      taps_.clear(entry);
+      if (entry == executable_.forward) measure_sources();
+    }
+    for (const Call& call : calls_[which]) {
+      try {
+        check_made_indices(call.node);
+        if (call.step) call.step(state);
+        for (const Result& result : call.results) finish(entry, result, state);
+      } catch (const Error& error) {
+        throw error_at(call.node, error);
+      }
+      if (call.wide != kNone) wide_.insert(call.wide);
+    }
+    if (state.measured) taps_.total(entry);
+  }
+
+  void finish(Entry entry, const Result& result, const RunState& state) {
     const bool measures = result.tap >= 0 && state.measured;
     const bool there = !result.stores || (result.at_once && !state.measured);
     if (there && !measures) return;
@@ -429,46 +382,7 @@ class DeviceProgram final : public Program {
     }
     Destination to = result.to;
     if (!result.stores) to.memory = nullptr;
-    measure(entry, result.tap, result.exact, to, result.count, rounding);
-  }
-
-  /// The one copy of what the taps of an entry counted.
-  void collect(size_t entry, std::span<TensorStats> stats) {
-    const std::vector<Slot>& slots = slots_[entry];
-    if (slots.empty()) return;
-    executor_->items(static_cast<int64_t>(slots.size()), TapTotals{chunk_table_[entry]});
-    std::vector<TapSlot> counted(slots.size());
-    executor_->download(counted.data(), slot_memory_, counted.size() * sizeof(TapSlot));
-    std::vector<uint64_t> lost(lost_of_.size());
-    if (!lost.empty()) executor_->download(lost.data(), lost_memory_, lost_bytes());
-    for (size_t i = 0; i < slots.size(); ++i) {
-      TensorStats& target = stats[static_cast<size_t>(slots[i].tap)];
-      target = stats_of(counted[i], slots[i].n);
-      if (slots[i].lost >= 0) {
-        target.lost = static_cast<int64_t>(lost[static_cast<size_t>(slots[i].lost)]);
-      }
-    }
-  }
-
-  static TensorStats stats_of(const TapSlot& slot, int64_t n) {
-    const auto counter = [&](TapSlot::Counter which) {
-      return static_cast<int64_t>(slot.counters[which]);
-    };
-    TensorStats stats;
-    stats.n = n;
-    stats.zero = counter(TapSlot::kZero);
-    stats.pos_inf = counter(TapSlot::kPosInf);
-    stats.neg_inf = counter(TapSlot::kNegInf);
-    stats.nan = counter(TapSlot::kNan);
-    stats.overflow = counter(TapSlot::kOverflowed);
-    stats.underflow = counter(TapSlot::kUnderflowed);
-    stats.subnormal = counter(TapSlot::kSubnormals);
-    stats.max_abs = std::bit_cast<float>(slot.max_bits);
-    stats.min_abs = std::bit_cast<float>(slot.min_bits);
-    stats.sum = slot.sum;
-    stats.sum_sq = slot.sum_sq;
-    std::copy(std::begin(slot.exponents), std::end(slot.exponents), stats.exponents.begin());
-    return stats;
+    taps_.measure(entry, result.tap, result.exact, to, result.count, rounding);
   }
 
   /// Memory that goes when a rerun ends.
@@ -560,6 +474,7 @@ class DeviceProgram final : public Program {
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
   std::map<NodeId, std::string> kernels_;  ///< what computes the products
+  TapCounters<X> taps_;
   Layout layout_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
   std::map<NodeId, std::pair<ValueId, IndexUse>> made_indices_;  ///< by the node that uses them
@@ -567,17 +482,10 @@ class DeviceProgram final : public Program {
   float* exact_ = nullptr;  ///< exact results of the node that runs; what is copied to or from here
   int32_t* at_once_ = nullptr;  ///< on the device: nothing is measured
   std::vector<void*> memory_;   ///< of steps, for good
-  std::vector<int> tap_of_;
-  std::vector<const Tap*> source_taps_;
-  std::vector<std::pair<int, int>> shared_taps_;  ///< sites that are one value: measured, others
   std::array<std::vector<Call>, kEntryCount> calls_;
-  std::array<std::vector<Slot>, kEntryCount> slots_;
-  std::array<std::vector<ChunkSums>, kEntryCount> chunk_sums_;
-  std::array<ChunkSums*, kEntryCount> chunk_table_{};
-  std::array<std::map<int, size_t>, kEntryCount> place_of_tap_;
-  TapSlot* slot_memory_ = nullptr;
-  std::map<NodeId, int> lost_of_;
-  uint64_t* lost_memory_ = nullptr;
+  std::array<bool, kEntryCount> replays_{};
+  /// Of entries that repeat, without statistics and with.
+  std::array<std::array<typename X::Recording, 2>, kEntryCount> recordings_;
   std::map<ValueId, double*> wide_place_;
   std::set<ValueId> wide_;  ///< scalars that were computed in double
   std::map<ValueId, std::vector<int32_t>> indices_;
