@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Layer, group, instance and RMS normalization, fused: sums in double in the emulator's order, a
-// group or a parameter an item, or as the plan names; the rest in fp32, an element an item.
+// group by 16 threads or a parameter an item, or as the plan names; the rest in fp32, an element an
+// item.
 #pragma once
 
 #include <cmath>
@@ -20,9 +21,16 @@ HS_HD double named_products(const ChainSpec& how, const Terms& terms, int64_t n,
       deliver_sum(how, sum_of_terms(how, terms, n, element), nullptr, n, element));
 }
 
-/// Item: a group.
+/// Line: a group.
 template <class T>
 struct GroupStatistics {
+  static constexpr int kThreads = LineSums::kThreads;
+  struct Shared {
+    LineSums sums;
+    double centre[LineSums::kLines];
+  };
+  struct State {};
+
   NormGroups groups;
   In<T> x;
   Out<T> mean;  ///< null: no mean is taken away
@@ -47,28 +55,47 @@ struct GroupStatistics {
     HS_HD bool present(int64_t) const { return true; }
   };
 
-  HS_HD void operator()(int64_t group) const {
+  int64_t blocks() const { return ceil_div(groups.groups, LineSums::kLines); }
+  HS_HD int64_t steps() const { return 4; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int line = LineSums::line_of(thread);
+    const int64_t group = block * LineSums::kLines + line;
+    if (group >= groups.groups) return;
     const In<T> in = x + group * groups.size;
-    const double n = static_cast<double>(groups.size);
-    double centre = 0.0;
-    if (mean != nullptr) {
-      double sum = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
-                     total += static_cast<double>(in[i]);
-                   }).first;
-      if constexpr (kNamesSums<T>) {
-        if (named) sum = sum_of_terms(how, Values{in}, groups.size, group);
-      }
-      centre = sum / n;
-      mean[group] = static_cast<T>(centre);
+    double& centre = shared.centre[line];
+    if (s == 0) {
+      shared.sums.add(groups.size, thread, [&](int64_t i, double& total, double&) {
+        total += static_cast<double>(in[i]);
+      });
+    } else if (s == 2) {
+      shared.sums.add(groups.size, thread, [&](int64_t i, double& total, double&) {
+        const double value = static_cast<double>(in[i]) - centre;
+        total += value * value;
+      });
+    } else if (LineSums::leads(thread)) {
+      const double sum = shared.sums.total(thread).first;
+      if (s == 1) centre = take_mean(group, in, sum);
+      if (s == 3) take_deviation(group, in, centre, sum);
     }
-    double squares = PlaneSums::of(groups.size, [&](int64_t i, double& total, double&) {
-                       const double value = static_cast<double>(in[i]) - centre;
-                       total += value * value;
-                     }).first;
+  }
+
+ private:
+  HS_HD double take_mean(int64_t group, const In<T>& in, double sum) const {
+    if (mean == nullptr) return 0.0;
+    if constexpr (kNamesSums<T>) {
+      if (named) sum = sum_of_terms(how, Values{in}, groups.size, group);
+    }
+    const double centre = sum / static_cast<double>(groups.size);
+    mean[group] = static_cast<T>(centre);
+    return centre;
+  }
+  HS_HD void take_deviation(int64_t group, const In<T>& in, double centre, double squares) const {
     if constexpr (kNamesSums<T>) {
       if (named) squares = named_products(how.second(), Squares{in, centre}, groups.size, group);
     }
-    inverse[group] = static_cast<T>(1.0 / std::sqrt(squares / n + epsilon));
+    const double variance = squares / static_cast<double>(groups.size);
+    inverse[group] = static_cast<T>(1.0 / std::sqrt(variance + epsilon));
   }
 };
 
@@ -103,9 +130,13 @@ struct NormOperands {
   }
 };
 
-/// Item: a group. share = sum g / size, slope = sum g h / size.
+/// Line: a group. share = sum g / size, slope = sum g h / size.
 template <class T>
 struct GroupGradSums {
+  static constexpr int kThreads = LineSums::kThreads;
+  using Shared = LineSums;
+  struct State {};
+
   NormOperands<T> of;
   Out<T> share, slope;
   ChainSpec how;
@@ -126,13 +157,27 @@ struct GroupGradSums {
     HS_HD bool present(int64_t) const { return true; }
   };
 
-  HS_HD void operator()(int64_t group) const {
-    const int64_t size = of.groups.size, first = group * size;
-    PlaneSums sums = PlaneSums::of(size, [&](int64_t i, double& sum, double& product) {
-      const double g = of.slope(first + i);
-      sum += g;
-      product += g * of.normal(first + i);
-    });
+  int64_t blocks() const { return ceil_div(of.groups.groups, LineSums::kLines); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int64_t group = block * LineSums::kLines + LineSums::line_of(thread);
+    if (group >= of.groups.groups) return;
+    const int64_t first = group * of.groups.size;
+    if (s == 0) {
+      shared.add(of.groups.size, thread, [&](int64_t i, double& sum, double& product) {
+        const double g = of.slope(first + i);
+        sum += g;
+        product += g * of.normal(first + i);
+      });
+    } else if (LineSums::leads(thread)) {
+      finish(group, first, shared.total(thread));
+    }
+  }
+
+ private:
+  HS_HD void finish(int64_t group, int64_t first, PlaneSums sums) const {
+    const int64_t size = of.groups.size;
     if constexpr (kNamesSums<T>) {
       if (named) {
         const ChainSpec third = how.second().second();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Batch normalization, fused: statistics and sums in double, one plane (sample, channel) an item in
-// a fixed order within, then one channel an item, which adds its planes in order; the rest in fp32.
+// Batch normalization, fused: statistics and sums in double, a plane (sample, channel) in a fixed
+// order by 16 threads, then one channel an item, which adds its planes in order; the rest in fp32.
 // An accumulation that the plan names runs over (sample, pixel) of a channel.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/numeric/chain.h"
+#include "gpu/bodies/updates.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -22,28 +23,35 @@ struct Planes {
   HS_HD double count() const { return static_cast<double>(batch * size); }
 };
 
-inline constexpr int kPartials = 16;
+inline constexpr int kPartials = 16;  // as add_tree() has them
 
-/// Two sums over one plane: f(i, first, second) adds element i to partial i % 16; the partials are
-/// added as a balanced tree.
+/// Two sums over one plane: element i is added to partial i % kPartials, and the partials as a
+/// balanced tree.
 struct PlaneSums {
   double first, second;
+};
 
+/// PlaneSums of kLines lines by a block: thread % kPartials says which partial, thread / kPartials
+/// which line, so that neighbours read neighbours.
+struct LineSums {
+  static constexpr int kLines = 16, kThreads = kLines * kPartials;
+
+  double first[kThreads], second[kThreads];
+
+  HS_HD static int line_of(int thread) { return thread / kPartials; }
+  HS_HD static bool leads(int thread) { return thread % kPartials == 0; }
+
+  /// What the thread adds of the n elements of its line.
   template <class F>
-  HS_HD static PlaneSums of(int64_t n, const F& f) {
-    double first[kPartials] = {}, second[kPartials] = {};
-    int64_t i = 0;
-    for (; i + kPartials <= n; i += kPartials) {
-      for (int j = 0; j < kPartials; ++j) f(i + j, first[j], second[j]);
-    }
-    for (int j = 0; i + j < n; ++j) f(i + j, first[j], second[j]);
-    for (int width = kPartials / 2; width > 0; width /= 2) {
-      for (int j = 0; j < width; ++j) {
-        first[j] += first[j + width];
-        second[j] += second[j + width];
-      }
-    }
-    return {first[0], second[0]};
+  HS_HD void add(int64_t n, int thread, const F& f) {
+    double one = 0.0, other = 0.0;
+    for (int64_t i = thread % kPartials; i < n; i += kPartials) f(i, one, other);
+    first[thread] = one;
+    second[thread] = other;
+  }
+  /// For the thread that leads a line, after all have met.
+  HS_HD PlaneSums total(int thread) const {
+    return {add_tree(first + thread), add_tree(second + thread)};
   }
 };
 
@@ -73,24 +81,43 @@ struct ChannelTerms {
   }
 };
 
-/// Item = channel * batch + sample: sum of x, or of squares around the mean.
+/// Line = channel * batch + sample: sum of x, or of squares around the mean.
 template <class T>
 struct PlaneMoment {
+  static constexpr int kThreads = LineSums::kThreads;
+  using Shared = LineSums;
+  struct State {};
+
   Planes planes;
   In<T> x;
   const double* mean;  ///< null: the sum
   double* sums;
 
-  HS_HD void operator()(int64_t item) const {
-    const int64_t channel = item / planes.batch;
-    const In<T> in = x + planes.offset(item % planes.batch, channel);
+  HS_HD int64_t lines() const { return planes.batch * planes.channels; }
+  int64_t blocks() const { return ceil_div(lines(), LineSums::kLines); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int64_t line = block * LineSums::kLines + LineSums::line_of(thread);
+    if (line >= lines()) return;
+    if (s == 0) {
+      add(line, thread, shared);
+    } else if (LineSums::leads(thread)) {
+      sums[line] = shared.total(thread).first;
+    }
+  }
+
+ private:
+  HS_HD void add(int64_t line, int thread, Shared& shared) const {
+    const int64_t channel = line / planes.batch;
+    const In<T> in = x + planes.offset(line % planes.batch, channel);
     const double centre = mean != nullptr ? mean[channel] : 0.0;
     const bool squares = mean != nullptr;
-    sums[item] = PlaneSums::of(planes.size, [&](int64_t i, double& total, double&) {
-                   const double value = static_cast<double>(in[i]);
-                   const double centred = value - centre;
-                   total += squares ? centred * centred : value;
-                 }).first;
+    shared.add(planes.size, thread, [&](int64_t i, double& total, double&) {
+      const double value = static_cast<double>(in[i]);
+      const double centred = value - centre;
+      total += squares ? centred * centred : value;
+    });
   }
 };
 
@@ -165,24 +192,43 @@ struct Normalize {
   }
 };
 
-/// Item = channel * batch + sample: sums of dy and of dy * (x - mean).
+/// Line = channel * batch + sample: sums of dy and of dy * (x - mean).
 template <class T>
 struct PlaneGradSums {
+  static constexpr int kThreads = LineSums::kThreads;
+  using Shared = LineSums;
+  struct State {};
+
   Planes planes;
   In<T> dy, x, mean;
   double *first, *second;
 
-  HS_HD void operator()(int64_t item) const {
-    const int64_t channel = item / planes.batch;
-    const int64_t at = planes.offset(item % planes.batch, channel);
+  HS_HD int64_t lines() const { return planes.batch * planes.channels; }
+  int64_t blocks() const { return ceil_div(lines(), LineSums::kLines); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int64_t line = block * LineSums::kLines + LineSums::line_of(thread);
+    if (line >= lines()) return;
+    if (s == 0) {
+      add(line, thread, shared);
+    } else if (LineSums::leads(thread)) {
+      const PlaneSums sums = shared.total(thread);
+      first[line] = sums.first;
+      second[line] = sums.second;
+    }
+  }
+
+ private:
+  HS_HD void add(int64_t line, int thread, Shared& shared) const {
+    const int64_t channel = line / planes.batch;
+    const int64_t at = planes.offset(line % planes.batch, channel);
     const double centre = static_cast<double>(mean[channel]);
-    const PlaneSums sums = PlaneSums::of(planes.size, [&](int64_t i, double& sum, double& product) {
+    shared.add(planes.size, thread, [&](int64_t i, double& sum, double& product) {
       const double g = static_cast<double>(dy[at + i]);
       sum += g;
       product += g * (static_cast<double>(x[at + i]) - centre);
     });
-    first[item] = sums.first;
-    second[item] = sums.second;
   }
 };
 

@@ -23,17 +23,18 @@ HS_HD inline uint32_t magnitude_bits(T x) {
 /// Bits of the largest magnitude of [0, n); infinity and NaN are largest, or count as zero.
 template <class T>
 struct LargestMagnitude {
-  static constexpr int64_t kPiece = 256;
+  static constexpr int64_t kPiece =
+      256;  ///< elements of an item, far apart: neighbours read neighbours
   In<T> x;
   int64_t n;
   bool only_finite;
   uint32_t* bits;
 
-  static int64_t items(int64_t n) { return ceil_div(n, kPiece); }
+  HS_HD static int64_t items(int64_t n) { return ceil_div(n, kPiece); }
   HS_HD void operator()(int64_t piece) const {
     uint32_t largest = 0;
-    const int64_t end = smaller((piece + 1) * kPiece, n);
-    for (int64_t i = piece * kPiece; i < end; ++i) {
+    const int64_t step = items(n);
+    for (int64_t i = piece; i < n; i += step) {
       const uint32_t magnitude = magnitude_bits(x[i]);
       const bool counts = !only_finite || magnitude < detail::kInfinityBits;
       if (counts && magnitude > largest) largest = magnitude;

@@ -53,6 +53,17 @@ Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf
   });
 }
 
+/// The same of a body of blocks.
+template <class X, class T, class Body>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
+  X& executor = *c.executor;
+  return c.step_with_key([&executor, body](uint64_t key) {
+    Body now = body;
+    now.how.key = key;
+    executor.blocks(now);
+  });
+}
+
 template <class X, class T>
 Step sum_step(const NodeCall<X, T>& c, const Reduction& reduction, bool mean) {
   return sums_step(c, c.out_count(0),
@@ -197,11 +208,11 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     factors.saved_inverse = c.out[4];
     const double n = planes.count();
     if (int_attribute(*c.node, "unbiased", 0) != 0) factors.unbiased = n / (n - 1.0);
-    steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
+    steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
     steps.push_back(sums_step(c, planes.channels,
                               BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named},
                               how_of));
-    steps.push_back(items_step(executor, parts, PlaneMoment<T>{planes, c.in[0], mean, squares}));
+    steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], mean, squares}));
   }
   steps.push_back(sums_step(c, planes.channels, factors, how_of));
   steps.push_back(items_step(executor, c.out_count(0),
@@ -235,13 +246,13 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
                               .slope = slope,
                               .how = chain_spec(spec),
                               .named = std::is_same_v<T, float> && names_inner_sums(spec)};
-  return in_turn({items_step(executor, parts,
-                             PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
-                  sums_step(c, planes.channels, grads,
-                            [](ChannelGrads<T>& body) -> ChainSpec& { return body.how; }),
-                  items_step(executor, c.out_count(0),
-                             NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share,
-                                              slope, c.out[0]})});
+  return in_turn(
+      {blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
+       sums_step(c, planes.channels, grads,
+                 [](ChannelGrads<T>& body) -> ChainSpec& { return body.how; }),
+       items_step(
+           executor, c.out_count(0),
+           NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]})});
 }
 
 template <class X, class T>

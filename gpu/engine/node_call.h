@@ -82,6 +82,12 @@ Step items_step(X& executor, int64_t n, const Body& body) {
   return [&executor, n, body](const RunState&) { executor.items(n, body); };
 }
 
+/// A step that launches these blocks.
+template <class X, class Body>
+Step blocks_step(X& executor, const Body& body) {
+  return [&executor, body](const RunState&) { executor.blocks(body); };
+}
+
 /// One step after the other.
 inline Step in_turn(std::vector<Step> steps) {
   return [steps = std::move(steps)](const RunState& state) {

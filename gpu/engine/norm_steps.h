@@ -54,11 +54,10 @@ Step group_norm_step(const NodeCall<X, T>& c) {
                                       .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
                                       .how = chain_spec(spec),
                                       .named = takes_named_sums<T>(spec)};
-  return in_turn(
-      {sums_step(c, groups.groups, statistics, [](auto& each) -> ChainSpec& { return each.how; }),
-       items_step(*c.executor, c.out_count(0),
-                  NormalizeGroup<T>{groups, c.in[0], mean, inverse, c.in[1], c.optional_in(2),
-                                    c.out[0]})});
+  return in_turn({block_sums_step(c, statistics),
+                  items_step(*c.executor, c.out_count(0),
+                             NormalizeGroup<T>{groups, c.in[0], mean, inverse, c.in[1],
+                                               c.optional_in(2), c.out[0]})});
 }
 
 template <class X, class T>
@@ -77,7 +76,7 @@ Step normalization_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean?
   const auto how_of = [](auto& each) -> ChainSpec& { return each.how; };
   const Out<T> dbias = c.out.size() > 2 ? c.out[2] : Out<T>(nullptr);
   return in_turn(
-      {sums_step(c, of.groups.groups, GroupGradSums<T>{of, share, slope, how, named}, how_of),
+      {block_sums_step(c, GroupGradSums<T>{of, share, slope, how, named}),
        items_step(*c.executor, c.out_count(0), NormalizeGroupGrad<T>{of, share, slope, c.out[0]}),
        sums_step(c, of.groups.params, ParameterGrads<T>{of, c.out[1], dbias, how, named}, how_of)});
 }
