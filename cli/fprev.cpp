@@ -6,6 +6,7 @@
 
 #include "analysis/output_file.h"
 #include "cli/arguments.h"
+#include "cli/backends.h"
 #include "cli/command.h"
 #include "cli/fprev_models.h"
 #include "cli/mma_formats.h"
@@ -15,18 +16,24 @@
 namespace halfscope {
 namespace {
 
-constexpr int kMostSummands = 4096;
+constexpr int kMostSummands = 4096, kMostSide = 65536;
 
 struct Options {
   FprevChoice choice;
   int n = 64;
   std::string svg;
   bool json = false, force = false;
+  bool sized = false;  ///< the product's rows or columns were given
 };
 
 int fprev(const Options& options) {
-  const FprevModel model = make_fprev_model(options.choice);
-  const std::string name = options.choice.model;
+  if (options.sized && options.choice.backend.empty()) {
+    throw usage_error("--rows and --columns are of a backend's product", "name one by --backend");
+  }
+  const FprevModel model = make_fprev_model(options.choice, options.n);
+  const std::string& backend = options.choice.backend;
+  const std::string name =
+      backend.empty() ? options.choice.model : options.choice.model + " on " + backend;
   const std::string formats =
       fmt::format("{} operands, {} accumulator", model.input, model.accumulator);
   if (options.n > model.most) {
@@ -48,16 +55,18 @@ int fprev(const Options& options) {
   }
   if (options.json) {
     const TensorCorePlan& plan = model.plan;
+    const Json plan_of_k{{"split_k", plan.slices},
+                         {"interleave", plan.interleave},
+                         {"tile", plan.tile},
+                         {"promote", plan.promote_every}};
     write_json(Json{{"schema", "halfscope.fprev/1"},
                     {"version", kVersion},
-                    {"model", name},
+                    {"model", options.choice.model},
+                    {"backend", backend.empty() ? Json() : Json(backend)},
+                    {"kernel", model.kernel.empty() ? Json() : Json(model.kernel)},
                     {"input", model.input},
                     {"accumulator", model.accumulator},
-                    {"plan",
-                     {{"split_k", plan.slices},
-                      {"interleave", plan.interleave},
-                      {"tile", plan.tile},
-                      {"promote", plan.promote_every}}},
+                    {"plan", backend.empty() ? plan_of_k : Json()},
                     {"n", options.n},
                     {"structure", structure},
                     {"probes", found.probes},
@@ -65,8 +74,10 @@ int fprev(const Options& options) {
                     {"svg", options.svg.empty() ? Json() : Json(options.svg)}});
     return 0;
   }
-  write_out(fmt::format("model      {}: {}\nsummands   {}\nstructure  {}\nprobes     {}\n\n{}",
-                        name, formats, options.n, structure, found.probes, draw_text(found.tree)));
+  write_out(fmt::format("model      {}: {}\n{}summands   {}\nstructure  {}\nprobes     {}\n\n{}",
+                        name, formats,
+                        model.kernel.empty() ? "" : fmt::format("kernel     {}\n", model.kernel),
+                        options.n, structure, found.probes, draw_text(found.tree)));
   return 0;
 }
 
@@ -99,7 +110,17 @@ void add_fprev(CLI::App& app, Command& command) {
             ->capture_default_str(),
         {.words = models});
   add_integer(*sub, "--n", options->n, 2, kMostSummands, "Number of summands")->default_str("64");
-  offer(sub->add_option("--input", choice.input, "Operands of a tensor core (fp16 if not given)")
+  std::vector<std::string> backends = backend_names();
+  offer(sub->add_option("--backend", choice.backend,
+                        "Look into the matrix product of this backend, with --model as its "
+                        "accumulation: [rows x n] times the transposed of [columns x n]")
+            ->type_name("NAME"),
+        {.words = backends});
+  add_integer(*sub, "--rows", choice.rows, 1, kMostSide, "Rows of a backend's product")
+      ->default_str("128");
+  add_integer(*sub, "--columns", choice.columns, 1, kMostSide, "Its columns")->default_str("128");
+  offer(sub->add_option("--input", choice.input,
+                        "Operands of a tensor core (fp16 if not given) or a backend (fp32)")
             ->type_name("FORMAT"),
         {.words = inputs});
   offer(sub->add_option("--output", choice.output, "Its accumulator (fp32 if not given)")
@@ -114,7 +135,10 @@ void add_fprev(CLI::App& app, Command& command) {
   add_output(*sub, "--svg", options->svg, "*.svg", "Write the tree as a picture");
   add_force(*sub, options->force);
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
-  sub->callback([options, &command] { command = [options] { return fprev(*options); }; });
+  sub->callback([sub, options, &command] {
+    options->sized = sub->count("--rows") + sub->count("--columns") > 0;
+    command = [options] { return fprev(*options); };
+  });
 }
 
 }  // namespace halfscope

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/backends.h"
+#include "cli/fprev_backend.h"
 #include "cli/mma_formats.h"
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -58,14 +60,15 @@ FprevModel product_model(const Accumulation& accumulation) {
           narrow ? "fp16" : "fp32",
           sums,
           narrow ? kHalves : kFloats,
+          {},
           {.slices = accumulation.split_k, .promote_every = accumulation.promote}};
 }
 
-/// M and u of operands and accumulator; nothing where the range is too narrow.
-std::optional<FprevValues> tensor_core_values(const TensorCoreProfile& profile) {
-  const FloatFormat& input = profile.a_format;
-  const bool to_fp16 = profile.accumulator == kFp16;  // M has to fit, and u
+/// M and u of operands, and of an accumulator in fp16 or fp32; nothing where the range is too
+/// narrow.
+std::optional<FprevValues> values_of(const FloatFormat& input, bool to_fp16) {
   if (input.max_exponent() >= 60) return FprevValues{};
+  // In fp16 M has to fit, and u.
   if (input.max_exponent() >= 15) {  // fp16, e5m2: products of normal numbers
     if (to_fp16) return FprevValues{0x1p15f, 1.0f, 0x1p-12f, 0x1p-12f};
     return FprevValues{0x1p15f, 0x1p15f, 0x1p-14f, 0x1p-14f};
@@ -76,23 +79,27 @@ std::optional<FprevValues> tensor_core_values(const TensorCoreProfile& profile) 
   return std::nullopt;
 }
 
+/// Between M and u, as a power of two.
+int gap_of(const FprevValues& values) {
+  return std::ilogb(values.big_a) + std::ilogb(values.big_b) - std::ilogb(values.small_a) -
+         std::ilogb(values.small_b);
+}
+
 /// n * u must be counted exactly by the accumulator and be lost beside M everywhere.
 int tensor_core_most(const TensorCoreProfile& profile, const FprevValues& values, bool adds) {
   const int count = profile.dot.output == BlockOutput::rz_fp32    ? 24
                     : profile.dot.output == BlockOutput::rz_e8m13 ? 14
                                                                   : 11;
-  const int gap = std::ilogb(values.big_a) + std::ilogb(values.big_b) - std::ilogb(values.small_a) -
-                  std::ilogb(values.small_b);
   // A block drops what is below 2^-F of M; an addition in fp32 half an ulp, 2^-25.
   const int kept = std::max(profile.dot.fraction_bits, adds ? 25 : 0);
-  return 1 << std::clamp(gap - kept, 1, count);
+  return 1 << std::clamp(gap_of(values) - kept, 1, count);
 }
 
 FprevModel tensor_core_model(const TensorCoreArch& arch, const FprevChoice& choice) {
   const FloatFormat input = mma_format("--input", choice.input.empty() ? "fp16" : choice.input);
   const FloatFormat output = mma_format("--output", choice.output.empty() ? "fp32" : choice.output);
   const TensorCoreProfile profile = mma_profile("--model", arch, input, output);
-  const std::optional<FprevValues> values = tensor_core_values(profile);
+  const std::optional<FprevValues> values = values_of(input, profile.accumulator == kFp16);
   if (!values) {
     throw usage_error(
         fmt::format("--input {}: its range is too narrow to mark a summand", format_name(input)),
@@ -107,12 +114,50 @@ FprevModel tensor_core_model(const TensorCoreArch& arch, const FprevChoice& choi
           format_name(input),
           format_name(output),
           tensor_core_most(profile, *values, adds),
+          {},
           plan};
+}
+
+/// A black box as far as its order goes: what its sums hold is taken to be as narrow as that of the
+/// tensor cores that keep least.
+FprevModel backend_model(const FprevChoice& choice, int n) {
+  if (choice.has_plan || !choice.output.empty()) {
+    throw usage_error("--backend: its products write fp32, and have plans of K of their own",
+                      "drop --output and the plan's flags; --model takes accumulations such as "
+                      "fp32:split-k=2");
+  }
+  const std::optional<Accumulation> accumulation = parse_accumulation(choice.model);
+  if (!accumulation || accumulation->sums_in_format() || accumulation->rounds_otherwise() ||
+      accumulation->kind == Accumulation::fp64) {
+    throw usage_error("--backend: no order of " + choice.model + " can be found there",
+                      "accumulations that sum in fp32, such as fp32, pairwise, tensor-core:h100");
+  }
+  const FloatFormat input = mma_format("--input", choice.input.empty() ? "fp32" : choice.input);
+  const std::optional<FprevValues> values = values_of(input, false);
+  if (!values) {
+    throw usage_error(
+        fmt::format("--input {}: its range is too narrow to mark a summand", format_name(input)),
+        "the order is that of --input e5m2");
+  }
+  check_backend_name(choice.backend);
+  const ProbedProduct product{choice.rows, choice.columns, n, input, *accumulation};
+  const Backend& backend = backend_for(preset_plan("float32").value(), choice.backend);
+  const auto runs = std::make_shared<BackendProduct>(backend, product);
+  constexpr int kCounted = 14;  // bits of the narrowest accumulator, Hopper's for fp8
+  constexpr int kKept = 26;     // of a block of the widest
+  const bool narrow = input.bits() == 8;
+  return {[runs](Rows a, Rows b, int64_t, int64_t, std::span<float> out) { runs->dot(a, b, out); },
+          *values,
+          format_name(input),
+          "fp32",
+          1 << std::clamp(gap_of(*values) - kKept, 1, narrow ? kCounted : 24),
+          runs->kernel()};
 }
 
 }  // namespace
 
-FprevModel make_fprev_model(const FprevChoice& choice) {
+FprevModel make_fprev_model(const FprevChoice& choice, int n) {
+  if (!choice.backend.empty()) return backend_model(choice, n);
   if (const TensorCoreArch* arch = find_tensor_core_arch(choice.model)) {
     return tensor_core_model(*arch, choice);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The sums that `halfscope fprev` can look into: our product kernel under every accumulation, and
-// the model of tensor cores with any plan of K.
+// The sums that `halfscope fprev` can look into: our product kernel under every accumulation, the
+// model of tensor cores with any plan of K, and the matrix product of any backend.
 #pragma once
 
 #include <string>
@@ -15,7 +15,9 @@ struct FprevChoice {
   std::string model = "fp32";  ///< an accumulation, or an architecture of tensor cores
   std::string input, output;   ///< of tensor cores; "" for the first that there is
   TensorCorePlan plan;
-  bool has_plan = false;  ///< a flag of the plan was given
+  bool has_plan = false;              ///< a flag of the plan was given
+  std::string backend;                ///< whose matrix product it is; "" for none
+  int64_t rows = 128, columns = 128;  ///< of that product
 };
 
 struct FprevModel {
@@ -23,11 +25,13 @@ struct FprevModel {
   FprevValues values;
   std::string input, accumulator;  ///< formats
   int most = 0;                    ///< summands that the values can tell apart
+  std::string kernel{};            ///< of a backend: what computes the product
   TensorCorePlan plan{};           ///< as asked for, by flags or in the name
 };
 
 /// Throws Error (usage) for an unknown model, and for formats or a plan that it does not have.
-FprevModel make_fprev_model(const FprevChoice& choice);
+/// `n` summands are to be looked at: a backend may choose its kernel by it.
+FprevModel make_fprev_model(const FprevChoice& choice, int n);
 
 /// Names, in the order of --help.
 std::vector<std::string> fprev_model_names();

@@ -7,6 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/summation_tree.h"
+#include "cli/fprev_backend.h"
+#include "cli/mma_formats.h"
+#include "gpu/backends.h"
 #include "tests/cli/bad_inputs.h"
 
 namespace halfscope {
@@ -193,11 +197,48 @@ TEST(CliFprev, NamesStructures) {
       {{"fprev", "--model", "a100", "--input", "tf32", "--split-k", "2"},
        "structure  2 parts of 32, each one ascending chain of blocks of 4, summed in order\n"},
       {{"fprev", "--model", "ada", "--input", "e5m2", "--promote", "32"},
-       "structure  2 parts of 32, each one ascending chain of blocks of 16, summed in order\n"}};
+       "structure  2 parts of 32, each one ascending chain of blocks of 16, summed in order\n"},
+      {{"fprev", "--backend", "emulated", "--rows", "3", "--columns", "5"},
+       "structure  one ascending chain\n"},
+      {{"fprev", "--backend", "emulated", "--model", "tensor-core:a100", "--input", "bf16"},
+       "structure  one ascending chain of blocks of 8\n"},
+      {{"fprev", "--backend", "emulated", "--model", "pairwise", "--input", "e4m3", "--n", "256"},
+       "structure  pairwise\n"}};
   for (const auto& [words, structure] : cases) {
     const Outcome outcome = bench.run(words);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr(structure));
+  }
+}
+
+// The kernels of the GPU backend, on the host: every product is 2 x 3, so that probes take many.
+TEST(CliFprev, LooksIntoAnyBackend) {
+  const struct {
+    const char *accumulation, *input, *structure;
+  } cases[] = {
+      {"fp32", "fp32", "one ascending chain"},
+      {"fp32:split-k=2", "fp32", "2 parts of 24, each one ascending chain, summed in order"},
+      {"tensor-core:h100", "fp16", "one ascending chain of blocks of 16"},
+      {"tensor-core:ada", "e4m3", "one ascending chain of blocks of 16"},
+  };
+  for (const auto& each : cases) {
+    for (const Backend* backend : {&host_executor_backend(), &shuffled_executor_backend()}) {
+      const bool narrow = std::string(each.input) == "e4m3";
+      BackendProduct product(*backend, {.rows = 2,
+                                        .columns = 3,
+                                        .k = 48,
+                                        .input = mma_format("test", each.input),
+                                        .accumulation = *parse_accumulation(each.accumulation)});
+      const RecoveredTree found = recover_summation_tree(
+          48,
+          [&](std::span<const float> a, std::span<const float> b, int64_t, int64_t,
+              std::span<float> out) { product.dot(a, b, out); },
+          narrow ? FprevValues{0x1p8f, 0x1p8f, 0x1p-9f, 0x1p-9f}
+                 : FprevValues{0x1p15f, 0x1p15f, 0x1p-14f, 0x1p-14f});
+      EXPECT_EQ(found.problem, "") << each.accumulation;
+      EXPECT_EQ(describe(found.tree), each.structure) << each.accumulation;
+      EXPECT_EQ(product.kernel(), "own kernel");
+    }
   }
 }
 
@@ -212,6 +253,10 @@ TEST(CliFprev, JsonAndPicture) {
   EXPECT_EQ(result.at("n"), 8);
   EXPECT_EQ(result.at("svg"), "tree.svg");
   EXPECT_EQ(result.at("plan").at("split_k"), 1);
+  EXPECT_TRUE(result.at("backend").is_null());
+  const json probed = json::parse(bench.run({"fprev", "--backend", "emulated", "--json"}).out);
+  EXPECT_EQ(probed.at("backend"), "emulated");
+  EXPECT_TRUE(probed.at("plan").is_null());
   const json split = json::parse(
       bench.run({"fprev", "--model", "tensor-core:h100,split-k=2,promote=16", "--json"}).out);
   EXPECT_EQ(split.at("plan").at("split_k"), 2);
@@ -237,6 +282,13 @@ TEST(CliFprev, WrongWords) {
       {{"--model", "fp32", "--input", "fp16"}, "--input is of tensor cores"},
       {{"--model", "fp32", "--promote", "16"}, "have flags for tensor cores only"},
       {{"--model", "a100", "--split-k", "0"}, "--split-k 0: out of range"},
+      {{"--rows", "8"}, "--rows and --columns are of a backend's product"},
+      {{"--backend", "cpu"}, "unknown backend cpu"},
+      {{"--backend", "emulated", "--model", "h100"}, "no order of h100 can be found there"},
+      {{"--backend", "emulated", "--model", "fp64"}, "no order of fp64 can be found there"},
+      {{"--backend", "emulated", "--split-k", "2"}, "have plans of K of their own"},
+      {{"--backend", "emulated", "--input", "e2m1"}, "range is too narrow"},
+      {{"--backend", "emulated", "--input", "e4m3", "--n", "257"}, "at most 256 summands"},
       {{"x"}, "one argument too many: x"},
   };
   for (const auto& [more, what] : cases) {
