@@ -63,6 +63,9 @@ class Program {
   /// What computes the product of that node, in words, where a backend has several ways; "" of
   /// other nodes and programs.
   virtual std::string kernel_of(NodeId) const { return ""; }
+
+  /// Memory that the program takes on a device; 0 of programs that run on the processor.
+  virtual int64_t device_bytes() const { return 0; }
 };
 
 class Backend {

@@ -387,6 +387,10 @@ std::vector<Trainer::ProductKernel> Trainer::product_kernels() const {
   return kernels;
 }
 
+int64_t Trainer::device_bytes(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane))->program->device_bytes();
+}
+
 NamedTensors Trainer::weights(int lane) const {
   const Lane& which = *lanes_.at(static_cast<size_t>(lane));
   if (!which.lost.empty()) {

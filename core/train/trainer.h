@@ -128,6 +128,9 @@ class Trainer {
   /// Current weights of a lane by variable path (optimizer state left out).
   NamedTensors weights(int lane) const;
 
+  /// Memory that the lane takes on a device; 0 on the processor.
+  int64_t device_bytes(int lane) const;
+
   /// Steps done.
   int64_t step() const noexcept { return step_; }
 

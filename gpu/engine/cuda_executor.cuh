@@ -118,13 +118,19 @@ class CudaExecutor {
     void* memory = nullptr;
     check_cuda(cudaMalloc(&memory, bytes), "allocation", bytes);
     memory_[memory] = bytes;
+    allocated_ += static_cast<int64_t>(bytes);
     check_cuda(cudaMemsetAsync(memory, 0, bytes, stream_), "memset", bytes);
     return memory;
   }
   void release(void* memory) {
     // Freeing waits for the work that uses it; an error will show in the next call.
-    if (memory_.erase(memory) > 0) static_cast<void>(cudaFree(memory));
+    const auto found = memory_.find(memory);
+    if (found == memory_.end()) return;
+    allocated_ -= static_cast<int64_t>(found->second);
+    memory_.erase(found);
+    static_cast<void>(cudaFree(memory));
   }
+  int64_t allocated() const { return allocated_; }
   void upload(void* to, const void* from, size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
                "copy to the device", bytes);
@@ -165,6 +171,7 @@ class CudaExecutor {
   std::vector<cudaGraphExec_t> graphs_;
   cudaStream_t stream_ = nullptr;
   DeviceCores cores_;
+  int64_t allocated_ = 0;
   std::map<void*, size_t> memory_;
 };
 

@@ -12,6 +12,7 @@
 //   upload(to, from, bytes)
 //   download(to, from, bytes) waits for what was launched
 //   clear(to, bytes)
+//   allocated()               bytes
 //   tensor_core()             which mma.sync it has
 // CudaExecutor (cuda_executor.cuh) is the device; HostExecutor runs the same bodies here, in order
 // or shuffled: results must not depend on that.
@@ -105,10 +106,17 @@ class HostExecutor {
     Memory memory(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment})));
     std::memset(memory.get(), 0, bytes);
     void* const address = memory.get();
-    memory_.emplace(address, std::move(memory));
+    memory_.emplace(address, Allocation{std::move(memory), bytes});
+    allocated_ += static_cast<int64_t>(bytes);
     return address;
   }
-  void release(void* memory) { memory_.erase(memory); }
+  void release(void* memory) {
+    const auto found = memory_.find(memory);
+    if (found == memory_.end()) return;
+    allocated_ -= static_cast<int64_t>(found->second.bytes);
+    memory_.erase(found);
+  }
+  int64_t allocated() const { return allocated_; }
   void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
   void clear(void* to, size_t bytes) {
@@ -121,6 +129,10 @@ class HostExecutor {
     void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
   };
   using Memory = std::unique_ptr<std::byte[], Free>;
+  struct Allocation {
+    Memory memory;
+    size_t bytes;
+  };
   struct Forget {
     void operator()(Recording** current) const { *current = nullptr; }
   };
@@ -148,7 +160,8 @@ class HostExecutor {
   std::string cores_;
   uint64_t draw_ = 0;
   Recording* recording_ = nullptr;
-  std::map<void*, Memory> memory_;
+  int64_t allocated_ = 0;
+  std::map<void*, Allocation> memory_;
 };
 
 }  // namespace halfscope::gpu

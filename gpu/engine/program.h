@@ -84,6 +84,8 @@ class DeviceProgram final : public Program {
     return found == kernels_.end() ? "" : found->second;
   }
 
+  int64_t device_bytes() const override { return executor_->allocated(); }
+
   void write(ValueId value, std::span<const float> data) override {
     check_size(value, data.size());
     put(value, data);

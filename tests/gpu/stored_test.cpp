@@ -13,6 +13,7 @@
 #include "core/models/models.h"
 #include "core/numeric/codes.h"
 #include "core/plan/plan.h"
+#include "gpu/backends.h"
 #include "gpu/engine/layout.h"
 
 namespace halfscope {
@@ -80,6 +81,8 @@ TEST(Stored, TrainingsInHalfPrecisionTakeLessMemory) {
   const auto bytes = [](const char* plan) {
     const Model model = build_model("resnet20", 32, {3, 32, 32}, 10);
     const Executable exe = lower(model, preset_plan(plan).value(), {});
+    const auto program = host_executor_backend().compile(exe);
+    EXPECT_GT(program->device_bytes(), gpu::Layout(exe).bytes());
     return static_cast<double>(gpu::Layout(exe).bytes());
   };
   const double fp32 = bytes("float32");

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Training steps on a GPU against PyTorch on the same device, in one run: for each model and plan
+// the step of every backend without statistics, with statistics every tenth step and every step,
+// and PyTorch's. Prints medians over the rounds, ratios, and the memory that a lane takes.
+//   gpu_step_bench [--backends cuda,cuda-fast] [--models A,B] [--plans A,B] [--batch 512]
+//                  [--steps 60] [--rounds 3] [--python PROGRAM]
+// Needs a GPU (exit code 3 without), but for the backend "emulated", which tries the program out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/train/trainer.h"
+#include "emulation/backends.h"
+#include "gpu/backends.h"
+
+namespace halfscope {
+namespace {
+
+struct Options {
+  std::string backends = "cuda,cuda-fast";
+  std::string models = "mlp:784-4096-4096-4096-10,lenet,resnet20";
+  std::string plans = "float32,mixed_float16,mixed_bfloat16";
+  std::string python = "python3";
+  int64_t batch = 512, steps = 60;
+  int rounds = 3;
+};
+
+std::vector<std::string> words(const std::string& list) {
+  std::vector<std::string> result(1);
+  for (char c : list) {
+    if (c == ',') {
+      result.emplace_back();
+    } else {
+      result.back() += c;
+    }
+  }
+  return result;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0.0 : values[values.size() / 2];
+}
+
+const Backend& backend_of(const std::string& name) {
+  for (const GpuProducts products : {GpuProducts::library, GpuProducts::own, GpuProducts::fast}) {
+    if (name == gpu_backend_name(products)) return cuda_backend(products);
+  }
+  if (name == "emulated") return emulation_backend();
+  throw Error("unknown backend " + name);
+}
+
+/// Sees the statistics and keeps none: what remains is their way from the device.
+class Forgetful final : public TapSink {
+ public:
+  void begin(const RunInfo&) override {}
+  void step(int, const StepRow&, std::span<const TensorStats>) override {}
+  void eval(int, const EvalRow&) override {}
+  void error(int, const SiteError&) override {}
+  void sums(int, const SiteSums&) override {}
+  void end(RunEnd) override {}
+};
+
+struct Step {
+  double ms = 0.0;
+  int64_t bytes = 0;  ///< on the device
+};
+
+Step our_step(const Options& options, const std::string& model, const std::string& plan_name,
+              const Backend& backend, int64_t every, const Dataset& data) {
+  const Plan plan = preset_plan(plan_name).value();
+  TrainConfig config;
+  config.model = model;
+  config.batch = options.batch;
+  config.steps = options.steps;
+  config.every = every;
+  config.evaluate = false;
+  LaneConfig lane{plan, {}, &backend};
+  if (needs_loss_scaling(plan)) lane.scaler = parse_loss_scale("dynamic");
+  config.lanes = {lane};
+  Trainer trainer(config, data);
+  Forgetful sink;
+  const std::atomic<bool> stop{false};
+  std::vector<double> times;
+  auto last = std::chrono::steady_clock::now();
+  trainer.run(
+      every > 0 ? &sink : nullptr,
+      [&](const std::vector<StepRow>&) {
+        const auto now = std::chrono::steady_clock::now();
+        times.push_back(std::chrono::duration<double, std::milli>(now - last).count());
+        last = now;
+      },
+      stop);
+  const size_t warm = times.size() / 5;
+  double sum = 0.0;  // a mean: one step in ten may be another
+  for (size_t i = warm; i < times.size(); ++i) sum += times[i];
+  return {sum / static_cast<double>(times.size() - warm), trainer.device_bytes(0)};
+}
+
+nlohmann::json torch_step(const Options& options, const std::string& model,
+                          const std::string& plan) {
+  const std::string command =
+      fmt::format("{} {}/bench/torch_gpu_step.py --model {} --precision {} --batch {} 2>/dev/null",
+                  options.python, HALFSCOPE_SOURCE_DIR, model, plan, options.batch);
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return nullptr;
+  std::string text;
+  char buffer[256];
+  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) text += buffer;
+  pclose(pipe);
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+void row(const std::string& model, const std::string& plan, const std::string& step, double ms,
+         double torch, double unrecorded, double fp32, int64_t bytes) {
+  const auto ratio = [](double a, double b) {
+    return a > 0.0 && b > 0.0 ? fmt::format("{:.2f}", a / b) : std::string("-");
+  };
+  fmt::print("{:<26} {:<15} {:<24} {:>9.3f} {:>11} {:>11} {:>9} {:>9}\n", model, plan, step, ms,
+             ratio(torch, ms), ratio(ms, unrecorded), ratio(fp32, ms),
+             bytes > 0 ? fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)) : "-");
+  std::fflush(stdout);
+}
+
+void run(const Options& options) {
+  for (const std::string& name : words(options.backends)) backend_of(name);
+  const Dataset data = make_digits();
+  fmt::print(
+      "batch {}, {} steps, {} rounds; throughput over PyTorch's, time over the step without "
+      "statistics, fp32's time over this\n",
+      options.batch, options.steps, options.rounds);
+  fmt::print("{:<26} {:<15} {:<24} {:>9} {:>11} {:>11} {:>9} {:>9}\n", "model", "plan", "step",
+             "ms", "to PyTorch", "unrecorded", "speedup", "MiB");
+  for (const std::string& model : words(options.models)) {
+    std::map<std::string, double> fp32;
+    for (const std::string& plan : words(options.plans)) {
+      std::vector<double> torch;
+      int64_t torch_bytes = 0;
+      struct Times {
+        std::vector<double> off, tenth, every;
+        int64_t bytes = 0;
+      };
+      std::map<std::string, Times> times;
+      for (int round = 0; round < options.rounds; ++round) {
+        const nlohmann::json theirs = torch_step(options, model, plan);
+        if (theirs.is_object()) {
+          torch.push_back(theirs.at("ms").get<double>());
+          torch_bytes = theirs.at("bytes").get<int64_t>();
+        }
+        for (const std::string& name : words(options.backends)) {
+          const Backend& backend = backend_of(name);
+          Times& own = times[name];
+          const Step off = our_step(options, model, plan, backend, 0, data);
+          own.off.push_back(off.ms);
+          own.bytes = off.bytes;
+          own.tenth.push_back(our_step(options, model, plan, backend, 10, data).ms);
+          own.every.push_back(our_step(options, model, plan, backend, 1, data).ms);
+        }
+      }
+      const double theirs = median(torch);
+      const auto remember = [&](const std::string& who, double ms) {
+        if (plan == "float32") fp32[who] = ms;
+        return fp32.contains(who) ? fp32[who] : 0.0;
+      };
+      if (theirs > 0.0) {
+        row(model, plan, "PyTorch", theirs, 0.0, 0.0, remember("PyTorch", theirs), torch_bytes);
+      }
+      for (const auto& [name, own] : times) {
+        const double off = median(own.off), base = remember(name, off);
+        row(model, plan, name, off, theirs, 0.0, base, own.bytes);
+        row(model, plan, name + ", every 10th", median(own.tenth), theirs, off, base, 0);
+        row(model, plan, name + ", every step", median(own.every), theirs, off, base, 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace halfscope
+
+int main(int argc, char** argv) {
+  halfscope::Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i], value = argv[i + 1];
+    if (flag == "--backends") options.backends = value;
+    if (flag == "--models") options.models = value;
+    if (flag == "--plans") options.plans = value;
+    if (flag == "--python") options.python = value;
+    if (flag == "--batch") options.batch = std::max(1, std::atoi(value.c_str()));
+    if (flag == "--steps") options.steps = std::max(5, std::atoi(value.c_str()));
+    if (flag == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
+  }
+  try {
+    halfscope::run(options);
+  } catch (const halfscope::Error& error) {
+    fmt::print(stderr, "gpu_step_bench: {}\n", error.what());
+    return 3;
+  }
+}
