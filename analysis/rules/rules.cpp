@@ -7,7 +7,8 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array<Rule, 10> kRules{{
+constexpr std::array<Rule, 11> kRules{{
+    {"kernel_fault", "Does a kernel fail where the operator itself does not?", find_kernel_fault},
     {"forward_overflow", "Where does the forward pass leave the format's range first?",
      find_forward_overflow},
     {"loss_scale_window", "Is there one loss scale that suits every layer's gradients?",
@@ -30,20 +31,28 @@ constexpr std::array<Rule, 10> kRules{{
      find_loss_gap},
 }};
 
-/// State that does not fit spoils the weights, and through them all that is computed afterwards:
-/// what other rules found from then on are its consequences, and cures for them would be no cures.
+/// A kernel that fails spoils all that is computed from it, and state that does not fit the weights
+/// and through them all that comes afterwards: what other rules found from then on are
+/// consequences, and cures for them would be no cures.
 void demote_consequences(std::vector<Finding>& findings) {
-  const auto root = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.rule == "optimizer_state" && finding.severity == Severity::error;
-  });
-  if (root == findings.end()) return;
-  for (Finding& finding : findings) {
-    const bool is_later = finding.step < 0 || finding.step >= root->step;
-    const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers";
-    if (&finding == &*root || !is_later || is_own) continue;
-    finding.severity = Severity::info;
-    finding.action = {.kind = Action::Kind::none,
-                      .text = "A consequence of the optimizer's state; mend that first."};
+  struct Root {
+    const char *rule, *advice;
+  };
+  for (const Root& root :
+       {Root{"kernel_fault", "A consequence of the kernel; mend that first."},
+        Root{"optimizer_state", "A consequence of the optimizer's state; mend that first."}}) {
+    const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.rule == root.rule && finding.severity == Severity::error;
+    });
+    if (found == findings.end()) continue;
+    for (Finding& finding : findings) {
+      const bool is_later = finding.step < 0 || finding.step >= found->step;
+      const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers";
+      if (&finding == &*found || !is_later || is_own) continue;
+      finding.severity = Severity::info;
+      finding.action = {.kind = Action::Kind::none, .text = root.advice};
+    }
+    return;
   }
 }
 

@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// ||x - f|| / ||f|| over the elements where both are finite; 0 if f and x agree, infinity if only
 /// f is zero.
@@ -189,14 +189,20 @@ std::vector<SiteError> Comparator::compare(int64_t step, const ComparedLane& lan
         last = pair.node;
       }
       RelativeNorm local_fp64, local_fp32, inherited;
+      const NodePlan& plan = lane.executable.graph.node(pair.node).plan;
+      const double most = tap.site.format.max_finite();
+      bool fails = false;
       for (size_t i = 0; i < x.data.size(); ++i) {
         const double value = static_cast<double>(x.data[i]), result = exact[pair.output][i];
         local_fp64.add(value, result);
         local_fp32.add(value, single[pair.output][i]);
         inherited.add(result, static_cast<double>(theirs.data[i]) * factor);
+        fails = fails || (!std::isfinite(value) && std::fabs(result) <= most &&
+                          std::fabs(single[pair.output][i]) <= most);
       }
-      error.local_fp64 = local_fp64.value();
-      error.local_fp32 = local_fp32.value();
+      fails = fails && !plan.accumulation.sums_in_format();
+      error.local_fp64 = fails ? kInfinity : local_fp64.value();
+      error.local_fp32 = fails ? kInfinity : local_fp32.value();
       error.inherited = inherited.value();
     }
     errors.push_back(error);

@@ -72,6 +72,11 @@ constexpr bool measures_after_rounding(std::string_view backend) noexcept {
   return backend == "cuda-fast";
 }
 
+/// Whether a backend computes with other code than the emulator's.
+constexpr bool has_own_kernels(std::string_view backend) noexcept {
+  return backend != "emulated" && backend != "float64";
+}
+
 struct LaneInfo {
   std::string name;        ///< "float32", "mixed_float16", "candidate" ...
   std::string backend;     ///< "emulated", "cuda", "float64"
@@ -137,7 +142,9 @@ struct SiteError {
   double total = 0.0;      ///< ||x - other|| / ||other||, 2-norms over elements finite in both
   double max_ulps = 0.0;
   /// ||x - f(operands)|| / ||f(operands)||: the operator once more on this lane's own operands, as
-  /// they were before they were narrowed for it, in fp32 and in double. NaN: not measured.
+  /// they were before they were narrowed for it, in fp32 and in double, over elements finite in
+  /// both. NaN: not measured. Infinite: x is not finite where f(operands) is a number of its
+  /// format, and the node does not sum in a narrow one.
   double local_fp32 = std::numeric_limits<double>::quiet_NaN();
   double local_fp64 = std::numeric_limits<double>::quiet_NaN();
   /// ||f(operands) - other|| / ||other|| with f in double: what came in with the operands.

@@ -270,6 +270,52 @@ TEST(Rules, StaticScaleTooHighIsAdvisedDown) {
   ASSERT_TRUE(recommend(made, findings, 1));
 }
 
+// Operators that give numbers where the lane holds none: on a device that is its kernel's doing,
+// and not the format's, which only seems to overflow.
+TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
+  for (const char* backend : {"cuda", "emulated"}) {
+    SCOPED_TRACE(backend);
+    RunSpec spec = hot_spec();
+    spec.lanes[1].name = std::string(backend) + ":mixed_float16";
+    spec.lanes[1].backend = backend;
+    RunView run = make_run(spec);
+    for (const auto& [step, path] :
+         {std::pair(6, "relu2.activation"), std::pair(6, "conv2.activation"),
+          std::pair(9, "conv1.activation")}) {
+      SiteError error{.step = step, .site = run.find_site(1, path).value()};
+      error.local_fp32 = error.local_fp64 = INFINITY;
+      run.add_error(1, error);
+    }
+    SiteError fine{.step = 3, .site = run.find_site(1, "conv1.activation").value()};
+    fine.local_fp32 = fine.local_fp64 = 0.5;
+    run.add_error(1, fine);
+    const auto findings = run_rules(run);
+    const auto faults = of_rule(findings, "kernel_fault");
+    if (std::string(backend) == "emulated") {
+      EXPECT_TRUE(faults.empty());
+      continue;
+    }
+    ASSERT_EQ(faults.size(), 1u) << all_text(findings);
+    EXPECT_EQ(findings.front().rule, "kernel_fault");
+    EXPECT_EQ(faults[0].severity, Severity::error);
+    EXPECT_EQ(faults[0].site, "conv2.activation");
+    EXPECT_EQ(faults[0].step, 6);
+    EXPECT_EQ(std::get<double>(faults[0].evidence.at("tensors")), 3.0);
+    EXPECT_THAT(faults[0].text, HasSubstr("kernel of cuda that fails here, not the format"));
+    EXPECT_THAT(faults[0].action.text, HasSubstr("as cuda-own:mixed_float16"));
+    // The hot layer overflows from the first step on, before the kernel is seen to fail.
+    const auto overflow = of_rule(findings, "forward_overflow");
+    ASSERT_EQ(overflow.size(), 1u);
+    EXPECT_EQ(overflow[0].severity, Severity::error);
+    for (const Finding& each : findings) {
+      const bool later = each.step < 0 || each.step >= 6;
+      if (later && each.rule != "kernel_fault" && each.lane == 1) {
+        EXPECT_EQ(each.severity, Severity::info) << each.rule;
+      }
+    }
+  }
+}
+
 TEST(Rules, EdgesOfARun) {
   RunSpec spec = healthy_spec();
   spec.steps = 1;

@@ -59,7 +59,7 @@ FloatFormat format_of(const LaneSpec& lane, const LayerSpec& layer) {
 LaneInfo lane_info(const RunSpec& spec, const LaneSpec& lane) {
   LaneInfo info;
   info.name = lane.name;
-  info.backend = "emulated";
+  info.backend = lane.backend;
   info.plan_json = plan_text(lane);
   const Shape shape{spec.elements};
   const auto site = [&](const std::string& path, const std::string& tensor, Role role, Phase phase,

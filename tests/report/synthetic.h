@@ -27,6 +27,7 @@ struct LayerSpec {
 
 struct LaneSpec {
   std::string name = "mixed_float16";
+  std::string backend = "emulated";
   FloatFormat format = kFp16;
   FloatFormat storage = kFp32;
   double loss_scale = 65536.0;

@@ -14,6 +14,7 @@
 #include "core/models/models.h"
 #include "core/numeric/round.h"
 #include "core/numeric/ulp.h"
+#include "tests/train/faulty_backend.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
@@ -300,6 +301,37 @@ TEST(TrainerErrors, OfEqualLanesAreZeroWithBatchNormalization) {
       EXPECT_LT(error.local_fp64, 1e-3) << name;
       EXPECT_LT(error.inherited, 1e-3) << name;
     }
+  }
+}
+
+// What is not finite where the operator is, and fits the format, is a local error without bounds; a
+// sum in fp16 may leave the numbers on its way.
+TEST(TrainerErrors, AreInfiniteWhereAKernelFails) {
+  const FaultyBackend faulty("conv1");
+  for (const bool narrow_sums : {false, true}) {
+    TrainConfig setup = config("lenet", "mixed_float16", "none");
+    if (narrow_sums) accumulate_in(setup.lanes[0].plan, Accumulation::format);
+    setup.lanes.push_back(setup.lanes[0]);
+    setup.lanes[1].backend = &faulty;
+    setup.steps = 1;
+    setup.errors.enabled = true;
+    setup.errors.every = 1;
+    setup.errors.pairs = {{setup.lanes[1].name(), setup.lanes[0].name()}};
+    Trainer trainer(setup, data());
+    const RunInfo info = trainer.describe();
+    Collector seen;
+    const std::atomic<bool> never{false};
+    trainer.run(&seen, {}, never);
+    ASSERT_FALSE(seen.errors.empty());
+    int64_t infinite = 0;
+    for (const auto& [lane, error] : seen.errors) {
+      const std::string name = info.lanes[1].sites[static_cast<size_t>(error.site)].name();
+      const bool fails = name == "conv1.activation" && !narrow_sums;
+      EXPECT_EQ(std::isinf(error.local_fp64), fails) << name;
+      EXPECT_EQ(std::isinf(error.local_fp32), fails) << name;
+      infinite += fails ? 1 : 0;
+    }
+    EXPECT_EQ(infinite, narrow_sums ? 0 : 1);
   }
 }
 
