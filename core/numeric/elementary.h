@@ -125,8 +125,8 @@ HS_HD inline Reduced reduce(double x, double low) noexcept {
   const double r = high - back;
   return {shifted, k, r, (high - r) - back};
 }
-/// start + e^(r + c) - 1 in two parts, where |start| is 0 or at least |r|. The exact part of r^2 /
-/// 2 is added apart, as what comes before it may nearly cancel.
+/// start + e^(r + c) - 1 in two parts, where |start| is 0 or at least |r|. Half of the square has
+/// an exact part that is added apart, as what comes before it may nearly cancel.
 HS_HD inline Pair exp_of_rest(double start, double r, double c) noexcept {
   const double r_high = upper_half(r);
   const Pair first = sum_of_ordered(start, r);
@@ -137,7 +137,8 @@ HS_HD inline Pair exp_of_rest(double start, double r, double c) noexcept {
 /// x * 2^k, rounded once where it is subnormal, for -1075 <= k <= 1024 and 1/2 <= x < 2. `shifted`
 /// is k + kShifter.
 HS_HD inline double scaled(double x, double k, double shifted) noexcept {
-  const bool tiny = k<-1021.0, huge = k> 1023.0;
+  const bool tiny = k < -1021.0;
+  const bool huge = k > 1023.0;
   const double power = power_of_two(shifted + (tiny ? 64.0 : huge ? -1.0 : 0.0));
   return x * power * (tiny ? 0x1p-64 : huge ? 2.0 : 1.0);
 }
