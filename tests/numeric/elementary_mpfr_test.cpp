@@ -229,6 +229,7 @@ TEST(ElementaryPower, ErrorIsBounded) {
     check(of_any_size(random, -40.0, 40.0), std::floor(uniform(random, -30.0, 30.0)));
     check(a, exponents[static_cast<size_t>(i) % exponents.size()]);
     check(uniform(random, 0.5, 2.0), uniform(random, -1075.0, 1075.0));
+    check(a, uniform(random, -1030.0, -1018.0) / std::log2(a));  // about the smallest normal number
     check(1.0 + of_any_size(random, -52.0, -20.0), of_any_size(random, 20.0, 52.0));
   }
   EXPECT_LE(worst, 0.8) << std::hexfloat << "at " << at_a << ", " << at_b;
