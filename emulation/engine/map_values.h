@@ -24,6 +24,11 @@
 #else
 #define HALFSCOPE_FLATTEN_FOR(isa)
 #endif
+#if defined(__clang__)  // knows no such attribute
+#define HALFSCOPE_AVX512 "avx2,avx512f,avx512bw,avx512dq,avx512vl"
+#else
+#define HALFSCOPE_AVX512 "avx2,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
 
 namespace halfscope {
 
@@ -41,7 +46,7 @@ void map_avx2(const F& function, double* __restrict__ y, int64_t n, const X*... 
   for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
 }
 template <class F, class... X>
-HALFSCOPE_FLATTEN_FOR("avx2,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
+HALFSCOPE_FLATTEN_FOR(HALFSCOPE_AVX512)
 void map_avx512(const F& function, double* __restrict__ y, int64_t n, const X*... x) {
   const F f = function;
   for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
@@ -122,3 +127,6 @@ void map_elements(KernelCall<T>& call, const F& f) {
 }
 
 }  // namespace halfscope
+
+#undef HALFSCOPE_FLATTEN_FOR
+#undef HALFSCOPE_AVX512
