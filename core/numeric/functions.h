@@ -2,12 +2,14 @@
 // Functions of one element, and what their gradients are, in double: one source for all backends.
 // A backend rounds the result once, to the format that the node writes. Names and attributes are
 // ONNX's. Gradients at corners are PyTorch's; where an operand is NaN, so is what depends on it.
-// On the host exp and its like are the C library's, on a device CUDA's, an ulp of double apart.
+// exp and its like are those of elementary.h, so that all backends and platforms give the same
+// bits.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
+#include "core/numeric/elementary.h"
 #include "core/numeric/host_device.h"
 
 namespace halfscope::fn {
@@ -17,7 +19,7 @@ inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
 inline constexpr double kGeluCubic = 0.044715;  ///< Hendrycks and Gimpel 2016
 
-HS_HD inline double logistic(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
+HS_HD inline double logistic(double x) noexcept { return 1.0 / (1.0 + elementary::exp(-x)); }
 
 // Of one operand.
 
@@ -31,11 +33,11 @@ struct Reciprocal {
 };
 struct Erf {
   static constexpr const char* kName = "Erf";
-  HS_HD double operator()(double x) const { return std::erf(x); }
+  HS_HD double operator()(double x) const { return elementary::erf(x); }
 };
 struct Tanh {
   static constexpr const char* kName = "Tanh";
-  HS_HD double operator()(double x) const { return std::tanh(x); }
+  HS_HD double operator()(double x) const { return elementary::tanh(x); }
 };
 struct Sigmoid {
   static constexpr const char* kName = "Sigmoid";
@@ -43,11 +45,11 @@ struct Sigmoid {
 };
 struct Sin {
   static constexpr const char* kName = "Sin";
-  HS_HD double operator()(double x) const { return std::sin(x); }
+  HS_HD double operator()(double x) const { return elementary::sin(x); }
 };
 struct Cos {
   static constexpr const char* kName = "Cos";
-  HS_HD double operator()(double x) const { return std::cos(x); }
+  HS_HD double operator()(double x) const { return elementary::cos(x); }
 };
 /// 0 for NaN.
 struct Sign {
@@ -75,13 +77,13 @@ struct LeakyRelu {
 struct Elu {
   static constexpr const char* kName = "Elu";
   double alpha = 1.0;
-  HS_HD double operator()(double x) const { return x > 0.0 ? x : alpha * std::expm1(x); }
+  HS_HD double operator()(double x) const { return x > 0.0 ? x : alpha * elementary::expm1(x); }
 };
 /// log(1 + exp(x)), without overflow.
 struct Softplus {
   static constexpr const char* kName = "Softplus";
   HS_HD double operator()(double x) const {
-    return (x > 0.0 ? x : 0.0) + std::log1p(std::exp(-std::fabs(x)));
+    return (x > 0.0 ? x : 0.0) + elementary::log1p(elementary::exp(-std::fabs(x)));
   }
 };
 /// alpha x + beta, held within [0, 1].
@@ -116,8 +118,8 @@ struct Gelu {
   static constexpr const char* kName = "Gelu";
   bool tanh = false;
   HS_HD double operator()(double x) const {
-    if (!tanh) return 0.5 * x * std::erfc(-x * kSqrtHalf);
-    return 0.5 * x * (1.0 + std::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x)));
+    if (!tanh) return 0.5 * x * elementary::erfc(-x * kSqrtHalf);
+    return 0.5 * x * (1.0 + elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x)));
   }
 };
 /// x sigmoid(alpha x); SiLU with alpha 1.
@@ -131,7 +133,7 @@ struct Swish {
 
 struct Pow {
   static constexpr const char* kName = "Pow";
-  HS_HD double operator()(double a, double b) const { return std::pow(a, b); }
+  HS_HD double operator()(double a, double b) const { return elementary::pow(a, b); }
 };
 struct Min {
   static constexpr const char* kName = "Min";
@@ -156,7 +158,7 @@ struct ReciprocalGrad {
 struct ErfGrad {
   static constexpr const char* kName = "ErfGrad";
   HS_HD double operator()(double dy, double x) const {
-    return dy * kTwoOverSqrtPi * std::exp(-x * x);
+    return dy * kTwoOverSqrtPi * elementary::exp(-x * x);
   }
 };
 /// (dy, y)
@@ -178,7 +180,7 @@ struct EluGrad {
   static constexpr const char* kName = "EluGrad";
   double alpha = 1.0;
   HS_HD double operator()(double dy, double x) const {
-    return x > 0.0 ? dy : dy * alpha * std::exp(x);
+    return x > 0.0 ? dy : dy * alpha * elementary::exp(x);
   }
 };
 struct SoftplusGrad {
@@ -213,10 +215,10 @@ struct GeluGrad {
   bool tanh = false;
   HS_HD double operator()(double dy, double x) const {
     if (!tanh) {
-      const double density = 0.5 * kTwoOverSqrtPi * kSqrtHalf * std::exp(-0.5 * x * x);
-      return dy * (0.5 * std::erfc(-x * kSqrtHalf) + x * density);
+      const double density = 0.5 * kTwoOverSqrtPi * kSqrtHalf * elementary::exp(-0.5 * x * x);
+      return dy * (0.5 * elementary::erfc(-x * kSqrtHalf) + x * density);
     }
-    const double t = std::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x));
+    const double t = elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x));
     const double inner = kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
     return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner);
   }
@@ -254,14 +256,14 @@ struct MaxGrad {
 struct PowGrad {
   static constexpr const char* kName = "PowGrad";
   HS_HD double operator()(double dy, double a, double b) const {
-    return b == 0.0 ? 0.0 : dy * (b * std::pow(a, b - 1.0));
+    return b == 0.0 ? 0.0 : dy * (b * elementary::pow(a, b - 1.0));
   }
 };
 /// With respect to the exponent; 0 for 0^b with b >= 0.
 struct PowExponentGrad {
   static constexpr const char* kName = "PowExponentGrad";
   HS_HD double operator()(double dy, double a, double b) const {
-    return a == 0.0 && b >= 0.0 ? 0.0 : dy * (std::pow(a, b) * std::log(a));
+    return a == 0.0 && b >= 0.0 ? 0.0 : dy * (elementary::pow(a, b) * elementary::log(a));
   }
 };
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/numeric/elementary.h"
 #include "core/numeric/round.h"
 #include "core/onnx/fold_parts.h"
 #include "core/onnx/tensor_proto.h"
@@ -141,7 +142,7 @@ constexpr BinaryRow kBinary[] = {
        const int64_t rest = a % b;
        return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
      }},
-    {"Pow", [](double a, double b) { return std::pow(a, b); },
+    {"Pow", [](double a, double b) { return elementary::pow(a, b); },
      [](int64_t a, int64_t b) {
        int64_t result = b < 0 ? 0 : 1;
        for (int64_t i = 0; i < std::min<int64_t>(b, 64); ++i) result = wrapping_mul(result, a);
@@ -215,13 +216,13 @@ constexpr UnaryRow kUnary[] = {
                                              : x; },
      [](int64_t x) -> int64_t { return (x > 0) - (x < 0); }},
     {"Sqrt", [](double x) { return std::sqrt(x); }, nullptr},
-    {"Exp", [](double x) { return std::exp(x); }, nullptr},
-    {"Log", [](double x) { return std::log(x); }, nullptr},
-    {"Sin", [](double x) { return std::sin(x); }, nullptr},
-    {"Cos", [](double x) { return std::cos(x); }, nullptr},
-    {"Tanh", [](double x) { return std::tanh(x); }, nullptr},
-    {"Sigmoid", [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, nullptr},
-    {"Erf", [](double x) { return std::erf(x); }, nullptr},
+    {"Exp", [](double x) { return elementary::exp(x); }, nullptr},
+    {"Log", [](double x) { return elementary::log(x); }, nullptr},
+    {"Sin", [](double x) { return elementary::sin(x); }, nullptr},
+    {"Cos", [](double x) { return elementary::cos(x); }, nullptr},
+    {"Tanh", [](double x) { return elementary::tanh(x); }, nullptr},
+    {"Sigmoid", [](double x) { return 1.0 / (1.0 + elementary::exp(-x)); }, nullptr},
+    {"Erf", [](double x) { return elementary::erf(x); }, nullptr},
     {"Reciprocal", [](double x) { return 1.0 / x; }, nullptr},
     {"Floor", [](double x) { return std::floor(x); }, [](int64_t x) { return x; }},
     {"Ceil", [](double x) { return std::ceil(x); }, [](int64_t x) { return x; }},

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/number_text.h"
+#include "core/numeric/elementary.h"
 #include "core/train/key_values.h"
 
 namespace halfscope {
@@ -104,10 +105,10 @@ double rate_factor(const Schedule& schedule, int64_t step, int64_t steps) noexce
     case Schedule::Kind::constant:
       return 1.0;
     case Schedule::Kind::step:
-      return std::pow(schedule.gamma, std::floor(t / static_cast<double>(schedule.every)));
+      return elementary::pow(schedule.gamma, std::floor(t / static_cast<double>(schedule.every)));
     case Schedule::Kind::cosine:
       return schedule.floor +
-             (1.0 - schedule.floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+             (1.0 - schedule.floor) * 0.5 * (1.0 + elementary::cos(std::numbers::pi * done));
     case Schedule::Kind::linear:
       return 1.0 + (schedule.floor - 1.0) * done;
   }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/numeric/elementary.h"
 #include "core/numeric/rng.h"
 #include "core/ops/ops.h"
 #include "core/train/lane.h"
@@ -206,8 +207,8 @@ StepRow Trainer::end_step(Lane& lane, int64_t step) {
     program.write_scalar(exe.inverse_scale, static_cast<double>(inverse_scale));
     program.write_scalar(exe.clip, clip_factor(config_.clip_norm, row.grad_norm));
     program.write_scalar(exe.learning_rate, row.learning_rate);
-    program.write_scalar(exe.correction_1, 1.0 - std::pow(config_.optimizer.beta1, t));
-    program.write_scalar(exe.correction_2, 1.0 - std::pow(config_.optimizer.beta2, t));
+    program.write_scalar(exe.correction_1, 1.0 - elementary::pow(config_.optimizer.beta1, t));
+    program.write_scalar(exe.correction_2, 1.0 - elementary::pow(config_.optimizer.beta2, t));
     program.run(Entry::update, lane.stats);
   }
   lane.scaler = next_state(lane.scaler, lane.config.scaler, finite);

@@ -66,20 +66,4 @@ void unary(KernelCall<T>& call, const F& f) {
   });
 }
 
-/// y[i] = f(a[...], b[...], c[...]), where a has the result's shape.
-template <class T, class F>
-void ternary(KernelCall<T>& call, const F& f) {
-  const T *a = call.in[0], *b = call.in[1], *c = call.in[2];
-  T* y = call.out[0];
-  const Shape& shape = call.out_shape(0);
-  const Walk<3> walk(shape, {row_major(shape), broadcast_strides(call.in_shape(1), shape),
-                             broadcast_strides(call.in_shape(2), shape)});
-  const int64_t step_b = walk.step()[1], step_c = walk.step()[2];
-  walk.rows([&](const std::array<int64_t, 3>& at, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      y[at[0] + i] = f(a[at[0] + i], b[at[1] + i * step_b], c[at[2] + i * step_c]);
-    }
-  });
-}
-
 }  // namespace halfscope

@@ -5,10 +5,11 @@
 #include <array>
 #include <cmath>
 
-#include "core/numeric/round_odd.h"
+#include "core/numeric/elementary.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 #include "emulation/engine/walk.h"
 
 namespace halfscope {
@@ -39,17 +40,14 @@ void square_root(KernelCall<T>& c) {
   unary(c, [](T x) { return std::sqrt(x); });
 }
 
-// exp and log are taken in double, so that they do not depend on the float functions of a C
-// library.
+// exp and log are taken in double.
 template <class T>
 void exponential(KernelCall<T>& c) {
-  const FloatFormat write = c.out_format(0);
-  unary(c, [&](T x) { return delivered(std::exp(static_cast<double>(x)), write, T{}); });
+  map_elements<1>(c, [](double x) { return elementary::exp(x); });
 }
 template <class T>
 void logarithm(KernelCall<T>& c) {
-  const FloatFormat write = c.out_format(0);
-  unary(c, [&](T x) { return delivered(std::log(static_cast<double>(x)), write, T{}); });
+  map_elements<1>(c, [](double x) { return elementary::log(x); });
 }
 
 template <class T>

@@ -4,49 +4,29 @@
 
 #include <vector>
 
-#include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 
 namespace halfscope {
 namespace {
 
-template <class T, class Function>
-void unary_function(KernelCall<T>& c) {
+template <size_t N, class T, class Function>
+void function_kernel(KernelCall<T>& c) {
   const Function f = function_of<Function>(*c.node);
-  const FloatFormat write = c.out_format(0);
-  unary(c, [&](T x) { return delivered(f(static_cast<double>(x)), write, T{}); });
+  if constexpr (requires { f.tanh; }) {  // decided here, not for every element
+    if (f.tanh) {
+      map_elements<N>(c, [](auto... x) { return Function{.tanh = true}(x...); });
+    } else {
+      map_elements<N>(c, [](auto... x) { return Function{.tanh = false}(x...); });
+    }
+  } else {
+    map_elements<N>(c, f);
+  }
 }
 
-template <class T, class Function>
-void binary_function(KernelCall<T>& c) {
-  const Function f = function_of<Function>(*c.node);
-  const FloatFormat write = c.out_format(0);
-  binary(c, [&](T a, T b) {
-    return delivered(f(static_cast<double>(a), static_cast<double>(b)), write, T{});
-  });
-}
-
-template <class T, class Function>
-void ternary_function(KernelCall<T>& call) {
-  const Function f = function_of<Function>(*call.node);
-  const FloatFormat write = call.out_format(0);
-  ternary(call, [&](T a, T b, T c) {
-    return delivered(f(static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)),
-                     write, T{});
-  });
-}
-
-template <class T, class... F>
-void add_unary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
-  (list.push_back({F::kName, unary_function<T, F>}), ...);
-}
-template <class T, class... F>
-void add_binary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
-  (list.push_back({F::kName, binary_function<T, F>}), ...);
-}
-template <class T, class... F>
-void add_ternary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
-  (list.push_back({F::kName, ternary_function<T, F>}), ...);
+template <size_t N, class T, class... F>
+void add_functions(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
+  (list.push_back({F::kName, function_kernel<N, T, F>}), ...);
 }
 
 }  // namespace
@@ -55,9 +35,9 @@ template <class T>
 std::span<const KernelEntry<T>> function_kernels() {
   static const auto kernels = [] {
     std::vector<KernelEntry<T>> list;
-    add_unary(list, UnaryFunctions{});
-    add_binary(list, BinaryFunctions{});
-    add_ternary(list, TernaryFunctions{});
+    add_functions<1>(list, UnaryFunctions{});
+    add_functions<2>(list, BinaryFunctions{});
+    add_functions<3>(list, TernaryFunctions{});
     return list;
   }();
   return kernels;

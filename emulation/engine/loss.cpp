@@ -6,8 +6,10 @@
 
 #include "core/error.h"
 #include "core/numeric/accumulate.h"
+#include "core/numeric/elementary.h"
 #include "core/numeric/round_odd.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 
 namespace halfscope {
 namespace {
@@ -21,29 +23,35 @@ T delivered(double value, const FloatFormat& format) {
   }
 }
 
+/// Of one row; its memory serves the next one.
 struct Softmax {
-  double largest = 0.0, sum = 0.0;  // sum of exp(x - largest)
+  double largest = 0.0, sum = 0.0;      // sum of exp(x - largest)
+  std::vector<double> shifted, powers;  // x - largest, and exp of it
 };
 
 template <class T>
-Softmax softmax_of(const T* row, int64_t classes, const SumSpec& spec, int64_t element) {
-  Softmax result;
+void softmax_of(const T* row, int64_t classes, const SumSpec& spec, int64_t element,
+                Softmax& result) {
   result.largest = -INFINITY;
   for (int64_t j = 0; j < classes; ++j) {
     const double x = static_cast<double>(row[j]);
     if (x > result.largest || std::isnan(x)) result.largest = x;
   }
-  const auto term = [&](int64_t j) {
-    return std::exp(static_cast<double>(row[j]) - result.largest);
-  };
-  if (std::is_same_v<T, float> && names_inner_sums(spec)) {
-    std::vector<float> terms;
-    for (int64_t j = 0; j < classes; ++j) terms.push_back(static_cast<float>(term(j)));
-    result.sum = sum_of_values(spec, terms, element);
-    return result;
+  result.shifted.clear();
+  for (int64_t j = 0; j < classes; ++j) {
+    result.shifted.push_back(static_cast<double>(row[j]) - result.largest);
   }
-  for (int64_t j = 0; j < classes; ++j) result.sum += term(j);
-  return result;
+  result.powers.resize(static_cast<size_t>(classes));
+  map_values(
+      active_isa(), [](double x) { return elementary::exp(x); }, result.powers.data(), classes,
+      result.shifted.data());
+  if (std::is_same_v<T, float> && names_inner_sums(spec)) {
+    const std::vector<float> terms(result.powers.begin(), result.powers.end());
+    result.sum = sum_of_values(spec, terms, element);
+    return;
+  }
+  result.sum = 0.0;
+  for (const double power : result.powers) result.sum += power;
 }
 
 /// Which rows count: those without a label and those of the label ignore_index do not.
@@ -79,12 +87,13 @@ void cross_entropy(KernelCall<T>& c) {
   const SumSpec spec = c.sum_spec();
   double total = 0.0;
   std::vector<float> losses;
+  Softmax softmax;
   for (int64_t i = 0; i < rows; ++i) {
     if (!valid.counts(i)) continue;
     const T* row = c.in[0] + i * classes;
-    const Softmax softmax = softmax_of(row, classes, spec, i);
+    softmax_of(row, classes, spec, i, softmax);
     const double loss =
-        std::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
+        elementary::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
     total += loss;
     losses.push_back(static_cast<float>(loss));
   }
@@ -100,6 +109,7 @@ void cross_entropy_grad(KernelCall<T>& c) {
   const int32_t* labels = c.index_in[1];
   const Labels valid(*c.node, labels, rows, classes);
   const double scale = static_cast<double>(c.in[2][0]) / static_cast<double>(valid.count());
+  Softmax softmax;
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = c.in[0] + i * classes;
     T* out = c.out[0] + i * classes;
@@ -107,9 +117,9 @@ void cross_entropy_grad(KernelCall<T>& c) {
       std::fill_n(out, classes, T{0});
       continue;
     }
-    const Softmax softmax = softmax_of(row, classes, c.sum_spec(), i);
+    softmax_of(row, classes, c.sum_spec(), i, softmax);
     for (int64_t j = 0; j < classes; ++j) {
-      const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
+      const double p = softmax.powers[static_cast<size_t>(j)] / softmax.sum;
       out[j] = delivered<T>((p - (j == labels[i] ? 1.0 : 0.0)) * scale, c.out_format(0));
     }
   }

@@ -4,11 +4,14 @@
 #include <cmath>
 
 #include "core/numeric/accumulate.h"
-#include "emulation/engine/broadcast.h"
+#include "core/numeric/elementary.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 
 namespace halfscope {
 namespace {
+
+constexpr auto kExp = [](double x) { return elementary::exp(x); };
 
 /// Calls f(line, position of its first element) for all lines.
 template <class F>
@@ -25,6 +28,7 @@ void softmax(KernelCall<T>& c) {
   const SumSpec spec = c.sum_spec();
   const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
   const FloatFormat write = c.out_format(0);
+  const Isa isa = active_isa();
   for_lines(lines, [&](int64_t line, int64_t first) {
     const T* x = c.in[0] + first;
     T* y = c.out[0] + first;
@@ -33,20 +37,20 @@ void softmax(KernelCall<T>& c) {
     for (int64_t k = 0; k < lines.size; ++k) {
       if (element(k) > largest || std::isnan(element(k))) largest = element(k);
     }
-    thread_local std::vector<double> powers;
-    powers.clear();
+    thread_local std::vector<double> shifted, powers;
+    shifted.clear();
+    powers.resize(static_cast<size_t>(lines.size));
+    for (int64_t k = 0; k < lines.size; ++k) shifted.push_back(element(k) - largest);
+    map_values(isa, kExp, powers.data(), lines.size, shifted.data());
     double sum = 0.0;
-    for (int64_t k = 0; k < lines.size; ++k) {
-      powers.push_back(std::exp(element(k) - largest));
-      sum += powers.back();
-    }
+    for (const double power : powers) sum += power;
     if (named) {
       sum = sum_of_values(spec, std::vector<float>(powers.begin(), powers.end()), line);
     }
-    const double log_sum = kLog ? std::log(sum) : 0.0;
+    const double log_sum = kLog ? elementary::log(sum) : 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
-      const double result =
-          kLog ? (element(k) - largest) - log_sum : powers[static_cast<size_t>(k)] / sum;
+      const size_t at = static_cast<size_t>(k);
+      const double result = kLog ? shifted[at] - log_sum : powers[at] / sum;
       y[k * lines.stride] = delivered(result, write, T{});
     }
   });
@@ -58,6 +62,7 @@ void softmax_grad(KernelCall<T>& c) {  // (dy, y) -> dx
   const SumSpec spec = c.sum_spec();
   const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
   const FloatFormat write = c.out_format(0);
+  const Isa isa = active_isa();
   for_lines(lines, [&](int64_t line, int64_t first) {
     const T *dy = c.in[0] + first, *y = c.in[1] + first;
     double sum = 0.0;
@@ -75,10 +80,23 @@ void softmax_grad(KernelCall<T>& c) {  // (dy, y) -> dx
                  : static_cast<double>(
                        sum_of_products(second_sums(spec), gradients, values, nullptr, line));
     }
+    thread_local std::vector<double> logs, outputs;  // of Softmax, for both operators
+    outputs.resize(static_cast<size_t>(lines.size));
+    if constexpr (kLog) {
+      logs.clear();
+      for (int64_t k = 0; k < lines.size; ++k) {
+        logs.push_back(static_cast<double>(y[k * lines.stride]));
+      }
+      map_values(isa, kExp, outputs.data(), lines.size, logs.data());
+    } else {
+      for (int64_t k = 0; k < lines.size; ++k) {
+        outputs[static_cast<size_t>(k)] = static_cast<double>(y[k * lines.stride]);
+      }
+    }
     for (int64_t k = 0; k < lines.size; ++k) {
       const double g = static_cast<double>(dy[k * lines.stride]);
-      const double value = static_cast<double>(y[k * lines.stride]);
-      const double result = kLog ? g - std::exp(value) * sum : value * (g - sum);
+      const double output = outputs[static_cast<size_t>(k)];
+      const double result = kLog ? g - output * sum : output * (g - sum);
       c.out[0][first + k * lines.stride] = delivered(result, write, T{});
     }
   });

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Arithmetic with broadcasting and functions of one element. The operands are values of narrow
 // formats and fp32 arithmetic is wide enough for a single later rounding of +, -, *, / and sqrt to
-// be the correct one. exp and log are taken in double: on the host by the C library, on the device
-// by CUDA's (at most 1 ulp of double off, so the rounded results rarely differ).
+// be the correct one. exp and log are taken in double (core/numeric/elementary.h).
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "core/numeric/elementary.h"
 #include "core/numeric/float_format.h"
 #include "gpu/bodies/indexing.h"
 
@@ -83,14 +83,14 @@ struct ExpOp {
   FloatFormat write = kFp32;
   template <class T>
   HS_HD T operator()(T x) const {
-    return delivered<T>(std::exp(static_cast<double>(x)), write);
+    return delivered<T>(elementary::exp(static_cast<double>(x)), write);
   }
 };
 struct LogOp {
   FloatFormat write = kFp32;
   template <class T>
   HS_HD T operator()(T x) const {
-    return delivered<T>(std::log(static_cast<double>(x)), write);
+    return delivered<T>(elementary::log(static_cast<double>(x)), write);
   }
 };
 struct ReluOp {

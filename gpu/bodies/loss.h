@@ -9,6 +9,7 @@
 
 #include "core/numeric/axis_lines.h"
 #include "core/numeric/chain.h"
+#include "core/numeric/elementary.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -36,7 +37,7 @@ struct LossRows {
     In<T> row;
     double largest;
     HS_HD float left(int64_t k) const {
-      return static_cast<float>(std::exp(static_cast<double>(row[k]) - largest));
+      return static_cast<float>(elementary::exp(static_cast<double>(row[k]) - largest));
     }
     HS_HD float right(int64_t) const { return 1.0f; }
     HS_HD bool present(int64_t) const { return true; }
@@ -52,7 +53,7 @@ struct LossRows {
     if (named) return {largest, sum_of_terms(how, Terms{row, largest}, classes, i)};
     double sum = 0.0;
     for (int64_t j = 0; j < classes; ++j) {
-      sum += std::exp(static_cast<double>(row[j]) - largest);
+      sum += elementary::exp(static_cast<double>(row[j]) - largest);
     }
     return {largest, sum};
   }
@@ -68,7 +69,8 @@ struct RowLoss {
     if (!of.counts(i)) return;
     const In<T> row = of.x + i * of.classes;
     const typename LossRows<T>::Softmax softmax = of.softmax(i);
-    losses[i] = std::log(softmax.sum) - (static_cast<double>(row[of.labels[i]]) - softmax.largest);
+    losses[i] =
+        elementary::log(softmax.sum) - (static_cast<double>(row[of.labels[i]]) - softmax.largest);
   }
 };
 
@@ -129,7 +131,7 @@ struct LossGrad {
     }
     const typename LossRows<T>::Softmax softmax = of.softmax(i);
     for (int64_t j = 0; j < of.classes; ++j) {
-      const double p = std::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
+      const double p = elementary::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
       out[j] = delivered<T>((p - (j == of.labels[i] ? 1.0 : 0.0)) * *scale, write);
     }
   }

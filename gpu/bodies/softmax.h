@@ -7,6 +7,7 @@
 
 #include "core/numeric/axis_lines.h"
 #include "core/numeric/chain.h"
+#include "core/numeric/elementary.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -26,7 +27,7 @@ struct SoftmaxLine {
     int64_t stride;
     double largest;
     HS_HD float left(int64_t k) const {
-      return static_cast<float>(std::exp(static_cast<double>(x[k * stride]) - largest));
+      return static_cast<float>(elementary::exp(static_cast<double>(x[k * stride]) - largest));
     }
     HS_HD float right(int64_t) const { return 1.0f; }
     HS_HD bool present(int64_t) const { return true; }
@@ -42,15 +43,15 @@ struct SoftmaxLine {
     }
     double sum = 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
-      sum += std::exp(static_cast<double>(in[k * lines.stride]) - largest);
+      sum += elementary::exp(static_cast<double>(in[k * lines.stride]) - largest);
     }
     if constexpr (kNamesSums<T>) {
       if (named) sum = sum_of_terms(how, Terms{in, lines.stride, largest}, lines.size, line);
     }
-    const double log_sum = log ? std::log(sum) : 0.0;
+    const double log_sum = log ? elementary::log(sum) : 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
       const double shifted = static_cast<double>(in[k * lines.stride]) - largest;
-      const double result = log ? shifted - log_sum : std::exp(shifted) / sum;
+      const double result = log ? shifted - log_sum : elementary::exp(shifted) / sum;
       y[first + k * lines.stride] = delivered<T>(result, write);
     }
   }
@@ -98,7 +99,7 @@ struct SoftmaxLineGrad {
     const double total = sum(line, first);
     for (int64_t k = first; k < first + lines.size * lines.stride; k += lines.stride) {
       const double g = static_cast<double>(dy[k]), value = static_cast<double>(y[k]);
-      const double result = log ? g - std::exp(value) * total : value * (g - total);
+      const double result = log ? g - elementary::exp(value) * total : value * (g - total);
       dx[k] = delivered<T>(result, write);
     }
   }

@@ -73,7 +73,7 @@ std::vector<OpCase> products() {
 std::set<std::string> kernels_of(const OpCase& op, const FloatFormat& format,
                                  const InterpretedOptions& options,
                                  const Accumulation& how = Accumulation::fp32) {
-  OpLockstep program(op, {format, how}, LibraryBackend(options), true);
+  OpLockstep program(op, {format, how}, LibraryBackend(options));
   std::set<std::string> kernels;
   const Graph& graph = program.graph();
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
@@ -91,7 +91,7 @@ TEST(Libraries, ProductsHaveTheBitsOfTheEmulator) {
       for (const OpCase& op : products()) {
         SCOPED_TRACE(op.name + " in " + format_name(format));
         const LibraryBackend backend(options);
-        OpLockstep program(op, {format, Accumulation::fp32}, backend, true);
+        OpLockstep program(op, {format, Accumulation::fp32}, backend);
         (*program).run(Entry::grad, true);
         if (testing::Test::HasFatalFailure()) return;
       }
@@ -107,7 +107,7 @@ TEST(Libraries, FastResultsAreTheSameValues) {
       for (const OpCase& op : products()) {
         SCOPED_TRACE(op.name + " in " + format_name(format));
         const LibraryBackend backend({.convolutions = convolutions, .fast = true});
-        OpLockstep program(op, {format, Accumulation::fp32}, backend, true);
+        OpLockstep program(op, {format, Accumulation::fp32}, backend);
         (*program).run(Entry::grad, false);
         if (testing::Test::HasFatalFailure()) return;
       }
@@ -121,7 +121,7 @@ TEST(Libraries, WholeStepsAreTheEmulators) {
     if (plan.double_precision) continue;
     for (const bool convolutions : {true, false}) {
       SCOPED_TRACE(preset + (convolutions ? "" : ", without convolutions"));
-      run_lockstep(plan, "sgd:momentum=0.9", LibraryBackend({.convolutions = convolutions}), true);
+      run_lockstep(plan, "sgd:momentum=0.9", LibraryBackend({.convolutions = convolutions}));
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -196,7 +196,7 @@ TEST(LibrariesOnDevice, AreNearTheEmulatorAndRepeatTheirBits) {
           std::pair(kBf16, 2e-2), std::pair(kE4m3fn, 0.3)}) {
       for (const OpCase& op : products()) {
         SCOPED_TRACE(op.name + " in " + format_name(format) + " on " + gpu_backend_name(which));
-        OpLockstep program(op, {format, Accumulation::fp32}, cuda_backend(which), false);
+        OpLockstep program(op, {format, Accumulation::fp32}, cuda_backend(which));
         (*program).run_near(Entry::grad, tolerance, which == GpuProducts::library);
         if (testing::Test::HasFatalFailure()) return;
       }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The same executable graph on two backends: after every entry all values, all statistics and every
-// node run once more are compared, bit by bit. What the device's exp and log had a part in may
-// differ there by a little (gpu/bodies/elementwise.h), and is told apart.
+// node run once more are compared, bit by bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -49,8 +48,6 @@ class OnCandidate : public testing::TestWithParam<Candidate> {
            : GetParam() == Candidate::shuffled ? shuffled_executor_backend()
                                                : cuda_backend(GpuProducts::own);
   }
-  /// The same exp and log as in the emulator.
-  static bool same_library() { return GetParam() != Candidate::cuda; }
 };
 
 inline bool same_bits(double a, double b) {
@@ -76,12 +73,11 @@ inline std::set<std::string>& compared_operators() {
 
 class Lockstep {
  public:
-  Lockstep(const Executable& executable, const Backend& candidate, bool same_library)
+  Lockstep(const Executable& executable, const Backend& candidate)
       : executable_(executable),
         reference_(emulation_backend().compile(executable)),
         candidate_(candidate.compile(executable)),
-        unmeasured_(candidate.compile(executable)),
-        same_library_(same_library) {}
+        unmeasured_(candidate.compile(executable)) {}
 
   template <class Data>
   void write(ValueId value, const Data& data) {
@@ -107,9 +103,8 @@ class Lockstep {
     reference_->run(entry, expected);
     candidate_->run(entry, actual);
     unmeasured_->run(entry, {});
-    follow_library(entry);
     for (const Tap& tap : executable_.taps) {
-      if (!measured || may_differ(tap.value)) continue;
+      if (!measured) continue;
       const size_t at = static_cast<size_t>(tap.site.order);
       EXPECT_TRUE(expected[at] == actual[at]) << "statistics of " << name_of(tap.value);
       if (expected[at].n > 0) ++measured_;
@@ -122,7 +117,7 @@ class Lockstep {
         if (graph.value(value).type == ElementType::real) {
           compare(value);
           compare_unmeasured(value);
-        } else if (!may_differ(value)) {
+        } else {
           EXPECT_EQ(reference_->read_indices(value), candidate_->read_indices(value))
               << name_of(value);
           elements_ += element_count(graph.value(value).shape);
@@ -176,8 +171,7 @@ class Lockstep {
           // The emulator gives no scales when it quantizes again.
           if (node.op == "Quantize" && !node.plan.scale.by_block() && i > 0) continue;
           // Sums in double have no fixed order.
-          const bool strict = accumulation == Accumulation::fp32 && !may_differ(node.outputs[i]);
-          compare(expected[i], actual[i], strict ? 0.0 : same_library_ ? 1e-12 : 1e-3);
+          compare(expected[i], actual[i], accumulation == Accumulation::fp32 ? 0.0 : 1e-12);
         }
       }
     }
@@ -186,9 +180,8 @@ class Lockstep {
   void compare(ValueId value) const {
     SCOPED_TRACE(name_of(value));
     const Tensor a = reference_->read(value), b = candidate_->read(value);
-    compare({a.data.begin(), a.data.end()}, {b.data.begin(), b.data.end()},
-            may_differ(value) ? 1e-3 : 0.0);
-    if (element_count(a.shape) == 1 && !may_differ(value)) {
+    compare({a.data.begin(), a.data.end()}, {b.data.begin(), b.data.end()}, 0.0);
+    if (element_count(a.shape) == 1) {
       EXPECT_TRUE(same_bits(reference_->read_scalar(value), candidate_->read_scalar(value)));
     }
   }
@@ -229,50 +222,8 @@ class Lockstep {
     }
   }
 
-  bool may_differ(ValueId value) const { return !same_library_ && unlike_.contains(value); }
-
-  /// Notes which values exp and log of this entry reach.
-  void follow_library(Entry entry) {
-    static const std::set<std::string> kUsers{"Cos",
-                                              "Elu",
-                                              "EluGrad",
-                                              "Erf",
-                                              "ErfGrad",
-                                              "Exp",
-                                              "Gelu",
-                                              "GeluGrad",
-                                              "Log",
-                                              "LogSoftmax",
-                                              "Pow",
-                                              "PowGrad",
-                                              "PowExponentGrad",
-                                              "Sigmoid",
-                                              "Sin",
-                                              "Softmax",
-                                              "Softplus",
-                                              "SoftplusGrad",
-                                              "Swish",
-                                              "SwishGrad",
-                                              "LogSoftmaxGrad",
-                                              "SoftmaxCrossEntropyLoss",
-                                              "SoftmaxCrossEntropyLossGrad",
-                                              "Tanh"};
-    const Graph& graph = executable_.graph;
-    for (NodeId id : executable_.entry(entry)) {
-      const Node& node = graph.node(id);
-      bool reached = kUsers.contains(node.op);
-      for (ValueId value : node.inputs) reached = reached || unlike_.contains(value);
-      if (reached) unlike_.insert(node.outputs.begin(), node.outputs.end());
-    }
-    for (const Variable& variable : graph.variables()) {
-      if (unlike_.contains(variable.next)) unlike_.insert(variable.value);
-    }
-  }
-
   Executable executable_;
   std::unique_ptr<Program> reference_, candidate_, unmeasured_;
-  bool same_library_;
-  std::set<ValueId> unlike_;
   mutable int64_t elements_ = 0;
   int64_t measured_ = 0;
 };

@@ -124,7 +124,7 @@ TEST(Mma, ProductsHaveTheBitsOfTheEmulator) {
       for (const OpCase& op : cases) {
         SCOPED_TRACE(op.name + " in " + format_name(format) + " on " + arch);
         const CoreBackend backend(arch);
-        OpLockstep program(op, {format, how}, backend, true);
+        OpLockstep program(op, {format, how}, backend);
         (*program).run(Entry::grad, false);
         if (HasFatalFailure()) return;
         const Graph& graph = program.graph();
@@ -144,10 +144,10 @@ TEST(Mma, ProductsHaveTheBitsOfTheEmulator) {
 TEST(Mma, WholeStepsAreTheEmulators) {
   Plan fp8 = preset_plan("fp8_current").value();
   accumulate_in(fp8, parse_accumulation("tensor-core:h100").value());
-  run_lockstep(fp8, "sgd", CoreBackend("h100"), true);
+  run_lockstep(fp8, "sgd", CoreBackend("h100"));
   Plan half = preset_plan("mixed_float16").value();
   accumulate_in(half, parse_accumulation("tensor-core:a100").value());
-  run_lockstep(half, "sgd", CoreBackend("a100"), true);
+  run_lockstep(half, "sgd", CoreBackend("a100"));
 }
 
 // Other tensor cores than the device's, and chains that are cut, are the model's.
@@ -155,7 +155,7 @@ TEST(Mma, IsUsedForTheDevicesOwnCoresOnly) {
   const OpCase op{"gemm", "Gemm", {real({4, 8}), real({8, 3})}};
   const auto kernel = [&](const char* arch, const char* accumulation) {
     const CoreBackend backend(arch);
-    OpLockstep program(op, {kFp16, parse_accumulation(accumulation).value()}, backend, true);
+    OpLockstep program(op, {kFp16, parse_accumulation(accumulation).value()}, backend);
     for (NodeId id = 0;; ++id) {
       const std::string text = (*program).candidate().kernel_of(id);
       if (!text.empty()) return text;

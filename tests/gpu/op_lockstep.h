@@ -21,7 +21,7 @@ struct Variant {
 /// y = op(operands), weighted and summed, and the gradients of all operands; everything is tapped.
 class OpLockstep {
  public:
-  OpLockstep(const OpCase& op, const Variant& variant, const Backend& backend, bool same_library) {
+  OpLockstep(const OpCase& op, const Variant& variant, const Backend& backend) {
     Graph& graph = executable_.graph;
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const Operand& operand = op.operands[i];
@@ -38,7 +38,7 @@ class OpLockstep {
     const ValueId loss = graph.add1("ReduceSum", "loss", {weighted}, {{"keepdims", int64_t{0}}});
     differentiate(graph, loss, graph.add_constant(1.0f));
     adjust(variant);
-    lockstep_ = std::make_unique<Lockstep>(executable_, backend, same_library);
+    lockstep_ = std::make_unique<Lockstep>(executable_, backend);
     for (size_t i = 0; i < values_.size(); ++i) {
       if (op.operands[i].labels) {
         lockstep_->write(values_[i], std::span<const int32_t>(*op.operands[i].labels));

@@ -41,7 +41,7 @@ TEST_P(Operators, HaveTheBitsOfTheEmulator) {
   for (const Variant& variant : variants()) {
     for (const OpCase& op : gradient_cases()) {
       SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate(), same_library());
+      OpLockstep program(op, variant, candidate());
       (*program).run(Entry::grad, true);
       if (HasFatalFailure()) return;
       elements += (*program).compared_elements();
@@ -58,7 +58,7 @@ TEST_P(Operators, MakeTheSameIndices) {
        {Variant{kFp32, Accumulation::fp32}, Variant{kFp16, Accumulation::fp32}}) {
     for (const OpCase& op : index_result_cases()) {
       SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate(), same_library());
+      OpLockstep program(op, variant, candidate());
       (*program).run(Entry::grad, true);
       if (HasFatalFailure()) return;
       for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -90,7 +90,7 @@ TEST_P(Operators, SumWhatWasGatheredOften) {
   for (const Variant& variant : variants()) {
     for (const OpCase& op : cases) {
       SCOPED_TRACE(op.name + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate(), same_library());
+      OpLockstep program(op, variant, candidate());
       (*program).run(Entry::grad, true);
       if (HasFatalFailure()) return;
     }
@@ -142,7 +142,7 @@ TEST_P(Operators, RefuseIndicesOutOfRange) {
 TEST_P(Operators, RunAgainAndWithoutStatistics) {
   for (const OpCase& op : gradient_cases()) {
     SCOPED_TRACE(test::describe(op));
-    OpLockstep program(op, {kFp16, Accumulation::fp32}, candidate(), same_library());
+    OpLockstep program(op, {kFp16, Accumulation::fp32}, candidate());
     (*program).run(Entry::grad, false);
     (*program).rerun(Entry::grad);
     if (HasFatalFailure()) return;
@@ -164,7 +164,7 @@ TEST_P(Operators, TreatSpecialValuesAlike) {
         Variant{kE4m3fnuz, Accumulation::format}}) {
     for (const OpCase& op : gradient_cases()) {
       SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate(), same_library());
+      OpLockstep program(op, variant, candidate());
       for (size_t i = 0; i < op.operands.size(); ++i) {
         if (op.operands[i].labels) continue;
         std::vector<float> data = op.operands[i].real.data;
@@ -197,7 +197,7 @@ TEST_P(Operators, WorkOnTensorsOfManyTiles) {
   for (const Variant& variant : variants()) {
     for (const OpCase& op : cases) {
       SCOPED_TRACE(op.name + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate(), same_library());
+      OpLockstep program(op, variant, candidate());
       (*program).run(Entry::grad, true);
       if (HasFatalFailure()) return;
     }
@@ -228,7 +228,7 @@ TEST_P(Operators, SumAsTensorCoresDo) {
         ++variants;
         for (const OpCase& op : cases) {
           SCOPED_TRACE(op.name + " in " + format_name(format) + " " + name);
-          OpLockstep program(op, {format, how}, candidate(), same_library());
+          OpLockstep program(op, {format, how}, candidate());
           (*program).run(Entry::grad, true);
           if (HasFatalFailure()) return;
         }
@@ -249,7 +249,7 @@ TEST_P(Operators, RoundSumsInAnyMode) {
         ASSERT_TRUE(how) << name;
         for (const OpCase& op : gradient_cases()) {
           SCOPED_TRACE(test::describe(op) + " " + name);
-          OpLockstep program(op, {kFp16, *how}, candidate(), same_library());
+          OpLockstep program(op, {kFp16, *how}, candidate());
           (*program).run(Entry::grad, false);
           if (HasFatalFailure()) return;
         }

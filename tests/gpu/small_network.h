@@ -84,9 +84,9 @@ inline constexpr int64_t kBatch = 6;
 
 /// Two steps of two micro-batches, and an evaluation.
 inline void run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
-                         bool same_library, const Model& model = small_network(kBatch)) {
+                         const Model& model = small_network(kBatch)) {
   const Executable exe = lower(model, plan, {parse_optimizer(optimizer), 2, std::nullopt});
-  Lockstep lanes(exe, backend, same_library);
+  Lockstep lanes(exe, backend);
   const NamedTensors weights = initial_weights(model.graph, 1);
   for (const Variable& variable : exe.graph.variables()) {
     const auto found = weights.find(variable.path);
@@ -97,9 +97,7 @@ inline void run_lockstep(const Plan& plan, const std::string& optimizer, const B
     lanes.write(exe.input, std::span<const float>(noise(kBatch * 2 * 64, seed)));
     lanes.write(exe.labels, std::span<const int32_t>(std::vector<int32_t>{3, 9, 0, 1, 5, 5}));
   };
-  // On a device a second step would start from weights that exp and log have reached.
-  const uint64_t steps = same_library ? 2 : 1;
-  for (uint64_t step = 0; step < steps; ++step) {
+  for (uint64_t step = 0; step < 2; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
     lanes.set_random(7, step);
     lanes.write_scalar(exe.loss_scale, 512.0);

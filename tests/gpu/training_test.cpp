@@ -24,7 +24,7 @@ TEST_P(Training, StepsOfEveryOptimizerAreTheEmulators) {
                                 "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
     for (const char* preset : {"float32", "mixed_float16", "float16"}) {
       SCOPED_TRACE(std::string(optimizer) + " " + preset);
-      run_lockstep(preset_plan(preset).value(), optimizer, candidate(), same_library());
+      run_lockstep(preset_plan(preset).value(), optimizer, candidate());
       if (HasFatalFailure()) return;
     }
   }
@@ -35,7 +35,7 @@ TEST_P(Training, StepsOfEveryPresetAreTheEmulators) {
     const Plan plan = preset_plan(preset).value();
     if (plan.double_precision) continue;
     SCOPED_TRACE(preset);
-    run_lockstep(plan, "sgd:momentum=0.9", candidate(), same_library());
+    run_lockstep(plan, "sgd:momentum=0.9", candidate());
     if (HasFatalFailure()) return;
   }
 }
@@ -49,7 +49,7 @@ TEST_P(Training, StepsOfEveryScaleAreTheEmulators) {
     for (PlanRule& rule : plan.rules) {
       if (rule.scale) rule.scale = parse_scale(scale).value();
     }
-    run_lockstep(plan, "sgd", candidate(), same_library());
+    run_lockstep(plan, "sgd", candidate());
     if (HasFatalFailure()) return;
   }
 }
@@ -76,7 +76,7 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted, stochastic_sums, cores,
                            cut_cores, fp8_cores}) {
     SCOPED_TRACE(plan_to_json(plan));
-    run_lockstep(plan, "adam", candidate(), same_library());
+    run_lockstep(plan, "adam", candidate());
     if (HasFatalFailure()) return;
   }
 }
@@ -91,7 +91,7 @@ TEST_P(Training, StepsOfSmoothNetworksAreTheEmulators) {
   for (const Plan& plan : {preset_plan("float32").value(), preset_plan("mixed_float16").value(),
                            preset_plan("fp8_current").value(), stagewise, stochastic_sums, cores}) {
     SCOPED_TRACE(plan_to_json(plan));
-    run_lockstep(plan, "adam", candidate(), same_library(), smooth_network(kBatch));
+    run_lockstep(plan, "adam", candidate(), smooth_network(kBatch));
     if (HasFatalFailure()) return;
   }
 }
@@ -105,7 +105,7 @@ TEST_P(Training, OverflowIsTheEmulators) {
   const Result a = train(base), b = train(other);
   EXPECT_TRUE(a.seen.rows[0].skipped);
   EXPECT_TRUE(b.seen.rows[0].skipped);
-  if (same_library()) expect_same_steps(a.seen, b.seen);
+  expect_same_steps(a.seen, b.seen);
 }
 
 TEST_P(Training, TrainingsEndWithTheSameWeights) {
@@ -129,14 +129,10 @@ TEST_P(Training, TrainingsEndWithTheSameWeights) {
       other.lanes[0].backend = &candidate();
       const Result a = train(base, each.data), b = train(other, each.data);
       ASSERT_EQ(a.seen.evals.size(), 1u);
-      if (same_library()) {
-        expect_same_steps(a.seen, b.seen);
-        expect_same_weights(a.weights, b.weights);
-        EXPECT_EQ(a.seen.evals[0].loss, b.seen.evals[0].loss);
-        EXPECT_EQ(a.seen.evals[0].accuracy, b.seen.evals[0].accuracy);
-      } else {
-        EXPECT_NEAR(a.seen.rows.back().loss, b.seen.rows.back().loss, 0.01 * a.seen.rows[0].loss);
-      }
+      expect_same_steps(a.seen, b.seen);
+      expect_same_weights(a.weights, b.weights);
+      EXPECT_EQ(a.seen.evals[0].loss, b.seen.evals[0].loss);
+      EXPECT_EQ(a.seen.evals[0].accuracy, b.seen.evals[0].accuracy);
     }
   }
 }
@@ -156,7 +152,6 @@ TEST_P(Training, InferenceIsTheEmulators) {
     Collector ours, theirs;
     const Tensor a = infer(emulation_backend(), ours), b = infer(candidate(), theirs);
     ASSERT_EQ(a.shape, (Shape{48, 10}));
-    if (!same_library()) continue;
     EXPECT_EQ(a.data, b.data);
     ASSERT_EQ(ours.stats.size(), 3u);
     EXPECT_EQ(ours.stats, theirs.stats);

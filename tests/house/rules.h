@@ -48,5 +48,8 @@ Violations check_characters(const File& file);
 Violations check_machine_paths(const File& file);
 /// A header starts with `#pragma once` before its first include.
 Violations check_pragma_once(const File& file);
+/// In core, emulation and gpu nothing calls a C library's or CUDA's exp, log, tanh and the like,
+/// whose last bits differ: core/numeric/elementary.h has them.
+Violations check_elementary_functions(const File& file);
 
 }  // namespace halfscope::house

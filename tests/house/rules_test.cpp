@@ -131,6 +131,25 @@ TEST(PragmaOnce, ComesBeforeIncludes) {
   EXPECT_FALSE(check_pragma_once({"a.h", "#ifndef A_H\n"}).empty());
 }
 
+TEST(ElementaryFunctions, AreOurs) {
+  const auto found = [](const char* path, const std::string& line) {
+    return check_elementary_functions({path, "int a;\n" + line + "\n"}).size();
+  };
+  for (const char* call : {"std::exp(x)", "::log(x)", "y = tanh(x)", "expf(x)", "__logf(x)",
+                           "std::pow(2.0, 3)", "1 + std::erfc( x )"}) {
+    EXPECT_EQ(found("core/numeric/a.h", call), 1u) << call;
+    EXPECT_EQ(found("emulation/engine/a.cpp", call), 1u) << call;
+    EXPECT_EQ(found("gpu/bodies/a.h", call), 1u) << call;
+    EXPECT_EQ(found("gui/a.cpp", call), 0u) << call;
+    EXPECT_EQ(found("core/numeric/elementary.h", call), 0u) << call;
+  }
+  for (const char* line : {"elementary::exp(x)", "std::sqrt(x)", "// std::exp(x)", "my_exp(x)",
+                           "std::fma(a, b, c)", "log + (x)", "exponent(x)"}) {
+    EXPECT_EQ(found("core/numeric/a.h", line), 0u) << line;
+  }
+  EXPECT_EQ(found("gpu/a.cu", "std::exp(std::log(x))"), 2u);
+}
+
 TEST(Kinds, AreToldApart) {
   EXPECT_TRUE(is_cpp("core/a.h"));
   EXPECT_TRUE(is_cpp("gpu/a.cu"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The rules about the text of a file: length, licence, characters, paths, include guards.
+#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -31,6 +32,22 @@ bool has_root_path(std::string_view line, std::string_view start) {
     }
   }
   return false;
+}
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+/// Whether `name` is a function that IEEE 754 does not require to be rounded correctly, in double
+/// or with a letter for float or an intrinsic's underlines.
+bool is_elementary_function(std::string_view name) {
+  static constexpr std::array<std::string_view, 28> kNames{
+      "exp",   "exp2",  "exp10", "expm1", "log",  "log2",  "log10",  "log1p", "pow",  "sin",
+      "cos",   "tan",   "asin",  "acos",  "atan", "atan2", "sinh",   "cosh",  "tanh", "asinh",
+      "acosh", "atanh", "erf",   "erfc",  "cbrt", "hypot", "tgamma", "lgamma"};
+  while (name.starts_with('_')) name.remove_prefix(1);
+  const auto listed = [](std::string_view word) {
+    return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
+  };
+  return listed(name) || (name.ends_with('f') && listed(name.substr(0, name.size() - 1)));
 }
 
 }  // namespace
@@ -100,6 +117,24 @@ Violations check_pragma_once(const File& file) {
   });
   if (guarded && !wrong) return {};
   return {{file.path, 0, "#pragma once must come before the first include"}};
+}
+
+Violations check_elementary_functions(const File& file) {
+  const bool computes = file.path.starts_with("core/") || file.path.starts_with("emulation/") ||
+                        file.path.starts_with("gpu/");
+  if (!computes || file.path == "core/numeric/elementary.h") return {};
+  Violations violations;
+  each_line(file.text, [&](int number, std::string_view line) {
+    line = line.substr(0, line.find("//"));
+    for (size_t at = line.find('('); at != line.npos; at = line.find('(', at + 1)) {
+      size_t begin = at;
+      while (begin > 0 && is_word(line[begin - 1])) --begin;
+      const std::string_view name = line.substr(begin, at - begin), before = line.substr(0, begin);
+      if (!is_elementary_function(name) || before.ends_with("elementary::")) continue;
+      violations.push_back({file.path, number, std::string(name) + " of a library"});
+    }
+  });
+  return violations;
 }
 
 }  // namespace halfscope::house

@@ -57,6 +57,7 @@ TEST(Tree, NoFileIsTooLong) { expect_clean(check_length, is_source); }
 TEST(Tree, LicenceComesFirst) { expect_clean(check_spdx, wants_spdx); }
 TEST(Tree, SourceIsAsciiWithoutTabs) { expect_clean(check_characters, is_source); }
 TEST(Tree, NoPathOfOneMachine) { expect_clean(check_machine_paths, is_any); }
+TEST(Tree, ElementaryFunctionsAreOurs) { expect_clean(check_elementary_functions, is_cpp_file); }
 TEST(Tree, HeadersAreGuarded) { expect_clean(check_pragma_once, is_header); }
 
 TEST(Scripts, ParseAsBash) {

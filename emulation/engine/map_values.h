@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// Loops over functions of doubles, in the widest vectors that the instruction set in use has. The
+// bits are the same for each, as the functions are made of IEEE arithmetic and no multiply-add is
+// fused. Here an instruction set is an attribute of the loop, of which everything that it calls
+// becomes part ("flatten"); what is not inlined stays ordinary code, which every processor runs.
+// emulation/CMakeLists.txt compiles the sources that include this without trapping arithmetic, or
+// else choices between two results are not vectors.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "emulation/engine/broadcast.h"
+#include "emulation/engine/kernel.h"
+#include "emulation/engine/walk.h"
+#include "emulation/isa.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HALFSCOPE_FLATTEN_FOR(isa) [[gnu::target(isa), gnu::flatten]]
+#else
+#define HALFSCOPE_FLATTEN_FOR(isa)
+#endif
+#if defined(__clang__)  // knows no such attribute
+#define HALFSCOPE_AVX512 "avx2,avx512f,avx512bw,avx512dq,avx512vl"
+#else
+#define HALFSCOPE_AVX512 "avx2,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
+
+namespace halfscope {
+
+// The function is copied: as far as the compiler knows, results may lie where its members are.
+
+template <class F, class... X>
+void map_baseline(const F& function, double* __restrict__ y, int64_t n, const X*... x) {
+  const F f = function;
+  for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
+}
+template <class F, class... X>
+HALFSCOPE_FLATTEN_FOR("avx2")
+void map_avx2(const F& function, double* __restrict__ y, int64_t n, const X*... x) {
+  const F f = function;
+  for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
+}
+template <class F, class... X>
+HALFSCOPE_FLATTEN_FOR(HALFSCOPE_AVX512)
+void map_avx512(const F& function, double* __restrict__ y, int64_t n, const X*... x) {
+  const F f = function;
+  for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
+}
+
+/// y[i] = f(x[i]...) for i < n; y overlaps no x.
+template <class F, class... X>
+void map_values(Isa isa, const F& f, double* y, int64_t n, const X*... x) {
+  switch (isa) {
+    case Isa::baseline:
+      return map_baseline(f, y, n, x...);
+    case Isa::avx2:
+      return map_avx2(f, y, n, x...);
+    case Isa::avx512:
+      return map_avx512(f, y, n, x...);
+  }
+}
+
+/// What map_elements calls for a piece of its N operands: map(y, n, x).
+using PieceMap = std::function<void(double*, int64_t, const double* const*)>;
+
+template <size_t N, class T>
+void map_pieces(KernelCall<T>& call, const PieceMap& map) {
+  constexpr int64_t kPiece = 256;
+  using Offsets = typename Walk<N + 1>::Offsets;  // of the operands and the result
+  const FloatFormat write = call.out_format(0);
+  const Shape& shape = call.out_shape(0);
+  const int64_t n = element_count(shape);
+  const auto run = [&](const Offsets& at, const Offsets& step, int64_t count) {
+    double values[N][kPiece], y[kPiece];
+    const double* x[N];
+    for (int64_t begin = 0; begin < count; begin += kPiece) {
+      const int64_t piece = std::min(kPiece, count - begin);
+      for (size_t i = 0; i < N; ++i) {
+        const T* const in = call.in[i] + at[i] + begin * step[i];
+        x[i] = values[i];
+        if (step[i] == 1) {
+          for (int64_t k = 0; k < piece; ++k) values[i][k] = static_cast<double>(in[k]);
+        } else {
+          for (int64_t k = 0; k < piece; ++k) values[i][k] = static_cast<double>(in[k * step[i]]);
+        }
+      }
+      map(y, piece, x);
+      T* const out = call.out[0] + at[N] + begin * step[N];
+      for (int64_t k = 0; k < piece; ++k) out[k * step[N]] = delivered(y[k], write, T{});
+    }
+  };
+  Offsets flat;  // every operand has the result's shape or is one number
+  flat[N] = 1;
+  bool is_flat = true;
+  for (size_t i = 0; i < N; ++i) {
+    flat[i] = call.in_count(i) == n ? 1 : 0;
+    is_flat = is_flat && (call.in_count(i) == n || call.in_count(i) == 1);
+  }
+  if (is_flat) {
+    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+      Offsets at;
+      for (size_t i = 0; i <= N; ++i) at[i] = begin * flat[i];
+      run(at, flat, end - begin);
+    });
+    return;
+  }
+  std::array<Strides, N + 1> strides;
+  for (size_t i = 0; i < N; ++i) strides[i] = broadcast_strides(call.in_shape(i), shape);
+  strides[N] = row_major(shape);
+  const Walk<N + 1> walk(shape, strides);
+  walk.rows([&](const Offsets& at, int64_t count) { run(at, walk.step(), count); });
+}
+
+/// An operator's output as f of its first N inputs, with broadcasting: in double, delivered once.
+template <size_t N, class T, class F>
+void map_elements(KernelCall<T>& call, const F& f) {
+  const Isa isa = active_isa();
+  map_pieces<N>(call, [&f, isa](double* y, int64_t n, const double* const* x) {
+    [&]<size_t... I>(std::index_sequence<I...>) { map_values(isa, f, y, n, x[I]...); }
+    (std::make_index_sequence<N>{});
+  });
+}
+
+}  // namespace halfscope
+
+#undef HALFSCOPE_FLATTEN_FOR
+#undef HALFSCOPE_AVX512
