@@ -33,8 +33,12 @@ constexpr const char* kKeys[] = {
     "optimizer",
     "lr",
     "optimizer_state",
+    "optimizer_compute",
+    "ema",
+    "eval_ema",
     "schedule",
     "clip_norm",
+    "clip_format",
     "micro_batches",
     "accumulate_grads",
     "early_stop",
@@ -88,6 +92,37 @@ std::string lane_text(const std::string& file, const std::string& key, const Jso
   return value.contains("backend") ? scalar_text(file, key, value["backend"]) + ":" + plan : plan;
 }
 
+constexpr const char* kAverageKeys[] = {"decay", "form", "format", "compute"};
+
+/// {"decay": X, "format": F, ...} as --ema takes it.
+std::string average_words(const std::string& file, const Json& value) {
+  std::string decay, options;
+  for (const auto& [key, each] : value.items()) {
+    const std::vector<std::string> keys{std::begin(kAverageKeys), std::end(kAverageKeys)};
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      throw usage_error(file + ": \"ema\" has an unknown key \"" + key + "\"",
+                        did_you_mean(key, keys, "keys: " + comma_list(keys)));
+    }
+    if (each.is_null()) continue;
+    const std::string text = scalar_text(file, "ema", each);
+    if (key == "decay") {
+      decay = text;
+    } else {
+      options += (options.empty() ? ":" : ",") + key + "=" + text;
+    }
+  }
+  if (decay.empty()) refuse(file, "ema", "has no \"decay\"");
+  return decay + options;
+}
+
+Json average_json(const WeightAverage& average) {
+  Json json{{"decay", average.decay},
+            {"form", average.form == WeightAverage::Form::lerp ? "lerp" : "average"}};
+  if (average.format) json["format"] = format_name(*average.format);
+  if (average.compute) json["compute"] = format_name(*average.compute);
+  return json;
+}
+
 /// The arguments that one key stands for.
 void add_words(const std::string& file, const std::string& key, const Json& value,
                const CLI::Option& option, std::vector<std::string>& words) {
@@ -104,6 +139,8 @@ void add_words(const std::string& file, const std::string& key, const Json& valu
     words.insert(words.end(), {flag, list});
   } else if (key == "plan") {
     words.insert(words.end(), {flag, lane_text(file, key, value)});
+  } else if (key == "ema" && value.is_object()) {
+    words.insert(words.end(), {flag, average_words(file, value)});
   } else if (key == "dimension" && value.is_object()) {
     for (const auto& [name, size] : value.items()) {
       words.insert(words.end(), {flag, name + "=" + scalar_text(file, key, size)});
@@ -213,8 +250,12 @@ Json train_file_json(const TrainOptions& options) {
   json["batch"] = options.batch;
   json["optimizer"] = optimizer_text(config.optimizer);
   text("optimizer_state", options.state_format);
+  text("optimizer_compute", options.compute_format);
+  if (config.average) json["ema"] = average_json(*config.average);
+  json["eval_ema"] = options.eval_ema;
   json["schedule"] = schedule_text(config.schedule);
   json["clip_norm"] = options.clip_norm;
+  text("clip_format", options.clip_format);
   json["micro_batches"] = options.micro_batches;
   text("accumulate_grads", options.accumulate_grads);
   number("early_stop", options.early_stop);

@@ -74,6 +74,9 @@ struct TrainConfig {
   std::optional<FloatFormat> state_format = std::nullopt;  ///< see TrainingSpec
   int64_t steps = 200;
   Schedule schedule;
+  std::optional<WeightAverage> average = std::nullopt;  ///< kept beside the weights
+  /// Evaluations take the averages in place of the weights.
+  bool evaluate_average = false;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
   uint64_t seed = 1;
   bool shuffle = true;
@@ -85,7 +88,9 @@ struct TrainConfig {
   int64_t patience = 0;
   std::filesystem::path checkpoint{};  ///< written every checkpoint_every steps and at the end
   int64_t checkpoint_every = 0;
-  NamedTensors init;  ///< replaces initial weights of the same path
+  /// Replaces initial weights of the same path, and initial averages ("fc1.weight.ema"), which by
+  /// default are the weights.
+  NamedTensors init;
   std::vector<LaneConfig> lanes;
 };
 
@@ -127,6 +132,8 @@ class Trainer {
 
   /// Current weights of a lane by variable path (optimizer state left out).
   NamedTensors weights(int lane) const;
+  /// The averages by the paths of their variables; empty without TrainConfig::average.
+  NamedTensors averages(int lane) const;
 
   /// Steps done.
   int64_t step() const noexcept { return step_; }
@@ -152,6 +159,7 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  const Lane& whole_lane(int lane) const;
   void check_data() const;
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
@@ -167,6 +175,7 @@ class Trainer {
   void write_checkpoint() const;
   bool evaluate_all(int64_t step, TapSink* sink);
   EvalRow evaluate(Lane& lane, int64_t step);
+  EvalRow evaluate_weights(Lane& lane, int64_t step);
 
   TrainConfig config_;
   const Dataset& data_;

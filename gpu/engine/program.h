@@ -332,6 +332,11 @@ class DeviceProgram final : public Program {
   int64_t node_count() const { return static_cast<int64_t>(executable_.graph.nodes().size()); }
   size_t lost_bytes() const { return lost_of_.size() * sizeof(uint64_t); }
 
+  /// What a node that rounds itself makes first is the variable; the counter is the update's.
+  bool is_first(NodeId node, ValueId value) const {
+    return executable_.graph.node(node).outputs[0] == value;
+  }
+
   /// Slots, chunk sums and their table, for each entry.
   void place_slots() {
     size_t most = 0;
@@ -348,7 +353,9 @@ class DeviceProgram final : public Program {
           if (result.tap < 0) continue;
           slots.push_back({.tap = result.tap,
                            .n = result.count,
-                           .lost = lost == lost_of_.end() ? -1 : lost->second});
+                           .lost = lost == lost_of_.end() || is_first(call.node, result.value)
+                                       ? -1
+                                       : lost->second});
         }
       }
       most = std::max(most, slots.size());
