@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/run_view.h"
@@ -191,6 +192,113 @@ TEST(CliConfig, MistakesInUpdateFormatsAreOneLine) {
   EXPECT_THAT(says(R"("plan": {"schema": "halfscope.plan/1", "name": "p",
                       "variables": {"clip_mode": "slow"}})"),
               HasSubstr("variables.clip_mode: unknown value"));
+}
+
+/// x.npy: 8 samples of 6 numbers; labels.npy.
+void write_samples(const Bench& bench) {
+  Tensor x{{8, 6}, {}}, labels{{8}, {}};
+  for (int i = 0; i < 48; ++i) x.data.push_back(std::sin(static_cast<float>(i)));
+  for (int i = 0; i < 8; ++i) labels.data.push_back(static_cast<float>(i % 3));
+  write_npy(bench / "x.npy", x);
+  write_npy(bench / "labels.npy", labels);
+}
+
+// What is printed is what is read: the same settings, the same run.
+TEST(CliRunFile, PrintsWhatItReads) {
+  const Bench bench;
+  write_samples(bench);
+  test::write_text(bench / "plan.json", R"({"schema": "halfscope.plan/1", "name": "mine",
+    "default": {"format": "fp16"}, "rules": [{"path": "fc*", "accumulate": "kahan"}]})");
+  const Words settings{"run",
+                       "mlp:6-5-3",
+                       "--input",
+                       "x.npy",
+                       "--labels",
+                       "labels.npy",
+                       "--plan",
+                       "plan.json",
+                       "--plan",
+                       "emulated:bfloat16",
+                       "--batch",
+                       "2",
+                       "--limit",
+                       "6",
+                       "--seed",
+                       "3",
+                       "--fp32",
+                       "fc2",
+                       "--errors-every",
+                       "2",
+                       "--compare",
+                       "mine+fp32,float32",
+                       "--every",
+                       "2"};
+  const auto with = [&](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Outcome printed = bench.run(with(settings, {"--print-config"}));
+  const Json json = json_of(printed);
+  EXPECT_EQ(json["schema"], "halfscope.run-config/1");
+  EXPECT_EQ(json["network"], "mlp:6-5-3");
+  EXPECT_EQ(json["lanes"][1]["name"], "mine") << "plans are spelled out";
+  EXPECT_EQ(json["lanes"][2], (Json{{"backend", "emulated"}, {"plan", "bfloat16"}}));
+  EXPECT_EQ(json["limit"], 6);
+  test::write_text(bench / "c.json", printed.out);
+  const Outcome again = bench.run({"run", "--config", "c.json", "--print-config"});
+  EXPECT_EQ(again.out, printed.out) << again.err;
+
+  ASSERT_EQ(bench.run(with(settings, {"--record", "a.hscope", "--out", "a.npz"})).code, 0);
+  std::filesystem::remove(bench / "plan.json");
+  const Outcome outcome =
+      bench.run({"run", "--config", "c.json", "--record", "b.hscope", "--out", "b.npz"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const NamedTensors a = read_npz(bench / "a.npz"), b = read_npz(bench / "b.npz");
+  ASSERT_EQ(a.size(), 3u);
+  for (const auto& [name, tensor] : a) EXPECT_EQ(tensor.data, b.at(name).data) << name;
+  const RunView first = RunView::open(bench / "a.hscope"),
+                second = RunView::open(bench / "b.hscope");
+  EXPECT_EQ(first.info().settings, second.info().settings);
+  EXPECT_EQ(first.windows(1, 0).size(), second.windows(1, 0).size());
+}
+
+TEST(CliRunFile, TheCommandLineWins) {
+  const Bench bench;
+  write_samples(bench);
+  write_config(bench, "run", R"("network": "mlp:6-5-3", "input": ["x.npy"], "batch": 2,
+    "plan": ["float16", {"schema": "halfscope.plan/1", "name": "mine"}], "dimension": {})");
+  const Json file = json_of(bench.run({"run", "--config", "c.json", "--print-config"}));
+  EXPECT_EQ(file["lanes"].size(), 3u);
+  const Json typed =
+      json_of(bench.run({"run", "--config", "c.json", "mlp:6-4-3", "--random-input", "5", "--lanes",
+                         "bfloat16", "--batch", "4", "--print-config"}));
+  EXPECT_EQ(typed["network"], "mlp:6-4-3");
+  EXPECT_EQ(typed["random_input"], 5);
+  EXPECT_FALSE(typed.contains("input"));
+  EXPECT_EQ(typed["batch"], 4);
+  EXPECT_EQ(typed["lanes"], (Json{"bfloat16"}));
+}
+
+TEST(CliRunFile, MistakesNameTheFileAndTheKey) {
+  const Bench bench;
+  const auto says = [&](const std::string& members) {
+    write_config(bench, "run", members);
+    const Outcome outcome = bench.run({"run", "--config", "c.json", "--print-config"});
+    EXPECT_EQ(outcome.code, 2) << members;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  EXPECT_THAT(says("\"netwrok\": \"lenet\""), HasSubstr("c.json: unknown key \"netwrok\""));
+  EXPECT_THAT(says("\"netwrok\": \"lenet\""), HasSubstr("did you mean network?"));
+  EXPECT_THAT(says("\"data\": \"digits\""), HasSubstr("run needs a NETWORK"));
+  EXPECT_THAT(says("\"steps\": 3"), HasSubstr("unknown key \"steps\""));
+  EXPECT_THAT(says("\"network\": \"lenet\""), HasSubstr("nothing to run the network on"));
+  EXPECT_THAT(says("\"network\": \"lenet\", \"limit\": 0"), HasSubstr("c.json: "));
+  EXPECT_THAT(says("\"network\": [1]"), HasSubstr("\"network\" is neither a text nor a number"));
+  test::write_text(bench / "c.json", R"({"schema": "halfscope.train-config/1"})");
+  EXPECT_THAT(bench.run({"run", "--config", "c.json"}).err,
+              HasSubstr("does not say \"schema\": \"halfscope.run-config/1\""));
+  EXPECT_THAT(bench.run({"run", "--data", "digits"}).err, HasSubstr("run needs a NETWORK"));
 }
 
 }  // namespace
