@@ -13,6 +13,7 @@ const ConfigForm& form() {
       .schema = "halfscope.train-config/1",
       .keys = {"model",
                "loss",
+               "running_variance",
                "data",
                "normalize",
                "dimension",
@@ -82,6 +83,7 @@ Json train_file_json(const TrainOptions& options) {
   };
   text("model", options.model);
   text("loss", options.loss);
+  text("running_variance", options.running_variance);
   text("data", options.data);
   text("normalize", options.normalize);
   list("dimension", options.dimensions);

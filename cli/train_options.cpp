@@ -50,6 +50,12 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
             ->type_name("SPEC")
             ->group(kGroup),
         {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
+  offer(sub.add_option("--running-variance", options.running_variance,
+                       "Variance of a batch that running variances take: sample (as PyTorch) or "
+                       "population (as ONNX); default: population in files of networks in training")
+            ->type_name("WHICH")
+            ->group(kGroup),
+        {.words = {"sample", "population"}});
   add_normalize_option(sub, options.normalize);
   add_dimension_option(sub, options.dimensions);
   offer(sub.add_option("--init", options.init, "Initial weights, an .npz by variable path")
@@ -253,6 +259,12 @@ TrainConfig train_config(const TrainOptions& options) {
     throw usage_error("--clip-format needs a norm to clip to", "add --clip-norm X");
   }
   config.loss = options.loss;
+  config.running_variance = options.running_variance;
+  const std::vector<std::string> variances{"", "sample", "population"};
+  if (std::find(variances.begin(), variances.end(), options.running_variance) == variances.end()) {
+    throw usage_error("--running-variance: unknown value " + options.running_variance,
+                      "use sample or population");
+  }
   config.patience = options.early_stop;
   if (options.early_stop > 0 && options.eval_every == 0) {
     throw usage_error("--early-stop needs evaluations to judge by", "add --eval-every N");
@@ -308,6 +320,7 @@ std::vector<std::string> settings_of(const TrainOptions& options, const TrainCon
   };
   add("--model", options.model);
   if (!options.loss.empty()) add("--loss", options.loss);
+  if (!options.running_variance.empty()) add("--running-variance", options.running_variance);
   add("--data", options.data);
   if (!options.normalize.empty()) add("--normalize", options.normalize);
   for (const std::string& text : options.dimensions) add("--dimension", text);

@@ -20,6 +20,7 @@ namespace halfscope {
 struct TrainOptions {
   // Network and data
   std::string model = "lenet", loss, data = "digits", normalize, init;
+  std::string running_variance;
   std::vector<std::string> dimensions;
   bool no_shuffle = false;
   // Training

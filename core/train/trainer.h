@@ -64,7 +64,8 @@ using ModelBuilder = std::function<Model(int64_t batch)>;
 struct TrainConfig {
   std::string model = "lenet";
   ModelBuilder build{};  ///< what builds it, where it is none of the built-in ones
-  std::string loss{};    ///< of such a network; only to tell set-ups apart in checkpoints
+  /// Of such a network; only to tell set-ups apart in checkpoints.
+  std::string loss{}, running_variance{};
   Optimizer optimizer;
   int64_t batch = 128;
   /// Parts that a batch is worked off in; their gradients are summed in `sum_format`, by default

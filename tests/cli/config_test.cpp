@@ -130,7 +130,8 @@ TEST(CliConfig, UpdateFormatsGoThereAndBack) {
   const Words words{
       "train",      "--print-config",      "--ema", "0.99:form=average,format=bf16,compute=fp16",
       "--eval-ema", "--clip-norm",         "1",     "--clip-format",
-      "fp16",       "--optimizer-compute", "bf16"};
+      "fp16",       "--optimizer-compute", "bf16",  "--running-variance",
+      "population"};
   const Outcome printed = bench.run(words);
   const Json json = json_of(printed);
   EXPECT_EQ(json["ema"],
@@ -138,6 +139,7 @@ TEST(CliConfig, UpdateFormatsGoThereAndBack) {
   EXPECT_EQ(json["clip_format"], "fp16");
   EXPECT_EQ(json["optimizer_compute"], "bf16");
   EXPECT_EQ(json["eval_ema"], true);
+  EXPECT_EQ(json["running_variance"], "population");
   test::write_text(bench / "c.json", printed.out);
   EXPECT_EQ(bench.run({"train", "--config", "c.json", "--print-config"}).out, printed.out);
   // Words of the command line go before it.
@@ -189,6 +191,11 @@ TEST(CliConfig, MistakesInUpdateFormatsAreOneLine) {
               HasSubstr("unknown format fp17"));
   EXPECT_THAT(says("\"optimizer_compute\": \"fp17\""),
               HasSubstr("--optimizer-compute: unknown format fp17"));
+  EXPECT_THAT(says("\"running_variance\": \"biased\""),
+              HasSubstr("--running-variance: unknown value biased"));
+  const Outcome none = bench.run(test::small_training({"--running-variance", "sample"}));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("no batch normalization in training"));
   EXPECT_THAT(says(R"("plan": {"schema": "halfscope.plan/1", "name": "p",
                       "variables": {"clip_mode": "slow"}})"),
               HasSubstr("variables.clip_mode: unknown value"));
