@@ -196,7 +196,7 @@ template <class F>
 bool Runner::guarded(size_t lane, int64_t step, TapSink* sink, const F& work) {
   if (lanes_[lane]->lost) return false;
   LostLane lost{lanes_[lane]->config.name(), step, "out of memory",
-                "lower --batch, or run fewer lanes", ErrorKind::runtime};
+                "lower --batch or --limit, or run fewer lanes", ErrorKind::runtime};
   try {
     work(*lanes_[lane]);
     return true;

@@ -246,6 +246,9 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
            Mistake{{"lenett", "--data", "digits"}, "unknown model lenett"},
            Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx is no ONNX model", 3},
+           Mistake{{"mlp:1000000-3", "--random-input", "1", "--limit", "1e9"},
+                   "out of memory: 1000000000 samples take 4e+06 GB, this machine has",
+                   3},
            Mistake{{"gone.onnx", "--input", "x.npy"}, "cannot read gone.onnx", 3},
        }) {
     Words words{"run"};

@@ -352,7 +352,7 @@ TEST(RunnerLanes, TheLastOneEndsTheRun) {
     ADD_FAILURE() << "no Error";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "lane bfloat16 was lost at batch 3: out of memory");
-    EXPECT_EQ(error.hint(), "lower --batch, or run fewer lanes");
+    EXPECT_EQ(error.hint(), "lower --batch or --limit, or run fewer lanes");
   }
   EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::interrupted});
   EXPECT_EQ(seen.rows.size(), 1u + 3u);
