@@ -105,7 +105,12 @@ class Reader {
     }
     if (meta.contains("kind")) {
       const std::string kind = meta_text(meta, "kind");
-      require(kind == "inference" || kind == "training", "meta");
+      if (kind != "inference" && kind != "training") {
+        throw usage_error(fmt::format("{} holds a run of the kind \"{}\", which this program does "
+                                      "not know",
+                                      database_.file().string(), kind),
+                          "update HalfScope");
+      }
       info.inference = kind == "inference";
     }
     info.batch = meta_integer<int64_t>(meta, "batch");

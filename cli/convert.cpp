@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "analysis/output_file.h"
+#include "analysis/report/report_parts.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/network.h"
@@ -54,7 +55,8 @@ int convert_network(const ConvertOptions& options) {
     bytes = onnx_bytes(lower_inference(network, plan), network.name, weights);
   }
   write_output_file(options.out, bytes, options.force);
-  write_out(fmt::format("{}: {:.1f} MB\n", options.out, static_cast<double>(bytes.size()) / 1e6));
+  write_out(
+      fmt::format("{}: {}\n", options.out, report::bytes_text(static_cast<int64_t>(bytes.size()))));
   return 0;
 }
 

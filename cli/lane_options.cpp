@@ -50,6 +50,19 @@ std::optional<Accumulation> accumulation_of(const TrainOptions& options) {
   return accumulation;
 }
 
+/// Of what comes after the gradients, whatever the plan says.
+void set_update_formats(Plan& plan, const TrainOptions& options) {
+  const auto set = [&](auto& target, const std::optional<FloatFormat>& format) {
+    if (format) target = *format;
+  };
+  set(plan.update_compute, stored_format("--optimizer-compute", options.compute_format));
+  set(plan.clip, stored_format("--clip-format", options.clip_format));
+  if (options.ema.empty()) return;
+  const WeightAverage average = parse_weight_average(options.ema);
+  set(plan.average, average.format);
+  set(plan.average_compute, average.compute);
+}
+
 }  // namespace
 
 bool is_inline_plan(const std::string& plan) { return plan.starts_with('{'); }
@@ -115,6 +128,7 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
       for (const std::string& glob : options.fp32) keep_fp32(lane.plan, glob);
       if (!options.fp32.empty()) lane.plan.name += "+fp32";
       if (accumulation) accumulate_in(lane.plan, *accumulation);
+      set_update_formats(lane.plan, options);
     }
     if (scaler) {
       if (!reference) lane.scaler = *scaler;

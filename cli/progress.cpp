@@ -24,7 +24,11 @@ struct Detail {
   size_t lanes = 0;
 };
 
-std::string lane_text(const LaneProgress& lane, bool notes) {
+std::string lane_text(const LaneProgress& lane, bool notes, bool inference) {
+  if (inference) {
+    const bool scored = notes && !std::isnan(lane.accuracy);
+    return "  " + lane.name + (scored ? " " + percentage(lane.accuracy) : "");
+  }
   std::string text = std::isnan(lane.loss) ? fmt::format("  {} nan", lane.name)
                                            : fmt::format("  {} {:.4f}", lane.name, lane.loss);
   if (!notes) return text;
@@ -35,11 +39,15 @@ std::string lane_text(const LaneProgress& lane, bool notes) {
 }
 
 std::string line_of(const Progress& progress, const Detail& detail) {
-  std::string text = fmt::format("step {}/{}", progress.done, progress.steps);
-  for (size_t i = 0; i < detail.lanes; ++i) text += lane_text(progress.lanes[i], detail.notes);
+  const char* unit = progress.inference ? "batch" : "step";
+  std::string text = fmt::format("{} {}/{}", unit, progress.done, progress.steps);
+  for (size_t i = 0; i < detail.lanes; ++i) {
+    text += lane_text(progress.lanes[i], detail.notes, progress.inference);
+  }
   if (progress.done >= progress.steps) return text + "  finishing";
   if (progress.rate <= 0.0) return text;
-  if (detail.rate) text += fmt::format("  {:.3g} steps/s", progress.rate);
+  if (detail.rate)
+    text += fmt::format("  {:.3g} {}/s", progress.rate, progress.inference ? "batches" : "steps");
   const double left = static_cast<double>(progress.steps - progress.done) / progress.rate;
   if (detail.left) text += "  " + duration_text(left) + " left";
   return text;
@@ -91,6 +99,7 @@ std::string progress_text(const Progress& progress, size_t width) {
 ProgressLine::ProgressLine(int64_t steps, const RunInfo& info, bool quiet)
     : active_(!quiet && terminal_width() > 0), start_(Clock::now()), last_(start_ - kRedraw) {
   progress_.steps = steps;
+  progress_.inference = info.inference;
   for (const LaneInfo& lane : info.lanes) {
     progress_.lanes.emplace_back();
     progress_.lanes.back().name = lane.name;
@@ -110,6 +119,8 @@ void ProgressLine::operator()(const std::vector<StepRow>& rows) {
     LaneProgress& lane = progress_.lanes[i];
     if (first) lane.first_scale = rows[i].loss_scale;
     lane.loss = rows[i].loss;
+    const double done = static_cast<double>(progress_.done);
+    lane.accuracy += (rows[i].accuracy - lane.accuracy) / done;
     lane.scale = rows[i].loss_scale;
     lane.skipped += rows[i].skipped ? 1 : 0;
   }

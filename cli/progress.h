@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The line that `train` draws over and over on a terminal. What it says is a pure function of
-// numbers, so that it can be tested; ProgressLine adds the clock and the terminal.
+// The line that `train` and `run` draw over and over on a terminal. What it says is a pure function
+// of numbers, so that it can be tested; ProgressLine adds the clock and the terminal.
 #pragma once
 
 #include <chrono>
@@ -32,13 +32,15 @@ class RateMeter {
 struct LaneProgress {
   std::string name;
   double loss = 0.0;
+  double accuracy = 0.0;  ///< of all batches so far, in inference; NaN without labels
   double first_scale = 1.0, scale = 1.0;
   int64_t skipped = 0;
 };
 
 struct Progress {
   int64_t done = 0, steps = 0;
-  double rate = 0.0;  ///< steps per second, 0 if unknown
+  bool inference = false;  ///< steps are batches, of which there are no losses
+  double rate = 0.0;       ///< steps per second, 0 if unknown
   std::vector<LaneProgress> lanes;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -17,7 +18,10 @@
 #include "cli/lane_options.h"
 #include "cli/lane_summary.h"
 #include "cli/network.h"
+#include "cli/progress.h"
+#include "cli/run_file.h"
 #include "cli/run_input.h"
+#include "cli/run_options.h"
 #include "cli/stop.h"
 #include "cli/train_options.h"
 #include "cli/training.h"
@@ -29,69 +33,8 @@
 namespace halfscope {
 namespace {
 
-constexpr uint64_t kMostSamples = 1'000'000'000;
 constexpr int64_t kUsualBatch = 128;
-
-struct RunOptions {
-  std::string network, data, normalize, labels, init;
-  std::vector<std::string> inputs, dimensions, plans;
-  std::optional<uint64_t> random_seed;
-  int64_t batch = 0, limit = 0;
-  std::string out, record;
-  /// Of lanes, recording and comparisons; the members of training are left at their defaults.
-  TrainOptions shared;
-};
-
-void add_input_options(CLI::App& sub, RunOptions& options) {
-  const char* kGroup = "Network and data";
-  offer(sub.add_option("network", options.network,
-                       "A file *.onnx, or lenet, lenet-hot, resnet20, mlp:A-B-...-Z")
-            ->type_name("NETWORK")
-            ->required()
-            ->group(group::kArguments),
-        {.words = network_words(), .files = "*.onnx"});
-  offer(sub.add_option("--input", options.inputs,
-                       "Samples along the first dimension: x.npy, x.npz (arrays by name) or "
-                       "NAME=x.npy; may be given several times")
-            ->expected(1)
-            ->take_all()
-            ->type_name("FILE")
-            ->group(kGroup),
-        {.files = "*.np[yz]"});
-  offer(sub.add_option("--data", options.data,
-                       "The test part of digits, mnist:DIR or cifar10:DIR, with its labels")
-            ->type_name("SPEC")
-            ->group(kGroup),
-        {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
-  add_normalize_option(sub, options.normalize);
-  sub.add_option_function<std::string>(
-         "--random-input",
-         [&options](const std::string& text) {
-           options.random_seed = parse_integer("--random-input", text, 0, 4294967295);
-         },
-         "Random samples in [-1, 1) of this seed")
-      ->type_name("SEED")
-      ->group(kGroup);
-  offer(sub.add_option("--labels", options.labels,
-                       "Classes of the samples, a .npy or .npz; prints accuracies")
-            ->type_name("FILE")
-            ->group(kGroup),
-        {.files = "*.np[yz]"});
-  add_integer(sub, "--limit", options.limit, 1, kMostSamples, "Take the first N samples")
-      ->group(kGroup);
-  add_integer(sub, "--batch", options.batch, 1, kMostSamples,
-              "Samples at once, where the network leaves it open; default: 128")
-      ->group(kGroup);
-  add_dimension_option(sub, options.dimensions);
-  offer(sub.add_option("--init", options.init, "Weights, an .npz by variable path")
-            ->type_name("FILE")
-            ->group(kGroup),
-        {.files = "*.npz"});
-  add_integer(sub, "--seed", options.shared.seed, 0, 4294967295,
-              "Of weights that nothing gives, and of stochastic rounding")
-      ->default_str("1")
-      ->group(kGroup);
-}
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 /// The samples, and the labels that go with them.
 struct Samples {
@@ -128,22 +71,6 @@ Samples read_samples(const RunOptions& options) {
   return samples;
 }
 
-void check_sources(const RunOptions& options) {
-  const int sources = !options.inputs.empty() + !options.data.empty() +
-                      static_cast<int>(options.random_seed.has_value());
-  if (sources != 1) {
-    throw usage_error(sources == 0 ? "there is nothing to run the network on"
-                                   : "--input, --data and --random-input exclude each other",
-                      "give one of --input, --data and --random-input");
-  }
-  if (!options.normalize.empty() && options.data.empty()) {
-    throw usage_error("--normalize is for the images of --data", "leave it out");
-  }
-  if (options.random_seed && !options.labels.empty()) {
-    throw usage_error("random samples have no labels", "leave out --labels");
-  }
-}
-
 /// Everything that can be wrong without any work.
 void check_files(const RunOptions& options, const TrainOptions& lanes) {
   std::vector<std::string> files = input_files(lanes);
@@ -161,22 +88,6 @@ void check_files(const RunOptions& options, const TrainOptions& lanes) {
     throw usage_error("--out " + options.out + ": neither .npz nor .npy",
                       "outputs are written as NumPy arrays");
   }
-}
-
-/// The flags of lanes as `train` has them; --plan may be given several times here.
-TrainOptions lane_options(const RunOptions& options) {
-  TrainOptions lanes = options.shared;
-  lanes.model = options.network;
-  lanes.dimensions = options.dimensions;
-  if (options.plans.empty()) return lanes;
-  if (lanes.lanes_given) {
-    throw usage_error("--plan and --lanes exclude each other", "add the plan to --lanes");
-  }
-  lanes.lanes = "float32";
-  for (const std::string& plan : options.plans) {
-    if (plan != "float32") lanes.lanes += "," + plan;
-  }
-  return lanes;
 }
 
 /// ||y - reference|| / ||reference|| over all outputs, elements finite in both; NaN without any.
@@ -211,6 +122,7 @@ struct LaneResult {
   bool reference = false;
   int64_t samples = 0, non_finite = 0;
   double accuracy = 0.0, error = 0.0, seconds = 0.0;
+  std::string problem{};  ///< why it was lost; empty if it was not
 
   double rate() const { return static_cast<double>(samples) / seconds; }
 };
@@ -222,8 +134,9 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
   std::vector<LaneResult> results;
   for (size_t i = 0; i < lanes.size(); ++i) {
     const Runner::Result& each = runner.result(i);
-    const bool compares = reference != lanes.end() && !lanes[i].reference;
     const size_t other = static_cast<size_t>(reference - lanes.begin());
+    const bool compares = reference != lanes.end() && !lanes[i].reference && runner.has_lane(i) &&
+                          runner.has_lane(other);
     results.push_back({.name = lanes[i].name,
                        .backend = lanes[i].backend,
                        .reference = lanes[i].reference,
@@ -231,8 +144,14 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
                        .non_finite = non_finite(each.outputs),
                        .accuracy = each.accuracy(),
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
-                                         : std::numeric_limits<double>::quiet_NaN(),
+                                         : kNotMeasured,
                        .seconds = each.seconds});
+    for (const Runner::LostLane& lost : runner.lost_lanes()) {
+      if (lost.name != lanes[i].name) continue;
+      results.back().problem = lost.why;
+      results.back().samples = std::min(results.back().samples, lost.batch * runner.batch());
+      results.back().accuracy = kNotMeasured;
+    }
   }
   return results;
 }
@@ -273,15 +192,17 @@ Json json_of(const RunOptions& options, const Runner& runner, const RunInfo& inf
   }
   json["lanes"] = Json::array();
   for (const LaneResult& lane : lanes) {
-    json["lanes"].push_back({{"name", lane.name},
-                             {"backend", lane.backend},
-                             {"reference", lane.reference},
-                             {"samples", lane.samples},
-                             {"accuracy", measured(lane.accuracy)},
-                             {"output_error", measured(lane.error)},
-                             {"non_finite", lane.non_finite},
-                             {"seconds", measured(lane.seconds)},
-                             {"samples_per_second", measured(lane.rate())}});
+    json["lanes"].push_back(
+        {{"name", lane.name},
+         {"backend", lane.backend},
+         {"reference", lane.reference},
+         {"samples", lane.samples},
+         {"accuracy", measured(lane.accuracy)},
+         {"output_error", measured(lane.error)},
+         {"non_finite", lane.non_finite},
+         {"seconds", measured(lane.seconds)},
+         {"samples_per_second", measured(lane.rate())},
+         {"problem", lane.problem.empty() ? Json(nullptr) : Json(lane.problem)}});
   }
   return json;
 }
@@ -294,6 +215,7 @@ void write_outputs(const RunOptions& options, const Runner& runner, const RunInf
   }
   NamedTensors all;
   for (size_t i = 0; i < info.lanes.size(); ++i) {
+    if (!runner.has_lane(i)) continue;  // it does not have all of them
     for (const auto& [name, tensor] : runner.result(i).outputs) {
       all[info.lanes.size() == 1 ? name : info.lanes[i].name + "/" + name] = tensor;
     }
@@ -309,32 +231,9 @@ int64_t first_dimension(const Model& network) {
   return 0;
 }
 
-/// RunInfo::settings: the arguments of `run`, lanes and outputs left out.
-std::vector<std::string> settings_of(const RunOptions& options, const RunInfo& info) {
-  std::vector<std::string> words{options.network};
-  const auto add = [&words](const char* flag, const std::string& value) {
-    if (!value.empty()) words.insert(words.end(), {flag, value});
-  };
-  for (const std::string& input : options.inputs) add("--input", input);
-  add("--data", options.data);
-  if (options.random_seed) add("--random-input", std::to_string(*options.random_seed));
-  add("--normalize", options.normalize);
-  add("--labels", options.labels);
-  if (options.limit > 0) add("--limit", std::to_string(options.limit));
-  add("--batch", std::to_string(info.batch));
-  for (const std::string& dimension : options.dimensions) add("--dimension", dimension);
-  add("--init", options.init);
-  add("--seed", std::to_string(info.seed));
-  if (info.every != 1) add("--every", std::to_string(info.every));
-  const TrainOptions& shared = options.shared;
-  if (shared.errors_every > 0) add("--errors-every", std::to_string(shared.errors_every));
-  if (shared.no_errors) words.emplace_back("--no-errors");
-  return words;
-}
-
 int run_network(const RunOptions& options, const std::string& command_line) {
   check_sources(options);
-  const TrainOptions lanes = lane_options(options);
+  const TrainOptions lanes = run_lanes(options);
   RunnerConfig config{.lanes = lanes_of(lanes)};
   config.errors = error_sampling(lanes);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
@@ -367,7 +266,6 @@ int run_network(const RunOptions& options, const std::string& command_line) {
     samples.data = random_inputs(network, batch, available, *options.random_seed);
   }
   config.labels = samples.labels;
-  const Runner::Progress no_progress;
   std::unique_ptr<Runner> runner;
   try {
     runner = std::make_unique<Runner>(network, config, samples.data);
@@ -382,7 +280,7 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   RunInfo info = runner->describe();
   info.data = options.data.empty() ? samples.data.name : options.data;
   info.command = command_line;
-  info.settings = settings_of(options, info);
+  info.settings = run_settings(options, info);
   info.lane_settings = lane_settings_of(lanes);
   info.version = kVersion;
   info.threads = omp_get_max_threads();
@@ -394,7 +292,10 @@ int run_network(const RunOptions& options, const std::string& command_line) {
     recorder.emplace(options.record, Recorder::Options{.force = options.shared.force});
     recorder->begin(info);
   }
-  runner->run(recorder ? &*recorder : nullptr, no_progress, stop);
+  {
+    ProgressLine progress(info.steps_planned, info, options.shared.quiet);
+    runner->run(recorder ? &*recorder : nullptr, std::ref(progress), stop);
+  }
   const std::vector<LaneResult> results = results_of(*runner, info);
   if (!options.out.empty() && runner->samples_done() > 0) write_outputs(options, *runner, info);
   if (options.shared.json) {
@@ -412,6 +313,11 @@ int run_network(const RunOptions& options, const std::string& command_line) {
     }
     write_out(text);
   }
+  if (!runner->lost_lanes().empty()) {
+    const Runner::LostLane& lost = runner->lost_lanes().front();
+    throw Error(fmt::format("lane {} was lost at batch {}: {}", lost.name, lost.batch, lost.why),
+                lost.hint);
+  }
   return 0;
 }
 
@@ -419,30 +325,20 @@ int run_network(const RunOptions& options, const std::string& command_line) {
 
 void add_run(CLI::App& app, Command& command, const std::string& command_line) {
   auto options = std::make_shared<RunOptions>();
-  options->shared.lanes = "float32";
   CLI::App* sub = app.add_subcommand("run", "Run a network forward in lanes, side by side");
   sub->footer(
       "Example:  halfscope run lenet --init weights.npz --data digits --plan float16 --record "
       "r.hscope");
-  add_input_options(*sub, *options);
-  offer(sub->add_option("--plan", options->plans,
-                        "A lane of this plan beside float32; may be given several times")
-            ->expected(1)
-            ->take_all()
-            ->type_name("PLAN")
-            ->group("Lanes"),
-        {.words = plan_words(), .files = "*.json"});
-  add_run_lane_options(*sub, options->shared);
-  add_output(*sub, "--out", options->out, "*.np[yz]", "Outputs of all samples, by name");
-  add_output(*sub, "--record", options->record, "*.hscope", "Run file of statistics and errors");
-  add_force(*sub, options->shared.force);
-  sub->add_flag("--json", options->shared.json, "Print the results as JSON")->group(group::kOutput);
-  sub->add_flag("--quiet", options->shared.quiet, "No table")->group(group::kOutput);
-  add_integer(*sub, "--threads", options->shared.threads, 1, 1024,
-              "Results do not depend on it; default: all cores")
-      ->group(group::kOther);
-  sub->callback([options, command_line, &command] {
-    command = [options, command_line] { return run_network(*options, command_line); };
+  add_run_options(*sub, *options);
+  sub->callback([options, sub, command_line, &command] {
+    command = [options, sub, command_line] {
+      const RunOptions all =
+          options->config.empty() ? *options : read_run_file(options->config, *sub);
+      check_network(all);
+      if (!all.print_config) return run_network(all, command_line);
+      write_json(run_file_json(all));
+      return 0;
+    };
   });
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "cli/run_input.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
+#include "analysis/report/report_parts.h"
 #include "core/error.h"
 #include "core/numeric/rng.h"
 
@@ -35,6 +38,18 @@ int64_t rows_picked(const Graph& graph, ValueId index) {
     rows = rows == 0 ? size : std::min(rows, size);
   }
   return rows == 0 ? 2 : rows;
+}
+
+/// Throws Error if so many samples of so many numbers are more than this machine can hold.
+void check_memory(int64_t samples, int64_t each) {
+  const double wanted = static_cast<double>(samples) * static_cast<double>(each) * sizeof(float);
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (wanted <= memory) return;
+  throw Error("out of memory: " + std::to_string(samples) + " samples take " +
+                  report::bytes_text(static_cast<int64_t>(std::min(wanted, 1e18))) +
+                  ", this machine has " + report::bytes_text(static_cast<int64_t>(memory)),
+              "use a smaller --limit");
 }
 
 }  // namespace
@@ -89,6 +104,7 @@ Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint
     if (batch > 0 && !value.shape.empty() && value.shape[0] == batch) {
       array.sample_shape.erase(array.sample_shape.begin());
     }
+    check_memory(samples, element_count(array.sample_shape));
     const int64_t count = samples * element_count(array.sample_shape);
     const int64_t rows =
         value.type == ElementType::index ? rows_picked(network.graph, input.value) : 0;

@@ -94,6 +94,7 @@ Json closing_json(const TrainOptions& options, const Summary& summary, double se
   json["steps_planned"] = options.steps;
   json["seconds"] = json_number(seconds);
   json["save_weights"] = options.save_weights.empty() ? Json(nullptr) : Json(options.save_weights);
+  json["save_ema"] = options.save_ema.empty() ? Json(nullptr) : Json(options.save_ema);
   json["lanes"] = to_json(summary.lanes());
   json["proof"] = proof_member(proof);
   return json;
@@ -102,14 +103,17 @@ Json closing_json(const TrainOptions& options, const Summary& summary, double se
 /// Everything that can be wrong without any work.
 void check_files(const TrainOptions& options) {
   std::vector<std::string> files = input_files(options);
-  files.insert(files.end(), {options.out, options.save_weights, options.checkpoint});
+  files.insert(files.end(),
+               {options.out, options.save_weights, options.save_ema, options.checkpoint});
   check_distinct(files);
   // The run that is resumed wrote it; going on with it is what it is for.
   if (!options.checkpoint.empty() && !resumes_own_checkpoint(options)) {
     check_output_file(options.checkpoint, options.force);
   }
   check_output_file(options.out, options.force);
-  if (!options.save_weights.empty()) check_output_file(options.save_weights, options.force);
+  for (const std::string& file : {options.save_weights, options.save_ema}) {
+    if (!file.empty()) check_output_file(file, options.force);
+  }
 }
 
 /// What computes the products of lanes on a GPU, on standard error.
@@ -117,6 +121,20 @@ void print_kernels(const Trainer& trainer) {
   for (const Trainer::ProductKernel& each : trainer.product_kernels()) {
     fmt::print(stderr, "{} {} {}: {}\n", each.lane, each.node, each.op, each.kernel);
   }
+}
+
+/// Of the last lane, unless it was lost.
+void write_weights(const Trainer& trainer, int lane, const TrainOptions& options) {
+  if (!trainer.has_lane(static_cast<size_t>(lane))) return;
+  const NamedTensors averages = trainer.averages(lane);
+  NamedTensors weights = trainer.weights(lane);
+  if (!options.save_ema.empty()) {
+    NamedTensors averaged = averages;
+    averaged.merge(NamedTensors(weights));  // what has no average, as it is
+    write_npz(options.save_ema, averaged);
+  }
+  for (const auto& [path, tensor] : averages) weights[average_path(path)] = tensor;
+  if (!options.save_weights.empty()) write_npz(options.save_weights, weights);
 }
 
 int train(const TrainOptions& options, const std::string& command_line) {
@@ -152,10 +170,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
     trainer->run(&summary, std::ref(progress), stop);
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  const bool saves = !options.save_weights.empty() && trainer->has_lane(config.lanes.size() - 1);
-  if (saves) {
-    write_npz(options.save_weights, trainer->weights(static_cast<int>(config.lanes.size()) - 1));
-  }
+  write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, options);
   if (!options.json && !options.quiet) {
     std::string text = closing_table(summary.lanes());
     if (summary.status() == RunStatus::interrupted) {

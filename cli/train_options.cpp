@@ -20,20 +20,6 @@
 namespace halfscope {
 namespace {
 
-/// A format that tensors are kept in, or nothing for an empty text.
-std::optional<FloatFormat> stored_format(const char* flag, const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  const std::optional<FloatFormat> format = parse_format(text);
-  if (!format) {
-    throw usage_error(std::string(flag) + ": unknown format " + text, format_hint(text));
-  }
-  if (format->flush_in && !format->flush_out) {
-    throw usage_error(std::string(flag) + " " + text + " flushes operands only",
-                      "tensors are flushed where they are written: use :ftz or :ftz-out");
-  }
-  return format;
-}
-
 std::optional<FloatFormat> sum_format_of(const TrainOptions& options) {
   if (!options.accumulate_grads.empty() && options.micro_batches == 1) {
     throw usage_error("--accumulate-grads needs more than one micro-batch",
@@ -64,6 +50,12 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
             ->type_name("SPEC")
             ->group(kGroup),
         {.words = {"digits", "mnist:", "cifar10:"}, .folders_after = {"mnist:", "cifar10:"}});
+  offer(sub.add_option("--running-variance", options.running_variance,
+                       "Variance of a batch that running variances take: sample (as PyTorch) or "
+                       "population (as ONNX); default: population in files of networks in training")
+            ->type_name("WHICH")
+            ->group(kGroup),
+        {.words = {"sample", "population"}});
   add_normalize_option(sub, options.normalize);
   add_dimension_option(sub, options.dimensions);
   offer(sub.add_option("--init", options.init, "Initial weights, an .npz by variable path")
@@ -71,6 +63,29 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
             ->group(kGroup),
         {.files = "*.npz"});
   sub.add_flag("--no-shuffle", options.no_shuffle, "Take samples in file order")->group(kGroup);
+}
+
+/// Precision of what comes after the gradients.
+void add_update_format_options(CLI::App& sub, TrainOptions& options) {
+  const char* kGroup = "Training";
+  const std::vector<std::string> formats{"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"};
+  offer(sub.add_option("--optimizer-compute", options.compute_format,
+                       "Format that every operation of the optimizer is rounded to, in lanes that "
+                       "are no references; default: fp32")
+            ->type_name("FORMAT")
+            ->group(kGroup),
+        {.words = formats});
+  offer(sub.add_option("--clip-format", options.clip_format,
+                       "Format that gradients are unscaled and clipped in, with --clip-norm, in "
+                       "lanes that are no references; default: fp32")
+            ->type_name("FORMAT")
+            ->group(kGroup),
+        {.words = formats});
+  sub.add_option("--ema", options.ema,
+                 "Keep moving averages of the weights with this decay; options after a colon: "
+                 "0.999:format=bf16,compute=bf16,form=average")
+      ->type_name("DECAY")
+      ->group(kGroup);
 }
 
 void add_training_options(CLI::App& sub, TrainOptions& options) {
@@ -118,6 +133,7 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
           ->type_name("FORMAT")
           ->group(kGroup),
       {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"}});
+  add_update_format_options(sub, options);
   add_integer(sub, "--early-stop", options.early_stop, 1, kMostCounted,
               "Stop after so many evaluations in a row without a better loss in any lane; needs "
               "--eval-every")
@@ -155,6 +171,9 @@ void add_recording_options(CLI::App& sub, TrainOptions& options) {
       ->group(kGroup);
   sub.add_flag("--no-eval", options.no_eval, "No evaluation on the test part at the end")
       ->group(kGroup);
+  sub.add_flag("--eval-ema", options.eval_ema,
+               "Evaluate the moving averages of --ema in place of the weights")
+      ->group(kGroup);
   add_comparison_options(sub, options, "steps");
 }
 
@@ -162,6 +181,8 @@ void add_output_options(CLI::App& sub, TrainOptions& options) {
   add_output(sub, "--out", options.out, "*.hscope", "Run file")->capture_default_str();
   add_output(sub, "--save-weights", options.save_weights, "*.npz",
              "Write the last lane's weights after the last step");
+  add_output(sub, "--save-ema", options.save_ema, "*.npz",
+             "Write the last lane's moving averages under the paths of the weights");
   add_output(sub, "--checkpoint", options.checkpoint, "*.npz",
              "Write what it takes to go on here, at the end and on Ctrl-C");
   add_integer(sub, "--checkpoint-every", options.checkpoint_every, 1, kMostCounted,
@@ -184,6 +205,19 @@ void add_output_options(CLI::App& sub, TrainOptions& options) {
 }
 
 }  // namespace
+
+std::optional<FloatFormat> stored_format(const char* flag, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const std::optional<FloatFormat> format = parse_format(text);
+  if (!format) {
+    throw usage_error(std::string(flag) + ": unknown format " + text, format_hint(text));
+  }
+  if (format->flush_in && !format->flush_out) {
+    throw usage_error(std::string(flag) + " " + text + " flushes operands only",
+                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+  }
+  return format;
+}
 
 void add_train_options(CLI::App& sub, TrainOptions& options) {
   offer(sub.add_option("--config", options.config,
@@ -214,7 +248,23 @@ TrainConfig train_config(const TrainOptions& options) {
   config.micro_batches = options.micro_batches;
   config.sum_format = sum_format_of(options);
   config.state_format = stored_format("--optimizer-state", options.state_format);
+  if (!options.ema.empty()) config.average = parse_weight_average(options.ema);
+  config.evaluate_average = options.eval_ema;
+  for (const char* flag : {options.eval_ema ? "--eval-ema" : nullptr,
+                           options.save_ema.empty() ? nullptr : "--save-ema"}) {
+    if (flag == nullptr || config.average) continue;
+    throw usage_error(std::string(flag) + " needs moving averages", "add --ema DECAY");
+  }
+  if (!options.clip_format.empty() && options.clip_norm == 0.0) {
+    throw usage_error("--clip-format needs a norm to clip to", "add --clip-norm X");
+  }
   config.loss = options.loss;
+  config.running_variance = options.running_variance;
+  const std::vector<std::string> variances{"", "sample", "population"};
+  if (std::find(variances.begin(), variances.end(), options.running_variance) == variances.end()) {
+    throw usage_error("--running-variance: unknown value " + options.running_variance,
+                      "use sample or population");
+  }
   config.patience = options.early_stop;
   if (options.early_stop > 0 && options.eval_every == 0) {
     throw usage_error("--early-stop needs evaluations to judge by", "add --eval-every N");
@@ -270,6 +320,7 @@ std::vector<std::string> settings_of(const TrainOptions& options, const TrainCon
   };
   add("--model", options.model);
   if (!options.loss.empty()) add("--loss", options.loss);
+  if (!options.running_variance.empty()) add("--running-variance", options.running_variance);
   add("--data", options.data);
   if (!options.normalize.empty()) add("--normalize", options.normalize);
   for (const std::string& text : options.dimensions) add("--dimension", text);
@@ -282,6 +333,10 @@ std::vector<std::string> settings_of(const TrainOptions& options, const TrainCon
   if (options.micro_batches != 1) add("--micro-batches", std::to_string(options.micro_batches));
   if (config.sum_format) add("--accumulate-grads", format_name(*config.sum_format));
   if (config.state_format) add("--optimizer-state", format_name(*config.state_format));
+  if (!options.compute_format.empty()) add("--optimizer-compute", options.compute_format);
+  if (!options.clip_format.empty()) add("--clip-format", options.clip_format);
+  if (config.average) add("--ema", weight_average_text(*config.average));
+  if (options.eval_ema) settings.emplace_back("--eval-ema");
   if (options.early_stop != 0) add("--early-stop", std::to_string(options.early_stop));
   if (options.eval_every != 0) add("--eval-every", std::to_string(options.eval_every));
   if (options.errors_every != 0) add("--errors-every", std::to_string(options.errors_every));

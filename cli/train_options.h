@@ -9,6 +9,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace halfscope {
 struct TrainOptions {
   // Network and data
   std::string model = "lenet", loss, data = "digits", normalize, init;
+  std::string running_variance;
   std::vector<std::string> dimensions;
   bool no_shuffle = false;
   // Training
@@ -29,7 +31,9 @@ struct TrainOptions {
   std::string schedule = "constant";
   double clip_norm = 0.0;
   int64_t micro_batches = 1;
-  std::string accumulate_grads, state_format;
+  std::string accumulate_grads, state_format, compute_format, clip_format;
+  std::string ema;
+  bool eval_ema = false;
   uint64_t seed = 1;
   int64_t eval_every = 0, early_stop = 0;
   // Lanes
@@ -46,7 +50,7 @@ struct TrainOptions {
   int64_t errors_every = 0;
   std::vector<std::string> compare;
   // Output
-  std::string out = "run.hscope", save_weights;
+  std::string out = "run.hscope", save_weights, save_ema;
   std::string checkpoint, resume;
   int64_t checkpoint_every = 0;
   std::string config;  ///< read by read_train_file()
@@ -58,6 +62,9 @@ struct TrainOptions {
 
 /// Declares the flags; `options` must outlive the parsing.
 void add_train_options(CLI::App& sub, TrainOptions& options);
+
+/// A format that tensors are kept in, or nothing for an empty text. Throws Error (usage).
+std::optional<FloatFormat> stored_format(const char* flag, const std::string& text);
 
 /// Everything but the initial weights and a network from a file, which are read later. Throws Error
 /// (usage).

@@ -35,7 +35,8 @@ void attach_network(TrainConfig& config, const TrainOptions& options, const Data
   const bool file = is_network_file(options.model);
   NetworkOptions wanted;
   wanted.dimensions = parse_dimensions(options.dimensions);
-  if (!file && options.loss.empty() && !data.sample_shape.empty() && wanted.dimensions.empty()) {
+  if (!file && options.loss.empty() && !data.sample_shape.empty() && wanted.dimensions.empty() &&
+      options.running_variance.empty()) {
     return;
   }
   if (file && options.loss.empty()) {
@@ -44,11 +45,16 @@ void attach_network(TrainConfig& config, const TrainOptions& options, const Data
   }
   describe_samples(data, wanted);
   const LossSpec loss = parse_loss(options.loss.empty() ? "cross-entropy" : options.loss);
-  config.build = [model = options.model, wanted, loss](int64_t batch) {
+  config.build = [model = options.model, wanted, loss,
+                  variance = options.running_variance](int64_t batch) {
     NetworkOptions sized = wanted;
     sized.batch = batch;
     Model network = load_network(model, sized);
     add_loss(network, loss);
+    if (!variance.empty()) {
+      set_running_variance(
+          network, variance == "sample" ? RunningVariance::sample : RunningVariance::population);
+    }
     return network;
   };
 }

@@ -77,49 +77,14 @@ std::string run_card(const Report& report) {
 std::string curves(const Report& report) {
   std::string page = "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n";
   if (report.steps == 0) return page + "<p class=\"soft\">No step was recorded.</p></section>\n";
-  return page + html::loss_chart(report) + html::scale_chart(report) +
-         html::learning_rate_chart(report) + "</section>\n";
+  const std::string charts =
+      html::loss_chart(report) + html::scale_chart(report) + html::learning_rate_chart(report);
+  return charts.empty() ? "" : page + charts + "</section>\n";
 }
 
-std::string definitions(const Report& report) {
-  std::string text =
-      "<section aria-labelledby=\"definitions\"><h2 id=\"definitions\">How the numbers are "
-      "defined</h2>\n<dl class=\"defs\">";
-  const auto entry = [&](const char* name, const std::string& meaning) {
-    text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, meaning);
-  };
-  entry(
-      "Counting",
-      "All counters look at the exact result of an operator before it is rounded to "
-      "the tensor's format, in every recorded step, and are exact integers. Upstream rounding has "
-      "acted by then: a gradient that was flushed earlier on the way back is counted as zero "
-      "here.");
-  entry("Overflow",
-        "Share of a tensor's elements that are finite before rounding and infinite or "
-        "NaN after it: the damage starts here.");
-  entry("Not finite (NaN/inf)",
-        "Share of the elements that are infinite or NaN before rounding: the damage "
-        "came from further up.");
-  entry("Flushed (underflow)",
-        "Share of the finite non-zero elements that rounding turns into zero.");
-  entry("Subnormal",
-        "Share of the finite non-zero elements whose rounded value lies below the smallest "
-        "normal number: held, but with fewer bits.");
-  entry("Lost updates",
-        "Share of the non-zero updates that leave the variable as it was, because "
-        "they are below half the spacing of its format there.");
-  entry(
-      "Head-room up",
-      "log2 of the format's largest finite number over the largest magnitude seen; negative once "
-      "values overflow. In layer lines: the least of activations and weights, which no loss scale "
-      "can help.");
-  entry(
-      "Head-room down",
-      fmt::format("log2 of the magnitude below which {} of the non-zero values lie over the "
-                  "magnitude up to which the format flushes to zero: so many bits may the values "
-                  "shrink before that share is lost. In layer lines: the least of all tensors but "
-                  "updates and optimizer state.",
-                  percent(kFlushedShare)));
+/// What only trainings have.
+template <class Entry>
+void training_definitions(const Entry& entry) {
   entry("Loss gap",
         "Median of |loss &minus; reference's loss| / reference's loss over the last fifth of the "
         "steps, on the same batches.");
@@ -133,6 +98,50 @@ std::string definitions(const Report& report) {
           "counts as lost as soon as any of it might be. An estimate, since upstream rounding has "
           "acted.",
           percent(kFlushedShare), percent(kFlushedEnergy)));
+}
+
+std::string definitions(const Report& report) {
+  const bool trains = !report.run.inference;
+  std::string text =
+      "<section aria-labelledby=\"definitions\"><h2 id=\"definitions\">How the numbers are "
+      "defined</h2>\n<dl class=\"defs\">";
+  const auto entry = [&](const char* name, const std::string& meaning) {
+    text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, meaning);
+  };
+  entry(
+      "Counting",
+      "All counters look at the exact result of an operator before it is rounded to "
+      "the tensor's format, in every recorded step, and are exact integers. Upstream rounding has "
+      "acted by then: " +
+          std::string(trains ? "a gradient that was flushed earlier on the way back is counted as "
+                               "zero here."
+                             : "what was flushed earlier is counted as zero here."));
+  entry("Overflow",
+        "Share of a tensor's elements that are finite before rounding and infinite or "
+        "NaN after it: the damage starts here.");
+  entry("Not finite (NaN/inf)",
+        "Share of the elements that are infinite or NaN before rounding: the damage "
+        "came from further up.");
+  entry("Flushed (underflow)",
+        "Share of the finite non-zero elements that rounding turns into zero.");
+  entry("Subnormal",
+        "Share of the finite non-zero elements whose rounded value lies below the smallest "
+        "normal number: held, but with fewer bits.");
+  if (trains) {
+    entry("Lost updates",
+          "Share of the non-zero updates that leave the variable as it was, because "
+          "they are below half the spacing of its format there.");
+  }
+  entry("Head-room up",
+        "log2 of the format's largest finite number over the largest magnitude seen; negative once "
+        "values overflow. In layer lines: the least of activations and weights" +
+            std::string(trains ? ", which no loss scale can help." : "."));
+  entry("Head-room down",
+        fmt::format("log2 of the magnitude below which {} of the non-zero values lie over the "
+                    "magnitude up to which the format flushes to zero: so many bits may the values "
+                    "shrink before that share is lost. In layer lines: the least of all tensors{}.",
+                    percent(kFlushedShare), trains ? " but updates and optimizer state" : ""));
+  if (trains) training_definitions(entry);
   if (!report.sums.empty()) {
     entry("Swamped",
           "Of the products that are not zero, those whose addition left the accumulator as it was; "
@@ -155,7 +164,8 @@ std::string definitions(const Report& report) {
           "plus one; the other lane's value is rounded to that format first. 0 means equal.");
     entry("Sign flips",
           "Elements of an activation that are positive in one lane and not in the other, shown "
-          "where a ReLU reads them: it lets another set of values and gradients through.");
+          "where a ReLU reads them: it lets another set of values " +
+              std::string(trains ? "and gradients through." : "through."));
   }
   if (!report.actions.empty()) {
     entry("Cost",

@@ -132,22 +132,31 @@ std::string layer_row(const Report& report, const LayerReport& layer, const Expo
          rate_cell(layer, Column::weights) +
          drawing_cell(layer, Column::activations, axis, drawings) +
          rate_cell(layer, Column::activations) +
-         drawing_cell(layer, Column::gradients, axis, drawings) +
-         rate_cell(layer, Column::gradients) + rate_cell(layer, Column::updates) +
+         (report.run.inference
+              ? ""
+              : drawing_cell(layer, Column::gradients, axis, drawings) +
+                    rate_cell(layer, Column::gradients) + rate_cell(layer, Column::updates)) +
          headroom_cells(layer) + advice_cell(report, layer) + "</tr>\n";
 }
 
-std::string table_head(const std::string& caption) {
+/// A forward pass has no gradients and no updates, nor columns for them.
+std::string table_head(const std::string& caption, bool inference) {
+  const std::string gradients = inference ? ""
+                                          : "<th colspan=\"2\" scope=\"colgroup\">Gradients</th>"
+                                            "<th scope=\"col\" class=\"n\">Updates</th>";
+  const std::string losses =
+      inference ? ""
+                : "<th scope=\"col\">exponents</th><th scope=\"col\" class=\"n\">loses</th>"
+                  "<th scope=\"col\" class=\"n\">lose</th>";
   return "<table class=\"layers sort\"><caption>" + caption +
          "</caption><thead><tr><td colspan=\"2\"></td><th scope=\"col\" class=\"n\">Weights</th>"
-         "<th colspan=\"2\" scope=\"colgroup\">Activations</th>"
-         "<th colspan=\"2\" scope=\"colgroup\">Gradients</th>"
-         "<th scope=\"col\" class=\"n\">Updates</th>"
+         "<th colspan=\"2\" scope=\"colgroup\">Activations</th>" +
+         gradients +
          "<th colspan=\"2\" scope=\"colgroup\" class=\"n\">Head-room, bits</th><td></td></tr>\n"
          "<tr><th scope=\"col\">Layer</th><th scope=\"col\">Format</th>"
          "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\">exponents</th>"
-         "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\">exponents</th>"
-         "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\" class=\"n\">lose</th>"
+         "<th scope=\"col\" class=\"n\">loses</th>" +
+         losses +
          "<th scope=\"col\" class=\"n\">up</th><th scope=\"col\" class=\"n\">down</th>"
          "<th scope=\"col\">Recommendation</th></tr></thead>\n<tbody>\n";
 }
@@ -309,9 +318,9 @@ std::string layer_section(const Report& report, size_t size_so_far) {
           "<p class=\"how\">How to read it: a histogram shows at which powers of two a tensor's "
           "values lie, from {} on the left to {} on the right, over the "
           "whole run, on the bands of its format; bar heights are square roots, so that thin "
-          "tails show. Gradients are shown as stored, times the loss scale. Shares are those of "
-          "the layer's worst tensor of that kind.</p>\n",
-          power(axis.low), power(axis.high + 1)) +
+          "tails show. {}Shares are those of the layer's worst tensor of that kind.</p>\n",
+          power(axis.low), power(axis.high + 1),
+          report.run.inference ? "" : "Gradients are shown as stored, times the loss scale. ") +
       histogram_key();
 
   const int focus = report.focus;
@@ -332,9 +341,10 @@ std::string layer_section(const Report& report, size_t size_so_far) {
                         std::binary_search(worst.begin(), worst.end(), i));
     }
     const std::string title = escape(info.name) + (info.reference ? " (reference)" : "");
-    std::string table = scroll_begin("Layers of " + info.name) +
-                        table_head("Layers of " + title + ", in execution order") + rows +
-                        "</tbody></table></div>\n";
+    std::string table =
+        scroll_begin("Layers of " + info.name) +
+        table_head("Layers of " + title + ", in execution order", report.run.inference) + rows +
+        "</tbody></table></div>\n";
     if (left_out > 0) {
       table += fmt::format(
           "<p class=\"how\">The {} that lose most; {} more are in the JSON and CSV reports.</p>\n",

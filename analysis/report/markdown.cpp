@@ -199,20 +199,25 @@ void write_layers(const Report& report, std::string& md) {
   });
   const size_t shown = std::min(worst.size(), kLayersShown);
   md += fmt::format("\n### Layers that lose most ({} of {})\n\n", shown, report.layers.size());
-  md +=
-      "| lane | layer | format | overflow | not finite | underflow | lost updates |\n"
-      "| --- | --- | --- | ---: | ---: | ---: | ---: |\n";
+  const bool updates = !report.run.inference;  // a forward pass has none
+  md += fmt::format(
+      "| lane | layer | format | overflow | not finite | underflow |{}\n"
+      "| --- | --- | --- | ---: | ---: | ---: |{}\n",
+      updates ? " lost updates |" : "", updates ? " ---: |" : "");
   for (size_t i = 0; i < shown; ++i) {
     const LayerReport& layer = *worst[i];
     const report::Rates rates = report::worst_rates(layer);
-    md += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n",
+    md += fmt::format("| {} | {} | {} | {} | {} | {} |",
                       code(report.lanes[static_cast<size_t>(layer.lane)].name), code(layer.path),
                       format_name(layer.write), percent(rates.overflow), percent(rates.non_finite),
-                      percent(rates.underflow), percent(rates.lost));
+                      percent(rates.underflow));
+    if (updates) md += fmt::format(" {} |", percent(rates.lost));
+    md += "\n";
   }
-  md +=
-      "\nThe worst tensor of each layer; shares of its elements, for underflow and lost updates "
-      "of the finite non-zero ones.\n";
+  md += fmt::format(
+      "\nThe worst tensor of each layer; shares of its elements, for underflow {}of the finite "
+      "non-zero ones.\n",
+      updates ? "and lost updates " : "");
 }
 
 void write_run(const Report& report, std::string& md) {

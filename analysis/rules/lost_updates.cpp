@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lost_updates: variables kept in a narrow format whose updates are mostly too small to change
-// them: an update below half the spacing at w is not zero, yet w + update rounds back to w.
+// them: an update below half the spacing at w is not zero, yet w + update rounds back to w. Moving
+// averages of variables, which take small steps by their nature, are judged by themselves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,57 +47,100 @@ Lost measure_site(const LaneFacts& lane, int site) {
   return result;
 }
 
-}  // namespace
+/// What is added to a moving average of a variable ("weight_ema_update").
+bool moves_average(const SiteInfo& site) {
+  return site.role == Role::update && site.tensor.ends_with("_ema_update");
+}
 
-void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
+struct LostSites {
   std::vector<std::string> layers;
   Lost all;
   int worst_site = -1;
   double worst_share = kLostShare;
   int64_t first_step = -1;
   FloatFormat storage = kFp32;
+};
+
+/// Those of variables, or of their averages.
+LostSites find_sites(const LaneFacts& lane, bool averages) {
+  LostSites found;
   for (const SiteInfo& site : lane.info().sites) {
-    if (site.role != Role::update) continue;
+    if (site.role != Role::update || moves_average(site) != averages) continue;
     const Lost lost = measure_site(lane, site.order);
     if (!(lost.share() > kLostShare)) continue;
-    const FloatFormat kept_in = storage_of(lane, site);
+    const FloatFormat kept_in = averages ? site.format : storage_of(lane, site);
     // fp32 may stand still too, at the end of training: nothing a format could change.
     if (full_precision(kept_in)) continue;
-    storage = kept_in;
-    layers.push_back(site.path);
-    all.lost += lost.lost;
-    all.non_zero += lost.non_zero;
-    if (first_step < 0 || lost.first_step < first_step) first_step = lost.first_step;
-    if (lost.share() > worst_share) {
-      worst_share = lost.share();
-      worst_site = site.order;
+    found.storage = kept_in;
+    found.layers.push_back(site.path);
+    found.all.lost += lost.lost;
+    found.all.non_zero += lost.non_zero;
+    if (found.first_step < 0 || lost.first_step < found.first_step) {
+      found.first_step = lost.first_step;
+    }
+    if (lost.share() > found.worst_share) {
+      found.worst_share = lost.share();
+      found.worst_site = site.order;
     }
   }
-  if (worst_site < 0) return;
-  layers = lane.in_order(std::move(layers));
+  found.layers = lane.in_order(std::move(found.layers));
+  return found;
+}
 
-  const SiteInfo& site = lane.site(worst_site);
-  const std::string format = format_name(storage);
+/// What findings of both kinds say alike.
+Finding finding_of(const LaneFacts& lane, const LostSites& found) {
+  const SiteInfo& site = lane.site(found.worst_site);
   Finding finding{.rule = "lost_updates", .lane = lane.lane()};
   finding.severity = Severity::warning;
   finding.site = site.name();
   finding.layer = site.path;
-  finding.step = first_step;
+  finding.step = found.first_step;
+  finding.evidence = {{"lost_share", found.all.share()},
+                      {"lost", static_cast<double>(found.all.lost)},
+                      {"non_zero_updates", static_cast<double>(found.all.non_zero)},
+                      {"worst_lost_share", found.worst_share},
+                      {"layers", static_cast<double>(found.layers.size())},
+                      {"storage", format_name(found.storage)}};
+  return finding;
+}
+
+void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const LostSites found = find_sites(lane, true);
+  if (found.worst_site < 0 || is_made_up_for(lane)) return;
+  Finding finding = finding_of(lane, found);
+  const std::string format = format_name(found.storage);
+  finding.mechanism = fmt::format("{} of the non-zero updates of {} leave the {} average unchanged",
+                                  percent(found.worst_share), finding.site, format);
+  finding.text = fmt::format(
+      "The moving averages of the weights of {} stand still in {}: {} of their updates, 1 - decay "
+      "of the way to the weight, are smaller than half the spacing of {} there, so adding them "
+      "changes nothing (worst: {}, {}). Training itself takes no notice; whoever uses the averages "
+      "gets old weights.",
+      name_list(found.layers), format, percent(found.all.share()), format, finding.site,
+      percent(found.worst_share));
+  finding.action = {.kind = Action::Kind::none,
+                    .layers = found.layers,
+                    .text =
+                        "Keep the averages in fp32: \"variables\": {\"ema\": \"fp32\"} in the "
+                        "plan, or --ema DECAY:format=fp32."};
+  findings.push_back(std::move(finding));
+}
+
+void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const LostSites found = find_sites(lane, false);
+  if (found.worst_site < 0) return;
+  Finding finding = finding_of(lane, found);
+  const std::string format = format_name(found.storage);
   finding.mechanism = fmt::format("{} of the non-zero updates of {} leave the {} weight unchanged",
-                                  percent(worst_share), site.name(), format);
-  finding.evidence = {{"lost_share", all.share()},
-                      {"lost", static_cast<double>(all.lost)},
-                      {"non_zero_updates", static_cast<double>(all.non_zero)},
-                      {"worst_lost_share", worst_share},
-                      {"layers", static_cast<double>(layers.size())},
-                      {"storage", format}};
+                                  percent(found.worst_share), finding.site, format);
   finding.text = fmt::format(
       "Most updates are lost in {}: {} of them are not zero, yet smaller than half the spacing of "
       "{} at the weight, so adding them changes nothing (worst: {}, {}). A loss scale does not "
       "help, since it is divided out before the update; fp32 master weights do.",
-      name_list(layers), percent(all.share()), format, site.name(), percent(worst_share));
+      name_list(found.layers), percent(found.all.share()), format, finding.site,
+      percent(found.worst_share));
   finding.action = {.kind = Action::Kind::format,
-                    .layers = layers,
+                    .layers = found.layers,
                     .text =
                         "Keep the variables in fp32 (master weights): "
                         "\"variables\": {\"storage\": \"fp32\"} in the plan."};
@@ -106,10 +150,17 @@ void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
     finding.text = fmt::format(
         "{} of the updates of {} leave their {} weights unchanged, each by chance: rounded "
         "stochastically, they count in full on average.",
-        percent(all.share()), name_list(layers), format);
+        percent(found.all.share()), name_list(found.layers), format);
     finding.action = {.kind = Action::Kind::none, .layers = {}, .text = ""};
   }
   findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
+  find_lost_weights(lane, findings);
+  find_lost_averages(lane, findings);
 }
 
 }  // namespace halfscope

@@ -15,6 +15,7 @@
 #include "core/near_miss.h"
 #include "core/numeric/tensor_core.h"
 #include "core/ops/ops.h"
+#include "core/train/rounded_steps.h"
 
 namespace halfscope {
 namespace {
@@ -381,6 +382,59 @@ ValueId main_input(const Model& model, const Expanded& expanded,
   return kNone;
 }
 
+/// Clipping, updates and averages of the variables at `trained`, whose gradients these are.
+void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
+               const UpdateScalars& scalars, const std::vector<size_t>& trained,
+               std::vector<ValueId> gradients, SiteNames& names, std::vector<ValueId>& targets) {
+  Graph& graph = out.graph;
+  const bool clips = spec.clips && plan.clip != kFp32;
+  if (clips) {
+    std::vector<std::string> paths;
+    for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
+    out.clip_limit = graph.add_input("clip_limit", {});
+    const ClippedGradients all =
+        add_clipping(graph, gradients, paths, out.inverse_scale, out.clip_limit, plan);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      names[all.unscaled[i]] = {paths[i] + "_grad_unscaled", Role::weight_grad, Phase::update};
+      names[all.clipped[i]] = {paths[i] + "_grad_clipped", Role::weight_grad, Phase::update};
+    }
+    names[all.norm] = {"clipping.norm", Role::weight_grad, Phase::update};
+    gradients = all.clipped;
+  }
+  UpdateScalars used = scalars;
+  if (clips) used.inverse_scale = used.clip = graph.add_constant(1.0f);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const Variable variable = graph.variables()[trained[i]];
+    const FloatFormat stored = graph.value(variable.value).format;
+    const FloatFormat state = spec.state_format.value_or(stored);
+    const Update update =
+        plan.update_compute == kFp32
+            ? add_update(graph, trained[i], gradients[i], spec.optimizer, used, state)
+            : add_rounded_update(graph, trained[i], gradients[i], spec.optimizer, used, state,
+                                 plan.update_compute, clips, spec.clips);
+    names[update.value] = {variable.path + "_update", Role::update, Phase::update};
+    for (const auto& [value, suffix] : update.states) {
+      names[value] = {variable.path + "_" + suffix, Role::state, Phase::update};
+    }
+    if (update.unscaled != kNone) {
+      names[update.unscaled] = {variable.path + "_grad_unscaled", Role::weight_grad, Phase::update};
+    }
+    if (update.decay != kNone) {
+      graph.value(graph.node(graph.value(update.decay).producer).outputs[0]).rounding =
+          plan.storage_rounding;
+      names[update.decay] = {variable.path + "_decay_update", Role::update, Phase::update};
+    }
+    targets.push_back(update.value);
+    if (!spec.average) continue;
+    const AverageValues average = add_weight_average(
+        graph, trained[i], *spec.average, plan.average.value_or(stored), plan.average_compute);
+    names[average.next] = {variable.path + "_ema", Role::state, Phase::update};
+    names[average.update] = {variable.path + "_ema_update", Role::update, Phase::update};
+    targets.push_back(average.update);
+    out.averages.push_back({variable.path, variable.value, average.average});
+  }
+}
+
 }  // namespace
 
 Executable lower_inference(const Model& model, const Plan& plan) {
@@ -463,6 +517,7 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
   std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients;
   if (classifies) grad_targets.push_back(out.accuracy);
   std::vector<ValueId> update_targets = buffers.committed;
+  std::vector<size_t> trained;  // of the variables, in the order of step_gradients
   grad_targets.insert(grad_targets.end(), buffers.moved.begin(), buffers.moved.end());
   SiteNames names;
   for (size_t i = 0, buffer = 0; i < model_variables; ++i) {
@@ -483,25 +538,14 @@ Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec)
       sum_targets.push_back(gradient);
     }
     step_gradients.push_back(gradient);
+    trained.push_back(i);
   }
   if (step_gradients.empty()) {
     throw Error("the loss of " + model.name + " depends on no variable: there is nothing to train");
   }
   out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
-  size_t next_gradient = 0;
-  for (size_t i = 0; i < model_variables; ++i) {
-    const Variable variable = graph.variables()[i];
-    if (variable.buffer || !gradients.contains(variable.value)) continue;
-    const Update update =
-        add_update(graph, i, step_gradients[next_gradient++], spec.optimizer, scalars,
-                   spec.state_format.value_or(graph.value(variable.value).format));
-    names[update.value] = {variable.path + "_update", Role::update, Phase::update};
-    for (const auto& [state, suffix] : update.states) {
-      names[state] = {variable.path + "_" + suffix, Role::state, Phase::update};
-    }
-    update_targets.push_back(update.value);
-  }
+  add_steps(out, plan, spec, scalars, trained, std::move(step_gradients), names, update_targets);
 
   for (const Variable& variable : graph.variables()) {
     const bool is_sum =

@@ -28,6 +28,7 @@
 #include "core/graph/graph.h"
 #include "core/plan/plan.h"
 #include "core/train/optimizer.h"
+#include "core/train/weight_average.h"
 
 namespace halfscope {
 
@@ -70,6 +71,15 @@ struct TrainingSpec {
   std::optional<FloatFormat> sum_format = std::nullopt;
   /// Format in which the optimizer keeps its state; by default that of the variable.
   std::optional<FloatFormat> state_format = std::nullopt;
+  /// Moving averages of the trained variables; buffers have none.
+  std::optional<WeightAverage> average = std::nullopt;
+  bool clips = false;  ///< gradients are clipped by their norm
+};
+
+/// A variable that keeps the moving average of another.
+struct AveragedVariable {
+  std::string path;  ///< of the variable that is averaged
+  ValueId variable = kNone, average = kNone;
 };
 
 /// A value to be measured, and the site it is.
@@ -83,6 +93,7 @@ struct Executable {
   std::array<std::vector<NodeId>, kEntryCount> entries;  ///< nodes in execution order
   std::vector<Tap> taps;                                 ///< taps[i].site.order == i
   std::vector<LayerInfo> layers;
+  std::vector<AveragedVariable> averages;  ///< of TrainingSpec::average
   /// The entry that begins the forward pass: values that no node makes are measured in it.
   Entry forward = Entry::grad;
 
@@ -91,6 +102,8 @@ struct Executable {
   ValueId input = kNone, labels = kNone;  ///< two of them
   ValueId loss_scale = kNone, inverse_scale = kNone, learning_rate = kNone;
   ValueId clip = kNone;  ///< factor on unscaled gradients, 1 without clipping
+  /// Where the graph itself finds that factor, in a format of the plan: the largest norm.
+  ValueId clip_limit = kNone;
   ValueId correction_1 = kNone, correction_2 = kNone;  ///< Adam's 1 - beta^t
   ValueId keep_sum = kNone;  ///< 0 for the first micro-batch of a step, else 1
   // Read by the caller; accuracies are missing where there are no logits.

@@ -140,4 +140,18 @@ void add_loss(Model& model, const LossSpec& spec) {
   }
 }
 
+void set_running_variance(Model& model, RunningVariance variance) {
+  bool any = false;
+  for (NodeId id = 0; id < static_cast<NodeId>(model.graph.nodes().size()); ++id) {
+    Node& node = model.graph.node(id);
+    if (node.op != "BatchNormalization" || int_attribute(node, "training_mode", 0) == 0) continue;
+    node.attributes["unbiased"] = int64_t{variance == RunningVariance::sample ? 1 : 0};
+    any = true;
+  }
+  if (!any) {
+    throw usage_error("the network has no batch normalization in training",
+                      "leave out --running-variance");
+  }
+}
+
 }  // namespace halfscope

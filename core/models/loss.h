@@ -35,4 +35,12 @@ LossSpec parse_loss(std::string_view text);
 /// Throws Error (usage) if the model has no such output or it does not fit.
 void add_loss(Model& model, const LossSpec& spec);
 
+/// Which variance of a batch the running variances of batch normalizations in training take.
+enum class RunningVariance : uint8_t {
+  sample,      ///< n / (n - 1) of the population's, as PyTorch
+  population,  ///< as ONNX
+};
+/// Throws Error (usage) if the model has no batch normalization in training.
+void set_running_variance(Model& model, RunningVariance variance);
+
 }  // namespace halfscope

@@ -22,6 +22,10 @@
 // RmsUpdate(w, g, inverse_scale, clip, learning_rate, s'[, v']) -> w', update
 //   update = -learning_rate * (v' or g' / (sqrt(s') + eps)); w' = w + update
 //                                                         (torch.optim.RMSprop, not centered)
+// WeightAverage(e, w') -> e', update: a moving average of a weight, attributes decay d and lerp
+//   lerp: e' = e + (1 - d) (w' - e)      else: e' = d e + (1 - d) w'
+//   update = (1 - d) (w' - e). Each operation but the one that makes e' is rounded to the node's
+//   write format, to nearest even; d and 1 - d are fp32 scalars.
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -68,6 +72,10 @@ const std::vector<OpDef>& training() {
       {.name = "RmsUpdate",
        .domain = "halfscope",
        .infer = infer_same<6, 7, 2>,
+       .rounds_itself = true},
+      {.name = "WeightAverage",
+       .domain = "halfscope",
+       .infer = infer_same<2, 2, 2>,
        .rounds_itself = true},
   };
   return defs;

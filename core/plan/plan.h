@@ -44,6 +44,15 @@ struct Plan {
   FloatFormat storage = kFp32;        ///< of variables and optimizer state
   RoundingChoice storage_rounding{};  ///< of their new values
   BufferCommit buffers = BufferCommit::on_step;
+  /// Of moving averages of the variables (TrainingSpec::average): what they are kept in, by default
+  /// the variable's format, and what each operation on them is rounded to.
+  std::optional<FloatFormat> average = std::nullopt;
+  FloatFormat average_compute = kFp32;
+  FloatFormat update_compute = kFp32;  ///< what each operation of the optimizer is rounded to
+  /// Gradients are unscaled, their norm taken and clipped in this format; in fp32 the norm is taken
+  /// in double. `clip_stagewise`: squares and sums are rounded, too.
+  FloatFormat clip = kFp32;
+  bool clip_stagewise = false;
   std::vector<PlanRule> rules;
   /// Computes in double throughout, without rounding or taps; the reference "float64".
   bool double_precision = false;

@@ -87,10 +87,10 @@ RoundingChoice rounding_of(const Json& object, const char* key, const std::strin
   return *rounding;
 }
 
-bool stagewise_of(const Json& object, const std::string& where) {
-  const std::string text = text_of(object, "mode", where);
+bool stagewise_of(const Json& object, const char* key, const std::string& where) {
+  const std::string text = text_of(object, key, where);
   if (text != "fused" && text != "stagewise") {
-    throw usage_error("plan: " + where + ".mode: unknown value \"" + text + "\"",
+    throw usage_error("plan: " + where + "." + key + ": unknown value \"" + text + "\"",
                       "use fused or stagewise");
   }
   return text == "stagewise";
@@ -102,6 +102,31 @@ BufferCommit buffers_of(const Json& variables) {
   if (text == "always") return BufferCommit::always;
   throw usage_error("plan: variables.buffers: unknown value \"" + text + "\"",
                     "use on_step or always");
+}
+
+/// What the step does beside the gradients, as far as it has formats of its own.
+void read_update_formats(const Json& variables, Plan& plan) {
+  const auto read = [&](const char* key, auto& format) {
+    if (variables.contains(key)) format = format_of(variables, key, "variables");
+  };
+  read("ema", plan.average);
+  read("ema_compute", plan.average_compute);
+  read("update_compute", plan.update_compute);
+  read("clip", plan.clip);
+  if (variables.contains("clip_mode")) {
+    plan.clip_stagewise = stagewise_of(variables, "clip_mode", "variables");
+  }
+}
+
+void write_update_formats(const Plan& plan, Json& variables) {
+  if (plan.average) variables["ema"] = format_name(*plan.average);
+  const auto write = [&](const char* key, const FloatFormat& format) {
+    if (format != kFp32) variables[key] = format_name(format);
+  };
+  write("ema_compute", plan.average_compute);
+  write("update_compute", plan.update_compute);
+  write("clip", plan.clip);
+  if (plan.clip_stagewise) variables["clip_mode"] = "stagewise";
 }
 
 /// The operators that a rule can meet: ONNX's that are not of our own making, and those of ours
@@ -154,7 +179,7 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   if (object.contains("grad_rounding")) {
     rule.grad_rounding = rounding_of(object, "grad_rounding", where);
   }
-  if (object.contains("mode")) rule.stagewise = stagewise_of(object, where);
+  if (object.contains("mode")) rule.stagewise = stagewise_of(object, "mode", where);
   return rule;
 }
 
@@ -342,15 +367,18 @@ Plan plan_from_json(std::string_view text) {
     if (defaults.contains("grad_rounding")) {
       node.grad_rounding = rounding_of(defaults, "grad_rounding", "default");
     }
-    if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "default");
+    if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "mode", "default");
   }
   if (json.contains("variables")) {
-    check_keys(json["variables"], "variables", {"storage", "rounding", "buffers"});
+    check_keys(json["variables"], "variables",
+               {"storage", "rounding", "buffers", "ema", "ema_compute", "update_compute", "clip",
+                "clip_mode"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("rounding"))
       plan.storage_rounding = rounding_of(json["variables"], "rounding", "variables");
     if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
+    read_update_formats(json["variables"], plan);
   }
   if (json.contains("rules")) {
     if (!json["rules"].is_array()) throw usage_error("plan: rules must be an array");
@@ -388,6 +416,7 @@ std::string plan_to_json(const Plan& plan) {
     json["variables"]["rounding"] = rounding_name(plan.storage_rounding);
   }
   if (plan.buffers == BufferCommit::always) json["variables"]["buffers"] = "always";
+  write_update_formats(plan, json["variables"]);
   json["rules"] = Json::array();
   for (const PlanRule& rule : plan.rules) json["rules"].push_back(rule_to(rule));
   return json.dump(2);

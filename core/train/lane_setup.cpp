@@ -24,6 +24,16 @@ void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
   }
 }
 
+/// Into a variable of any format: as they are where it holds them, else rounded.
+void write_values(Program& program, const Graph& graph, ValueId from, ValueId to,
+                  const std::vector<double>& values) {
+  if (graph.value(to).format.contains(graph.value(from).format)) {
+    program.write_exact(to, values);
+  } else {
+    program.write(to, std::vector<float>(values.begin(), values.end()));
+  }
+}
+
 }  // namespace
 
 NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init) {
@@ -37,7 +47,12 @@ NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTens
     by_dots[dotted] = path;
     paths.push_back(path);
   }
-  for (const auto& [key, tensor] : init) {
+  NamedTensors averages;
+  for (const auto& [given, tensor] : init) {
+    const std::string suffix = average_path("");
+    const bool average =
+        given.ends_with(suffix) && !by_dots.contains(given) && !weights.contains(given);
+    const std::string key = average ? given.substr(0, given.size() - suffix.size()) : given;
     const auto dotted = by_dots.find(key);
     const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
     if (found == weights.end()) {
@@ -48,8 +63,9 @@ NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTens
       throw usage_error("initial weights: " + key + " has shape " + to_string(tensor.shape) +
                         ", the model needs " + to_string(found->second.shape));
     }
-    found->second = tensor;
+    (average ? averages[average_path(found->first)] : found->second) = tensor;
   }
+  weights.merge(averages);
   return weights;
 }
 
@@ -62,6 +78,35 @@ void write_weights(Program& program, const Graph& graph, const NamedTensors& wei
     Tensor tensor = found->second;
     if (noise_seed != 0 && !variable.buffer) perturb(tensor, noise_seed, index++);
     program.write(variable.value, tensor.data);
+  }
+}
+
+void write_averages(Program& program, const Executable& executable, const NamedTensors& weights) {
+  for (const AveragedVariable& each : executable.averages) {
+    const auto found = weights.find(average_path(each.path));
+    if (found != weights.end()) {
+      program.write(each.average, found->second.data);
+    } else {
+      write_values(program, executable.graph, each.variable, each.average,
+                   program.read_exact(each.variable));
+    }
+  }
+}
+
+std::vector<std::vector<double>> put_averages(Program& program, const Executable& executable) {
+  std::vector<std::vector<double>> weights;
+  for (const AveragedVariable& each : executable.averages) {
+    weights.push_back(program.read_exact(each.variable));
+    write_values(program, executable.graph, each.average, each.variable,
+                 program.read_exact(each.average));
+  }
+  return weights;
+}
+
+void put_back(Program& program, const Executable& executable,
+              const std::vector<std::vector<double>>& weights) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    program.write_exact(executable.averages[i].variable, weights[i]);
   }
 }
 

@@ -14,13 +14,21 @@ namespace halfscope {
 
 /// What the variables of a model start from: drawn from `seed`, replaced by Model::initial,
 /// replaced by `init`. A key of `init` may write the scopes of a path with dots, as PyTorch does:
-/// "layer1.0.conv1.weight" for "layer1/0/conv1.weight". Throws Error (usage) for one that does not
-/// fit.
+/// "layer1.0.conv1.weight" for "layer1/0/conv1.weight". Moving averages ("fc1.weight.ema") come
+/// along as they are. Throws Error (usage) for a key that does not fit.
 NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init);
 
 /// Writes those that the program has; a noise seed other than 0 moves each by one fp32 ulp.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    uint64_t noise_seed = 0);
+
+/// Starts the averages with those of `weights`, where it has none with the weights of the program.
+void write_averages(Program& program, const Executable& executable, const NamedTensors& weights);
+
+/// Puts the averages in place of the weights; returns these, for put_back().
+std::vector<std::vector<double>> put_averages(Program& program, const Executable& executable);
+void put_back(Program& program, const Executable& executable,
+              const std::vector<std::vector<double>>& weights);
 
 /// Which lanes are compared with which. Throws Error (usage) for pairs that cannot be.
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,

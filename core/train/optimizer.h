@@ -40,6 +40,9 @@ struct Update {
   ValueId value = kNone;  ///< what is added to the variable
   /// New values of the optimizer's state and what they are: "momentum", "adam_m".
   std::vector<std::pair<ValueId, std::string>> states;
+  // Of add_rounded_update() alone.
+  ValueId unscaled = kNone;  ///< the gradient after its scale was divided out
+  ValueId decay = kNone;     ///< what decoupled weight decay adds, where that is a step of its own
 };
 
 /// Adds the update of graph.variables()[variable] for its gradient and sets its `next`. State

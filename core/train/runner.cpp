@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "core/error.h"
@@ -26,6 +27,7 @@ struct Runner::Lane {
   std::vector<size_t> compared_with;
   std::vector<TensorStats> stats;
   Result result;
+  bool lost = false;
 };
 
 Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& data)
@@ -171,19 +173,74 @@ StepRow Runner::run_lane(Lane& lane, int64_t step, std::span<const int64_t> indi
   return row;
 }
 
+bool Runner::has_lane(size_t lane) const { return !lanes_.at(lane)->lost; }
+
+/// The lane goes no further: its program may be in any state.
+void Runner::lose(size_t lane, TapSink* sink, LostLane&& lost) {
+  lanes_[lane]->lost = true;
+  if (sink != nullptr) sink->lost(static_cast<int>(lane), lost.batch, lost.why);
+  lost_.push_back(std::move(lost));
+  if (lost_.size() < lanes_.size()) return;
+  // What all fail over alike is no fault of a lane: an index out of range, say.
+  const LostLane& last = lost_.back();
+  const bool alike = std::all_of(lost_.begin(), lost_.end(),
+                                 [&](const LostLane& each) { return each.why == last.why; });
+  if (alike) throw Error(last.why, last.hint, last.kind);
+  throw Error(
+      "lane " + last.name + " was lost at batch " + std::to_string(last.batch) + ": " + last.why,
+      last.hint, last.kind);
+}
+
+/// work() unless the lane is lost, by which it may be; whether it was done.
+template <class F>
+bool Runner::guarded(size_t lane, int64_t step, TapSink* sink, const F& work) {
+  if (lanes_[lane]->lost) return false;
+  LostLane lost{lanes_[lane]->config.name(), step, "out of memory",
+                "lower --batch or --limit, or run fewer lanes", ErrorKind::runtime};
+  try {
+    work(*lanes_[lane]);
+    return true;
+  } catch (const Error& error) {
+    lost.why = error.what();
+    lost.hint = error.hint();
+    lost.kind = error.kind();
+  } catch (const std::bad_alloc&) {
+  }
+  lose(lane, sink, std::move(lost));
+  return false;
+}
+
+/// What a comparison fails over is found by asking both programs: the one that fails is lost.
 void Runner::compare(int64_t step, TapSink& sink) {
+  const auto probe = [](Lane& lane) {
+    static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
+  };
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const Lane& lane = *lanes_[i];
-    for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
-      const Lane& other = *lanes_[lane.compared_with[pair]];
-      for (const SiteError& error : lane.comparators[pair].compare(
-               step, {lane.executable, *lane.program}, {other.executable, *other.program})) {
-        sink.error(static_cast<int>(i), error);
+    std::vector<SiteError> errors;
+    std::vector<SiteSums> sums;
+    guarded(i, step, &sink, [&](Lane& lane) {
+      try {
+        compare_lane(lane, step, errors);
+      } catch (const Error&) {
+        const size_t lost_before = lost_.size();
+        probe(lane);
+        for (const size_t other : lane.compared_with) guarded(other, step, &sink, probe);
+        if (lost_.size() == lost_before) throw;
       }
-    }
-    for (const SiteSums& sums : diagnosed_sums(lane.executable, *lane.program, step)) {
-      sink.sums(static_cast<int>(i), sums);
-    }
+      sums = diagnosed_sums(lane.executable, *lane.program, step);
+    });
+    for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
+    for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
+  }
+}
+
+void Runner::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors) {
+  for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
+    const Lane& other = *lanes_[lane.compared_with[pair]];
+    if (other.lost) continue;
+    const std::vector<SiteError> found = lane.comparators[pair].compare(
+        step, {lane.executable, *lane.program}, {other.executable, *other.program});
+    errors.insert(errors.end(), found.begin(), found.end());
   }
 }
 
@@ -197,12 +254,16 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
       const int64_t first = step * feed_->batch();
       indices.resize(static_cast<size_t>(std::min(feed_->batch(), samples - first)));
       std::iota(indices.begin(), indices.end(), first);
-      for (size_t i = 0; i < lanes_.size(); ++i) rows[i] = run_lane(*lanes_[i], step, indices);
+      for (size_t i = 0; i < lanes_.size(); ++i) {
+        rows[i] = {.step = step, .loss = kNotMeasured};
+        guarded(i, step, sink, [&](Lane& lane) { rows[i] = run_lane(lane, step, indices); });
+      }
       if (sink != nullptr) {
         // Of a batch that is not full the zeros would be compared, too.
         const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
         if (full && config_.errors.samples(step, samples / feed_->batch())) compare(step, *sink);
         for (size_t i = 0; i < lanes_.size(); ++i) {
+          if (lanes_[i]->lost) continue;
           sink->step(static_cast<int>(i), rows[i], lanes_[i]->stats);
         }
       }
@@ -216,7 +277,7 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
   if (sink == nullptr) return;
   for (size_t i = 0; i < lanes_.size() && step == count; ++i) {
     const double accuracy = lanes_[i]->result.accuracy();
-    if (!std::isnan(accuracy)) {
+    if (!lanes_[i]->lost && !std::isnan(accuracy)) {
       sink->eval(static_cast<int>(i), {.step = step, .loss = kNotMeasured, .accuracy = accuracy});
     }
   }

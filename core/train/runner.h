@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/train/feed.h"
 #include "core/train/lane_setup.h"
 
@@ -42,7 +43,9 @@ class Runner {
   RunInfo describe() const;
 
   using Progress = std::function<void(const std::vector<StepRow>& rows)>;
-  /// Runs all batches; `sink` may be null. Stops after the current batch once `stop` is true.
+  /// Runs all batches; `sink` may be null. Stops after the current batch once `stop` is true. A
+  /// lane whose backend fails (Error, out of memory) is lost, and the others go on. Throws that
+  /// Error once no lane is left, after it has told `sink` that the run was interrupted.
   void run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop);
 
   int64_t batch() const noexcept { return feed_->batch(); }
@@ -58,13 +61,28 @@ class Runner {
     double accuracy() const;  ///< NaN without labels
   };
   const Result& result(size_t lane) const;
+  /// Whether that lane is not lost; of one that is the result covers the samples before.
+  bool has_lane(size_t lane) const;
+
+  struct LostLane {
+    std::string name;
+    int64_t batch;
+    std::string why, hint;
+    ErrorKind kind;
+  };
+  /// Lanes that did not reach the end.
+  const std::vector<LostLane>& lost_lanes() const noexcept { return lost_; }
   std::vector<std::string> output_names() const;
 
   struct Lane;
 
  private:
   StepRow run_lane(Lane& lane, int64_t step, std::span<const int64_t> indices);
+  template <class F>
+  bool guarded(size_t lane, int64_t step, TapSink* sink, const F& work);
+  void lose(size_t lane, TapSink* sink, LostLane&& lost);
   void compare(int64_t step, TapSink& sink);
+  void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
   void keep(Lane& lane, size_t samples) const;
   int64_t score(Lane& lane, std::span<const int64_t> indices) const;
 
@@ -74,6 +92,7 @@ class Runner {
   std::optional<Feed> feed_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   int64_t samples_done_ = 0;
+  std::vector<LostLane> lost_;
 };
 
 }  // namespace halfscope

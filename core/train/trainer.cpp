@@ -58,8 +58,8 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
                  : build_model(config.model, micro_size_, data.sample_shape, data.classes)) {
   check_data();
   const NamedTensors weights = starting_weights(model_, config_.seed, config_.init);
-  const TrainingSpec spec{config_.optimizer, config_.micro_batches, config_.sum_format,
-                          config_.state_format};
+  const TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
+                          config_.state_format, config_.average,       config_.clip_norm > 0.0};
   for (const LaneConfig& lane_config : config_.lanes) {
     auto lane = std::make_unique<Lane>();
     lane->config = lane_config;
@@ -71,6 +71,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
     lane->program = lane_config.backend->compile(lane->executable);
     lane->scaler = initial_state(lane_config.scaler);
     write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
+    write_averages(*lane->program, lane->executable, weights);
     lanes_.push_back(std::move(lane));
   }
   for (const auto& [lane, other] : lane_pairs(config_.errors, config_.lanes)) {
@@ -206,6 +207,7 @@ StepRow Trainer::end_step(Lane& lane, int64_t step) {
     const double t = static_cast<double>(lane.updates);
     program.write_scalar(exe.inverse_scale, static_cast<double>(inverse_scale));
     program.write_scalar(exe.clip, clip_factor(config_.clip_norm, row.grad_norm));
+    if (exe.clip_limit != kNone) program.write_scalar(exe.clip_limit, config_.clip_norm);
     program.write_scalar(exe.learning_rate, row.learning_rate);
     program.write_scalar(exe.correction_1, 1.0 - elementary::pow(config_.optimizer.beta1, t));
     program.write_scalar(exe.correction_2, 1.0 - elementary::pow(config_.optimizer.beta2, t));
@@ -289,6 +291,14 @@ void Trainer::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError
 }
 
 EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
+  if (!config_.evaluate_average) return evaluate_weights(lane, step);
+  const std::vector<std::vector<double>> weights = put_averages(*lane.program, lane.executable);
+  const EvalRow row = evaluate_weights(lane, step);
+  put_back(*lane.program, lane.executable, weights);
+  return row;
+}
+
+EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
   EvalRow row;
   row.step = step;
   const int64_t samples = test_samples();
@@ -392,11 +402,25 @@ int64_t Trainer::device_bytes(int lane) const {
   return lanes_.at(static_cast<size_t>(lane))->program->device_bytes();
 }
 
-NamedTensors Trainer::weights(int lane) const {
+const Trainer::Lane& Trainer::whole_lane(int lane) const {
   const Lane& which = *lanes_.at(static_cast<size_t>(lane));
   if (!which.lost.empty()) {
     throw Error("lane " + which.config.name() + " was lost, and its weights with it");
   }
+  return which;
+}
+
+NamedTensors Trainer::averages(int lane) const {
+  const Lane& which = whole_lane(lane);
+  NamedTensors averages;
+  for (const AveragedVariable& each : which.executable.averages) {
+    averages[each.path] = which.program->read(each.average);
+  }
+  return averages;
+}
+
+NamedTensors Trainer::weights(int lane) const {
+  const Lane& which = whole_lane(lane);
   NamedTensors weights;
   for (const Variable& variable : model_.graph.variables()) {
     for (const Variable& own : which.executable.graph.variables()) {

@@ -64,7 +64,8 @@ using ModelBuilder = std::function<Model(int64_t batch)>;
 struct TrainConfig {
   std::string model = "lenet";
   ModelBuilder build{};  ///< what builds it, where it is none of the built-in ones
-  std::string loss{};    ///< of such a network; only to tell set-ups apart in checkpoints
+  /// Of such a network; only to tell set-ups apart in checkpoints.
+  std::string loss{}, running_variance{};
   Optimizer optimizer;
   int64_t batch = 128;
   /// Parts that a batch is worked off in; their gradients are summed in `sum_format`, by default
@@ -74,6 +75,9 @@ struct TrainConfig {
   std::optional<FloatFormat> state_format = std::nullopt;  ///< see TrainingSpec
   int64_t steps = 200;
   Schedule schedule;
+  std::optional<WeightAverage> average = std::nullopt;  ///< kept beside the weights
+  /// Evaluations take the averages in place of the weights.
+  bool evaluate_average = false;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
   uint64_t seed = 1;
   bool shuffle = true;
@@ -85,7 +89,9 @@ struct TrainConfig {
   int64_t patience = 0;
   std::filesystem::path checkpoint{};  ///< written every checkpoint_every steps and at the end
   int64_t checkpoint_every = 0;
-  NamedTensors init;  ///< replaces initial weights of the same path
+  /// Replaces initial weights of the same path, and initial averages ("fc1.weight.ema"), which by
+  /// default are the weights.
+  NamedTensors init;
   std::vector<LaneConfig> lanes;
 };
 
@@ -127,6 +133,8 @@ class Trainer {
 
   /// Current weights of a lane by variable path (optimizer state left out).
   NamedTensors weights(int lane) const;
+  /// The averages by the paths of their variables; empty without TrainConfig::average.
+  NamedTensors averages(int lane) const;
 
   /// Memory that the lane takes on a device; 0 on the processor.
   int64_t device_bytes(int lane) const;
@@ -155,6 +163,7 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  const Lane& whole_lane(int lane) const;
   void check_data() const;
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
@@ -170,6 +179,7 @@ class Trainer {
   void write_checkpoint() const;
   bool evaluate_all(int64_t step, TapSink* sink);
   EvalRow evaluate(Lane& lane, int64_t step);
+  EvalRow evaluate_weights(Lane& lane, int64_t step);
 
   TrainConfig config_;
   const Dataset& data_;

@@ -53,6 +53,10 @@ std::map<std::string, double> Trainer::setup() const {
   setup["accumulate_grads"] =
       config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
   if (!config_.loss.empty()) setup["loss"] = text_hash(config_.loss);
+  if (!config_.running_variance.empty()) {
+    setup["running_variance"] = text_hash(config_.running_variance);
+  }
+  if (config_.average) setup["ema"] = text_hash(weight_average_text(*config_.average));
   if (config_.state_format) setup["state_format"] = text_hash(format_name(*config_.state_format));
   for (const auto& lane : lanes_) {
     const std::string& name = lane->config.name();

@@ -263,7 +263,7 @@ class EngineProgram final : public Program {
         const ValueId exact = is_cast ? node.inputs[0] : value;
         call.results.push_back({real_[at(exact)], real_[at(value)], element_count(output.shape),
                                 value, output.format, output.rounding, rounds, tap,
-                                find_op(node.op).rounds_itself});
+                                find_op(node.op).rounds_itself && value != node.outputs[0]});
       }
     }
     return call;

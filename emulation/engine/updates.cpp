@@ -261,6 +261,49 @@ void rms(KernelCall<T>& c) {
   });
 }
 
+/// Rounds what a node computes on the way to its results to the format it writes.
+template <class T>
+void round_inside(const KernelCall<T>& c, T* x, int64_t n) {
+  if (!c.unrounded) round_chunk(x, n, 0, c.node->plan.write, {});
+}
+
+template <class T>
+void weight_average(KernelCall<T>& c) {
+  const double d = real_attribute(*c.node, "decay", 0.0);
+  const T keep = static_cast<T>(d), rate = static_cast<T>(1.0 - d);
+  const bool lerp = int_attribute(*c.node, "lerp", 1) != 0;
+  const T *e = c.in[0], *w = c.in[1];
+  std::atomic<int64_t> lost{0};
+  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+    alignas(64) T old[kChunk];
+    alignas(64) T fresh[kChunk];
+    const int64_t n = end - begin;
+    std::copy_n(e + begin, n, old);
+    T *next = c.out[0] + begin, *update = c.out[1] + begin;
+    for (int64_t i = 0; i < n; ++i) update[i] = w[begin + i] - old[i];
+    round_inside(c, update, n);
+    for (int64_t i = 0; i < n; ++i) update[i] = rate * update[i];
+    round_inside(c, update, n);
+    if (lerp) {
+      for (int64_t i = 0; i < n; ++i) next[i] = old[i] + update[i];
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        next[i] = keep * old[i];
+        fresh[i] = rate * w[begin + i];
+      }
+      round_inside(c, next, n);
+      round_inside(c, fresh, n);
+      for (int64_t i = 0; i < n; ++i) next[i] = next[i] + fresh[i];
+    }
+    round_chunk(next, n, begin, c.out_format(0), c.out_rounding(0));
+    if (!c.measured) return;
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; ++i) count += (update[i] != T{0}) & (next[i] == old[i]);
+    lost += count;
+  });
+  c.lost = lost;
+}
+
 }  // namespace
 
 template <class T>
@@ -274,7 +317,8 @@ std::span<const KernelEntry<T>> update_kernels() {
                                                {"AdamUpdate", adam<T>},
                                                {"SquareAverage", square_average<T>},
                                                {"RmsMomentum", rms_momentum<T>},
-                                               {"RmsUpdate", rms<T>}};
+                                               {"RmsUpdate", rms<T>},
+                                               {"WeightAverage", weight_average<T>}};
   return kernels;
 }
 

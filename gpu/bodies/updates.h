@@ -214,4 +214,43 @@ struct Update {
   HS_HD double stored(double x, int64_t) const { return x; }
 };
 
+/// e and e' may be the same memory.
+template <class T>
+struct WeightAverage {
+  In<T> e, w;
+  Out<T> next, update;
+  T keep, rate;
+  bool lerp;
+  FloatFormat inside, storage;
+  bool rounds_inside, rounds;  ///< these formats are not fp32
+  TensorRounding rounding{};
+  uint64_t* lost = nullptr;  ///< null: not counted
+
+  HS_HD void operator()(int64_t i) const {
+    const T old = e[i];
+    const T change = in_format(rate * in_format(w[i] - old));
+    T fresh;
+    if (lerp) {
+      fresh = old + change;
+    } else {
+      const T kept = in_format(keep * old), part = in_format(rate * w[i]);
+      fresh = kept + part;
+    }
+    fresh = stored(fresh, i);
+    next[i] = fresh;
+    update[i] = change;
+    if (lost != nullptr && change != T{0} && fresh == old) add_to(lost, uint64_t{1});
+  }
+
+ private:
+  HS_HD float in_format(float x) const {
+    return rounds_inside ? round_to_format(x, inside).value : x;
+  }
+  HS_HD double in_format(double x) const { return x; }
+  HS_HD float stored(float x, int64_t i) const {
+    return rounds ? round_to_format(x, storage, rounding.element(i)).value : x;
+  }
+  HS_HD double stored(double x, int64_t) const { return x; }
+};
+
 }  // namespace halfscope::gpu

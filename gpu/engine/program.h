@@ -320,7 +320,9 @@ class DeviceProgram final : public Program {
     }
     for (ValueId value : node.outputs) {
       const int tap = taps_.tap_of(value);
-      if (op.rounds_itself && tap >= 0) c.lost = taps_.lost(entry, tap);
+      // What such a node makes first is the variable; the counter is the update's.
+      const bool update = op.rounds_itself && value != node.outputs[0];
+      if (update && tap >= 0) c.lost = taps_.lost(entry, tap);
     }
     if (node.op == "GradientNorm") {
       c.wide = wide_place_[node.outputs[0]] = allocate<double>(1);

@@ -38,6 +38,33 @@ Step apply_step(const NodeCall<X, T>& c, const Rule& rule) {
 }
 
 template <class X, class T>
+Step average_step(const NodeCall<X, T>& c) {
+  const double d = real_attribute(*c.node, "decay", 0.0);
+  const WeightAverage<T> plain{.e = c.in[0],
+                               .w = c.in[1],
+                               .next = c.out[0],
+                               .update = c.out[1],
+                               .keep = static_cast<T>(d),
+                               .rate = static_cast<T>(1.0 - d),
+                               .lerp = int_attribute(*c.node, "lerp", 1) != 0,
+                               .inside = c.node->plan.write,
+                               .storage = c.out_format(0),
+                               .rounds_inside = !c.unrounded && c.node->plan.write != kFp32,
+                               .rounds = c.out_format(0) != kFp32};
+  const RoundingChoice choice = c.graph->value(c.node->outputs[0]).rounding;
+  const ValueId value = c.node->outputs[0];
+  const int64_t n = c.out_count(0);
+  uint64_t* const lost = c.lost;
+  X& executor = *c.executor;
+  return [&executor, plain, choice, value, n, lost](const RunState& state) {
+    WeightAverage<T> body = plain;
+    body.rounding = rounding_now(choice, value, state.random);
+    body.lost = state.measured ? lost : nullptr;
+    executor.items(n, body);
+  };
+}
+
+template <class X, class T>
 Step norm_step(const NodeCall<X, T>& c) {
   X& executor = *c.executor;
   int64_t chunks = 0;
@@ -164,6 +191,7 @@ Step update_step(const NodeCall<X, T>& c) {
     return apply_step(c, AdamRule<T>{c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], eps,
                                      real_attribute(node, "decoupled_decay", 0.0)});
   }
+  if (op == "WeightAverage") return average_step(c);
   if (op == "Quantize") return quantize_step(c);
   if (op == "Dequantize") {
     return items_step(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Run files of versions 1, which HalfScope 0.1 wrote, and 2.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -107,6 +108,33 @@ TEST(RunFileVersion, ThreeSaysHowOperandsAreScaled) {
   EXPECT_FALSE(run.sums(1).empty());
   EXPECT_EQ(run.lane(1).sites[0].scale, "delayed:history=16");
   EXPECT_EQ(run.lane(0).sites[0].scale, "");
+}
+
+// A run of a kind that came later is no damaged file, nor a training.
+TEST(RunFileVersion, AKindThatIsNotKnownIsToldSo) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "new.hscope";
+  {
+    Recorder recorder(file);
+    send_run(recorder, sample_info(), 1);
+  }
+  for (const char* kind : {"training", "inference"}) {
+    Database(file, sqlite::Access::read_write)
+        .execute(fmt::format("INSERT OR REPLACE INTO meta VALUES('kind', '{}')", kind).c_str());
+    EXPECT_EQ(RunView::open(file).info().inference, kind == std::string("inference"));
+  }
+  Database(file, sqlite::Access::read_write)
+      .execute("UPDATE meta SET value='search' WHERE key='kind'");
+  try {
+    RunView::open(file);
+    ADD_FAILURE() << "no Error came";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_EQ(error.what(), file.string() +
+                                " holds a run of the kind \"search\", which this "
+                                "program does not know");
+    EXPECT_EQ(error.hint(), "update HalfScope");
+  }
 }
 
 }  // namespace

@@ -40,6 +40,16 @@ Json results(const Bench& bench, const std::string& network, const std::string& 
   return json.at("lanes");
 }
 
+TEST(CliOnnx, SizesAreToldInFittingUnits) {
+  const Bench bench;
+  const Outcome small = bench.run({"convert", "mlp:6-3", "--out", "small.onnx"});
+  const auto size = std::filesystem::file_size(bench / "small.onnx");
+  ASSERT_LT(size, 1000u);
+  EXPECT_EQ(small.out, "small.onnx: " + std::to_string(size) + " bytes\n");
+  const Outcome larger = bench.run({"convert", "mlp:100-100-10", "--out", "larger.onnx"});
+  EXPECT_THAT(larger.out, testing::MatchesRegex("larger.onnx: 4[0-9.]* kB\n"));
+}
+
 TEST(CliOnnx, ANetworkThatWentOutRunsAsItWas) {
   const Bench bench;
   for (const std::string network : {"mlp:784-16-10", "lenet"}) {

@@ -37,6 +37,8 @@ TEST(CliOptions, SettingsGoThereAndBack) {
       {"--optimizer", "rmsprop:alpha=0.9,momentum=0.5", "--clip-norm", "0.25", "--no-errors"},
       {"--schedule", "cosine:warmup=5,floor=0.1", "--micro-batches", "4", "--accumulate-grads",
        "fp16", "--eval-every", "10", "--early-stop", "2", "--errors-every", "5"},
+      {"--ema", "0.99:format=bf16,form=average", "--eval-ema", "--clip-norm", "2", "--clip-format",
+       "fp16", "--optimizer-compute", "bf16"},
   };
   for (const Words& words : table) {
     const Words once = settings_of(words);
@@ -51,6 +53,10 @@ TEST(CliOptions, SettingsGoThereAndBack) {
   };
   EXPECT_TRUE(holds(settings_of(table[5]), {"--clip-norm", "0.25"}));
   EXPECT_TRUE(holds(settings_of(table[5]), {"--no-errors"}));
+  EXPECT_TRUE(holds(settings_of(table[7]), {"--ema", "0.99:form=average,format=bf16"}));
+  for (const char* word : {"--eval-ema", "--clip-format", "--optimizer-compute"}) {
+    EXPECT_THAT(settings_of(table[7]), Contains(word));
+  }
   const Words parts[] = {{"--schedule", "cosine:floor=0.1,warmup=5"},
                          {"--micro-batches", "4"},
                          {"--accumulate-grads", "fp16"},

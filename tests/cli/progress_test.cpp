@@ -46,6 +46,18 @@ TEST(CliProgress, SaysWhatMattersInOneLine) {
   EXPECT_THAT(progress_text(calm, 200), Not(HasSubstr("left"))) << "not known yet";
 }
 
+TEST(CliProgress, ForwardPassesCountBatchesAndHaveNoLosses) {
+  Progress progress{
+      .done = 3,
+      .steps = 10,
+      .inference = true,
+      .rate = 2.0,
+      .lanes = {{.name = "float32", .accuracy = 0.915},
+                {.name = "bfloat16", .accuracy = std::numeric_limits<double>::quiet_NaN()}}};
+  EXPECT_EQ(progress_text(progress, 200),
+            "batch 3/10  float32 91.50%  bfloat16  2 batches/s  4s left");
+}
+
 TEST(CliProgress, NeverWraps) {
   std::string last = progress_text(some_progress(), 1000);
   for (size_t width = 120; width > 0; --width) {

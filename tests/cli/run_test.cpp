@@ -123,7 +123,25 @@ TEST(CliRun, ReportsOfForwardPassesSpeakOfBatchesAndNotOfLosses) {
   for (const std::string& text : {markdown, html}) {
     EXPECT_EQ(text.find("last loss"), text.npos);
     EXPECT_EQ(text.find("<dt>skipped"), text.npos);
+    for (const char* word : {"Gradients", "gradients", " gradient ", "Updates", "updates",
+                             ">Curves<", "oss scale can help"}) {
+      EXPECT_EQ(text.find(word), text.npos) << word;
+    }
   }
+  // Of a training they are there.
+  ASSERT_EQ(bench.run(test::small_training({})).code, 0);
+  ASSERT_EQ(bench.run({"report", "run.hscope", "--html", "t.html"}).code, 0);
+  EXPECT_THAT(text_of(bench / "t.html"), HasSubstr(">Gradients</th>"));
+  EXPECT_THAT(text_of(bench / "t.html"), HasSubstr(">Updates</th>"));
+  // As many cells in a line of layers as the table has columns.
+  const auto cells = [](const std::string& html) {
+    const size_t row = html.find("<tr id=\"layer-"), end = html.find("</tr>", row);
+    int count = 0;
+    for (size_t at = row; at < end; at = html.find("<td", at + 1)) ++count;
+    return count;  // the first is the row itself, as the heading of the layer
+  };
+  EXPECT_EQ(cells(html), 8);
+  EXPECT_EQ(cells(text_of(bench / "t.html")), 11);
 }
 
 TEST(CliRun, TheNumbersOfTheJsonAreThoseOfTheOutputs) {
@@ -228,6 +246,9 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
            Mistake{{"lenett", "--data", "digits"}, "unknown model lenett"},
            Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx is no ONNX model", 3},
+           Mistake{{"mlp:1000000-3", "--random-input", "1", "--limit", "1e9"},
+                   "out of memory: 1000000000 samples take 4e+06 GB, this machine has",
+                   3},
            Mistake{{"gone.onnx", "--input", "x.npy"}, "cannot read gone.onnx", 3},
        }) {
     Words words{"run"};

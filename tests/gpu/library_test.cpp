@@ -165,7 +165,7 @@ TEST(Libraries, ReadOperandsAsTheyLie) {
                          bool fast) {
     const OpCase op{"whole", "Gemm", {noisy(a, 1), noisy(b, 2)}, {{"transB", trans_b}}};
     const LibraryBackend backend({.fast = fast});
-    OpLockstep program(op, {format, Accumulation::fp32}, backend, true);
+    OpLockstep program(op, {format, Accumulation::fp32}, backend);
     (*program).run(Entry::grad, !fast);
     return (*program).candidate().kernel_of(0);
   };

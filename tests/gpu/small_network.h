@@ -84,8 +84,12 @@ inline constexpr int64_t kBatch = 6;
 
 /// Two steps of two micro-batches, and an evaluation.
 inline void run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
-                         const Model& model = small_network(kBatch)) {
-  const Executable exe = lower(model, plan, {parse_optimizer(optimizer), 2, std::nullopt});
+                         const Model& model = small_network(kBatch),
+                         const WeightAverage& average = {.decay = 0.9}) {
+  TrainingSpec spec{parse_optimizer(optimizer), 2};
+  spec.average = average;
+  spec.clips = true;
+  const Executable exe = lower(model, plan, spec);
   Lockstep lanes(exe, backend);
   const NamedTensors weights = initial_weights(model.graph, 1);
   for (const Variable& variable : exe.graph.variables()) {
@@ -103,6 +107,7 @@ inline void run_lockstep(const Plan& plan, const std::string& optimizer, const B
     lanes.write_scalar(exe.loss_scale, 512.0);
     lanes.write_scalar(exe.inverse_scale, 1.0 / 512.0);
     lanes.write_scalar(exe.clip, 0.75);
+    if (exe.clip_limit != kNone) lanes.write_scalar(exe.clip_limit, 0.5);
     lanes.write_scalar(exe.learning_rate, 0.01);
     lanes.write_scalar(exe.correction_1, 0.1 + 0.1 * static_cast<double>(step));
     lanes.write_scalar(exe.correction_2, 0.001 + 0.001 * static_cast<double>(step));

@@ -81,6 +81,30 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   }
 }
 
+// Optimizers, clipping and averages in formats of their own.
+TEST_P(Training, StepsThatRoundAreTheEmulators) {
+  Plan bf16 = preset_plan("mixed_float16").value();
+  bf16.update_compute = bf16.average_compute = kBf16;
+  bf16.average = kFp16;
+  Plan clipped = preset_plan("bfloat16").value();
+  clipped.clip = clipped.update_compute = kFp16;
+  clipped.storage_rounding.mode = RoundingMode::stochastic;
+  Plan stagewise = preset_plan("float16").value();
+  stagewise.clip = stagewise.average_compute = kFp16;
+  stagewise.clip_stagewise = true;
+  for (const char* optimizer :
+       {"sgd:momentum=0.9,weight_decay=0.01", "adamw:weight_decay=0.1", "rmsprop:momentum=0.5"}) {
+    for (const Plan& plan : {bf16, clipped, stagewise}) {
+      SCOPED_TRACE(std::string(optimizer) + " " + plan_to_json(plan));
+      const bool lerp = optimizer[0] != 's';
+      run_lockstep(
+          plan, optimizer, candidate(), small_network(kBatch),
+          {.decay = 0.99, .form = lerp ? WeightAverage::Form::lerp : WeightAverage::Form::average});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_P(Training, StepsOfSmoothNetworksAreTheEmulators) {
   Plan stagewise = preset_plan("mixed_float16").value();
   stagewise.defaults.stagewise = true;

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/graph/lower.h"
+#include "core/models/loss.h"
 #include "core/models/models.h"
 #include "core/numeric/round.h"
 #include "tests/train/small_training.h"
@@ -488,6 +489,34 @@ TEST(Buffers, AreTheExponentialMeanOfTheBatches) {
     EXPECT_NEAR(static_cast<double>(end.at("bn1.running_var").data[channel]), 0.9 + 0.1 * var,
                 1e-6);
   }
+}
+
+// After one step from 1 with momentum 0.9 the running variance is 0.9 + 0.1 var, where var of the
+// sample is n / (n - 1) that of the population: n = 16 images of 8 x 8 values a channel in bn1.
+TEST(Buffers, RunningVariancesTakeTheVarianceThatIsAskedFor) {
+  const Dataset& images = small_images();
+  const auto after_a_step = [&](std::optional<RunningVariance> variance) {
+    TrainConfig setup = config("resnet20", "float64", "none");
+    setup.steps = 1;
+    setup.build = [&images, variance](int64_t batch) {
+      Model network = build_model("resnet20", batch, images.sample_shape, images.classes);
+      if (variance) set_running_variance(network, *variance);
+      return network;
+    };
+    return train(setup, images).weights.at("bn1.running_var").data;
+  };
+  const std::vector<float> sample = after_a_step(RunningVariance::sample),
+                           population = after_a_step(RunningVariance::population);
+  EXPECT_EQ(after_a_step(std::nullopt), sample) << "as PyTorch";
+  constexpr double kN = 16 * 8 * 8;
+  for (size_t c = 0; c < sample.size(); ++c) {
+    const double of_population = (static_cast<double>(population[c]) - 0.9) / 0.1,
+                 of_sample = (static_cast<double>(sample[c]) - 0.9) / 0.1;
+    EXPECT_NEAR(of_sample, of_population * kN / (kN - 1.0), 2e-6);
+    EXPECT_NE(sample[c], population[c]);
+  }
+  Model without = build_model("lenet", 4, {1, 16, 16}, 10);
+  EXPECT_THROW(set_running_variance(without, RunningVariance::sample), Error);
 }
 
 }  // namespace

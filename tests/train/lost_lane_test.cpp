@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <new>
 
 #include "analysis/recorder.h"
 #include "analysis/run_view.h"
 #include "core/error.h"
+#include "tests/train/failing_backend.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
@@ -17,65 +17,6 @@ namespace {
 
 using namespace test;  // NOLINT: trainings of these tests
 using testing::HasSubstr;
-
-/// The emulator, until an entry runs for the `runs`-th time.
-class FailingBackend final : public Backend {
- public:
-  FailingBackend(Entry entry, int runs, bool out_of_memory = false)
-      : entry_(entry), runs_(runs), out_of_memory_(out_of_memory) {}
-  const char* name() const noexcept override { return "failing"; }
-  std::unique_ptr<Program> compile(const Executable& executable) const override {
-    return std::make_unique<Failing>(*this, emulation_backend().compile(executable));
-  }
-
- private:
-  class Failing final : public Program {
-   public:
-    Failing(const FailingBackend& how, std::unique_ptr<Program> program)
-        : how_(how), program_(std::move(program)) {}
-    void write(ValueId v, std::span<const float> data) override { program_->write(v, data); }
-    void write(ValueId v, std::span<const int32_t> data) override { program_->write(v, data); }
-    void write_scalar(ValueId v, double x) override { program_->write_scalar(v, x); }
-    void set_random(uint64_t seed, uint64_t step) override { program_->set_random(seed, step); }
-    void run(Entry entry, std::span<TensorStats> stats) override {
-      if (entry == how_.entry_ && --left_ == 0) broken_ = true;
-      check();
-      program_->run(entry, stats);
-    }
-    Tensor read(ValueId v) const override { return check(), program_->read(v); }
-    double read_scalar(ValueId v) const override { return check(), program_->read_scalar(v); }
-    std::vector<int32_t> read_indices(ValueId value) const override {
-      return program_->read_indices(value);
-    }
-    std::vector<double> read_exact(ValueId v) const override {
-      return check(), program_->read_exact(v);
-    }
-    void write_exact(ValueId v, std::span<const double> data) override {
-      program_->write_exact(v, data);
-    }
-    std::vector<std::vector<double>> rerun(NodeId node, Accumulation how) const override {
-      if (how_.entry_ == Entry::begin) broken_ = true;  // a test that fails in comparisons
-      return check(), program_->rerun(node, how);
-    }
-    std::optional<SumDiagnostics> diagnose(NodeId node) const override {
-      return check(), program_->diagnose(node);
-    }
-
-   private:
-    void check() const {
-      if (broken_ && how_.out_of_memory_) throw std::bad_alloc();
-      if (broken_) throw Error("CUDA launch: unspecified launch failure", "look at the device");
-    }
-    const FailingBackend& how_;
-    std::unique_ptr<Program> program_;
-    int left_ = how_.runs_;
-    mutable bool broken_ = false;
-  };
-
-  Entry entry_;
-  int runs_;
-  bool out_of_memory_;
-};
 
 class LostLane : public testing::Test {
  protected:

@@ -10,7 +10,10 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/recorder.h"
+#include "analysis/run_view.h"
 #include "core/error.h"
+#include "tests/train/failing_backend.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
@@ -272,6 +275,87 @@ TEST(Runner, WhatDoesNotFitIsAUsageError) {
   RunnerConfig pairs = lanes({"float32", "float16"});
   pairs.errors = {.enabled = true, .every = 1, .pairs = {{"float16", "float23"}}};
   EXPECT_THAT(refused(mlp(2), pairs, data), HasSubstr("no lane is named float23"));
+}
+
+/// Outputs of a lane; nothing of one that was lost.
+std::vector<float> logits(const Runner& runner, size_t lane) {
+  return runner.result(lane).outputs.at("logits").data;
+}
+
+// The second of three lanes fails in its third batch: the others give what they give without it,
+// and the run file has the batches before.
+TEST(RunnerLanes, OneThatFailsEndsAlone) {
+  const Dataset data = vectors(20);
+  for (const bool out_of_memory : {false, true}) {
+    const test::FailingBackend failing(Entry::eval, 3, out_of_memory);
+    RunnerConfig config = lanes({"float32", "mixed_float16", "bfloat16"});
+    config.errors.enabled = true;
+    config.errors.every = 1;
+    config.lanes[1].backend = &failing;
+    Runner runner(mlp(4), config, data);
+    const std::string file = testing::TempDir() + "halfscope_lost_batch.hscope";
+    Recorder recorder(file, {.force = true});
+    recorder.begin(runner.describe());
+    int batches = 0;
+    runner.run(
+        &recorder, [&](const std::vector<StepRow>&) { ++batches; }, std::atomic<bool>{false});
+    EXPECT_EQ(batches, 5);
+    ASSERT_EQ(runner.lost_lanes().size(), 1u);
+    EXPECT_EQ(runner.lost_lanes()[0].name, "mixed_float16");
+    EXPECT_EQ(runner.lost_lanes()[0].batch, 2);
+    EXPECT_EQ(runner.lost_lanes()[0].why,
+              out_of_memory ? "out of memory" : "CUDA launch: unspecified launch failure");
+    EXPECT_FALSE(runner.has_lane(1));
+    EXPECT_TRUE(runner.has_lane(2));
+
+    RunnerConfig without = lanes({"float32", "bfloat16"});
+    Runner alone(mlp(4), without, data);
+    alone.run(nullptr, {}, std::atomic<bool>{false});
+    EXPECT_EQ(logits(runner, 0), logits(alone, 0));
+    EXPECT_EQ(logits(runner, 2), logits(alone, 1));
+    EXPECT_EQ(logits(runner, 1).size(), 2u * 4u * 3u) << "the batches before";
+
+    const RunView run = RunView::open(file);
+    EXPECT_EQ(run.status(), RunStatus::complete);
+    EXPECT_EQ(run.steps(0).size(), 5u);
+    EXPECT_EQ(run.steps(1).size(), 2u);
+    EXPECT_EQ(run.steps(2).size(), 5u);
+  }
+}
+
+// In a comparison it is found out which of the two cannot be read.
+TEST(RunnerLanes, TheOneThatFailsAComparisonIsLost) {
+  const Dataset data = vectors(8);
+  const test::FailingBackend failing(Entry::begin, 1);  // in comparisons
+  RunnerConfig config = lanes({"float32", "mixed_float16"});
+  config.errors.enabled = true;
+  config.lanes[1].backend = &failing;
+  Runner runner(mlp(4), config, data);
+  test::Collector seen;
+  runner.run(&seen, {}, std::atomic<bool>{false});
+  ASSERT_EQ(runner.lost_lanes().size(), 1u);
+  EXPECT_EQ(runner.lost_lanes()[0].name, "mixed_float16");
+  EXPECT_EQ(seen.rows.size(), 2u);
+  EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::complete});
+}
+
+TEST(RunnerLanes, TheLastOneEndsTheRun) {
+  const Dataset data = vectors(20);
+  const test::FailingBackend first(Entry::eval, 2), second(Entry::eval, 4, true);
+  RunnerConfig config = lanes({"float32", "bfloat16"});
+  config.lanes[0].backend = &first;
+  config.lanes[1].backend = &second;
+  Runner runner(mlp(4), config, data);
+  test::Collector seen;
+  try {
+    runner.run(&seen, {}, std::atomic<bool>{false});
+    ADD_FAILURE() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "lane bfloat16 was lost at batch 3: out of memory");
+    EXPECT_EQ(error.hint(), "lower --batch or --limit, or run fewer lanes");
+  }
+  EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::interrupted});
+  EXPECT_EQ(seen.rows.size(), 1u + 3u);
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// Moving averages of the weights (EMA): state beside the optimizer's, moved on with every update
+// that is not skipped (core/ops/training.cpp has the formulas). Their formats are the plan's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/graph/graph.h"
+
+namespace halfscope {
+
+struct WeightAverage {
+  enum class Form : uint8_t {
+    lerp,     ///< e + (1 - decay) (w - e)
+    average,  ///< decay e + (1 - decay) w
+  };
+  double decay = 0.999;  ///< above 0, below 1
+  Form form = Form::lerp;
+  /// Of lanes whose plans have no formats for averages; see Plan.
+  std::optional<FloatFormat> format = std::nullopt, compute = std::nullopt;
+
+  friend bool operator==(const WeightAverage&, const WeightAverage&) = default;
+};
+
+/// "0.999", with options after a colon: "0.9999:form=average,format=bf16,compute=bf16". Throws
+/// Error (usage).
+WeightAverage parse_weight_average(std::string_view text);
+/// The form that parse_weight_average reads.
+std::string weight_average_text(const WeightAverage& average);
+
+/// Path of the variable that keeps a variable's average: "fc1.weight.ema".
+std::string average_path(const std::string& variable);
+
+struct AverageValues {
+  ValueId average = kNone;  ///< the variable that keeps it
+  ValueId next = kNone;     ///< its new value
+  ValueId update = kNone;   ///< what was to be added to it
+};
+
+/// Adds the average of graph.variables()[variable], whose `next` is set, kept in `format`; every
+/// operation on the way is rounded to `compute`.
+AverageValues add_weight_average(Graph& graph, size_t variable, const WeightAverage& average,
+                                 const FloatFormat& format, const FloatFormat& compute);
+
+}  // namespace halfscope
