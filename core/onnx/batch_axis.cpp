@@ -80,15 +80,15 @@ class SampleAxis {
       return batched(x) && std::none_of(node.inputs.begin() + 1, node.inputs.end(),
                                         [&](ValueId input) { return batched(input); });
     };
-    if (among(op, {"Identity",  "StopGradient", "Neg",  "Exp",       "Log",     "Sqrt",
-                   "Abs",       "Reciprocal",   "Erf",  "Tanh",      "Sigmoid", "Softplus",
-                   "HardSwish", "HardSigmoid",  "Sin",  "Cos",       "Sign",    "Floor",
-                   "Ceil",      "Round",        "Relu", "LeakyRelu", "Elu",     "Clip",
-                   "Gelu",      "Swish",        "Not"})) {
+    if (among(op, {"Identity",  "StopGradient", "Neg",  "Exp",         "Log",        "Sqrt",
+                   "Abs",       "Reciprocal",   "Erf",  "Tanh",        "Sigmoid",    "Softplus",
+                   "HardSwish", "HardSigmoid",  "Sin",  "Cos",         "Sign",       "Floor",
+                   "Ceil",      "Round",        "Relu", "LeakyRelu",   "Elu",        "Clip",
+                   "Gelu",      "Swish",        "Not",  "IndexToReal", "RealToIndex"})) {
       return true;
     }
     if (among(op, {"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "PRelu", "Where", "Equal",
-                   "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or"})) {
+                   "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Mod"})) {
       return operands_fit(node, shape(node.outputs[0]).size());
     }
     if (among(op, {"Conv", "ConvGradInput", "BatchNormalization", "InstanceNormalization",
@@ -134,6 +134,7 @@ class SampleAxis {
       if (batched(x)) return axis_is_inner(0) && !batched(node.inputs[1]);
       return int_attribute(node, "axis", 0) == 0;
     }
+    if (op == "GatherElements") return axis_is_inner(0) && batched(node.inputs[1]);
     if (op == "Expand") return shape(x).size() == shape(node.outputs[0]).size();
     return false;
   }

@@ -233,15 +233,14 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
   }
 }
 
-/// Integers that select something stay integers; others, such as attention masks that a file casts
-/// to float, are numbers from the start.
+/// Integers stay integers, unless all that a file does is to cast them to float, maybe after moving
+/// them: those, such as the pixels of an image, are numbers from the start.
 bool Importer::is_index_input(const std::string& name) const {
   std::deque<std::string> open{name};
   std::set<std::string> seen{name};
-  const std::set<std::string> passing{"Identity", "Reshape", "Squeeze",   "Unsqueeze",
-                                      "Flatten",  "Expand",  "Transpose", "Slice",
-                                      "Concat",   "Cast",    "Gather",    "Split"};
-  const std::set<std::string> selecting{"Where", "And", "Or", "Not", "Xor", "OneHot"};
+  const std::set<std::string> passing{"Identity", "Reshape",   "Squeeze", "Unsqueeze", "Flatten",
+                                      "Expand",   "Transpose", "Slice",   "Split"};
+  bool becomes_real = false;
   std::unordered_map<std::string, std::vector<const ::onnx::NodeProto*>> readers;
   for (const ::onnx::NodeProto& node : file_.graph().node()) {
     for (const std::string& input : node.input()) readers[input].push_back(&node);
@@ -254,22 +253,22 @@ bool Importer::is_index_input(const std::string& name) const {
       for (int i = 0; i < node.input_size(); ++i) {
         if (node.input(i) != current) continue;
         const std::string& op = node.op_type();
-        const bool labels = op == "SoftmaxCrossEntropyLoss" && i == 1;
-        if (labels || (op.starts_with("Gather") && i == 1) || selecting.contains(op)) return true;
-        if (find_function(node) != nullptr) return true;
-        if (!passing.contains(op)) continue;
-        const std::string what = describe(node);
-        if (op == "Cast" &&
-            is_real(static_cast<DataType>(NodeAttributes(node, what).integer("to", 0)))) {
+        if (op == "Shape" || op == "Size") continue;
+        if (op == "Cast") {
+          const std::string what = describe(node);
+          if (!is_real(static_cast<DataType>(NodeAttributes(node, what).integer("to", 0))))
+            return true;
+          becomes_real = true;
           continue;
         }
+        if (!passing.contains(op) || i != 0 || find_function(node) != nullptr) return true;
         for (const std::string& output : node.output()) {
           if (seen.insert(output).second) open.push_back(output);
         }
       }
     }
   }
-  return false;
+  return !becomes_real;
 }
 
 void Importer::run_nodes(const Nodes& nodes, Scope& scope, int depth) {
@@ -500,10 +499,11 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
 }
 
 ValueId Importer::index_value(Binding& binding, const std::string& what) {
-  if (binding.value != kNone) {
+  if (binding.known == nullptr) {
     if (model_.graph.value(binding.value).type == ElementType::index) return binding.value;
     throw Error(what + ": selects by numbers that are computed, which is not supported");
   }
+  if (binding.as_index != kNone) return binding.as_index;
   const KnownTensor& known = *binding.known;
   if (known.real()) throw Error(what + ": selects by reals");
   std::vector<int32_t> indices;
@@ -513,7 +513,7 @@ ValueId Importer::index_value(Binding& binding, const std::string& what) {
     indices.push_back(static_cast<int32_t>(value));
   }
   elements_ += known.count();
-  return binding.value = model_.graph.add_index_constant(known.shape, std::move(indices));
+  return binding.as_index = model_.graph.add_index_constant(known.shape, std::move(indices));
 }
 
 ValueId Importer::buffer(const KnownTensor& start, const std::string& path,

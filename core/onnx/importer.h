@@ -25,6 +25,7 @@ struct Binding {
   std::string name;
   std::shared_ptr<const KnownTensor> known{};  ///< null for what is computed at run time
   ValueId value = kNone;                       ///< of known ones made when a node computes with it
+  ValueId as_index = kNone;                    ///< of known integers that a node selects with
   DataType type = DataType::float32;
 };
 using BindingPtr = std::shared_ptr<Binding>;

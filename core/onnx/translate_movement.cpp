@@ -11,14 +11,9 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// A value of either kind: integers that are computed may be moved too.
-ValueId any(Translation& t, size_t i) {
-  return t.is_index(i) && !t.is_known(i) ? t.index(i) : t.real(i);
-}
-
 void to_shape(Translation& t, const Shape& shape) {
   checked_count(shape, t.what());
-  t.set(0, t.add("Reshape", {any(t, 0)}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+  t.set(0, t.add("Reshape", {t.any(0)}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
 }
 
 void reshape(Translation& t) {
@@ -32,7 +27,7 @@ void flatten(Translation& t) {
   const int64_t given = t.attributes().integer("axis", 1);
   const int64_t axis = given < 0 ? given + rank : given;
   if (axis < 0 || axis > rank) throw t.error("axis is out of range");
-  t.set(0, t.add("Flatten", {t.real(0)}, {{"axis", axis}}));
+  t.set(0, t.add("Flatten", {t.any(0)}, {{"axis", axis}}));
 }
 
 void squeeze(Translation& t) {
@@ -61,14 +56,17 @@ void transpose(Translation& t) {
   std::iota(order.rbegin(), order.rend(), int64_t{0});
   order = checked_axes(t.attributes().ints("perm", order), t.shape(0).size(), t.what());
   if (order.size() != t.shape(0).size()) throw t.error("perm does not fit the input");
-  t.set(0, t.add("Transpose", {t.real(0)}, {{"perm", order}}));
+  t.set(0, t.add("Transpose", {t.any(0)}, {{"perm", order}}));
 }
 
 void concat(Translation& t) {
   std::vector<ValueId> inputs;
+  const bool integers = t.computes_integers(0, t.input_count());
   for (size_t i = 0; i < t.input_count(); ++i) {
     // Parts without elements, such as an empty cache, add nothing.
-    if (element_count(t.shape(i)) > 0) inputs.push_back(t.real(i));
+    if (element_count(t.shape(i)) == 0) continue;
+    if (integers && !t.is_index(i)) throw t.error("mixes reals and integers");
+    inputs.push_back(integers ? t.index(i) : t.real(i));
   }
   if (inputs.empty()) throw t.error("has no elements");
   const int64_t axis =
@@ -92,7 +90,7 @@ void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ran
     // Before the first element; -1 would be the last one.
     ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
   }
-  const ValueId x = t.real(0);
+  const ValueId x = t.any(0);
   t.set(output, axes.empty()
                     ? t.add("Identity", {x}, {}, suffix)
                     : t.add("Slice", {x},
@@ -183,12 +181,12 @@ void pad(Translation& t) {
     if (t.has(2)) value = t.known_scalar(2, "value");
     Attributes attributes{{"pads", pads}};
     if (value != 0.0) attributes["value"] = value;
-    t.set(0, t.add("Pad", {t.real(0)}, attributes));
+    t.set(0, t.add("Pad", {t.any(0)}, attributes));
     return;
   }
   if (mode != "reflect" && mode != "edge" && mode != "wrap")
     throw t.error("does not know the mode " + mode);
-  ValueId y = t.real(0);
+  ValueId y = t.any(0);
   for (size_t axis = 0; axis < rank; ++axis) {
     if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
     if (pads[axis] < 0 || pads[axis + rank] < 0) throw t.error("has negative pads");
@@ -203,7 +201,7 @@ void expand(Translation& t) {
   const std::vector<int64_t> wanted = t.known_ints(1, "shape");
   const Shape shape = broadcast_of(t.shape(0), wanted, t.what());
   checked_count(shape, t.what());
-  t.set(0, t.add("Expand", {t.real(0)}, {{"shape", shape}}));
+  t.set(0, t.add("Expand", {t.any(0)}, {{"shape", shape}}));
 }
 
 /// Every dimension d as [1, d], expanded to [repeats, d].
@@ -220,7 +218,7 @@ void tile(Translation& t) {
     result.push_back(repeats[i] * shape[i]);
   }
   checked_count(result, t.what());
-  const ValueId parts = t.reshape(t.real(0), split, "split");
+  const ValueId parts = t.reshape(t.any(0), split, "split");
   const ValueId copies = t.add("Expand", {parts}, {{"shape", wide}}, "copies");
   t.set(0, t.add("Reshape", {copies}, {{"shape", result}, {"allowzero", int64_t{1}}}));
 }
@@ -235,17 +233,17 @@ void gather(Translation& t) {
         throw t.error("index " + std::to_string(index) + " of " + std::to_string(size));
     }
   }
-  const ValueId x = t.real(0);
+  const ValueId x = t.any(0);
   t.set(0, t.add("Gather", {x, t.index(1)}, {{"axis", axis}}));
 }
 
 void gather_elements(Translation& t) {
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
-  const ValueId x = t.real(0);
+  const ValueId x = t.any(0);
   t.set(0, t.add("GatherElements", {x, t.index(1)}, {{"axis", axis}}));
 }
 
-void identity(Translation& t) { t.set(0, t.add("Identity", {t.real(0)})); }
+void identity(Translation& t) { t.set(0, t.add("Identity", {t.any(0)})); }
 
 /// As in inference: everything passes.
 void dropout(Translation& t) {
@@ -253,7 +251,8 @@ void dropout(Translation& t) {
   identity(t);
 }
 
-/// Between real types it is the plan that rounds; see OnnxImport::types.
+/// Between real types it is the plan that rounds, see OnnxImport::types; between integers there is
+/// nothing to do.
 void cast(Translation& t) {
   const auto to = static_cast<DataType>(t.attributes().integer("to", 0));
   if (is_real(to) && !t.is_index(0)) {
@@ -277,12 +276,26 @@ void cast(Translation& t) {
     t.set(0, t.add("Where", {t.index(0), one, zero}));
     return;
   }
-  if (is_integer(to) && t.is_index(0)) {
-    t.set(0, t.add("Reshape", {t.index(0)}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
+  if (is_real(to)) {
+    t.set_type(to);
+    t.set(0, t.add("IndexToReal", {t.index(0)}));
     return;
   }
-  throw t.error("casts " + std::string(t.is_index(0) ? "integers to reals" : "reals to integers") +
-                " at run time, which is not supported");
+  // Ours have 32 bits: to keep within fewer, or without a sign, they would have to wrap.
+  const bool wide = to == DataType::int32 || to == DataType::int64;
+  const bool keeps = t.is_index(0) && (boolean || to == t.type(0));
+  if (!is_integer(to) || !(wide || keeps))
+    throw t.error("casts to " + type_name(to) + " at run time, which is not supported");
+  ValueId value = kNone;
+  if (!t.is_index(0)) {
+    value = t.add("RealToIndex", {t.real(0)});
+  } else if (boolean && to != DataType::boolean) {
+    const ValueId one = t.graph().add_index_constant({}, {1});
+    value = t.add("Where", {t.index(0), one, t.graph().add_index_constant({}, {0})});
+  } else {
+    value = t.index(0);
+  }
+  t.set_integers(0, value, to);
 }
 
 void depth_to_space(Translation& t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Transpose (attribute perm; without it all axes in reverse order) and Concat (attribute axis, any
-// number of inputs) of real tensors, as in ONNX. Both move elements and compute nothing.
+// number of inputs) of reals or indices, as in ONNX. Both move elements and compute nothing.
 #include <algorithm>
 #include <numeric>
 
@@ -23,13 +23,12 @@ namespace {
 
 std::vector<OutputType> infer_transpose(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  check_real(graph, node, 0);
   const Shape& x = graph.value(node.inputs[0]).shape;
   Shape shape;
   for (const int64_t axis : transpose_axes(node, x.size())) {
     shape.push_back(x[static_cast<size_t>(axis)]);
   }
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<ValueId> transpose_gradient(GradientContext& c) {
@@ -47,7 +46,6 @@ std::vector<OutputType> infer_concat(const Graph& graph, const Node& node) {
   const size_t axis = static_cast<size_t>(axis_attribute(node, shape.size()));
   int64_t length = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    check_real(graph, node, i);
     Shape each = graph.value(node.inputs[i]).shape;
     check_node(node, each.size() == shape.size(), "inputs differ in rank");
     length += each[axis];
@@ -56,7 +54,7 @@ std::vector<OutputType> infer_concat(const Graph& graph, const Node& node) {
                to_string(graph.value(node.inputs[i]).shape) + " does not fit " + to_string(shape));
   }
   shape[axis] = length;
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<ValueId> concat_gradient(GradientContext& c) {

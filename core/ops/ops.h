@@ -108,6 +108,9 @@ void check_node(const Node& node, bool ok, const std::string& text);
 void check_real(const Graph& graph, const Node& node, size_t i);
 void check_index(const Graph& graph, const Node& node, size_t i);
 
+/// The one type of all inputs from this one on; throws Error if they differ.
+ElementType common_type(const Graph& graph, const Node& node, size_t first = 0);
+
 /// Attribute axis, made non-negative; without a fallback it must be there.
 int64_t axis_attribute(const Node& node, size_t rank,
                        std::optional<int64_t> fallback = std::nullopt);

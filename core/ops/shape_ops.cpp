@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Operators that move elements and compute nothing: Flatten (attribute axis), Reshape and Expand
-// with the target as attribute `shape`, Identity; StopGradient is Identity that no gradient
-// passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own size
-// unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in mode constant
+// Operators that move elements, reals or indices, and compute nothing: Flatten (attribute axis),
+// Reshape and Expand with the target as attribute `shape`, Identity; StopGradient is Identity that
+// no gradient passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own
+// size unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in mode constant
 // (attributes pads: all beginnings, then all ends; value, 0 by default) as in ONNX, with
 // SliceGrad(dy), attribute `shape`, which puts every element back where it came from.
 #include <algorithm>
@@ -21,7 +21,8 @@ std::vector<OutputType> infer_flatten(const Graph& graph, const Node& node) {
   const int64_t axis = given < 0 ? given + rank : given;
   check_node(node, axis >= 0 && axis <= rank, "axis out of range");
   return {{Shape{element_count(Shape(x.begin(), x.begin() + axis)),
-                 element_count(Shape(x.begin() + axis, x.end()))}}};
+                 element_count(Shape(x.begin() + axis, x.end()))},
+           common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_reshape(const Graph& graph, const Node& node) {
@@ -59,7 +60,7 @@ std::vector<OutputType> infer_expand(const Graph& graph, const Node& node) {
   check_node(
       node, broadcast_shapes(node, graph.value(node.inputs[0]).shape, shape) == shape,
       to_string(graph.value(node.inputs[0]).shape) + " does not expand to " + to_string(shape));
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
@@ -87,7 +88,7 @@ std::vector<OutputType> infer_slice(const Graph& graph, const Node& node) {
   Shape shape = graph.value(node.inputs[0]).shape;
   const std::vector<SliceAxis> axes = slice_axes(node, shape);
   for (size_t i = 0; i < shape.size(); ++i) shape[i] = axes[i].count;
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_slice_grad(const Graph&, const Node& node) {
@@ -107,7 +108,7 @@ std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   for (const PadAxis& axis : pad_axes(node, graph.value(node.inputs[0]).shape)) {
     shape.push_back(axis.result);
   }
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 // What was added goes, and what was left out has no gradient.

@@ -128,5 +128,6 @@ std::span<const KernelEntry<T>> move_kernels() {
 
 template std::span<const KernelEntry<float>> move_kernels();
 template std::span<const KernelEntry<double>> move_kernels();
+template std::span<const KernelEntry<int32_t>> move_kernels();
 
 }  // namespace halfscope

@@ -41,6 +41,7 @@ const std::map<std::string, std::string>& renamed() {
       {"Tile", "Reshape, Expand"},
       {"Unsqueeze", "Reshape"},
       {"Upsample", "Gather, Mul, Add"},
+      {"Xor", "Equal, Not"},
   };
   return names;
 }
