@@ -6,6 +6,7 @@
 // (attributes pads: all beginnings, then all ends; value, 0 by default) as in ONNX, with
 // SliceGrad(dy), attribute `shape`, which puts every element back where it came from.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/ops/definitions.h"
@@ -104,6 +105,11 @@ std::vector<ValueId> slice_gradient(GradientContext& c) {
 
 std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
+  if (common_type(graph, node) == ElementType::index) {
+    const double value = real_attribute(node, "value", 0.0);
+    check_node(node, std::fabs(value) <= INT32_MAX && value == std::floor(value),
+               "pads indices with a number that is none");
+  }
   Shape shape;
   for (const PadAxis& axis : pad_axes(node, graph.value(node.inputs[0]).shape)) {
     shape.push_back(axis.result);
