@@ -115,6 +115,7 @@ OnnxImport Importer::run() {
   result.model = recognise_composites(std::move(model_));
   model_ = {};
   result.notes = std::move(notes_);
+  result.open_batch = open_batch_;
   notes_.clear();
   result.types = types_of(result.model.graph);
   return result;
@@ -200,6 +201,8 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
       size = options_.batch;
     } else if (!fixed && i == 0) {
       size = std::max<int64_t>(options_.batch, 1);
+      const std::string name = printable(dimension.dim_param());
+      if (open_batch_.empty()) open_batch_ = name.empty() ? "batch" : name;
     } else if (!fixed && !batch_name.empty() && dimension.dim_param() == batch_name) {
       size = shape[0];
     } else if (!fixed) {
