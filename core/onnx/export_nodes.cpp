@@ -23,7 +23,7 @@ bool is_moved(const Node& node, size_t i) {
   if (node.op == "Concat") return true;
   if (node.op == "Where") return i > 0;
   return i == 0 && among(node.op, {"Identity", "StopGradient", "Flatten", "Reshape", "Expand",
-                                   "Transpose", "Slice", "Gather", "GatherElements"});
+                                   "Transpose", "Slice", "Split", "Gather", "GatherElements"});
 }
 
 /// Booleans that are moved stay booleans, if all of them are.
@@ -158,6 +158,11 @@ void slice(Exporter& e, const Node& node, const Names& outputs) {
   e.add("Slice", node.path, inputs, outputs);
 }
 
+void split(Exporter& e, const Node& node, const Names& outputs) {
+  const std::string sizes = e.ints(node, "split", ints_attribute(node, "split"));
+  copy_attributes(node, e.add("Split", node.path, {operand(e, node, 0), sizes}, outputs), {"axis"});
+}
+
 void pad(Exporter& e, const Node& node, const Names& outputs) {
   Names inputs{operand(e, node, 0), e.ints(node, "pads", ints_attribute(node, "pads"))};
   const double value = real_attribute(node, "value", 0.0);
@@ -273,6 +278,7 @@ constexpr Rule kRules[] = {
     {"Reshape", reshape},
     {"Expand", expand},
     {"Slice", slice},
+    {"Split", split},
     {"Pad", pad},
     {"ReduceSum", reduce},
     {"ReduceMean", reduce},
@@ -305,7 +311,9 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 bool export_node(Exporter& exporter, const Node& node, const std::vector<std::string>& outputs) {
-  if (moves_booleans(exporter, node)) exporter.mark_boolean(node.outputs[0]);
+  if (moves_booleans(exporter, node)) {
+    for (ValueId output : node.outputs) exporter.mark_boolean(output);
+  }
   if (plain(exporter, node, outputs)) return true;
   for (const Rule& rule : kRules) {
     if (rule.op != node.op) continue;

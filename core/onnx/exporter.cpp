@@ -220,10 +220,11 @@ void Exporter::add_node(NodeId id) {
   } else {
     add_composite(node);
   }
-  const ValueId result = node.outputs[0];
-  if (formats_ && graph_.value(result).type == ElementType::real &&
-      needs_rounding(graph_, node, graph_.value(result))) {
-    round_output(result, names_.at(result));
+  for (ValueId result : node.outputs) {
+    if (formats_ && graph_.value(result).type == ElementType::real && names_.contains(result) &&
+        needs_rounding(graph_, node, graph_.value(result))) {
+      round_output(result, names_.at(result));
+    }
   }
 }
 

@@ -75,10 +75,19 @@ void concat(Translation& t) {
         inputs.size() == 1 ? t.add("Identity", inputs) : t.add("Concat", inputs, {{"axis", axis}}));
 }
 
-void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ranges,
-               const std::string& suffix) {
-  std::vector<int64_t> starts, ends, axes, steps;
+void slice(Translation& t) {
+  SliceArguments arguments;
+  if (t.opset() < 10) {
+    arguments = {t.attributes().ints("starts", {}), t.attributes().ints("ends", {}),
+                 t.attributes().ints("axes"), std::nullopt};
+  } else {
+    arguments = {t.known_ints(1, "starts"), t.known_ints(2, "ends"), std::nullopt, std::nullopt};
+    if (t.has(3)) arguments.axes = t.known_ints(3, "axes");
+    if (t.has(4)) arguments.steps = t.known_ints(4, "steps");
+  }
   const Shape from = t.shape(0);
+  const std::vector<SliceRange> ranges = slice_ranges(arguments, from, t.what());
+  std::vector<int64_t> starts, ends, axes, steps;
   for (size_t i = 0; i < ranges.size(); ++i) {
     const SliceRange& range = ranges[i];
     if (range.count == from[i] && range.step == 1) continue;
@@ -91,40 +100,22 @@ void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ran
     ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
   }
   const ValueId x = t.any(0);
-  t.set(output, axes.empty()
-                    ? t.add("Identity", {x}, {}, suffix)
-                    : t.add("Slice", {x},
-                            {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}},
-                            suffix));
-}
-
-void slice(Translation& t) {
-  SliceArguments arguments;
-  if (t.opset() < 10) {
-    arguments = {t.attributes().ints("starts", {}), t.attributes().ints("ends", {}),
-                 t.attributes().ints("axes"), std::nullopt};
-  } else {
-    arguments = {t.known_ints(1, "starts"), t.known_ints(2, "ends"), std::nullopt, std::nullopt};
-    if (t.has(3)) arguments.axes = t.known_ints(3, "axes");
-    if (t.has(4)) arguments.steps = t.known_ints(4, "steps");
-  }
-  add_slice(t, 0, slice_ranges(arguments, t.shape(0), t.what()), "");
+  t.set(0, axes.empty()
+               ? t.add("Identity", {x})
+               : t.add("Slice", {x},
+                       {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}}));
 }
 
 void split(Translation& t) {
   const Shape shape = t.shape(0);
-  const auto axis =
-      static_cast<size_t>(checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
-  const int parts = t.node().output_size();
-  const std::vector<int64_t> sizes = split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
-  int64_t start = 0;
-  for (size_t k = 0; k < static_cast<size_t>(parts); ++k) {
-    std::vector<SliceRange> ranges;
-    for (int64_t size : shape) ranges.push_back({.start = 0, .step = 1, .count = size});
-    ranges[axis] = {.start = start, .step = 1, .count = sizes[k]};
-    if (!t.node().output(static_cast<int>(k)).empty() && sizes[k] > 0)
-      add_slice(t, k, ranges, "part" + std::to_string(k));
-    start += sizes[k];
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
+  const std::vector<int64_t> sizes = split_sizes(t.ints("split", 1), t.node().output_size(),
+                                                 shape[static_cast<size_t>(axis)], t.what());
+  const std::vector<ValueId> parts =
+      t.add_all("Split", {t.any(0)}, {{"axis", axis}, {"split", sizes}});
+  for (size_t k = 0; k < parts.size(); ++k) {
+    // Nobody computes with a part of no elements.
+    if (sizes[k] > 0) t.set(k, parts[k]);
   }
 }
 
@@ -328,29 +319,36 @@ void space_to_depth(Translation& t) {
                  {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
 }
 
-/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize.
-double resized_place(Translation& t, int64_t row, int64_t from, int64_t to, double scale,
-                     const std::string& coordinates) {
-  const auto x = static_cast<double>(row);
+/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize:
+/// in float, as ONNX Runtime computes it, so that ties fall as they do there.
+float resized_place(Translation& t, int64_t row, int64_t from, int64_t to, float scale,
+                    const std::string& coordinates) {
+  const auto x = static_cast<float>(row);
   if (coordinates == "asymmetric") return x / scale;
-  if (coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
-  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
+  if (coordinates == "half_pixel") return (x + 0.5f) / scale - 0.5f;
+  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5f) / scale - 0.5f : 0.0f;
   if (coordinates == "align_corners")
-    return to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
+    return to > 1 ? x * static_cast<float>(from - 1) / static_cast<float>(to - 1) : 0.0f;
   throw t.error("the coordinates " + coordinates + " are not supported");
 }
 
-/// The row that such a place takes, by the rounding rules.
-int64_t nearest_row(Translation& t, double at, int64_t from, const std::string& nearest) {
-  double row = 0.0;
+/// The row that such a place takes, by the rounding rules; "simple" is that of opset 10 and before.
+int64_t nearest_row(Translation& t, float at, int64_t from, float scale,
+                    const std::string& nearest) {
+  const float below = std::floor(at);
+  // ONNX Runtime takes places as near as this for halfway, too.
+  const bool halfway = std::fabs(at - below - 0.5f) < 1e-6f;
+  float row = 0.0f;
   if (nearest == "floor") {
-    row = std::floor(at);
+    row = below;
   } else if (nearest == "ceil") {
     row = std::ceil(at);
   } else if (nearest == "round_prefer_ceil") {
-    row = std::floor(at + 0.5);
+    row = halfway ? below + 1.0f : std::round(at);
   } else if (nearest == "round_prefer_floor") {
-    row = std::ceil(at - 0.5);
+    row = halfway ? below : std::round(at);
+  } else if (nearest == "simple") {
+    row = scale < 1.0f ? std::ceil(at) : below;
   } else {
     throw t.error("the rounding " + nearest + " is not supported");
   }
@@ -358,17 +356,17 @@ int64_t nearest_row(Translation& t, double at, int64_t from, const std::string& 
 }
 
 /// An axis as means of the two rows that each place lies between.
-ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<double>& places,
+ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<float>& places,
                      const std::string& suffix) {
   const Shape shape = t.shape_of(x);
   const int64_t last = shape[static_cast<size_t>(axis)] - 1;
   std::vector<int64_t> low, high;
   Tensor below, above;
-  for (double place : places) {
-    const double at = std::clamp(place, 0.0, static_cast<double>(last));
+  for (float place : places) {
+    const float at = std::clamp(place, 0.0f, static_cast<float>(last));
     low.push_back(static_cast<int64_t>(std::floor(at)));
     high.push_back(std::min(low.back() + 1, last));
-    above.data.push_back(static_cast<float>(at - std::floor(at)));
+    above.data.push_back(at - std::floor(at));
     below.data.push_back(1.0f - above.data.back());
   }
   if (std::all_of(above.data.begin(), above.data.end(), [](float w) { return w == 0.0f; }))
@@ -392,14 +390,15 @@ void resize(Translation& t) {
   if (mode != "nearest" && mode != "linear")
     throw t.error("the mode " + mode + " is not supported; nearest and linear are");
   if (t.attributes().integer("antialias", 0) != 0) throw t.error("antialias is not supported");
-  std::vector<double> scales;
+  std::vector<float> scales;
   Shape to;
   const size_t scales_at = old ? 1 : 2;
   if (const auto given = t.attributes().reals("scales")) {
     scales.assign(given->begin(), given->end());
   } else if (t.has(scales_at) && element_count(t.shape(scales_at)) > 0) {
     const KnownTensor& known = t.known(scales_at, "scales");
-    for (int64_t i = 0; i < known.count(); ++i) scales.push_back(known.number(i));
+    for (int64_t i = 0; i < known.count(); ++i)
+      scales.push_back(static_cast<float>(known.number(i)));
   } else if (t.has(3)) {
     to = bounded(t, t.known_ints(3, "sizes"), 1, int64_t{1} << 30, "a size");
   }
@@ -414,22 +413,25 @@ void resize(Translation& t) {
   const std::string coordinates =
       t.attributes().text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string nearest =
-      t.attributes().text("nearest_mode", old ? "floor" : "round_prefer_floor");
-  ValueId y = t.real(0);
+      t.attributes().text("nearest_mode", old ? "simple" : "round_prefer_floor");
+  Shape result = shape;
   for (size_t k = 0; k < axes.size(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
-    const int64_t from = shape[axis];
-    if (!scales.empty() && !(scales[k] > 0.0 && scales[k] < 65536.0))
+    if (!scales.empty() && !(scales[k] > 0.0f && scales[k] < 65536.0f))
       throw t.error("a scale is out of range");
-    const double exact = scales.empty() ? 0.0 : std::floor(static_cast<double>(from) * scales[k]);
-    const int64_t size = scales.empty() ? to[k] : static_cast<int64_t>(exact);
-    const double scale =
-        scales.empty() ? static_cast<double>(size) / static_cast<double>(from) : scales[k];
-    Shape grown = t.shape_of(y);
-    grown[axis] = size;
-    if (checked_count(grown, t.what()) == 0) throw t.error("gives no elements");
-    if (size == from && scale == 1.0) continue;
-    std::vector<double> places;
+    result[axis] =
+        scales.empty() ? to[k] : static_cast<int64_t>(static_cast<float>(shape[axis]) * scales[k]);
+  }
+  if (checked_count(result, t.what()) == 0) throw t.error("gives no elements");
+  ValueId y = t.real(0);
+  // What keeps its shape is left alone, whatever the scales say.
+  for (size_t k = 0; k < axes.size() && result != shape; ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    const int64_t from = shape[axis], size = result[axis];
+    const float scale =
+        scales.empty() ? static_cast<float>(size) / static_cast<float>(from) : scales[k];
+    if (size == from && scale == 1.0f) continue;
+    std::vector<float> places;
     for (int64_t row = 0; row < size; ++row)
       places.push_back(resized_place(t, row, from, size, scale, coordinates));
     const std::string suffix = "axis" + std::to_string(axis);
@@ -438,7 +440,7 @@ void resize(Translation& t) {
       continue;
     }
     std::vector<int64_t> rows;
-    for (double place : places) rows.push_back(nearest_row(t, place, from, nearest));
+    for (float place : places) rows.push_back(nearest_row(t, place, from, scale, nearest));
     y = gather_rows(t, y, axes[k], rows, suffix);
   }
   t.set(0, t.add("Identity", {y}));

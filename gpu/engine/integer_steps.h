@@ -70,6 +70,7 @@ Step of_indices_step(const NodeCall<X, int32_t>& c) {
   if (op == "Pad") return pad_step(c);
   if (op == "Transpose") return transpose_step(c);
   if (op == "Concat") return concat_step(c);
+  if (op == "Split") return split_step(c);
   if (op == "ReduceSum") return reduce_indices_step<integers::Add>(c, 0);
   if (op == "ReduceMax") return reduce_indices_step<integers::Max>(c, INT32_MIN);
   if (op == "ReduceMin") return reduce_indices_step<integers::Min>(c, INT32_MAX);

@@ -72,6 +72,34 @@ TEST(Gradient, EveryOperatorWithAGradientHasACase) {
   }
 }
 
+// What was cut apart comes back at its place, whichever parts are read.
+TEST(Gradient, PartsOfASplitReachTheirPlaces) {
+  const std::vector<Operand> x{real({2, 6})};
+  for (const std::vector<size_t>& read :
+       {std::vector<size_t>{0, 1, 2}, std::vector<size_t>{2, 0}, std::vector<size_t>{1}}) {
+    OpProgram program(emulation_backend(), x, [&](Graph& graph, const std::vector<ValueId>& in) {
+      const std::vector<ValueId> parts = graph.add(
+          "Split", "cut", in, {{"axis", int64_t{1}}, {"split", std::vector<int64_t>{1, 3, 2}}});
+      std::vector<ValueId> joined;
+      for (size_t part : read) joined.push_back(parts[part]);
+      return graph.add1("Concat", "join", joined, {{"axis", int64_t{1}}});
+    });
+    program.run();
+    const Tensor weights = distinct(program.output().shape, 0.25f);
+    const int64_t begin[] = {0, 1, 4}, length[] = {1, 3, 2};
+    std::vector<float> expected(12, 0.0f);
+    for (int64_t row = 0; row < 2; ++row) {
+      int64_t from = row * weights.shape[1];
+      for (size_t part : read) {
+        for (int64_t i = 0; i < length[part]; ++i)
+          expected[static_cast<size_t>(row * 6 + begin[part] + i)] =
+              weights.data[static_cast<size_t>(from++)];
+      }
+    }
+    EXPECT_EQ(program.gradient(0)->data, expected);
+  }
+}
+
 TEST(Gradient, StopGradientLetsNothingThrough) {
   OpProgram stopped(float64_backend(), OpCase{"stop", "StopGradient", {real({2, 3})}});
   stopped.run();

@@ -35,7 +35,6 @@ const std::map<std::string, std::string>& renamed() {
       {"Resize", "Gather, Mul, Add"},
       {"SimplifiedLayerNormalization", "RMSNormalization"},
       {"SpaceToDepth", "Reshape, Transpose"},
-      {"Split", "Slice"},
       {"Squeeze", "Reshape"},
       {"Sum", "Add"},
       {"Tile", "Reshape, Expand"},

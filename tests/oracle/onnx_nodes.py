@@ -540,6 +540,34 @@ integers("reversed_count",
          [node("CumSum", ["ids", "axis"], ["y"], exclusive=1, reverse=1, name="count")],
          axis=scalar(-1))
 
+# ---- resizing: ties of scales that are no fractions of two, in float ----
+for name, size, scale, attributes in [
+        ("half_pixel", 28, 38 / 28, {}),
+        ("half_pixel_near", 32, 1.3, {}),
+        ("half_pixel_further", 37, 2.1, {}),
+        ("half_pixel_up", 58, 45 / 58, {"nearest_mode": "round_prefer_ceil"}),
+        ("asymmetric_up", 26, 1.2, {"nearest_mode": "round_prefer_ceil",
+                                    "coordinate_transformation_mode": "asymmetric"}),
+        ("asymmetric_down", 58, 72 / 58, {"coordinate_transformation_mode": "asymmetric"}),
+        ("thirds", 57, 1 / 3, {"nearest_mode": "floor",
+                               "coordinate_transformation_mode": "asymmetric"}),
+        ("torch_ceil", 30, 0.7, {"nearest_mode": "ceil",
+                                 "coordinate_transformation_mode": "pytorch_half_pixel"}),
+        ("corners", 25, 0.7, {"coordinate_transformation_mode": "align_corners"}),
+        ("of_its_size", 9, 1.1, {"nearest_mode": "floor"})]:
+    op("resize_ties_" + name, "Resize", {"x": np.arange(size, dtype=np.float32).reshape(1, 1, -1)},
+       {"s": f32(1, 1, scale)}, order=["x", "", "s"], opset=13, mode="nearest", **attributes)
+op("resize_ties_sizes", "Resize", {"x": np.arange(28, dtype=np.float32).reshape(1, 1, -1)},
+   {"s": i64(1, 1, 38)}, order=["x", "", "", "s"], opset=13, mode="nearest")
+op("resize_ties_one_axis", "Resize", {"x": real(1, 1, 5, 4)}, {"s": f32(1, 1, 1.15, 1.5)},
+   order=["x", "", "s"], opset=13, mode="nearest")
+op("resize_ties_linear", "Resize", {"x": real(1, 1, 5, 4)}, {"s": f32(1, 1, 1.15, 1.5)},
+   order=["x", "", "s"], opset=13, mode="linear")
+op("resize_10_smaller", "Resize", {"x": np.arange(32, dtype=np.float32).reshape(1, 1, -1)},
+   {"s": f32(1, 1, 0.9)}, opset=10, mode="nearest")
+op("upsample_9_ties", "Upsample", {"x": np.arange(30, dtype=np.float32).reshape(1, 1, -1)},
+   {"s": f32(1, 1, 1.2)}, opset=9, mode="nearest")
+
 
 def npy(array):
     buffer = io.BytesIO()

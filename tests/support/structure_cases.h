@@ -26,6 +26,9 @@ inline std::vector<OpCase> structure_cases() {
       {"", "Concat", {real({2, 1, 2}), real({2, 3, 2}), real({2, 2, 2})}, {{"axis", int64_t{1}}}});
   list.push_back(
       {"", "Concat", {real({2, 2}), real({2, 0}), real({2, 3})}, {{"axis", int64_t{-1}}}});
+  list.push_back({"", "Split", {real({5, 3})}, {{"split", Ints{2, 1, 2}}}});
+  list.push_back(
+      {"", "Split", {real({2, 4, 2})}, {{"axis", int64_t{-2}}, {"split", Ints{1, 3, 0}}}});
   list.push_back({"", "Gather", {real({4, 3}), indices({5}, {2, -1, 0, 2, 2})}});
   list.push_back(
       {"", "Gather", {real({2, 3, 2}), indices({2, 2}, {1, -3, 1, 2})}, {{"axis", int64_t{1}}}});
@@ -80,6 +83,7 @@ inline std::vector<OpCase> index_operand_cases() {
   list.push_back({"", "Reshape", {twelve}, {{"shape", Ints{4, 3}}}});
   list.push_back({"", "Expand", {indices({2, 1}, {3, -4})}, {{"shape", Ints{2, 2, 3}}}});
   list.push_back({"", "Concat", {six, indices({2, 1}, {8, 9})}, {{"axis", int64_t{1}}}});
+  list.push_back({"", "Split", {twelve}, {{"axis", int64_t{1}}, {"split", Ints{2, 1}}}});
   list.push_back({"",
                   "Slice",
                   {twelve},
