@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "core/onnx/function_attributes.h"
 #include "core/onnx/model_file.h"
 #include "core/onnx/node_order.h"
 #include "core/onnx/recognise.h"
@@ -25,32 +26,6 @@ bool is_default_domain(const std::string& domain) { return domain.empty() || dom
 /// Domains whose operators we know under the names of the default one.
 bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
-}
-
-/// Puts the attributes of a call into the body of its function, where the body asks for them.
-void give_attributes(::onnx::NodeProto& node, const ::onnx::NodeProto& call,
-                     const ::onnx::FunctionProto& function, const std::string& what, int depth) {
-  if (depth > kDeepest) throw Error(what + ": its graphs are nested too deeply");
-  for (int i = node.attribute_size() - 1; i >= 0; --i) {
-    ::onnx::AttributeProto& attribute = *node.mutable_attribute(i);
-    for (::onnx::NodeProto& inner : *attribute.mutable_g()->mutable_node())
-      give_attributes(inner, call, function, what, depth + 1);
-    const std::string wanted = attribute.ref_attr_name(), name = attribute.name();
-    if (wanted.empty()) continue;
-    const auto given = std::find_if(call.attribute().begin(), call.attribute().end(),
-                                    [&](const auto& one) { return one.name() == wanted; });
-    if (given != call.attribute().end()) {
-      attribute = *given;
-      attribute.set_name(name);
-    } else if (!function.unknown_fields().empty()) {
-      // Since IR version 9 functions may name defaults, in a field that our classes do not know.
-      throw Error(
-          what + ": the function's own default of " + printable(wanted) + " is not supported",
-          "write the attribute out where the function is called");
-    } else {
-      node.mutable_attribute()->DeleteSubrange(i, 1);
-    }
-  }
 }
 
 /// Zeros and large negative numbers: added to scores, they hide positions. Training leaves them.
@@ -406,7 +381,9 @@ void Importer::run_function(const ::onnx::NodeProto& node, const ::onnx::Functio
     inner.names.emplace(function.input(i), given ? scope.find(node.input(i)) : nullptr);
   }
   Nodes body = function.node();
-  for (::onnx::NodeProto& each : body) give_attributes(each, node, function, what, 0);
+  const auto defaults = function_defaults_.try_emplace(&function);
+  if (defaults.second) defaults.first->second = defaults_of(function);
+  for (::onnx::NodeProto& each : body) give_attributes(each, node, defaults.first->second, what, 0);
   run_nodes(body, inner, depth + 1);
   for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
     if (node.output(i).empty()) continue;

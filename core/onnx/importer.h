@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/onnx/fold.h"
+#include "core/onnx/function_attributes.h"
 #include "core/onnx/import.h"
 #include "core/onnx/known_tensor.h"
 #include "core/onnx/node_attributes.h"
@@ -112,6 +113,7 @@ class Importer {
   Model model_;
   std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
   std::set<std::string> used_dimensions_;
+  std::map<const ::onnx::FunctionProto*, AttributeList> function_defaults_;
   std::map<std::string, DataType> node_types_;  ///< what nodes write, by path
   std::map<DataType, int64_t> weight_types_;    ///< elements of trainable initializers
   std::vector<std::string> notes_;

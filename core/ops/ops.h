@@ -169,6 +169,16 @@ struct MatMulShape {
 /// Throws Error if the operands do not fit.
 MatMulShape matmul_shape(const Node& node, const Shape& a, const Shape& b);
 
+/// One mask of an Attention: what is added to the scores, or what stands in their place where a
+/// condition is false (`fills`: true).
+struct AttentionMask {
+  ValueId condition = kNone;  ///< kNone where it is added
+  size_t value = 0;           ///< input of the node
+  bool fills = false;
+};
+/// In the order in which they come; throws Error if the inputs after v are no masks.
+std::vector<AttentionMask> attention_masks(const Graph& graph, const Node& node);
+
 /// How the kernel of a 2-D convolution lies on its input.
 struct ConvWindow {
   int64_t group = 1;

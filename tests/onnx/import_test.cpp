@@ -274,11 +274,32 @@ TEST(OnnxImport, FunctionsTakeTheAttributesOfTheirCall) {
   EXPECT_THAT(paths(file.import().model), testing::Each(HasSubstr("call/")));
 }
 
-TEST(OnnxImport, DefaultsOfFunctionsAreRefusedAndNotPassedOver) {
+TEST(OnnxImport, FunctionsHaveDefaultsOfTheirOwn) {
   FileBuilder file = calling_a_function();
-  // FunctionProto.attribute_proto, field 11, of IR version 9: a default of nothing.
-  ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(std::string("\x5a\x00", 2)));
-  EXPECT_THAT(refusal(file), HasSubstr("the function's own default of slope is not supported"));
+  ::onnx::AttributeProto slope;
+  slope.set_name("slope");
+  slope.set_type(::onnx::AttributeProto::FLOAT);
+  slope.set_f(0.25f);
+  // FunctionProto.attribute_proto, field 11, of IR version 9.
+  const std::string text = slope.SerializeAsString();
+  const std::string field = std::string("\x5a") + static_cast<char>(text.size()) + text;
+  ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(field));
+  const std::vector<Tensor> x{{{4}, {-2.0f, -1.0f, 0.0f, 3.0f}}};
+  const auto run = [&] {
+    return test::run(test::start(file.import().model, preset_plan("float32").value()), x)[0].data;
+  };
+  EXPECT_THAT(run(), ElementsAre(-0.5f, -0.25f, 0.0f, 3.0f));
+  slope.set_f(0.5f);
+  *file.graph().mutable_node(0)->add_attribute() = slope;  // the call's own comes first
+  EXPECT_THAT(run(), ElementsAre(-1.0f, -0.5f, 0.0f, 3.0f));
+}
+
+TEST(OnnxImport, DamagedDefaultsOfFunctionsAreRefused) {
+  for (const std::string& field : {std::string("\x5a\x01\x0a"), std::string("\x58\x01")}) {
+    FileBuilder file = calling_a_function();
+    ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(field));
+    EXPECT_THAT(refusal(file), HasSubstr("damaged"));
+  }
 }
 
 TEST(OnnxImport, WhatIntegersAtRunTimeCannotDoIsRefused) {
