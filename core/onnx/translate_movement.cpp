@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/onnx/slice_range.h"
+#include "core/onnx/shape_rules.h"
 #include "core/onnx/translate.h"
 
 namespace halfscope::onnx_files {
@@ -86,10 +86,10 @@ void slice(Translation& t) {
     if (t.has(4)) arguments.steps = t.known_ints(4, "steps");
   }
   const Shape from = t.shape(0);
-  const std::vector<SliceRange> ranges = slice_ranges(arguments, from, t.what());
+  const std::vector<SliceAxis> ranges = slice_ranges(arguments, from, t.what());
   std::vector<int64_t> starts, ends, axes, steps;
   for (size_t i = 0; i < ranges.size(); ++i) {
-    const SliceRange& range = ranges[i];
+    const SliceAxis& range = ranges[i];
     if (range.count == from[i] && range.step == 1) continue;
     if (range.count == 0) throw t.error("takes nothing of " + to_string(from));
     axes.push_back(static_cast<int64_t>(i));

@@ -7,9 +7,9 @@
 // SliceGrad(dy), attribute `shape`, which puts every element back where it came from.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/ops/definitions.h"
+#include "core/ops/slice_range.h"
 
 namespace halfscope::ops {
 namespace {
@@ -169,41 +169,11 @@ const std::vector<OpDef>& shape_ops() {
 namespace halfscope {
 
 std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape) {
-  const std::vector<int64_t> starts = ints_attribute(node, "starts"),
-                             ends = ints_attribute(node, "ends");
-  std::vector<int64_t> all(starts.size());
-  std::iota(all.begin(), all.end(), int64_t{0});
-  const std::vector<int64_t> axes = ints_attribute(node, "axes", all);
-  const std::vector<int64_t> steps =
-      ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1));
-  check_node(
-      node,
-      ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size(),
-      "starts, ends, axes and steps differ in length");
-  std::vector<SliceAxis> result;
-  for (int64_t size : shape) result.push_back({.start = 0, .step = 1, .count = size});
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const int64_t rank = static_cast<int64_t>(shape.size());
-    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-    check_node(node, axis >= 0 && axis < rank, "axis out of range");
-    const int64_t step = steps[i], size = shape[static_cast<size_t>(axis)];
-    check_node(node, step != 0 && step != INT64_MIN, "steps must not be zero");
-    // As in ONNX: negative positions count from the end, what lies outside is cut off.
-    const auto position = [&](int64_t at, int64_t first, int64_t last) {
-      return std::min(std::max(at < 0 ? at + size : at, first), last);
-    };
-    SliceAxis& taken = result[static_cast<size_t>(axis)];
-    taken.step = step;
-    if (step > 0) {
-      taken.start = position(starts[i], 0, size);
-      taken.count = (position(ends[i], 0, size) - taken.start + step - 1) / step;
-    } else {
-      taken.start = position(starts[i], 0, size - 1);
-      taken.count = (taken.start - position(ends[i], -1, size - 1) - step - 1) / -step;
-    }
-    taken.count = std::max<int64_t>(size == 0 ? 0 : taken.count, 0);
-  }
-  return result;
+  SliceArguments arguments{ints_attribute(node, "starts"), ints_attribute(node, "ends"),
+                           std::nullopt, std::nullopt};
+  if (node.attributes.contains("axes")) arguments.axes = ints_attribute(node, "axes");
+  if (node.attributes.contains("steps")) arguments.steps = ints_attribute(node, "steps");
+  return slice_ranges(arguments, shape, node.path + " (" + node.op + ")");
 }
 
 std::vector<PadAxis> pad_axes(const Node& node, const Shape& shape) {

@@ -150,3 +150,8 @@ def add_cases(add, op, real):
         [node("Leaky", ["x"], ["h"], name="first", domain="local"),
          node("Leaky", ["h"], ["y"], name="second", domain="local", slope=0.5)],
         {"x": real(3, 4)}, opset=17, functions=[function], ir=9)
+
+    # ---- a slice that begins before the first element, downwards ----
+    for name, start, end in [("before", -99, -100), ("beyond", 99, -99), ("empty_ends", -6, -9)]:
+        op("slice_downwards_" + name, "Slice", {"x": real(5, 2)},
+           {"from": i64(start), "to": i64(end), "axis": i64(0), "step": i64(-1)}, opset=13)
