@@ -16,6 +16,7 @@
 #include "core/data/dataset.h"
 #include "core/error.h"
 #include "core/onnx/export.h"
+#include "core/onnx/open_batch.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
@@ -23,37 +24,63 @@ namespace {
 
 constexpr uint64_t kMostSamples = 1'000'000'000;
 
+/// Numbers of samples that tell what depends on them: more than one, and no multiples.
+constexpr int64_t kSamples = 2, kMoreSamples = 19;
+
 struct ConvertOptions {
   std::string network, data, init, plan, out;
   std::vector<std::string> dimensions;
-  int64_t batch = 1;
+  int64_t batch = 0;  ///< 0: open where the file leaves it so, else 1
   uint64_t seed = 1;
   bool force = false;
 };
+
+/// The network as a file, for this many samples at once.
+std::string written(const ConvertOptions& options, NetworkOptions wanted, int64_t batch) {
+  wanted.batch = batch;
+  const Model network = load_network(options.network, wanted);
+  const NamedTensors init =
+      options.init.empty() ? NamedTensors{} : read_initial_weights(options.init);
+  const NamedTensors weights = starting_weights(network, options.seed, init);
+  if (options.plan.empty()) return onnx_bytes(network, weights);
+  const Plan plan = network_plan(options.plan, options.network, wanted);
+  if (plan.double_precision) {
+    throw usage_error("--plan " + options.plan + " computes in double, which is not written",
+                      "leave --plan out for the network as it is");
+  }
+  return onnx_bytes(lower_inference(network, plan), network.name, weights);
+}
+
+/// For any number of samples, if the file leaves it open and all that the network does can be said
+/// without it; else for one.
+std::string written_open(const ConvertOptions& options, const NetworkOptions& wanted) {
+  if (!is_network_file(options.network)) return written(options, wanted, 1);
+  const std::string dimension = load_network_file(options.network, wanted).open_batch;
+  if (dimension.empty()) return written(options, wanted, 1);
+  std::string obstacle;
+  try {
+    const std::string file = written(options, wanted, kSamples);
+    const std::string other = written(options, wanted, kMoreSamples);
+    OpenedBatch opened = open_batch({file, kSamples, other, kMoreSamples}, dimension, options.out);
+    if (!opened.bytes.empty()) return std::move(opened.bytes);
+    obstacle = opened.obstacle;
+  } catch (const Error& error) {  // some networks are for one sample; else this comes again
+    obstacle = error.what();
+  }
+  std::string fixed = written(options, wanted, 1);
+  fmt::print(stderr, "note: {}: {} is fixed at 1: {}\n", options.out, dimension, obstacle);
+  return fixed;
+}
 
 int convert_network(const ConvertOptions& options) {
   if (options.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
   check_distinct({options.network, options.init, options.out});
   check_output_file(options.out, options.force);
   NetworkOptions wanted;
-  wanted.batch = options.batch;
   wanted.dimensions = parse_dimensions(options.dimensions);
   if (!options.data.empty()) describe_samples(load_dataset(options.data), wanted);
-  const Model network = load_network(options.network, wanted);
-  const NamedTensors init =
-      options.init.empty() ? NamedTensors{} : read_initial_weights(options.init);
-  const NamedTensors weights = starting_weights(network, options.seed, init);
-  std::string bytes;
-  if (options.plan.empty()) {
-    bytes = onnx_bytes(network, weights);
-  } else {
-    const Plan plan = network_plan(options.plan, options.network, wanted);
-    if (plan.double_precision) {
-      throw usage_error("--plan " + options.plan + " computes in double, which is not written",
-                        "leave --plan out for the network as it is");
-    }
-    bytes = onnx_bytes(lower_inference(network, plan), network.name, weights);
-  }
+  const std::string bytes =
+      options.batch == 0 ? written_open(options, wanted) : written(options, wanted, options.batch);
   write_output_file(options.out, bytes, options.force);
   write_out(
       fmt::format("{}: {}\n", options.out, report::bytes_text(static_cast<int64_t>(bytes.size()))));
@@ -86,8 +113,8 @@ void add_convert(CLI::App& app, Command& command) {
       ->default_str("1")
       ->group(kGroup);
   add_integer(*sub, "--batch", options->batch, 1, kMostSamples,
-              "Samples at once, where the network leaves it open")
-      ->default_str("1")
+              "Samples at once; default: open where the network's file leaves it open, else 1")
+      ->default_str("")
       ->group(kGroup);
   add_dimension_option(*sub, options->dimensions);
   offer(sub->add_option("--plan", options->plan,

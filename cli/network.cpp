@@ -10,14 +10,19 @@
 #include "cli/arguments.h"
 #include "core/error.h"
 #include "core/models/models.h"
-#include "core/onnx/import.h"
 
 namespace halfscope {
 namespace {
 
 constexpr uint64_t kLargestDimension = uint64_t{1} << 31;
 
-OnnxImport import_file(const std::filesystem::path& file, const NetworkOptions& options) {
+bool is_answer(const SampleArray& array) {
+  return array.name == "labels" || array.name == "targets" || array.name == "y";
+}
+
+}  // namespace
+
+OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options) {
   std::error_code failed;
   if (!std::filesystem::exists(file, failed)) {
     throw Error("cannot read " + file.string() + ": no such file", "check the path");
@@ -29,12 +34,6 @@ OnnxImport import_file(const std::filesystem::path& file, const NetworkOptions& 
   }
   return import;
 }
-
-bool is_answer(const SampleArray& array) {
-  return array.name == "labels" || array.name == "targets" || array.name == "y";
-}
-
-}  // namespace
 
 std::vector<std::string> network_words() {
   std::vector<std::string> names = model_names();
@@ -55,7 +54,7 @@ bool is_network_file(const std::string& spec) { return spec.ends_with(".onnx"); 
 constexpr int64_t kUsualClasses = 10;  // of MNIST and CIFAR-10, which the built-in ones are for
 
 Model load_network(const std::string& spec, const NetworkOptions& options) {
-  if (is_network_file(spec)) return import_file(spec, options).model;
+  if (is_network_file(spec)) return load_network_file(spec, options).model;
   if (!options.dimensions.empty()) {
     throw usage_error("--dimension is for network files; " + spec + " has none that are open",
                       "leave it out");
@@ -88,7 +87,7 @@ Plan network_plan(const std::string& plan, const std::string& network,
     throw usage_error("the plan as_exported is that of a network's file; " + network + " is none",
                       "name another plan");
   }
-  return import_file(network, options).types;
+  return load_network_file(network, options).types;
 }
 
 void describe_samples(const Dataset& data, NetworkOptions& options) {

@@ -6,12 +6,14 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "core/data/dataset.h"
 #include "core/graph/lower.h"
+#include "core/onnx/import.h"
 #include "core/plan/plan.h"
 
 namespace halfscope {
@@ -41,6 +43,9 @@ Model load_network(const std::string& spec, const NetworkOptions& options);
 
 /// The plan that stands for the formats of an ONNX file's own tensors.
 inline constexpr const char* kAsExported = "as_exported";
+
+/// The same of a file, with all that is known of it. Tells its notes once.
+OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options);
 
 /// A preset, a file, or kAsExported of that network. Throws Error, of kind usage for what cannot be
 /// a plan.

@@ -7,7 +7,8 @@
 namespace halfscope {
 namespace {
 
-/// Marks the values whose gradient someone wants: variables and all that depends on them.
+/// Marks the values whose gradient someone wants: variables and all that depends on them, as long
+/// as it is real.
 std::vector<bool> values_leading_to_variables(const Graph& graph) {
   std::vector<bool> needed(graph.values().size(), false);
   for (const Variable& variable : graph.variables()) {
@@ -17,7 +18,9 @@ std::vector<bool> values_leading_to_variables(const Graph& graph) {
     bool any = false;
     for (ValueId input : node.inputs)
       any = any || (input != kNone && needed[static_cast<size_t>(input)]);
-    for (ValueId output : node.outputs) needed[static_cast<size_t>(output)] = any;
+    for (ValueId output : node.outputs) {
+      needed[static_cast<size_t>(output)] = any && graph.value(output).type == ElementType::real;
+    }
   }
   return needed;
 }

@@ -55,16 +55,24 @@ class SampleAxis {
       return false;
     if (std::none_of(node.inputs.begin(), node.inputs.end(),
                      [&](ValueId input) { return batched(input); })) {
-      return shape(node.outputs[0]) == one_.value(node.outputs[0]).shape;
+      return std::all_of(node.outputs.begin(), node.outputs.end(),
+                         [&](ValueId output) { return shape(output) == one_.value(output).shape; });
     }
     if (!keeps_apart(node)) return false;
-    // The result differs in the number of samples and in nothing else.
-    Shape wanted = one_.value(node.outputs[0]).shape;
-    const Shape& result = shape(node.outputs[0]);
+    // Others have statistics behind their result.
+    const size_t results = node.op == "Split" ? node.outputs.size() : 1;
+    return std::all_of(node.outputs.begin(), node.outputs.begin() + static_cast<int64_t>(results),
+                       [&](ValueId output) { return gets_samples(output); });
+  }
+
+  /// Whether the result differs in the number of samples and in nothing else.
+  bool gets_samples(ValueId output) {
+    Shape wanted = one_.value(output).shape;
+    const Shape& result = shape(output);
     if (wanted.empty() || wanted[0] != 1 || result.size() != wanted.size()) return false;
     wanted[0] = result[0];
     if (result != wanted) return false;
-    batched_.insert(node.outputs[0]);
+    batched_.insert(output);
     return true;
   }
 
@@ -80,15 +88,15 @@ class SampleAxis {
       return batched(x) && std::none_of(node.inputs.begin() + 1, node.inputs.end(),
                                         [&](ValueId input) { return batched(input); });
     };
-    if (among(op, {"Identity",  "StopGradient", "Neg",  "Exp",       "Log",     "Sqrt",
-                   "Abs",       "Reciprocal",   "Erf",  "Tanh",      "Sigmoid", "Softplus",
-                   "HardSwish", "HardSigmoid",  "Sin",  "Cos",       "Sign",    "Floor",
-                   "Ceil",      "Round",        "Relu", "LeakyRelu", "Elu",     "Clip",
-                   "Gelu",      "Swish",        "Not"})) {
+    if (among(op, {"Identity",  "StopGradient", "Neg",  "Exp",         "Log",        "Sqrt",
+                   "Abs",       "Reciprocal",   "Erf",  "Tanh",        "Sigmoid",    "Softplus",
+                   "HardSwish", "HardSigmoid",  "Sin",  "Cos",         "Sign",       "Floor",
+                   "Ceil",      "Round",        "Relu", "LeakyRelu",   "Elu",        "Clip",
+                   "Gelu",      "Swish",        "Not",  "IndexToReal", "RealToIndex"})) {
       return true;
     }
     if (among(op, {"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "PRelu", "Where", "Equal",
-                   "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or"})) {
+                   "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Mod"})) {
       return operands_fit(node, shape(node.outputs[0]).size());
     }
     if (among(op, {"Conv", "ConvGradInput", "BatchNormalization", "InstanceNormalization",
@@ -108,7 +116,7 @@ class SampleAxis {
     if (op == "Attention") return attention_fits(node);
     if (among(op, {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"}))
       return axis_is_inner(-1);
-    if (among(op, {"CumSum", "ArgMax"})) return axis_is_inner(0);
+    if (among(op, {"CumSum", "ArgMax", "Split"})) return axis_is_inner(0);
     if (op == "Concat") {
       return axis_is_inner(0) && std::all_of(node.inputs.begin(), node.inputs.end(),
                                              [&](ValueId input) { return batched(input); });
@@ -134,6 +142,7 @@ class SampleAxis {
       if (batched(x)) return axis_is_inner(0) && !batched(node.inputs[1]);
       return int_attribute(node, "axis", 0) == 0;
     }
+    if (op == "GatherElements") return axis_is_inner(0) && batched(node.inputs[1]);
     if (op == "Expand") return shape(x).size() == shape(node.outputs[0]).size();
     return false;
   }

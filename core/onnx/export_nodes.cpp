@@ -14,9 +14,43 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+bool among(const std::string& op, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
+
+/// Whether operand i is what an operator moves elements of.
+bool is_moved(const Node& node, size_t i) {
+  if (node.op == "Concat") return true;
+  if (node.op == "Where") return i > 0;
+  return i == 0 && among(node.op, {"Identity", "StopGradient", "Flatten", "Reshape", "Expand",
+                                   "Transpose", "Slice", "Split", "Gather", "GatherElements"});
+}
+
+/// Booleans that are moved stay booleans, if all of them are.
+bool moves_booleans(Exporter& e, const Node& node) {
+  bool moves = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!is_moved(node, i)) continue;
+    if (!e.is_boolean(node.inputs[i])) return false;
+    moves = true;
+  }
+  return moves;
+}
+
+/// The name of an operand; booleans that are moved or compared with each other stay such, for
+/// everything else they are numbers.
+std::string operand(Exporter& e, const Node& node, size_t i) {
+  const bool equals =
+      node.op == "Equal" && e.is_boolean(node.inputs[0]) && e.is_boolean(node.inputs[1]);
+  const bool stays = equals || (is_moved(node, i) && moves_booleans(e, node));
+  const bool index =
+      node.inputs[i] != kNone && e.graph().value(node.inputs[i]).type == ElementType::index;
+  return index && !stays ? e.integer(node.inputs[i]) : e.name_of(node.inputs[i]);
+}
+
 Names input_names(Exporter& e, const Node& node) {
   Names names;
-  for (ValueId input : node.inputs) names.push_back(e.name_of(input));
+  for (size_t i = 0; i < node.inputs.size(); ++i) names.push_back(operand(e, node, i));
   while (!names.empty() && names.back().empty()) names.pop_back();
   return names;
 }
@@ -41,6 +75,7 @@ constexpr Plain kPlain[] = {
     {"Sub", {}},
     {"Mul", {}},
     {"Div", {}},
+    {"Mod", {}},
     {"Neg", {}},
     {"Exp", {}},
     {"Log", {}},
@@ -83,7 +118,6 @@ constexpr Plain kPlain[] = {
     {"LayerNormalization", {"axis", "epsilon"}},
     {"GroupNormalization", {"num_groups", "epsilon"}},
     {"InstanceNormalization", {"epsilon"}},
-    {"ArgMax", {"axis", "keepdims", "select_last_index"}},
     {"SoftmaxCrossEntropyLoss", {"ignore_index"}},
 };
 
@@ -102,16 +136,14 @@ bool plain(Exporter& e, const Node& node, const Names& outputs) {
 void reshape(Exporter& e, const Node& node, const Names& outputs) {
   const Shape& shape = e.graph().value(node.outputs[0]).shape;
   const std::string target = e.ints(node, "shape", shape);
-  ::onnx::NodeProto& proto =
-      e.add("Reshape", node.path, {e.name_of(node.inputs[0]), target}, outputs);
+  ::onnx::NodeProto& proto = e.add("Reshape", node.path, {operand(e, node, 0), target}, outputs);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end())
     set_attribute(proto, "allowzero", int64_t{1});
-  if (e.is_boolean(node.inputs[0])) e.mark_boolean(node.outputs[0]);
 }
 
 void expand(Exporter& e, const Node& node, const Names& outputs) {
   const std::string shape = e.ints(node, "shape", e.graph().value(node.outputs[0]).shape);
-  e.add("Expand", node.path, {e.name_of(node.inputs[0]), shape}, outputs);
+  e.add("Expand", node.path, {operand(e, node, 0), shape}, outputs);
 }
 
 void slice(Exporter& e, const Node& node, const Names& outputs) {
@@ -119,24 +151,34 @@ void slice(Exporter& e, const Node& node, const Names& outputs) {
   std::vector<int64_t> axes(starts.size());
   std::iota(axes.begin(), axes.end(), int64_t{0});
   const Names inputs{
-      e.name_of(node.inputs[0]), e.ints(node, "starts", starts),
+      operand(e, node, 0), e.ints(node, "starts", starts),
       e.ints(node, "ends", ints_attribute(node, "ends")),
       e.ints(node, "axes", ints_attribute(node, "axes", axes)),
       e.ints(node, "steps", ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1)))};
   e.add("Slice", node.path, inputs, outputs);
 }
 
+void split(Exporter& e, const Node& node, const Names& outputs) {
+  const std::string sizes = e.ints(node, "split", ints_attribute(node, "split"));
+  copy_attributes(node, e.add("Split", node.path, {operand(e, node, 0), sizes}, outputs), {"axis"});
+}
+
 void pad(Exporter& e, const Node& node, const Names& outputs) {
-  Names inputs{e.name_of(node.inputs[0]), e.ints(node, "pads", ints_attribute(node, "pads"))};
+  Names inputs{operand(e, node, 0), e.ints(node, "pads", ints_attribute(node, "pads"))};
   const double value = real_attribute(node, "value", 0.0);
-  if (value != 0.0) inputs.push_back(e.scalar(node, "value", value));
+  const bool index = e.graph().value(node.outputs[0]).type == ElementType::index;
+  if (value != 0.0) {
+    inputs.push_back(index
+                         ? e.constant(node, "value", known_ints({static_cast<int64_t>(value)}, {}))
+                         : e.scalar(node, "value", value));
+  }
   e.add("Pad", node.path, inputs, outputs);
 }
 
 void reduce(Exporter& e, const Node& node, const Names& outputs) {
   const size_t rank = e.graph().value(node.inputs[0]).shape.size();
   const std::string axes = e.ints(node, "axes", reduction_axes(node, rank));
-  ::onnx::NodeProto& proto = e.add(node.op, node.path, {e.name_of(node.inputs[0]), axes}, outputs);
+  ::onnx::NodeProto& proto = e.add(node.op, node.path, {operand(e, node, 0), axes}, outputs);
   set_attribute(proto, "keepdims", int_attribute(node, "keepdims", 1));
 }
 
@@ -156,7 +198,7 @@ void cumulative_sum(Exporter& e, const Node& node, const Names& outputs) {
   // The axis is a scalar.
   KnownTensor axis = known_ints({int_attribute(node, "axis", 0)}, {});
   const std::string name = e.constant(node, "axis", axis);
-  ::onnx::NodeProto& proto = e.add("CumSum", node.path, {e.name_of(node.inputs[0]), name}, outputs);
+  ::onnx::NodeProto& proto = e.add("CumSum", node.path, {operand(e, node, 0), name}, outputs);
   copy_attributes(node, proto, {"exclusive", "reverse"});
 }
 
@@ -173,14 +215,28 @@ void batch_normalization(Exporter& e, const Node& node, const Names& outputs) {
 }
 
 void where(Exporter& e, const Node& node, const Names& outputs) {
-  e.add("Where", node.path,
-        {e.condition(node.inputs[0]), e.name_of(node.inputs[1]), e.name_of(node.inputs[2])},
+  e.add("Where", node.path, {e.condition(node.inputs[0]), operand(e, node, 1), operand(e, node, 2)},
         outputs);
 }
 
 void compare(Exporter& e, const Node& node, const Names& outputs) {
   e.add(node.op, node.path, input_names(e, node), outputs);
   e.mark_boolean(node.outputs[0]);
+}
+
+void arg_max(Exporter& e, const Node& node, const Names& outputs) {
+  // ONNX Runtime has no kernel for positions among int64.
+  const bool index = e.graph().value(node.inputs[0]).type == ElementType::index;
+  const std::string x =
+      index ? e.cast(node.inputs[0], "_int32", DataType::int32) : e.name_of(node.inputs[0]);
+  copy_attributes(node, e.add("ArgMax", node.path, {x}, outputs),
+                  {"axis", "keepdims", "select_last_index"});
+}
+
+template <DataType To>
+void convert(Exporter& e, const Node& node, const Names& outputs) {
+  ::onnx::NodeProto& proto = e.add("Cast", node.path, {e.name_of(node.inputs[0])}, outputs);
+  set_attribute(proto, "to", static_cast<int64_t>(To));
 }
 
 void logical(Exporter& e, const Node& node, const Names& outputs) {
@@ -222,6 +278,7 @@ constexpr Rule kRules[] = {
     {"Reshape", reshape},
     {"Expand", expand},
     {"Slice", slice},
+    {"Split", split},
     {"Pad", pad},
     {"ReduceSum", reduce},
     {"ReduceMean", reduce},
@@ -232,6 +289,9 @@ constexpr Rule kRules[] = {
     {"Gelu", gelu},
     {"BatchNormalization", batch_normalization},
     {"Where", where},
+    {"ArgMax", arg_max},
+    {"IndexToReal", convert<DataType::float32>},
+    {"RealToIndex", convert<DataType::int64>},
     {"Equal", compare},
     {"Less", compare},
     {"LessOrEqual", compare},
@@ -244,13 +304,16 @@ constexpr Rule kRules[] = {
     {"ConvGradInput", conv_transpose},
     {"StopGradient",
      [](Exporter& e, const Node& node, const Names& outputs) {
-       e.add("Identity", node.path, {e.name_of(node.inputs[0])}, outputs);
+       e.add("Identity", node.path, {operand(e, node, 0)}, outputs);
      }},
 };
 
 }  // namespace
 
 bool export_node(Exporter& exporter, const Node& node, const std::vector<std::string>& outputs) {
+  if (moves_booleans(exporter, node)) {
+    for (ValueId output : node.outputs) exporter.mark_boolean(output);
+  }
   if (plain(exporter, node, outputs)) return true;
   for (const Rule& rule : kRules) {
     if (rule.op != node.op) continue;

@@ -112,13 +112,19 @@ std::string Exporter::scalar(const Node& node, const std::string& what, double v
   return constant(node, what, tensor);
 }
 
-std::string Exporter::condition(ValueId value) {
-  const std::string name = name_of(value);
-  if (booleans_.contains(value)) return name;
-  const std::string result = fresh(name + "_bool");
+std::string Exporter::cast(ValueId value, const std::string& suffix, DataType type) {
+  const std::string name = name_of(value), result = fresh(name + suffix);
   ::onnx::NodeProto& cast = add("Cast", result, {name}, {result});
-  set_attribute(cast, "to", static_cast<int64_t>(DataType::boolean));
+  set_attribute(cast, "to", static_cast<int64_t>(type));
   return result;
+}
+
+std::string Exporter::condition(ValueId value) {
+  return is_boolean(value) ? name_of(value) : cast(value, "_bool", DataType::boolean);
+}
+
+std::string Exporter::integer(ValueId value) {
+  return is_boolean(value) ? cast(value, "_int", DataType::int64) : name_of(value);
 }
 
 std::string Exporter::name_of(ValueId value) {
@@ -214,10 +220,11 @@ void Exporter::add_node(NodeId id) {
   } else {
     add_composite(node);
   }
-  const ValueId result = node.outputs[0];
-  if (formats_ && graph_.value(result).type == ElementType::real &&
-      needs_rounding(graph_, node, graph_.value(result))) {
-    round_output(result, names_.at(result));
+  for (ValueId result : node.outputs) {
+    if (formats_ && graph_.value(result).type == ElementType::real && names_.contains(result) &&
+        needs_rounding(graph_, node, graph_.value(result))) {
+      round_output(result, names_.at(result));
+    }
   }
 }
 

@@ -37,6 +37,10 @@ class Exporter {
   std::string scalar(const Node& node, const std::string& what, double value);
   /// Booleans as Where and Not want them.
   std::string condition(ValueId value);
+  /// Numbers as arithmetic wants them, where the file has booleans.
+  std::string integer(ValueId value);
+  /// The value as another type.
+  std::string cast(ValueId value, const std::string& suffix, DataType type);
   ::onnx::NodeProto& add(const std::string& op, const std::string& name,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs);

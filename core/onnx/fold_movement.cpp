@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/numeric/round.h"
 #include "core/onnx/fold_parts.h"
-#include "core/onnx/slice_range.h"
+#include "core/onnx/shape_rules.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -191,7 +191,7 @@ Result slice(const FoldCall& c) {
     if (c.has(3)) arguments.axes = c.input(3).ints;
     if (c.has(4)) arguments.steps = c.input(4).ints;
   }
-  const std::vector<SliceRange> ranges = slice_ranges(arguments, x.shape, c.what);
+  const std::vector<SliceAxis> ranges = slice_ranges(arguments, x.shape, c.what);
   const std::vector<int64_t> own = strides_of(x.shape);
   Shape shape;
   std::vector<int64_t> strides;

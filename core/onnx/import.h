@@ -32,6 +32,9 @@ struct OnnxImport {
   /// The formats that the file itself computes in: where it has float16 values, nodes read and
   /// write float16.
   Plan types;
+  /// What the file calls the first dimension of its inputs where it leaves that open, "batch" if it
+  /// has no name there; empty if the file fixes it.
+  std::string open_batch{};
   /// What a user should know of the conversion, a line each.
   std::vector<std::string> notes;
 };

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "core/onnx/function_attributes.h"
 #include "core/onnx/model_file.h"
 #include "core/onnx/node_order.h"
 #include "core/onnx/recognise.h"
@@ -25,32 +26,6 @@ bool is_default_domain(const std::string& domain) { return domain.empty() || dom
 /// Domains whose operators we know under the names of the default one.
 bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
-}
-
-/// Puts the attributes of a call into the body of its function, where the body asks for them.
-void give_attributes(::onnx::NodeProto& node, const ::onnx::NodeProto& call,
-                     const ::onnx::FunctionProto& function, const std::string& what, int depth) {
-  if (depth > kDeepest) throw Error(what + ": its graphs are nested too deeply");
-  for (int i = node.attribute_size() - 1; i >= 0; --i) {
-    ::onnx::AttributeProto& attribute = *node.mutable_attribute(i);
-    for (::onnx::NodeProto& inner : *attribute.mutable_g()->mutable_node())
-      give_attributes(inner, call, function, what, depth + 1);
-    const std::string wanted = attribute.ref_attr_name(), name = attribute.name();
-    if (wanted.empty()) continue;
-    const auto given = std::find_if(call.attribute().begin(), call.attribute().end(),
-                                    [&](const auto& one) { return one.name() == wanted; });
-    if (given != call.attribute().end()) {
-      attribute = *given;
-      attribute.set_name(name);
-    } else if (!function.unknown_fields().empty()) {
-      // Since IR version 9 functions may name defaults, in a field that our classes do not know.
-      throw Error(
-          what + ": the function's own default of " + printable(wanted) + " is not supported",
-          "write the attribute out where the function is called");
-    } else {
-      node.mutable_attribute()->DeleteSubrange(i, 1);
-    }
-  }
 }
 
 /// Zeros and large negative numbers: added to scores, they hide positions. Training leaves them.
@@ -115,6 +90,7 @@ OnnxImport Importer::run() {
   result.model = recognise_composites(std::move(model_));
   model_ = {};
   result.notes = std::move(notes_);
+  result.open_batch = open_batch_;
   notes_.clear();
   result.types = types_of(result.model.graph);
   return result;
@@ -200,6 +176,8 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
       size = options_.batch;
     } else if (!fixed && i == 0) {
       size = std::max<int64_t>(options_.batch, 1);
+      const std::string name = printable(dimension.dim_param());
+      if (open_batch_.empty()) open_batch_ = name.empty() ? "batch" : name;
     } else if (!fixed && !batch_name.empty() && dimension.dim_param() == batch_name) {
       size = shape[0];
     } else if (!fixed) {
@@ -233,15 +211,14 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
   }
 }
 
-/// Integers that select something stay integers; others, such as attention masks that a file casts
-/// to float, are numbers from the start.
+/// Integers stay integers, unless all that a file does is to cast them to float, maybe after moving
+/// them: those, such as the pixels of an image, are numbers from the start.
 bool Importer::is_index_input(const std::string& name) const {
   std::deque<std::string> open{name};
   std::set<std::string> seen{name};
-  const std::set<std::string> passing{"Identity", "Reshape", "Squeeze",   "Unsqueeze",
-                                      "Flatten",  "Expand",  "Transpose", "Slice",
-                                      "Concat",   "Cast",    "Gather",    "Split"};
-  const std::set<std::string> selecting{"Where", "And", "Or", "Not", "Xor", "OneHot"};
+  const std::set<std::string> passing{"Identity", "Reshape",   "Squeeze", "Unsqueeze", "Flatten",
+                                      "Expand",   "Transpose", "Slice",   "Split"};
+  bool becomes_real = false;
   std::unordered_map<std::string, std::vector<const ::onnx::NodeProto*>> readers;
   for (const ::onnx::NodeProto& node : file_.graph().node()) {
     for (const std::string& input : node.input()) readers[input].push_back(&node);
@@ -254,22 +231,22 @@ bool Importer::is_index_input(const std::string& name) const {
       for (int i = 0; i < node.input_size(); ++i) {
         if (node.input(i) != current) continue;
         const std::string& op = node.op_type();
-        const bool labels = op == "SoftmaxCrossEntropyLoss" && i == 1;
-        if (labels || (op.starts_with("Gather") && i == 1) || selecting.contains(op)) return true;
-        if (find_function(node) != nullptr) return true;
-        if (!passing.contains(op)) continue;
-        const std::string what = describe(node);
-        if (op == "Cast" &&
-            is_real(static_cast<DataType>(NodeAttributes(node, what).integer("to", 0)))) {
+        if (op == "Shape" || op == "Size") continue;
+        if (op == "Cast") {
+          const std::string what = describe(node);
+          if (!is_real(static_cast<DataType>(NodeAttributes(node, what).integer("to", 0))))
+            return true;
+          becomes_real = true;
           continue;
         }
+        if (!passing.contains(op) || i != 0 || find_function(node) != nullptr) return true;
         for (const std::string& output : node.output()) {
           if (seen.insert(output).second) open.push_back(output);
         }
       }
     }
   }
-  return false;
+  return !becomes_real;
 }
 
 void Importer::run_nodes(const Nodes& nodes, Scope& scope, int depth) {
@@ -404,7 +381,9 @@ void Importer::run_function(const ::onnx::NodeProto& node, const ::onnx::Functio
     inner.names.emplace(function.input(i), given ? scope.find(node.input(i)) : nullptr);
   }
   Nodes body = function.node();
-  for (::onnx::NodeProto& each : body) give_attributes(each, node, function, what, 0);
+  const auto defaults = function_defaults_.try_emplace(&function);
+  if (defaults.second) defaults.first->second = defaults_of(function);
+  for (::onnx::NodeProto& each : body) give_attributes(each, node, defaults.first->second, what, 0);
   run_nodes(body, inner, depth + 1);
   for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
     if (node.output(i).empty()) continue;
@@ -500,10 +479,11 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
 }
 
 ValueId Importer::index_value(Binding& binding, const std::string& what) {
-  if (binding.value != kNone) {
+  if (binding.known == nullptr) {
     if (model_.graph.value(binding.value).type == ElementType::index) return binding.value;
     throw Error(what + ": selects by numbers that are computed, which is not supported");
   }
+  if (binding.as_index != kNone) return binding.as_index;
   const KnownTensor& known = *binding.known;
   if (known.real()) throw Error(what + ": selects by reals");
   std::vector<int32_t> indices;
@@ -513,7 +493,7 @@ ValueId Importer::index_value(Binding& binding, const std::string& what) {
     indices.push_back(static_cast<int32_t>(value));
   }
   elements_ += known.count();
-  return binding.value = model_.graph.add_index_constant(known.shape, std::move(indices));
+  return binding.as_index = model_.graph.add_index_constant(known.shape, std::move(indices));
 }
 
 ValueId Importer::buffer(const KnownTensor& start, const std::string& path,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/onnx/fold.h"
+#include "core/onnx/function_attributes.h"
 #include "core/onnx/import.h"
 #include "core/onnx/known_tensor.h"
 #include "core/onnx/node_attributes.h"
@@ -25,6 +26,7 @@ struct Binding {
   std::string name;
   std::shared_ptr<const KnownTensor> known{};  ///< null for what is computed at run time
   ValueId value = kNone;                       ///< of known ones made when a node computes with it
+  ValueId as_index = kNone;                    ///< of known integers that a node selects with
   DataType type = DataType::float32;
 };
 using BindingPtr = std::shared_ptr<Binding>;
@@ -107,9 +109,11 @@ class Importer {
   ImportOptions options_;
   bool replace_batch_, batch_replaced_ = false, too_large_ = false;
   int64_t opset_ = 0;
+  std::string open_batch_;  ///< OnnxImport::open_batch
   Model model_;
   std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
   std::set<std::string> used_dimensions_;
+  std::map<const ::onnx::FunctionProto*, AttributeList> function_defaults_;
   std::map<std::string, DataType> node_types_;  ///< what nodes write, by path
   std::map<DataType, int64_t> weight_types_;    ///< elements of trainable initializers
   std::vector<std::string> notes_;

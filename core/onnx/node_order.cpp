@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -32,25 +34,10 @@ std::string printable(std::string text) {
   constexpr size_t kLongest = 300;
   std::string result;
   for (size_t i = 0; i < text.size() && result.size() < kLongest;) {
-    const auto byte = [&](size_t at) {
-      return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
-    };
-    const unsigned first = byte(i);
-    // Length by the first byte; overlong forms and what lies beyond U+10FFFF are none.
-    const size_t length = first < 0x80                     ? 1
-                          : first >= 0xC2 && first <= 0xDF ? 2
-                          : first >= 0xE0 && first <= 0xEF ? 3
-                          : first >= 0xF0 && first <= 0xF4 ? 4
-                                                           : 0;
-    bool valid = length > 0 && !(first < 0x20 || first == 0x7F);
-    for (size_t k = 1; k < length; ++k) valid = valid && (byte(i + k) & 0xC0u) == 0x80u;
-    const unsigned second = byte(i + 1);
-    if (first == 0xE0) valid = valid && second >= 0xA0;
-    if (first == 0xED) valid = valid && second < 0xA0;  // no surrogates
-    if (first == 0xF0) valid = valid && second >= 0x90;
-    if (first == 0xF4) valid = valid && second < 0x90;
-    result += valid ? text.substr(i, length) : "_";
-    i += valid ? length : 1;
+    const Utf8Character next = first_character(std::string_view(text).substr(i));
+    const bool valid = next.length > 0 && next.point >= 0x20 && next.point != 0x7f;
+    result += valid ? text.substr(i, next.length) : "_";
+    i += valid ? next.length : 1;
   }
   return result;
 }

@@ -31,6 +31,8 @@ struct Product {
   std::set<NodeId> nodes;
 };
 
+constexpr int kMostMasks = 2;  ///< such as a bias by position, and what hides the future
+
 bool close(double a, double b) { return std::fabs(a - b) <= 2e-3 * std::fabs(b); }
 
 class Finder {
@@ -327,7 +329,7 @@ class Finder {
     return std::nullopt;
   }
 
-  // softmax(mask(q k * scale)) v: the mask is an Add, or a Where on either side
+  // softmax(mask(q k * scale)) v: a mask is an Add, or a Where on either side
   std::optional<Match> attention(NodeId id) const {
     const ValueId probabilities = graph_.node(id).inputs[0];
     const Node* softmax = made_by(probabilities, "Softmax");
@@ -338,18 +340,35 @@ class Finder {
     const int64_t axis = int_attribute(*softmax, "axis", -1);
     if (axis != -1 && axis != rank - 1) return std::nullopt;
     const Match softmax_and_mix{"Attention", {}, {}, {id, producer(probabilities)}, id};
-    if (auto match = attention_on(masked, {}, softmax_and_mix)) return match;
+    for (int masks = 0; masks <= kMostMasks; ++masks) {
+      if (auto match = attention_below(masked, masks, {}, 0, softmax_and_mix)) return match;
+    }
+    return std::nullopt;
+  }
+
+  /// The attention below so many masks, the last of which makes `value`. `inputs` are those of the
+  /// masks that come after it, and bit i of `fills` belongs to the i-th of them from the front.
+  std::optional<Match> attention_below(ValueId value, int masks, const std::vector<ValueId>& inputs,
+                                       int64_t fills, Match match) const {
+    if (masks == 0) {
+      if (fills != 0) match.attributes["fill_where_true"] = fills;
+      return attention_on(value, inputs, std::move(match));
+    }
     for (const char* op : {"Add", "Where"}) {
-      const Node* mask = made_by(masked, op);
+      const Node* mask = made_by(value, op);
       if (mask == nullptr) continue;
       const size_t first = mask->inputs.size() - 2;  // of those that may be the scores
       for (size_t i = first; i < first + 2; ++i) {
         std::vector<ValueId> others = mask->inputs;
         others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-        Match match = softmax_and_mix;
-        match.nodes.insert(producer(masked));
-        if (first == 1 && i == 2) match.attributes["fill_where_true"] = int64_t{1};
-        if (auto found = attention_on(mask->inputs[i], others, match)) return found;
+        others.insert(others.end(), inputs.begin(), inputs.end());
+        const int64_t own = first == 1 && i == 2 ? 1 : 0;
+        Match below = match;
+        below.nodes.insert(producer(value));
+        if (auto found = attention_below(mask->inputs[i], masks - 1, others, fills << 1 | own,
+                                         std::move(below))) {
+          return found;
+        }
       }
     }
     return std::nullopt;
@@ -406,11 +425,23 @@ class Finder {
 };
 
 /// What a composite calls its input i, if that is a variable; "" where the name stays.
-std::string parameter_name(const Match& match, const std::string& path, size_t i) {
+std::string parameter_name(const Graph& graph, const Match& match, const std::string& path,
+                           size_t i) {
   if (match.op != "Attention") return i == 0 ? "" : path + (i == 1 ? ".weight" : ".bias");
   // By the primitive that reads it, as only those are ever run.
-  const bool added = i == 3 && match.inputs.size() == 4;
-  return i == 0 ? path + "/scores.weight" : added ? path + "/mask.bias" : "";
+  if (i == 0) return path + "/scores.weight";
+  const Node node{.op = match.op,
+                  .path = path,
+                  .inputs = match.inputs,
+                  .outputs = {},
+                  .attributes = match.attributes,
+                  .plan = {}};
+  const std::vector<AttentionMask> masks = attention_masks(graph, node);
+  for (size_t mask = 0; mask < masks.size(); ++mask) {
+    if (masks[mask].value != i || masks[mask].condition != kNone) continue;
+    return path + (mask == 0 ? "/mask" : "/mask_" + std::to_string(mask + 1)) + ".bias";
+  }
+  return "";
 }
 
 /// Parameters are called by the node that now reads them, unless another is called so, or they are
@@ -426,7 +457,7 @@ std::map<ValueId, std::string> parameter_paths(const Graph& graph,
   for (const auto& [root, match] : by_root) {
     for (size_t i = 0; i < match.inputs.size(); ++i) {
       const Variable* variable = graph.variable_of(match.inputs[i]);
-      const std::string path = parameter_name(match, graph.node(root).path, i);
+      const std::string path = parameter_name(graph, match, graph.node(root).path, i);
       if (variable == nullptr || path.empty() || result.contains(match.inputs[i]) ||
           !gone.contains(variable->path.substr(0, variable->path.rfind('.')))) {
         continue;

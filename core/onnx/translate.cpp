@@ -39,6 +39,21 @@ bool Translation::is_index(size_t i) const {
   return importer_.graph().value(of.value).type == ElementType::index;
 }
 
+bool Translation::computes_integers(size_t first, size_t end) const {
+  for (size_t i = first; i < std::min(end, inputs_.size()); ++i) {
+    if (has(i) && !is_known(i) && is_index(i)) return true;
+  }
+  return false;
+}
+
+ValueId Translation::integers(size_t i) {
+  const DataType type = binding(i).type;
+  if (!is_index(i)) throw error("mixes reals and integers");
+  if (type != DataType::int32 && type != DataType::int64)
+    throw error("computes with " + type_name(type) + " at run time; int32 and int64 are supported");
+  return index(i);
+}
+
 ValueId Translation::real(size_t i, const char* role) {
   binding(i);
   return importer_.real_value(*inputs_[i], path_, role, false, what_);
@@ -109,16 +124,19 @@ void Translation::set(size_t output, ValueId value) {
   if (outputs_.size() <= output) outputs_.resize(output + 1);
   auto binding = std::make_shared<Binding>();
   binding->value = value;
-  // Operators that move booleans leave them such.
-  const bool boolean = has(0) && type(0) == DataType::boolean;
-  const DataType integers = boolean ? DataType::boolean : DataType::int64;
+  // Operators that move integers leave them what they are.
+  const DataType integers = has(0) && is_integer(type(0)) ? type(0) : DataType::int64;
   binding->type = graph().value(value).type == ElementType::index ? integers : type_;
   outputs_[output] = std::move(binding);
 }
 
 void Translation::set_boolean(size_t output, ValueId value) {
+  set_integers(output, value, DataType::boolean);
+}
+
+void Translation::set_integers(size_t output, ValueId value, DataType type) {
   set(output, value);
-  outputs_[output]->type = DataType::boolean;
+  outputs_[output]->type = type;
 }
 
 void Translation::set_start(size_t output, size_t input) {
@@ -146,17 +164,15 @@ const Translator* find_translator(std::string_view op) {
 
 bool is_understood(std::string_view op) {
   // Those that are only folded.
-  constexpr std::array<std::string_view, 11> kFolded{"Constant",
-                                                     "ConstantOfShape",
-                                                     "DequantizeLinear",
-                                                     "If",
-                                                     "Mod",
-                                                     "Range",
-                                                     "ReduceProd",
-                                                     "Shape",
-                                                     "Size",
-                                                     "Trilu",
-                                                     "Xor"};
+  constexpr std::array<std::string_view, 9> kFolded{"Constant",
+                                                    "ConstantOfShape",
+                                                    "DequantizeLinear",
+                                                    "If",
+                                                    "Range",
+                                                    "ReduceProd",
+                                                    "Shape",
+                                                    "Size",
+                                                    "Trilu"};
   return find_translator(op) != nullptr ||
          std::find(kFolded.begin(), kFolded.end(), op) != kFolded.end();
 }

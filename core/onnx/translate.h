@@ -45,6 +45,16 @@ class Translation {
   /// where a normalization has no scale and bias of its own.
   ValueId scale_or_bias(size_t i, const char* role);
   ValueId index(size_t i);
+  /// An operand of either kind: what integers are stays such.
+  ValueId any(size_t i, const char* role = "weight") {
+    return is_index(i) ? index(i) : real(i, role);
+  }
+  /// Whether one of the inputs from `first` up to `end` is made of integers at run time, so that
+  /// the node computes with integers.
+  bool computes_integers(size_t first, size_t end) const;
+  /// An operand of integer arithmetic. Error unless it is int32 or int64: our integers have 32 bits
+  /// and do not wrap earlier.
+  ValueId integers(size_t i);
   /// Error "NAME must be known when the file is read" if it is not.
   const KnownTensor& known(size_t i, const char* name) const;
   std::vector<int64_t> known_ints(size_t i, const char* name) const;
@@ -63,6 +73,7 @@ class Translation {
 
   void set(size_t output, ValueId value);
   void set_boolean(size_t output, ValueId value);
+  void set_integers(size_t output, ValueId value, DataType type);
   /// The output is computed, but what it starts from is known: the numbers of that input.
   void set_start(size_t output, size_t input);
   void set_known(size_t output, KnownTensor tensor);

@@ -18,22 +18,46 @@ void same(Translation& t) {
   t.set(0, t.add(op.c_str(), inputs));
 }
 
+/// The same on integers that are known only at run time.
+template <size_t Operands>
+bool of_integers(Translation& t) {
+  if (!t.computes_integers(0, Operands)) return false;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < Operands; ++i) inputs.push_back(t.integers(i));
+  const std::string op = t.node().op_type();
+  t.set(0, t.add(op.c_str(), inputs));
+  return true;
+}
+
+template <size_t Operands>
+void same_or_integers(Translation& t) {
+  if (!of_integers<Operands>(t)) same<Operands>(t);
+}
+
 /// Operands of arithmetic: trainable ones are called by what they do.
 template <bool Adds>
 void arithmetic(Translation& t) {
+  if (of_integers<2>(t)) return;
   const char* role = Adds ? "bias" : "scale";
   const ValueId a = t.real(0, role), b = t.real(1, role);
   const std::string op = t.node().op_type();
   t.set(0, t.add(op.c_str(), {a, b}));
 }
 
+void modulo(Translation& t) {
+  if (t.attributes().integer("fmod", 0) != 0 || !of_integers<2>(t))
+    throw t.error("works on reals, or as fmod, at run time, which is not supported");
+}
+
 /// Sum, Mean, Min and Max of any number of operands, from the left.
 ValueId from_left(Translation& t, const char* op) {
   if (t.input_count() == 0) throw t.error("has no inputs");
-  ValueId result = t.real(0);
+  const bool integers = t.computes_integers(0, t.input_count());
+  const auto operand = [&](size_t i) { return integers ? t.integers(i) : t.real(i); };
+  ValueId result = operand(0);
   for (size_t i = 1; i < t.input_count(); ++i) {
     const bool last = i + 1 == t.input_count();
-    result = t.add(op, {result, t.real(i)}, {}, last ? "" : "part" + std::to_string(i));
+    result = t.add(op, {result, operand(i)}, {}, last ? "" : "part" + std::to_string(i));
   }
   return t.input_count() == 1 ? t.add("Identity", {result}) : result;
 }
@@ -68,7 +92,17 @@ void hard_sigmoid(Translation& t) {
                   {"beta", t.attributes().real("beta", 0.5)}}));
 }
 
+/// Of integers: the larger of it and `min`, and the smaller of that and `max`.
+void clip_integers(Translation& t) {
+  ValueId result = t.integers(0);
+  const bool high = t.has(2);
+  if (t.has(1)) result = t.add("Max", {result, t.integers(1)}, {}, high ? "min" : "");
+  if (high) result = t.add("Min", {result, t.integers(2)});
+  t.set(0, t.has(1) || high ? result : t.add("Identity", {result}));
+}
+
 void clip(Translation& t) {
+  if (t.computes_integers(0, 1)) return clip_integers(t);
   Attributes limits;
   for (size_t i = 1; i < 3; ++i) {
     const char* name = i == 1 ? "min" : "max";
@@ -108,9 +142,21 @@ void logical(Translation& t) {
   t.set_boolean(0, t.add(op.c_str(), inputs));
 }
 
+/// One of two booleans, not both; index tensors may have any number for true.
+void exclusive_or(Translation& t) {
+  const ValueId a = t.add("Not", {t.index(0)}, {}, "not_a");
+  const ValueId b = t.add("Not", {t.index(1)}, {}, "not_b");
+  t.set_boolean(0, t.add("Not", {t.add("Equal", {a, b}, {}, "same")}));
+}
+
 void where(Translation& t) {
-  if (t.has(1)) t.set_type(t.type(1));
   const ValueId condition = t.index(0);
+  if (t.computes_integers(1, 3) || (t.is_index(1) && t.is_index(2))) {
+    if (!t.is_index(1) || !t.is_index(2)) throw t.error("mixes reals and integers");
+    t.set_integers(0, t.add("Where", {condition, t.index(1), t.index(2)}), t.type(1));
+    return;
+  }
+  if (t.has(1)) t.set_type(t.type(1));
   t.set(0, t.add("Where", {condition, t.real(1), t.real(2)}));
 }
 
@@ -148,13 +194,15 @@ bool reduces_nothing(Translation& t) {
          t.ints("axes", 1).value_or(std::vector<int64_t>{}).empty();
 }
 
+template <bool OfIntegers>
 void reduce(Translation& t) {
   const std::string op = t.node().op_type();
+  const ValueId x = OfIntegers && t.computes_integers(0, 1) ? t.integers(0) : t.real(0);
   if (reduces_nothing(t) || t.shape(0).empty()) {
-    t.set(0, t.add("Identity", {t.real(0)}));
+    t.set(0, t.add("Identity", {x}));
     return;
   }
-  t.set(0, t.add(op.c_str(), {t.real(0)}, reduction(t, t.shape(0).size())));
+  t.set(0, t.add(op.c_str(), {x}, reduction(t, t.shape(0).size())));
 }
 
 /// ReduceL2 and ReduceSumSquare: sums of squares, with a root.
@@ -182,7 +230,7 @@ void reduce_l1(Translation& t) {
 
 void cumulative_sum(Translation& t) {
   const auto axis = static_cast<int64_t>(t.known_scalar(1, "axis"));
-  t.set(0, t.add("CumSum", {t.real(0)},
+  t.set(0, t.add("CumSum", {t.computes_integers(0, 1) ? t.integers(0) : t.real(0)},
                  {{"axis", checked_axis(axis, t.shape(0).size(), t.what())},
                   {"exclusive", t.attributes().integer("exclusive", 0)},
                   {"reverse", t.attributes().integer("reverse", 0)}}));
@@ -190,10 +238,12 @@ void cumulative_sum(Translation& t) {
 
 void arg_max(Translation& t) {
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
-  t.set(0, t.add("ArgMax", {t.real(0)},
-                 {{"axis", axis},
-                  {"keepdims", t.attributes().integer("keepdims", 1)},
-                  {"select_last_index", t.attributes().integer("select_last_index", 0)}}));
+  const ValueId position =
+      t.add("ArgMax", {t.any(0)},
+            {{"axis", axis},
+             {"keepdims", t.attributes().integer("keepdims", 1)},
+             {"select_last_index", t.attributes().integer("select_last_index", 0)}});
+  t.set_integers(0, position, DataType::int64);
 }
 
 constexpr Translator kTranslators[] = {
@@ -201,12 +251,13 @@ constexpr Translator kTranslators[] = {
     {"Sub", arithmetic<true>},
     {"Mul", arithmetic<false>},
     {"Div", arithmetic<false>},
+    {"Mod", modulo},
     {"Pow", same<2>},
     {"Sqrt", same<1>},
     {"Exp", same<1>},
     {"Log", same<1>},
-    {"Neg", same<1>},
-    {"Abs", same<1>},
+    {"Neg", same_or_integers<1>},
+    {"Abs", same_or_integers<1>},
     {"Reciprocal", same<1>},
     {"Erf", same<1>},
     {"Tanh", same<1>},
@@ -239,13 +290,14 @@ constexpr Translator kTranslators[] = {
     {"And", logical},
     {"Or", logical},
     {"Not", logical},
+    {"Xor", exclusive_or},
     {"Where", where},
     {"Softmax", softmax},
     {"LogSoftmax", softmax},
-    {"ReduceSum", reduce},
-    {"ReduceMean", reduce},
-    {"ReduceMax", reduce},
-    {"ReduceMin", reduce},
+    {"ReduceSum", reduce<true>},
+    {"ReduceMean", reduce<false>},
+    {"ReduceMax", reduce<true>},
+    {"ReduceMin", reduce<true>},
     {"ReduceL1", reduce_l1},
     {"ReduceL2", reduce_squares<true>},
     {"ReduceSumSquare", reduce_squares<false>},

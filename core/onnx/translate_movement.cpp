@@ -5,20 +5,15 @@
 #include <limits>
 #include <numeric>
 
-#include "core/onnx/slice_range.h"
+#include "core/onnx/shape_rules.h"
 #include "core/onnx/translate.h"
 
 namespace halfscope::onnx_files {
 namespace {
 
-/// A value of either kind: integers that are computed may be moved too.
-ValueId any(Translation& t, size_t i) {
-  return t.is_index(i) && !t.is_known(i) ? t.index(i) : t.real(i);
-}
-
 void to_shape(Translation& t, const Shape& shape) {
   checked_count(shape, t.what());
-  t.set(0, t.add("Reshape", {any(t, 0)}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+  t.set(0, t.add("Reshape", {t.any(0)}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
 }
 
 void reshape(Translation& t) {
@@ -32,7 +27,7 @@ void flatten(Translation& t) {
   const int64_t given = t.attributes().integer("axis", 1);
   const int64_t axis = given < 0 ? given + rank : given;
   if (axis < 0 || axis > rank) throw t.error("axis is out of range");
-  t.set(0, t.add("Flatten", {t.real(0)}, {{"axis", axis}}));
+  t.set(0, t.add("Flatten", {t.any(0)}, {{"axis", axis}}));
 }
 
 void squeeze(Translation& t) {
@@ -61,43 +56,23 @@ void transpose(Translation& t) {
   std::iota(order.rbegin(), order.rend(), int64_t{0});
   order = checked_axes(t.attributes().ints("perm", order), t.shape(0).size(), t.what());
   if (order.size() != t.shape(0).size()) throw t.error("perm does not fit the input");
-  t.set(0, t.add("Transpose", {t.real(0)}, {{"perm", order}}));
+  t.set(0, t.add("Transpose", {t.any(0)}, {{"perm", order}}));
 }
 
 void concat(Translation& t) {
   std::vector<ValueId> inputs;
+  const bool integers = t.computes_integers(0, t.input_count());
   for (size_t i = 0; i < t.input_count(); ++i) {
     // Parts without elements, such as an empty cache, add nothing.
-    if (element_count(t.shape(i)) > 0) inputs.push_back(t.real(i));
+    if (element_count(t.shape(i)) == 0) continue;
+    if (integers && !t.is_index(i)) throw t.error("mixes reals and integers");
+    inputs.push_back(integers ? t.index(i) : t.real(i));
   }
   if (inputs.empty()) throw t.error("has no elements");
   const int64_t axis =
       checked_axis(t.attributes().integer("axis", 0), t.shape_of(inputs[0]).size(), t.what());
   t.set(0,
         inputs.size() == 1 ? t.add("Identity", inputs) : t.add("Concat", inputs, {{"axis", axis}}));
-}
-
-void add_slice(Translation& t, size_t output, const std::vector<SliceRange>& ranges,
-               const std::string& suffix) {
-  std::vector<int64_t> starts, ends, axes, steps;
-  const Shape from = t.shape(0);
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const SliceRange& range = ranges[i];
-    if (range.count == from[i] && range.step == 1) continue;
-    if (range.count == 0) throw t.error("takes nothing of " + to_string(from));
-    axes.push_back(static_cast<int64_t>(i));
-    starts.push_back(range.start);
-    steps.push_back(range.step);
-    const int64_t end = range.start + range.step * (range.count - 1) + (range.step > 0 ? 1 : -1);
-    // Before the first element; -1 would be the last one.
-    ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
-  }
-  const ValueId x = t.real(0);
-  t.set(output, axes.empty()
-                    ? t.add("Identity", {x}, {}, suffix)
-                    : t.add("Slice", {x},
-                            {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}},
-                            suffix));
 }
 
 void slice(Translation& t) {
@@ -110,23 +85,37 @@ void slice(Translation& t) {
     if (t.has(3)) arguments.axes = t.known_ints(3, "axes");
     if (t.has(4)) arguments.steps = t.known_ints(4, "steps");
   }
-  add_slice(t, 0, slice_ranges(arguments, t.shape(0), t.what()), "");
+  const Shape from = t.shape(0);
+  const std::vector<SliceAxis> ranges = slice_ranges(arguments, from, t.what());
+  std::vector<int64_t> starts, ends, axes, steps;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const SliceAxis& range = ranges[i];
+    if (range.count == from[i] && range.step == 1) continue;
+    if (range.count == 0) throw t.error("takes nothing of " + to_string(from));
+    axes.push_back(static_cast<int64_t>(i));
+    starts.push_back(range.start);
+    steps.push_back(range.step);
+    const int64_t end = range.start + range.step * (range.count - 1) + (range.step > 0 ? 1 : -1);
+    // Before the first element; -1 would be the last one.
+    ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
+  }
+  const ValueId x = t.any(0);
+  t.set(0, axes.empty()
+               ? t.add("Identity", {x})
+               : t.add("Slice", {x},
+                       {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}}));
 }
 
 void split(Translation& t) {
   const Shape shape = t.shape(0);
-  const auto axis =
-      static_cast<size_t>(checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what()));
-  const int parts = t.node().output_size();
-  const std::vector<int64_t> sizes = split_sizes(t.ints("split", 1), parts, shape[axis], t.what());
-  int64_t start = 0;
-  for (size_t k = 0; k < static_cast<size_t>(parts); ++k) {
-    std::vector<SliceRange> ranges;
-    for (int64_t size : shape) ranges.push_back({.start = 0, .step = 1, .count = size});
-    ranges[axis] = {.start = start, .step = 1, .count = sizes[k]};
-    if (!t.node().output(static_cast<int>(k)).empty() && sizes[k] > 0)
-      add_slice(t, k, ranges, "part" + std::to_string(k));
-    start += sizes[k];
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
+  const std::vector<int64_t> sizes = split_sizes(t.ints("split", 1), t.node().output_size(),
+                                                 shape[static_cast<size_t>(axis)], t.what());
+  const std::vector<ValueId> parts =
+      t.add_all("Split", {t.any(0)}, {{"axis", axis}, {"split", sizes}});
+  for (size_t k = 0; k < parts.size(); ++k) {
+    // Nobody computes with a part of no elements.
+    if (sizes[k] > 0) t.set(k, parts[k]);
   }
 }
 
@@ -183,12 +172,12 @@ void pad(Translation& t) {
     if (t.has(2)) value = t.known_scalar(2, "value");
     Attributes attributes{{"pads", pads}};
     if (value != 0.0) attributes["value"] = value;
-    t.set(0, t.add("Pad", {t.real(0)}, attributes));
+    t.set(0, t.add("Pad", {t.any(0)}, attributes));
     return;
   }
   if (mode != "reflect" && mode != "edge" && mode != "wrap")
     throw t.error("does not know the mode " + mode);
-  ValueId y = t.real(0);
+  ValueId y = t.any(0);
   for (size_t axis = 0; axis < rank; ++axis) {
     if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
     if (pads[axis] < 0 || pads[axis + rank] < 0) throw t.error("has negative pads");
@@ -203,7 +192,7 @@ void expand(Translation& t) {
   const std::vector<int64_t> wanted = t.known_ints(1, "shape");
   const Shape shape = broadcast_of(t.shape(0), wanted, t.what());
   checked_count(shape, t.what());
-  t.set(0, t.add("Expand", {t.real(0)}, {{"shape", shape}}));
+  t.set(0, t.add("Expand", {t.any(0)}, {{"shape", shape}}));
 }
 
 /// Every dimension d as [1, d], expanded to [repeats, d].
@@ -220,7 +209,7 @@ void tile(Translation& t) {
     result.push_back(repeats[i] * shape[i]);
   }
   checked_count(result, t.what());
-  const ValueId parts = t.reshape(t.real(0), split, "split");
+  const ValueId parts = t.reshape(t.any(0), split, "split");
   const ValueId copies = t.add("Expand", {parts}, {{"shape", wide}}, "copies");
   t.set(0, t.add("Reshape", {copies}, {{"shape", result}, {"allowzero", int64_t{1}}}));
 }
@@ -235,17 +224,17 @@ void gather(Translation& t) {
         throw t.error("index " + std::to_string(index) + " of " + std::to_string(size));
     }
   }
-  const ValueId x = t.real(0);
+  const ValueId x = t.any(0);
   t.set(0, t.add("Gather", {x, t.index(1)}, {{"axis", axis}}));
 }
 
 void gather_elements(Translation& t) {
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
-  const ValueId x = t.real(0);
+  const ValueId x = t.any(0);
   t.set(0, t.add("GatherElements", {x, t.index(1)}, {{"axis", axis}}));
 }
 
-void identity(Translation& t) { t.set(0, t.add("Identity", {t.real(0)})); }
+void identity(Translation& t) { t.set(0, t.add("Identity", {t.any(0)})); }
 
 /// As in inference: everything passes.
 void dropout(Translation& t) {
@@ -253,7 +242,8 @@ void dropout(Translation& t) {
   identity(t);
 }
 
-/// Between real types it is the plan that rounds; see OnnxImport::types.
+/// Between real types it is the plan that rounds, see OnnxImport::types; between integers there is
+/// nothing to do.
 void cast(Translation& t) {
   const auto to = static_cast<DataType>(t.attributes().integer("to", 0));
   if (is_real(to) && !t.is_index(0)) {
@@ -277,12 +267,26 @@ void cast(Translation& t) {
     t.set(0, t.add("Where", {t.index(0), one, zero}));
     return;
   }
-  if (is_integer(to) && t.is_index(0)) {
-    t.set(0, t.add("Reshape", {t.index(0)}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
+  if (is_real(to)) {
+    t.set_type(to);
+    t.set(0, t.add("IndexToReal", {t.index(0)}));
     return;
   }
-  throw t.error("casts " + std::string(t.is_index(0) ? "integers to reals" : "reals to integers") +
-                " at run time, which is not supported");
+  // Ours have 32 bits: to keep within fewer, or without a sign, they would have to wrap.
+  const bool wide = to == DataType::int32 || to == DataType::int64;
+  const bool keeps = t.is_index(0) && (boolean || to == t.type(0));
+  if (!is_integer(to) || !(wide || keeps))
+    throw t.error("casts to " + type_name(to) + " at run time, which is not supported");
+  ValueId value = kNone;
+  if (!t.is_index(0)) {
+    value = t.add("RealToIndex", {t.real(0)});
+  } else if (boolean && to != DataType::boolean) {
+    const ValueId one = t.graph().add_index_constant({}, {1});
+    value = t.add("Where", {t.index(0), one, t.graph().add_index_constant({}, {0})});
+  } else {
+    value = t.index(0);
+  }
+  t.set_integers(0, value, to);
 }
 
 void depth_to_space(Translation& t) {
@@ -315,29 +319,36 @@ void space_to_depth(Translation& t) {
                  {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
 }
 
-/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize.
-double resized_place(Translation& t, int64_t row, int64_t from, int64_t to, double scale,
-                     const std::string& coordinates) {
-  const auto x = static_cast<double>(row);
+/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize:
+/// in float, as ONNX Runtime computes it, so that ties fall as they do there.
+float resized_place(Translation& t, int64_t row, int64_t from, int64_t to, float scale,
+                    const std::string& coordinates) {
+  const auto x = static_cast<float>(row);
   if (coordinates == "asymmetric") return x / scale;
-  if (coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
-  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
+  if (coordinates == "half_pixel") return (x + 0.5f) / scale - 0.5f;
+  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5f) / scale - 0.5f : 0.0f;
   if (coordinates == "align_corners")
-    return to > 1 ? x * static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
+    return to > 1 ? x * static_cast<float>(from - 1) / static_cast<float>(to - 1) : 0.0f;
   throw t.error("the coordinates " + coordinates + " are not supported");
 }
 
-/// The row that such a place takes, by the rounding rules.
-int64_t nearest_row(Translation& t, double at, int64_t from, const std::string& nearest) {
-  double row = 0.0;
+/// The row that such a place takes, by the rounding rules; "simple" is that of opset 10 and before.
+int64_t nearest_row(Translation& t, float at, int64_t from, float scale,
+                    const std::string& nearest) {
+  const float below = std::floor(at);
+  // ONNX Runtime takes places as near as this for halfway, too.
+  const bool halfway = std::fabs(at - below - 0.5f) < 1e-6f;
+  float row = 0.0f;
   if (nearest == "floor") {
-    row = std::floor(at);
+    row = below;
   } else if (nearest == "ceil") {
     row = std::ceil(at);
   } else if (nearest == "round_prefer_ceil") {
-    row = std::floor(at + 0.5);
+    row = halfway ? below + 1.0f : std::round(at);
   } else if (nearest == "round_prefer_floor") {
-    row = std::ceil(at - 0.5);
+    row = halfway ? below : std::round(at);
+  } else if (nearest == "simple") {
+    row = scale < 1.0f ? std::ceil(at) : below;
   } else {
     throw t.error("the rounding " + nearest + " is not supported");
   }
@@ -345,17 +356,17 @@ int64_t nearest_row(Translation& t, double at, int64_t from, const std::string& 
 }
 
 /// An axis as means of the two rows that each place lies between.
-ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<double>& places,
+ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<float>& places,
                      const std::string& suffix) {
   const Shape shape = t.shape_of(x);
   const int64_t last = shape[static_cast<size_t>(axis)] - 1;
   std::vector<int64_t> low, high;
   Tensor below, above;
-  for (double place : places) {
-    const double at = std::clamp(place, 0.0, static_cast<double>(last));
+  for (float place : places) {
+    const float at = std::clamp(place, 0.0f, static_cast<float>(last));
     low.push_back(static_cast<int64_t>(std::floor(at)));
     high.push_back(std::min(low.back() + 1, last));
-    above.data.push_back(static_cast<float>(at - std::floor(at)));
+    above.data.push_back(at - std::floor(at));
     below.data.push_back(1.0f - above.data.back());
   }
   if (std::all_of(above.data.begin(), above.data.end(), [](float w) { return w == 0.0f; }))
@@ -379,14 +390,15 @@ void resize(Translation& t) {
   if (mode != "nearest" && mode != "linear")
     throw t.error("the mode " + mode + " is not supported; nearest and linear are");
   if (t.attributes().integer("antialias", 0) != 0) throw t.error("antialias is not supported");
-  std::vector<double> scales;
+  std::vector<float> scales;
   Shape to;
   const size_t scales_at = old ? 1 : 2;
   if (const auto given = t.attributes().reals("scales")) {
     scales.assign(given->begin(), given->end());
   } else if (t.has(scales_at) && element_count(t.shape(scales_at)) > 0) {
     const KnownTensor& known = t.known(scales_at, "scales");
-    for (int64_t i = 0; i < known.count(); ++i) scales.push_back(known.number(i));
+    for (int64_t i = 0; i < known.count(); ++i)
+      scales.push_back(static_cast<float>(known.number(i)));
   } else if (t.has(3)) {
     to = bounded(t, t.known_ints(3, "sizes"), 1, int64_t{1} << 30, "a size");
   }
@@ -401,22 +413,25 @@ void resize(Translation& t) {
   const std::string coordinates =
       t.attributes().text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string nearest =
-      t.attributes().text("nearest_mode", old ? "floor" : "round_prefer_floor");
-  ValueId y = t.real(0);
+      t.attributes().text("nearest_mode", old ? "simple" : "round_prefer_floor");
+  Shape result = shape;
   for (size_t k = 0; k < axes.size(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
-    const int64_t from = shape[axis];
-    if (!scales.empty() && !(scales[k] > 0.0 && scales[k] < 65536.0))
+    if (!scales.empty() && !(scales[k] > 0.0f && scales[k] < 65536.0f))
       throw t.error("a scale is out of range");
-    const double exact = scales.empty() ? 0.0 : std::floor(static_cast<double>(from) * scales[k]);
-    const int64_t size = scales.empty() ? to[k] : static_cast<int64_t>(exact);
-    const double scale =
-        scales.empty() ? static_cast<double>(size) / static_cast<double>(from) : scales[k];
-    Shape grown = t.shape_of(y);
-    grown[axis] = size;
-    if (checked_count(grown, t.what()) == 0) throw t.error("gives no elements");
-    if (size == from && scale == 1.0) continue;
-    std::vector<double> places;
+    result[axis] =
+        scales.empty() ? to[k] : static_cast<int64_t>(static_cast<float>(shape[axis]) * scales[k]);
+  }
+  if (checked_count(result, t.what()) == 0) throw t.error("gives no elements");
+  ValueId y = t.real(0);
+  // What keeps its shape is left alone, whatever the scales say.
+  for (size_t k = 0; k < axes.size() && result != shape; ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    const int64_t from = shape[axis], size = result[axis];
+    const float scale =
+        scales.empty() ? static_cast<float>(size) / static_cast<float>(from) : scales[k];
+    if (size == from && scale == 1.0f) continue;
+    std::vector<float> places;
     for (int64_t row = 0; row < size; ++row)
       places.push_back(resized_place(t, row, from, size, scale, coordinates));
     const std::string suffix = "axis" + std::to_string(axis);
@@ -425,7 +440,7 @@ void resize(Translation& t) {
       continue;
     }
     std::vector<int64_t> rows;
-    for (double place : places) rows.push_back(nearest_row(t, place, from, nearest));
+    for (float place : places) rows.push_back(nearest_row(t, place, from, scale, nearest));
     y = gather_rows(t, y, axes[k], rows, suffix);
   }
   t.set(0, t.add("Identity", {y}));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Element-wise operators: Add, Sub, Mul, Div with numpy broadcasting; Neg, Exp, Log, Sqrt.
+// Element-wise operators: Add, Sub, Mul, Div with numpy broadcasting; Neg, Exp, Log, Sqrt. All but
+// the last three take indices too, see core/numeric/integers.h.
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -7,12 +8,19 @@ namespace {
 
 std::vector<OutputType> infer_binary(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
-  return {{broadcast_shapes(node, graph.value(node.inputs[0]).shape,
-                            graph.value(node.inputs[1]).shape)}};
+  return {
+      {broadcast_shapes(node, graph.value(node.inputs[0]).shape, graph.value(node.inputs[1]).shape),
+       common_type(graph, node)}};
+}
+
+std::vector<OutputType> infer_negation(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  return {{graph.value(node.inputs[0]).shape, common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_unary(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
+  check_real(graph, node, 0);
   return {{graph.value(node.inputs[0]).shape}};
 }
 
@@ -87,7 +95,7 @@ const std::vector<OpDef>& arithmetic() {
       {"Div", "", infer_binary, div_gradient},
       {.name = "Neg",
        .domain = "",
-       .infer = infer_unary,
+       .infer = infer_negation,
        .gradient = neg_gradient,
        .selects = true},
       {"Exp", "", infer_unary, exp_gradient},

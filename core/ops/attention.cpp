@@ -2,30 +2,44 @@
 // Attention (ours), as exporters write it in primitives, so that a plan can name it as one:
 //   y = softmax(mask(q k * scale)) v
 // q [..., n, d], k [..., d, m] (transposed already), v [..., m, e] -> y [..., n, e]; the dimensions
-// in front broadcast as in MatMul, the softmax runs over m. Inputs after v make the mask:
+// in front broadcast as in MatMul, the softmax runs over m. Inputs after v are masks, one after the
+// other:
 //   mask              real: added to the scores
-//   condition, fill   index and real: scores where the condition is nonzero, else the fill; with
-//                     attribute fill_where_true the other way round
-// both broadcast with the scores. Attribute `scale` is what the scores are multiplied by, or with
+//   condition, fill   index and real: scores where the condition is nonzero, else the fill; the
+//                     other way round where bit i of attribute fill_where_true is set, of mask i
+// all broadcast with the scores. Attribute `scale` is what the scores are multiplied by, or with
 // attribute `divide` divided by, in fp32; without it they are not scaled.
 //
 // It has no kernel and no gradient: lower() always makes it MatMul PATH/scores, Mul or Div
-// PATH/scale, Add or Where PATH/mask, Softmax PATH/softmax and MatMul PATH/mix.
+// PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax and MatMul PATH/mix.
 #include "core/ops/definitions.h"
 
-namespace halfscope::ops {
+namespace halfscope {
+
+std::vector<AttentionMask> attention_masks(const Graph& graph, const Node& node) {
+  std::vector<AttentionMask> masks;
+  const int64_t fills = int_attribute(node, "fill_where_true", 0);
+  for (size_t i = 3; i < node.inputs.size(); ++i) {
+    check_node(node, masks.size() < 8, "has too many masks");
+    AttentionMask mask{.condition = kNone, .value = i};
+    if (graph.value(node.inputs[i]).type == ElementType::index) {
+      check_node(node, i + 1 < node.inputs.size(), "a condition needs a fill");
+      mask = {.condition = node.inputs[i], .value = ++i, .fills = (fills >> masks.size() & 1) != 0};
+    }
+    check_real(graph, node, mask.value);
+    masks.push_back(mask);
+  }
+  return masks;
+}
+
+namespace ops {
 namespace {
 
 std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   const size_t count = node.inputs.size();
-  check_node(node, count >= 3 && count <= 5, "needs q, k and v, then a mask or condition and fill");
-  for (size_t i = 0; i < count; ++i) {
-    if (i == 3 && count == 5) {
-      check_index(graph, node, i);
-    } else {
-      check_real(graph, node, i);
-    }
-  }
+  check_node(node, count >= 3, "needs q, k and v, then masks or conditions and fills");
+  for (size_t i = 0; i < 3; ++i) check_real(graph, node, i);
+  attention_masks(graph, node);
   const auto shape = [&](size_t i) { return graph.value(node.inputs[i]).shape; };
   for (size_t i = 0; i < 3; ++i)
     check_node(node, shape(i).size() >= 2, "q, k and v need at least two dimensions");
@@ -44,13 +58,14 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
     const bool divides = int_attribute(node, "divide", 0) != 0;
     x = add(divides ? "Div" : "Mul", "scale", {x, graph.add_constant(scale)});
   }
-  if (node.inputs.size() == 4) {
-    x = add("Add", "mask", {x, node.inputs[3]});
-  } else if (node.inputs.size() == 5) {
-    const ValueId condition = node.inputs[3], fill = node.inputs[4];
-    const bool fills = int_attribute(node, "fill_where_true", 0) != 0;
-    x = fills ? add("Where", "mask", {condition, fill, x})
-              : add("Where", "mask", {condition, x, fill});
+  std::string name = "mask";
+  const std::vector<AttentionMask> masks = attention_masks(graph, node);
+  for (size_t i = 0; i < masks.size(); ++i) {
+    const ValueId condition = masks[i].condition, value = node.inputs[masks[i].value];
+    if (i > 0) name = "mask_" + std::to_string(i + 1);
+    x = condition == kNone ? add("Add", name.c_str(), {x, value})
+        : masks[i].fills   ? add("Where", name.c_str(), {condition, value, x})
+                           : add("Where", name.c_str(), {condition, x, value});
   }
   return {add("MatMul", "mix", {add("Softmax", "softmax", {x}), node.inputs[2]})};
 }
@@ -66,4 +81,5 @@ const std::vector<OpDef>& attention() {
   return defs;
 }
 
-}  // namespace halfscope::ops
+}  // namespace ops
+}  // namespace halfscope

@@ -5,8 +5,8 @@
 //   And, Or, Not                                        of index operands
 //   ArgMax       position of the largest element along `axis` (keepdims, select_last_index); a NaN
 //                counts as larger than everything
-//   Where(c, x, y)   x where c is true, else y, both real; one of them that is left out stands for
-//                zeros (ours), which the gradient needs
+//   Where(c, x, y)   x where c is true, else y, both real or both indices; one of them that is left
+//                out stands for zeros (ours), which the gradient needs
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -33,7 +33,6 @@ std::vector<OutputType> infer_logic(const Graph& graph, const Node& node) {
 
 std::vector<OutputType> infer_arg_max(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  check_real(graph, node, 0);
   Shape shape = graph.value(node.inputs[0]).shape;
   const int64_t axis = axis_attribute(node, shape.size(), 0);
   check_node(node, shape[static_cast<size_t>(axis)] > 0, "the axis has no elements");
@@ -52,10 +51,9 @@ std::vector<OutputType> infer_where(const Graph& graph, const Node& node) {
   Shape shape = graph.value(node.inputs[0]).shape;
   for (size_t i = 1; i < 3; ++i) {
     if (node.inputs[i] == kNone) continue;
-    check_real(graph, node, i);
     shape = broadcast_shapes(node, shape, graph.value(node.inputs[i]).shape);
   }
-  return {{shape}};
+  return {{shape, common_type(graph, node, 1)}};
 }
 
 std::vector<ValueId> where_gradient(GradientContext& c) {

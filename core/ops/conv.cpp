@@ -66,9 +66,19 @@ std::vector<OutputType> infer_conv(const Graph& graph, const Node& node) {
 }
 
 // ConvGradInput(dy, w), attribute shape = x's; ConvGradWeight(dy, x), attribute shape = w's.
-std::vector<OutputType> infer_gradient(const Graph&, const Node& node) {
+std::vector<OutputType> infer_gradient(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
-  return {{ints_attribute(node, "shape")}};
+  const Shape shape = ints_attribute(node, "shape");
+  const bool of_input = node.op == "ConvGradInput";
+  const Shape& dy = graph.value(node.inputs[0]).shape;
+  const Shape& other = graph.value(node.inputs[1]).shape;
+  const Shape &x = of_input ? shape : other, &w = of_input ? other : shape;
+  const Sizes out = output_sizes(node, x, w);
+  const Shape result{x[0], w[0], out.height, out.width};
+  check_node(node, dy == result,
+             "the convolution of " + to_string(x) + " with " + to_string(w) + " gives " +
+                 to_string(result) + ", not " + to_string(dy));
+  return {{shape}};
 }
 
 std::vector<ValueId> gradient(GradientContext& c) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // CumSum: prefix sums along attribute axis, as in ONNX (exclusive: without the element itself;
 // reverse: from the end). Each is a sum of its own under the node's accumulation, in the order in
-// which the elements are passed; the gradient runs the other way.
+// which the elements are passed; the gradient runs the other way. Of indices they are exact.
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {
@@ -9,10 +9,9 @@ namespace {
 
 std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  check_real(graph, node, 0);
   const Shape& x = graph.value(node.inputs[0]).shape;
   axis_attribute(node, x.size());
-  return {{x}};
+  return {{x, common_type(graph, node)}};
 }
 
 std::vector<ValueId> gradient(GradientContext& c) {

@@ -18,6 +18,7 @@ const std::vector<OpDef>& functions();
 const std::vector<OpDef>& gather();
 const std::vector<OpDef>& gemm();
 const std::vector<OpDef>& group_normalization();
+const std::vector<OpDef>& index();
 const std::vector<OpDef>& loss();
 const std::vector<OpDef>& matmul();
 const std::vector<OpDef>& move();

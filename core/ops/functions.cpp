@@ -20,15 +20,23 @@ namespace {
 
 using Gradients = std::vector<ValueId>;
 
+/// Of indices only those that integers have, see core/numeric/integers.h.
+ElementType result_type(const Graph& graph, const Node& node) {
+  const bool of_indices = node.op == "Abs" || node.op == "Min" || node.op == "Max";
+  for (size_t i = 0; i < node.inputs.size() && !of_indices; ++i) check_real(graph, node, i);
+  return common_type(graph, node);
+}
+
 std::vector<OutputType> infer_unary(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  return {{graph.value(node.inputs[0]).shape}};
+  return {{graph.value(node.inputs[0]).shape, result_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_binary(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
-  return {{broadcast_shapes(node, graph.value(node.inputs[0]).shape,
-                            graph.value(node.inputs[1]).shape)}};
+  return {
+      {broadcast_shapes(node, graph.value(node.inputs[0]).shape, graph.value(node.inputs[1]).shape),
+       result_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_prelu(const Graph& graph, const Node& node) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gather(x, indices): slices of x along `axis`, and GatherElements(x, indices): single elements
-// along `axis`, as in ONNX; x is real, a negative index counts from the end. Their gradients of
-// ours, with attribute `shape`, are sums: what was read several times adds up, in ascending order
-// of the positions in `indices`.
+// along `axis`, as in ONNX, of reals or indices; a negative index counts from the end. Their
+// gradients of ours, with attribute `shape`, are sums: what was read several times adds up, in
+// ascending order of the positions in `indices`.
 //
 // With attribute labels = 1 of ours GatherElements takes one index [n] for each row of x [n, c];
 // a negative one stands for "ignore this row": it reads 0 and its gradient row is 0.
@@ -17,7 +17,6 @@ namespace {
 
 void check_operands(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
-  check_real(graph, node, 0);
   check_index(graph, node, 1);
 }
 
@@ -29,7 +28,7 @@ std::vector<OutputType> infer_gather(const Graph& graph, const Node& node) {
   Shape shape(x.begin(), x.begin() + axis);
   shape.insert(shape.end(), indices.begin(), indices.end());
   shape.insert(shape.end(), x.begin() + axis + 1, x.end());
-  return {{shape}};
+  return {{shape, graph.value(node.inputs[0]).type}};
 }
 
 std::vector<OutputType> infer_elements(const Graph& graph, const Node& node) {
@@ -39,6 +38,7 @@ std::vector<OutputType> infer_elements(const Graph& graph, const Node& node) {
   if (takes_labels(node)) {
     check_node(node, x.size() == 2 && indices == Shape{x[0]},
                "needs x [n, c] and one index per row");
+    check_real(graph, node, 0);
     return {{Shape{x[0], 1}}};
   }
   const size_t axis = static_cast<size_t>(axis_attribute(node, x.size(), 0));
@@ -47,11 +47,12 @@ std::vector<OutputType> infer_elements(const Graph& graph, const Node& node) {
     check_node(node, i == axis || indices[i] <= x[i],
                "indices " + to_string(indices) + " exceed " + to_string(x));
   }
-  return {{indices}};
+  return {{indices, graph.value(node.inputs[0]).type}};
 }
 
 std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
   check_operands(graph, node);
+  check_real(graph, node, 0);
   return {{ints_attribute(node, "shape")}};
 }
 

@@ -3,8 +3,9 @@
 //   log sum_j exp(x_j - max) - (x_label - max),
 // rows with a negative label or the label of attribute ignore_index left out. Fused it is evaluated
 // in double and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log,
-// GatherElements, Sub, ReduceMean. Accuracy(logits, labels): share of labelled rows whose first
-// largest logit is the label's; a row with a NaN counts as wrong.
+// GatherElements, Sub, ReduceMean of all rows, with zeros for those that are left out, and a Mul by
+// rows / labelled rows, which is 1 where none is. Accuracy(logits, labels): share of labelled rows
+// whose first largest logit is the label's; a row with a NaN counts as wrong.
 // MeanSquaredError(prediction, target): mean of (prediction - target)^2 over all elements, likewise
 // in double and rounded once; stagewise Sub, Mul, ReduceMean. MeanSquaredErrorGrad(prediction,
 // target, dloss) = (prediction - target) (2 dloss / n).
@@ -44,10 +45,20 @@ std::vector<ValueId> gradient(GradientContext& c) {
 }
 
 std::vector<ValueId> expand(Graph& graph, const Node& node) {
-  check_node(node, int_attribute(node, "ignore_index", -1) < 0,
-             "ignore_index is not supported stagewise yet");
-  const ValueId x = node.inputs[0], labels = node.inputs[1];
+  const ValueId x = node.inputs[0];
+  ValueId labels = node.inputs[1];
+  const int64_t count = graph.value(x).shape[0], ignored = int_attribute(node, "ignore_index", -1);
   const std::string base = node.path + "/";
+  const auto number = [&](int64_t value) {
+    return graph.add_index_constant({}, {static_cast<int32_t>(value)});
+  };
+  ValueId labelled = graph.add1("GreaterOrEqual", base + "Labelled", {labels, number(0)});
+  if (ignored >= 0 && ignored <= INT32_MAX) {
+    const ValueId other = graph.add1(
+        "Not", base + "Other", {graph.add1("Equal", base + "Ignored", {labels, number(ignored)})});
+    labelled = graph.add1("And", base + "And", {labelled, other});
+    labels = graph.add1("Where", base + "Labels", {labelled, labels, number(-1)});
+  }
   const Attributes rows{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}};
   // The maximum cancels out of the loss, so its gradient is zero in exact arithmetic.
   const ValueId largest = graph.add1("StopGradient", base + "StopGradient",
@@ -59,8 +70,17 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const ValueId picked = graph.add1("GatherElements", base + "GatherElements", {shifted, labels},
                                     {{"labels", int64_t{1}}});
   const ValueId losses = graph.add1("Sub", base + "Sub", {log_sum, picked});
-  return {graph.add1("ReduceMean", base + "ReduceMean", {losses},
-                     {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}})};
+  const ValueId column =
+      graph.add1("Reshape", base + "Reshape", {labelled}, {{"shape", Shape{count, 1}}});
+  const ValueId counted = graph.add1("Where", base + "Where", {column, losses, kNone});
+  const ValueId mean = graph.add1("ReduceMean", base + "ReduceMean", {counted},
+                                  {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}});
+  const ValueId rows_left =
+      graph.add1("IndexToReal", base + "Rows",
+                 {graph.add1("ReduceSum", base + "Count", {labelled}, {{"keepdims", int64_t{0}}})});
+  const ValueId all = graph.add_constant(static_cast<float>(count));
+  return {
+      graph.add1("Mul", base + "Mul", {mean, graph.add1("Div", base + "Div", {all, rows_left})})};
 }
 
 std::vector<OutputType> infer_squares(const Graph& graph, const Node& node) {

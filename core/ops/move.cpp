@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Transpose (attribute perm; without it all axes in reverse order) and Concat (attribute axis, any
-// number of inputs) of real tensors, as in ONNX. Both move elements and compute nothing.
+// Transpose (attribute perm; without it all axes in reverse order), Concat (attribute axis, any
+// number of inputs) and Split (attributes axis and split, the lengths of the parts) of reals or
+// indices, as in ONNX. They move elements and compute nothing.
 #include <algorithm>
 #include <numeric>
 
@@ -23,13 +24,12 @@ namespace {
 
 std::vector<OutputType> infer_transpose(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
-  check_real(graph, node, 0);
   const Shape& x = graph.value(node.inputs[0]).shape;
   Shape shape;
   for (const int64_t axis : transpose_axes(node, x.size())) {
     shape.push_back(x[static_cast<size_t>(axis)]);
   }
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<ValueId> transpose_gradient(GradientContext& c) {
@@ -47,7 +47,6 @@ std::vector<OutputType> infer_concat(const Graph& graph, const Node& node) {
   const size_t axis = static_cast<size_t>(axis_attribute(node, shape.size()));
   int64_t length = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    check_real(graph, node, i);
     Shape each = graph.value(node.inputs[i]).shape;
     check_node(node, each.size() == shape.size(), "inputs differ in rank");
     length += each[axis];
@@ -56,7 +55,7 @@ std::vector<OutputType> infer_concat(const Graph& graph, const Node& node) {
                to_string(graph.value(node.inputs[i]).shape) + " does not fit " + to_string(shape));
   }
   shape[axis] = length;
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<ValueId> concat_gradient(GradientContext& c) {
@@ -77,6 +76,50 @@ std::vector<ValueId> concat_gradient(GradientContext& c) {
   return result;
 }
 
+std::vector<OutputType> infer_split(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  const size_t axis = static_cast<size_t>(axis_attribute(node, x.size(), 0));
+  std::vector<OutputType> parts;
+  int64_t left = x[axis];
+  for (const int64_t length : ints_attribute(node, "split")) {
+    check_node(node, length >= 0 && length <= left, "the parts do not fit " + to_string(x));
+    left -= length;
+    Shape part = x;
+    part[axis] = length;
+    parts.push_back({part, common_type(graph, node)});
+  }
+  check_node(node, left == 0 && !parts.empty(), "the parts do not fit " + to_string(x));
+  return parts;
+}
+
+/// The parts' gradients side by side; where a part has none, those that are there with zeros around
+/// them, summed.
+std::vector<ValueId> split_gradient(GradientContext& c) {
+  const Shape x = c.input_shape(0);
+  const int64_t axis = axis_attribute(c.node(), x.size(), 0);
+  const std::vector<int64_t> lengths = ints_attribute(c.node(), "split");
+  std::vector<ValueId> parts;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (c.output_gradient(i) != kNone) parts.push_back(c.output_gradient(i));
+  }
+  if (parts.size() == lengths.size()) return {c.add("Concat", parts, {{"axis", axis}})};
+  ValueId sum = kNone;
+  int64_t start = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t end = start + lengths[i];
+    if (c.output_gradient(i) != kNone) {
+      std::vector<int64_t> pads(2 * x.size(), 0);
+      pads[static_cast<size_t>(axis)] = start;
+      pads[x.size() + static_cast<size_t>(axis)] = x[static_cast<size_t>(axis)] - end;
+      const ValueId spread = c.add("Pad", {c.output_gradient(i)}, {{"pads", pads}});
+      sum = sum == kNone ? spread : c.add("Add", {sum, spread});
+    }
+    start = end;
+  }
+  return {sum};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& move() {
@@ -90,6 +133,11 @@ const std::vector<OpDef>& move() {
        .domain = "",
        .infer = infer_concat,
        .gradient = concat_gradient,
+       .selects = true},
+      {.name = "Split",
+       .domain = "",
+       .infer = infer_split,
+       .gradient = split_gradient,
        .selects = true},
   };
   return defs;

@@ -108,6 +108,9 @@ void check_node(const Node& node, bool ok, const std::string& text);
 void check_real(const Graph& graph, const Node& node, size_t i);
 void check_index(const Graph& graph, const Node& node, size_t i);
 
+/// The one type of all inputs from this one on; throws Error if they differ.
+ElementType common_type(const Graph& graph, const Node& node, size_t first = 0);
+
 /// Attribute axis, made non-negative; without a fallback it must be there.
 int64_t axis_attribute(const Node& node, size_t rank,
                        std::optional<int64_t> fallback = std::nullopt);
@@ -165,6 +168,16 @@ struct MatMulShape {
 
 /// Throws Error if the operands do not fit.
 MatMulShape matmul_shape(const Node& node, const Shape& a, const Shape& b);
+
+/// One mask of an Attention: what is added to the scores, or what stands in their place where a
+/// condition is false (`fills`: true).
+struct AttentionMask {
+  ValueId condition = kNone;  ///< kNone where it is added
+  size_t value = 0;           ///< input of the node
+  bool fills = false;
+};
+/// In the order in which they come; throws Error if the inputs after v are no masks.
+std::vector<AttentionMask> attention_masks(const Graph& graph, const Node& node);
 
 /// How the kernel of a 2-D convolution lies on its input.
 struct ConvWindow {

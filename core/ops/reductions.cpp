@@ -15,6 +15,7 @@ namespace {
 
 std::vector<OutputType> infer(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
+  if (node.op == "ReduceMean") check_real(graph, node, 0);
   const Shape& x = graph.value(node.inputs[0]).shape;
   const std::vector<int64_t> axes = reduction_axes(node, x.size());
   const bool keep = int_attribute(node, "keepdims", 1) != 0;
@@ -28,7 +29,7 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
       out.push_back(x[i]);
     }
   }
-  return {{out}};
+  return {{out, common_type(graph, node)}};
 }
 
 /// The output's gradient with the reduced axes put back as ones.

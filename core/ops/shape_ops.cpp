@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Operators that move elements and compute nothing: Flatten (attribute axis), Reshape and Expand
-// with the target as attribute `shape`, Identity; StopGradient is Identity that no gradient
-// passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own size
-// unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in mode constant
+// Operators that move elements, reals or indices, and compute nothing: Flatten (attribute axis),
+// Reshape and Expand with the target as attribute `shape`, Identity; StopGradient is Identity that
+// no gradient passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own
+// size unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in mode constant
 // (attributes pads: all beginnings, then all ends; value, 0 by default) as in ONNX, with
 // SliceGrad(dy), attribute `shape`, which puts every element back where it came from.
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 #include "core/ops/definitions.h"
+#include "core/ops/slice_range.h"
 
 namespace halfscope::ops {
 namespace {
@@ -21,7 +22,8 @@ std::vector<OutputType> infer_flatten(const Graph& graph, const Node& node) {
   const int64_t axis = given < 0 ? given + rank : given;
   check_node(node, axis >= 0 && axis <= rank, "axis out of range");
   return {{Shape{element_count(Shape(x.begin(), x.begin() + axis)),
-                 element_count(Shape(x.begin() + axis, x.end()))}}};
+                 element_count(Shape(x.begin() + axis, x.end()))},
+           common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_reshape(const Graph& graph, const Node& node) {
@@ -59,7 +61,7 @@ std::vector<OutputType> infer_expand(const Graph& graph, const Node& node) {
   check_node(
       node, broadcast_shapes(node, graph.value(node.inputs[0]).shape, shape) == shape,
       to_string(graph.value(node.inputs[0]).shape) + " does not expand to " + to_string(shape));
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
@@ -87,7 +89,7 @@ std::vector<OutputType> infer_slice(const Graph& graph, const Node& node) {
   Shape shape = graph.value(node.inputs[0]).shape;
   const std::vector<SliceAxis> axes = slice_axes(node, shape);
   for (size_t i = 0; i < shape.size(); ++i) shape[i] = axes[i].count;
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 std::vector<OutputType> infer_slice_grad(const Graph&, const Node& node) {
@@ -103,11 +105,16 @@ std::vector<ValueId> slice_gradient(GradientContext& c) {
 
 std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 1, "needs one input");
+  if (common_type(graph, node) == ElementType::index) {
+    const double value = real_attribute(node, "value", 0.0);
+    check_node(node, std::fabs(value) <= INT32_MAX && value == std::floor(value),
+               "pads indices with a number that is none");
+  }
   Shape shape;
   for (const PadAxis& axis : pad_axes(node, graph.value(node.inputs[0]).shape)) {
     shape.push_back(axis.result);
   }
-  return {{shape}};
+  return {{shape, common_type(graph, node)}};
 }
 
 // What was added goes, and what was left out has no gradient.
@@ -162,41 +169,11 @@ const std::vector<OpDef>& shape_ops() {
 namespace halfscope {
 
 std::vector<SliceAxis> slice_axes(const Node& node, const Shape& shape) {
-  const std::vector<int64_t> starts = ints_attribute(node, "starts"),
-                             ends = ints_attribute(node, "ends");
-  std::vector<int64_t> all(starts.size());
-  std::iota(all.begin(), all.end(), int64_t{0});
-  const std::vector<int64_t> axes = ints_attribute(node, "axes", all);
-  const std::vector<int64_t> steps =
-      ints_attribute(node, "steps", std::vector<int64_t>(starts.size(), 1));
-  check_node(
-      node,
-      ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size(),
-      "starts, ends, axes and steps differ in length");
-  std::vector<SliceAxis> result;
-  for (int64_t size : shape) result.push_back({.start = 0, .step = 1, .count = size});
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const int64_t rank = static_cast<int64_t>(shape.size());
-    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-    check_node(node, axis >= 0 && axis < rank, "axis out of range");
-    const int64_t step = steps[i], size = shape[static_cast<size_t>(axis)];
-    check_node(node, step != 0 && step != INT64_MIN, "steps must not be zero");
-    // As in ONNX: negative positions count from the end, what lies outside is cut off.
-    const auto position = [&](int64_t at, int64_t first, int64_t last) {
-      return std::min(std::max(at < 0 ? at + size : at, first), last);
-    };
-    SliceAxis& taken = result[static_cast<size_t>(axis)];
-    taken.step = step;
-    if (step > 0) {
-      taken.start = position(starts[i], 0, size);
-      taken.count = (position(ends[i], 0, size) - taken.start + step - 1) / step;
-    } else {
-      taken.start = position(starts[i], 0, size - 1);
-      taken.count = (taken.start - position(ends[i], -1, size - 1) - step - 1) / -step;
-    }
-    taken.count = std::max<int64_t>(size == 0 ? 0 : taken.count, 0);
-  }
-  return result;
+  SliceArguments arguments{ints_attribute(node, "starts"), ints_attribute(node, "ends"),
+                           std::nullopt, std::nullopt};
+  if (node.attributes.contains("axes")) arguments.axes = ints_attribute(node, "axes");
+  if (node.attributes.contains("steps")) arguments.steps = ints_attribute(node, "steps");
+  return slice_ranges(arguments, shape, node.path + " (" + node.op + ")");
 }
 
 std::vector<PadAxis> pad_axes(const Node& node, const Shape& shape) {

@@ -13,17 +13,17 @@ namespace halfscope {
 std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
-    for (const auto* defs : {&ops::arithmetic(), &ops::attention(),
-                             &ops::cast(),       &ops::choice(),
-                             &ops::conv(),       &ops::cumsum(),
-                             &ops::functions(),  &ops::gather(),
-                             &ops::gemm(),       &ops::group_normalization(),
-                             &ops::loss(),       &ops::matmul(),
-                             &ops::move(),       &ops::normalization(),
-                             &ops::pooling(),    &ops::quantize(),
-                             &ops::reductions(), &ops::relu(),
-                             &ops::shape_ops(),  &ops::softmax(),
-                             &ops::training()}) {
+    for (const auto* defs : {&ops::arithmetic(),    &ops::attention(),
+                             &ops::cast(),          &ops::choice(),
+                             &ops::conv(),          &ops::cumsum(),
+                             &ops::functions(),     &ops::gather(),
+                             &ops::gemm(),          &ops::group_normalization(),
+                             &ops::index(),         &ops::loss(),
+                             &ops::matmul(),        &ops::move(),
+                             &ops::normalization(), &ops::pooling(),
+                             &ops::quantize(),      &ops::reductions(),
+                             &ops::relu(),          &ops::shape_ops(),
+                             &ops::softmax(),       &ops::training()}) {
       all.insert(all.end(), defs->begin(), defs->end());
     }
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {
@@ -68,6 +68,17 @@ void check_real(const Graph& graph, const Node& node, size_t i) {
 void check_index(const Graph& graph, const Node& node, size_t i) {
   check_node(node, graph.value(node.inputs.at(i)).type == ElementType::index,
              "input " + std::to_string(i) + " must hold indices");
+}
+
+ElementType common_type(const Graph& graph, const Node& node, size_t first) {
+  std::optional<ElementType> type;
+  for (size_t i = first; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNone) continue;
+    const ElementType own = graph.value(node.inputs[i]).type;
+    check_node(node, type.value_or(own) == own, "takes real numbers or indices, not both");
+    type = own;
+  }
+  return type.value_or(ElementType::real);
 }
 
 int64_t axis_attribute(const Node& node, size_t rank, std::optional<int64_t> fallback) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Comparisons, logic, ArgMax and Where (core/ops/choice.cpp).
-#include <cmath>
-
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/walk.h"
@@ -66,6 +64,11 @@ void negate(KernelCall<T>& c) {
 }
 
 template <class T>
+bool is_nan(T value) {
+  return value != value;
+}
+
+template <class T>
 void arg_max(KernelCall<T>& c) {
   const Shape& x = c.in_shape(0);
   const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
@@ -76,8 +79,8 @@ void arg_max(KernelCall<T>& c) {
       int64_t best = 0;
       for (int64_t i = 1; i < s.length; ++i) {
         const T value = line[i * s.inner], largest = line[best * s.inner];
-        const bool ties = value == largest || (std::isnan(value) && std::isnan(largest));
-        const bool wins = value > largest || (std::isnan(value) && !std::isnan(largest));
+        const bool ties = value == largest || (is_nan(value) && is_nan(largest));
+        const bool wins = value > largest || (is_nan(value) && !is_nan(largest));
         if (wins || (last && ties)) best = i;
       }
       c.index_out[0][item] = static_cast<int32_t>(best);
@@ -128,5 +131,6 @@ std::span<const KernelEntry<T>> choice_kernels() {
 
 template std::span<const KernelEntry<float>> choice_kernels();
 template std::span<const KernelEntry<double>> choice_kernels();
+template std::span<const KernelEntry<int32_t>> choice_kernels();
 
 }  // namespace halfscope

@@ -236,4 +236,13 @@ std::span<const KernelEntry<T>> gather_kernels() {
 template std::span<const KernelEntry<float>> gather_kernels();
 template std::span<const KernelEntry<double>> gather_kernels();
 
+template <>
+std::span<const KernelEntry<int32_t>> gather_kernels() {
+  static constexpr KernelEntry<int32_t> kernels[] = {
+      {"Gather", gather<int32_t>},
+      {"GatherElements", gather_elements<int32_t>},
+  };
+  return kernels;
+}
+
 }  // namespace halfscope

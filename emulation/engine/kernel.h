@@ -97,9 +97,26 @@ std::span<const KernelEntry<T>> update_kernels();
 template <class T>
 std::span<const KernelEntry<T>> quantize_kernels();
 
+/// Operators between reals and indices.
+template <class T>
+std::span<const KernelEntry<T>> conversion_kernels();
+/// Arithmetic and sums of indices alone.
+std::span<const KernelEntry<int32_t>> integer_kernels();
+
+/// What computes a node: a kernel of reals, which may read or make indices, or one of T = int32_t
+/// where there is nothing but indices.
+template <class T>
+struct NodeKernel {
+  Kernel<T> reals = nullptr;
+  Kernel<int32_t> indices = nullptr;
+
+  explicit operator bool() const noexcept { return reals != nullptr || indices != nullptr; }
+  void operator()(KernelCall<T>& call) const;
+};
+
 /// Throws Error if the operator has no kernel.
 template <class T>
-Kernel<T> find_kernel(const std::string& op);
+NodeKernel<T> find_kernel(const Graph& graph, const Node& node);
 
 /// Calls f(begin, end) over [0, n) in fixed pieces on all threads; small n stay on one.
 template <class F>

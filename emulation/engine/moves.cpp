@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels that move elements and compute nothing: copies, Expand, Transpose, Concat, Slice, Pad.
+// Kernels that move elements and compute nothing: copies, Expand, Transpose, Concat, Split,
+// Slice, Pad.
 #include <algorithm>
 #include <cstring>
 
@@ -66,6 +67,20 @@ void concat(KernelCall<T>& c) {
   }
 }
 
+template <class T>
+void split(KernelCall<T>& c) {
+  const int64_t axis = axis_attribute(*c.node, c.in_shape(0).size(), 0);
+  const AxisSplit from = split_at(c.in_shape(0), axis);
+  int64_t first = 0;
+  for (size_t i = 0; i < c.out.size(); ++i) {
+    const AxisSplit to = split_at(c.out_shape(i), axis);
+    const int64_t run = to.length * to.inner;
+    copy_box<T>({to.outer, run}, c.in[0] + first, {from.length * from.inner, 1}, c.out[i],
+                {run, 1});
+    first += run;
+  }
+}
+
 /// Where the elements of a slice of `shape` lie in it.
 struct SliceBox {
   Shape sizes;
@@ -121,12 +136,13 @@ std::span<const KernelEntry<T>> move_kernels() {
       {"Identity", copy<T>}, {"StopGradient", copy<T>}, {"Flatten", copy<T>},
       {"Reshape", copy<T>},  {"Expand", expand<T>},     {"Transpose", transpose<T>},
       {"Concat", concat<T>}, {"Slice", slice<T>},       {"SliceGrad", slice_grad<T>},
-      {"Pad", pad<T>},
+      {"Pad", pad<T>},       {"Split", split<T>},
   };
   return kernels;
 }
 
 template std::span<const KernelEntry<float>> move_kernels();
 template std::span<const KernelEntry<double>> move_kernels();
+template std::span<const KernelEntry<int32_t>> move_kernels();
 
 }  // namespace halfscope

@@ -10,6 +10,7 @@
 #include "core/graph/execution.h"
 #include "core/graph/narrow.h"
 #include "core/numeric/accumulate.h"
+#include "core/ops/index_functions.h"
 #include "core/ops/ops.h"
 #include "emulation/backends.h"
 #include "emulation/engine/kernel.h"
@@ -101,7 +102,7 @@ class EngineProgram final : public Program {
       call.args.measured = !stats.empty();
       call.args.lost = 0;
       call.args.wide.reset();
-      if (call.kernel != nullptr) call.kernel(call.args);
+      if (call.kernel) call.kernel(call.args);
       for (const Result& result : call.results) finish(result, call.args.lost, stats);
       if (call.args.wide) wide_[call.args.node->outputs[0]] = *call.args.wide;
     }
@@ -159,7 +160,7 @@ class EngineProgram final : public Program {
     if (profile && profile->path == TensorCorePath::fp16_split) return std::nullopt;
     Diagnostics diagnostics;
     call.diagnostics = &diagnostics;
-    find_kernel<T>(node.op)(call);
+    find_kernel<T>(graph, node)(call);
     return diagnostics;
   }
 
@@ -183,7 +184,7 @@ class EngineProgram final : public Program {
     bool is_update;
   };
   struct Call {
-    Kernel<T> kernel;
+    NodeKernel<T> kernel;
     KernelCall<T> args;
     std::vector<Result> results;
   };
@@ -245,7 +246,7 @@ class EngineProgram final : public Program {
     // in its operand's memory is there already.
     const bool is_cast = node.op == "Cast";
     const bool in_place = is_view(node) && real_[at(node.inputs[0])] == real_[at(node.outputs[0])];
-    Call call{is_cast || in_place ? nullptr : find_kernel<T>(node.op), {}, {}};
+    Call call{is_cast || in_place ? NodeKernel<T>{} : find_kernel<T>(graph, node), {}, {}};
     call.args.graph = &graph;
     call.args.node = &node;
     for (ValueId value : node.inputs) {
@@ -308,7 +309,7 @@ class EngineProgram final : public Program {
         results[0][i] = static_cast<U>(static_cast<double>(operands[0][i]) * factor);
       }
     } else {
-      find_kernel<U>(node.op)(call);
+      find_kernel<U>(graph, node)(call);
     }
     std::vector<std::vector<double>> exact;
     for (const std::vector<U>& result : results) exact.emplace_back(result.begin(), result.end());
@@ -374,13 +375,12 @@ class EngineBackend final : public Backend {
 
 }  // namespace
 
+namespace {
+
 template <class T>
-Kernel<T> find_kernel(const std::string& op) {
-  for (const std::span<const KernelEntry<T>> list :
-       {elementwise_kernels<T>(), function_kernels<T>(), move_kernels<T>(), gather_kernels<T>(),
-        choice_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(),
-        group_normalization_kernels<T>(), softmax_kernels<T>(), pooling_kernels<T>(),
-        loss_kernels<T>(), update_kernels<T>(), quantize_kernels<T>()}) {
+Kernel<T> kernel_among(const std::string& op,
+                       std::initializer_list<std::span<const KernelEntry<T>>> lists) {
+  for (const std::span<const KernelEntry<T>> list : lists) {
     for (const KernelEntry<T>& entry : list) {
       if (op == entry.op) return entry.run;
     }
@@ -388,8 +388,38 @@ Kernel<T> find_kernel(const std::string& op) {
   throw Error("the emulation backend has no kernel for operator " + op);
 }
 
-template Kernel<float> find_kernel<float>(const std::string&);
-template Kernel<double> find_kernel<double>(const std::string&);
+}  // namespace
+
+template <class T>
+NodeKernel<T> find_kernel(const Graph& graph, const Node& node) {
+  if (works_on_indices(graph, node)) {
+    return {.indices =
+                kernel_among<int32_t>(node.op, {move_kernels<int32_t>(), gather_kernels<int32_t>(),
+                                                choice_kernels<int32_t>(), integer_kernels()})};
+  }
+  return {.reals = kernel_among<T>(
+              node.op, {elementwise_kernels<T>(), function_kernels<T>(), move_kernels<T>(),
+                        gather_kernels<T>(), choice_kernels<T>(), sum_kernels<T>(),
+                        normalization_kernels<T>(), group_normalization_kernels<T>(),
+                        softmax_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(),
+                        update_kernels<T>(), quantize_kernels<T>(), conversion_kernels<T>()})};
+}
+
+template <class T>
+void NodeKernel<T>::operator()(KernelCall<T>& call) const {
+  if (reals != nullptr) return reals(call);
+  KernelCall<int32_t> own;
+  own.graph = call.graph;
+  own.node = call.node;
+  own.in = own.index_in = call.index_in;
+  own.out = own.index_out = call.index_out;
+  indices(own);
+}
+
+template NodeKernel<float> find_kernel<float>(const Graph&, const Node&);
+template NodeKernel<double> find_kernel<double>(const Graph&, const Node&);
+template struct NodeKernel<float>;
+template struct NodeKernel<double>;
 
 const Backend& emulation_backend() {
   static const EngineBackend<float> backend("emulated");

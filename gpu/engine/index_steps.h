@@ -18,6 +18,13 @@ inline GatherShape gather_shape(const Node& node, const Shape& x, int64_t count)
 }
 
 template <class X, class T>
+Step gather_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    Gather<T>{c.in[0], c.index_in[1], c.out[0],
+                              gather_shape(*c.node, c.in_shape(0), c.in_count(1))});
+}
+
+template <class X, class T>
 Step gather_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> dx
   const GatherShape s = gather_shape(*c.node, c.out_shape(0), c.in_count(1));
   int32_t* const places = c.template working_memory<int32_t>(s.count);
@@ -99,6 +106,15 @@ Step compare_step(const NodeCall<X, T>& c, Relation relation) {
 }
 
 template <class X, class T>
+Step arg_max_step(const NodeCall<X, T>& c) {
+  const Shape& x = c.in_shape(0);
+  const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
+  return items_step(*c.executor, s.outer * s.inner,
+                    ArgMax<T>{c.in[0], c.index_out[0], s.length, s.inner,
+                              int_attribute(*c.node, "select_last_index", 0) != 0});
+}
+
+template <class X, class T>
 Step where_step(const NodeCall<X, T>& c) {
   const Shape& to = c.out_shape(0);
   Where<T> body{.condition = c.index_in[0],
@@ -116,11 +132,7 @@ Step where_step(const NodeCall<X, T>& c) {
 template <class X, class T>
 Step index_step(const NodeCall<X, T>& c) {
   const std::string& op = c.node->op;
-  if (op == "Gather") {
-    return items_step(*c.executor, c.out_count(0),
-                      Gather<T>{c.in[0], c.index_in[1], c.out[0],
-                                gather_shape(*c.node, c.in_shape(0), c.in_count(1))});
-  }
+  if (op == "Gather") return gather_step(c);
   if (op == "GatherGrad") return gather_grad_step(c);
   if (op == "GatherElements") return gather_elements_step(c);
   if (op == "GatherElementsGrad") return gather_elements_grad_step(c);
@@ -134,13 +146,7 @@ Step index_step(const NodeCall<X, T>& c) {
   if (op == "Not") {
     return items_step(*c.executor, c.out_count(0), Negate{c.index_in[0], c.index_out[0]});
   }
-  if (op == "ArgMax") {
-    const Shape& x = c.in_shape(0);
-    const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
-    return items_step(*c.executor, s.outer * s.inner,
-                      ArgMax<T>{c.in[0], c.index_out[0], s.length, s.inner,
-                                int_attribute(*c.node, "select_last_index", 0) != 0});
-  }
+  if (op == "ArgMax") return arg_max_step(c);
   if (op == "Where") return where_step(c);
   return {};
 }

@@ -148,6 +148,24 @@ Step concat_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
+Step split_step(const NodeCall<X, T>& c) {
+  const int64_t axis = axis_attribute(*c.node, c.in_shape(0).size(), 0);
+  const AxisSplit from = split_at(c.in_shape(0), axis);
+  std::vector<Step> steps;
+  int64_t first = 0;
+  for (size_t i = 0; i < c.out.size(); ++i) {
+    const AxisSplit to = split_at(c.out_shape(i), axis);
+    const int64_t run = to.length * to.inner;
+    steps.push_back(items_step(
+        *c.executor, c.out_count(i),
+        CopyFrom<T>{c.in[0], c.out[i],
+                    strided(*c.node, {to.outer, run}, {from.length * from.inner, 1}), first}));
+    first += run;
+  }
+  return in_turn(std::move(steps));
+}
+
+template <class X, class T>
 Step slice_step(const NodeCall<X, T>& c) {
   const Shape& from = c.in_shape(0);
   const SlicePlace place = slice_place(*c.node, from, slice_axes(*c.node, from));
@@ -182,6 +200,7 @@ Step movement_step(const NodeCall<X, T>& c) {
   if (op == "Pad") return pad_step(c);
   if (op == "Transpose") return transpose_step(c);
   if (op == "Concat") return concat_step(c);
+  if (op == "Split") return split_step(c);
   return {};
 }
 

@@ -17,6 +17,7 @@
 #include "gpu/engine/function_steps.h"
 #include "gpu/engine/fused_steps.h"
 #include "gpu/engine/index_steps.h"
+#include "gpu/engine/integer_steps.h"
 #include "gpu/engine/layout.h"
 #include "gpu/engine/move_steps.h"
 #include "gpu/engine/node_call.h"
@@ -31,8 +32,8 @@ namespace halfscope::gpu {
 template <class X, class T>
 Step make_step(const NodeCall<X, T>& call) {
   for (Step (*family)(const NodeCall<X, T>&) :
-       {movement_step<X, T>, function_step<X, T>, index_step<X, T>, product_step<X, T>,
-        reduction_step<X, T>, normalization_step<X, T>, update_step<X, T>}) {
+       {integer_step<X, T>, movement_step<X, T>, function_step<X, T>, index_step<X, T>,
+        product_step<X, T>, reduction_step<X, T>, normalization_step<X, T>, update_step<X, T>}) {
     if (Step step = family(call)) return step;
   }
   throw Error(call.node->path + " (" + call.node->op + "): does not run on a GPU backend");

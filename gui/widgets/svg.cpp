@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <vector>
 
+#include "core/utf8.h"
 #include "gui/widgets/png.h"
 
 namespace halfscope::gui {
@@ -69,25 +69,12 @@ std::string png_of(int width, int height, std::span<const ImU32> rgba) {
   return png_bytes(width, height, 3, bytes);
 }
 
-/// Bytes of the UTF-8 sequence that begins at text[0]; 0 if it is none (RFC 3629) or no character
-/// of XML 1.0.
+/// Bytes of the character that begins at text[0]; 0 if it is none, or no character of XML 1.0.
 size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) -> uint32_t {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const uint32_t first = byte(0);
-  if (first < 0x80) return first >= 0x20 || first == '\t' || first == '\n' ? 1 : 0;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  uint32_t point = first & (0xffu >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0u) != 0x80u) return 0;
-    point = point << 6 | (byte(i) & 0x3fu);
-  }
-  static constexpr std::array<uint32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = point >= 0xd800 && point <= 0xdfff;
-  const bool none = point == 0xfffe || point == 0xffff || point > 0x10ffff;
-  return point < kLeast[length] || surrogate || none ? 0 : length;
+  const Utf8Character next = first_character(text);
+  const uint32_t point = next.point;
+  const bool control = point < 0x20 && point != '\t' && point != '\n';
+  return control || point == 0xfffe || point == 0xffff ? 0 : next.length;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class OpLockstep {
     }
     ValueId y = graph.add(op.op, op.name, values_, op.attributes).front();
     if (graph.value(y).type == ElementType::index) {
-      y = graph.add1("Where", "pick", {y, graph.add_constant(1.0f), kNone});
+      y = graph.add1("IndexToReal", "number", {y});
     }
     const ValueId upstream = graph.add_constant(distinct(graph.value(y).shape, 0.25f));
     const ValueId weighted = graph.add1("Mul", "probe", {y, upstream});

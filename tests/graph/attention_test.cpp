@@ -257,7 +257,7 @@ TEST(Attention, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal({{2, 3}, {3, 4}, {4, 5}}), "accepted");
   EXPECT_EQ(refusal({{2, 3}, {3, 4}, {4, 5}, {2, 4}, {}}, true), "accepted");
   EXPECT_EQ(refusal({{2, 3}, {3, 4}}),
-            "attn (Attention): needs q, k and v, then a mask or condition and fill");
+            "attn (Attention): needs q, k and v, then masks or conditions and fills");
   EXPECT_EQ(refusal({{3}, {3, 4}, {4, 5}}),
             "attn (Attention): q, k and v need at least two dimensions");
   EXPECT_EQ(refusal({{2, 3}, {4, 3}, {4, 5}}),
@@ -266,8 +266,9 @@ TEST(Attention, ShapesThatDoNotFitAreRefused) {
             "attn (Attention): inner dimensions differ: [2, 4] and [5, 4]");
   EXPECT_EQ(refusal({{2, 3}, {3, 4}, {4, 5}, {3}}),
             "attn (Attention): shapes [2, 4] and [3] do not broadcast");
-  EXPECT_EQ(refusal({{2, 3}, {3, 4}, {4, 5}, {2, 4}, {}}),
-            "attn (Attention): input 3 must hold indices");
+  EXPECT_EQ(refusal({{2, 3}, {3, 4}, {4, 5}, {2, 4}, {4}}), "accepted") << "two masks";
+  EXPECT_EQ(refusal({{2, 3}, {3, 4}, {4, 5}, {2, 4}}, true),
+            "attn (Attention): a condition needs a fill");
 }
 
 }  // namespace

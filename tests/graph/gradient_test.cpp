@@ -72,6 +72,34 @@ TEST(Gradient, EveryOperatorWithAGradientHasACase) {
   }
 }
 
+// What was cut apart comes back at its place, whichever parts are read.
+TEST(Gradient, PartsOfASplitReachTheirPlaces) {
+  const std::vector<Operand> x{real({2, 6})};
+  for (const std::vector<size_t>& read :
+       {std::vector<size_t>{0, 1, 2}, std::vector<size_t>{2, 0}, std::vector<size_t>{1}}) {
+    OpProgram program(emulation_backend(), x, [&](Graph& graph, const std::vector<ValueId>& in) {
+      const std::vector<ValueId> parts = graph.add(
+          "Split", "cut", in, {{"axis", int64_t{1}}, {"split", std::vector<int64_t>{1, 3, 2}}});
+      std::vector<ValueId> joined;
+      for (size_t part : read) joined.push_back(parts[part]);
+      return graph.add1("Concat", "join", joined, {{"axis", int64_t{1}}});
+    });
+    program.run();
+    const Tensor weights = distinct(program.output().shape, 0.25f);
+    const int64_t begin[] = {0, 1, 4}, length[] = {1, 3, 2};
+    std::vector<float> expected(12, 0.0f);
+    for (int64_t row = 0; row < 2; ++row) {
+      int64_t from = row * weights.shape[1];
+      for (size_t part : read) {
+        for (int64_t i = 0; i < length[part]; ++i)
+          expected[static_cast<size_t>(row * 6 + begin[part] + i)] =
+              weights.data[static_cast<size_t>(from++)];
+      }
+    }
+    EXPECT_EQ(program.gradient(0)->data, expected);
+  }
+}
+
 TEST(Gradient, StopGradientLetsNothingThrough) {
   OpProgram stopped(float64_backend(), OpCase{"stop", "StopGradient", {real({2, 3})}});
   stopped.run();
@@ -110,18 +138,22 @@ TEST(Gradient, OperatorWithoutARuleIsAnError) {
   }
 }
 
-// The stagewise loss is the same function as the fused one.
-TEST(Gradient, StagewiseLossEqualsFusedInDouble) {
-  const std::vector<Operand> operands{real({5, 4}, 0.5f), labels({3, 0, 2, 2, 1})};
+/// Loss and gradient of both forms for these labels, of which `ignored` counts for nothing.
+void expect_the_same_loss(const std::vector<int32_t>& given, int64_t ignored) {
+  const int64_t rows = static_cast<int64_t>(given.size());
+  const std::vector<Operand> operands{real({rows, 4}, 0.5f), labels(given)};
   const Tensor upstream{{}, {3.0f}};
   const OpDef& def = find_op("SoftmaxCrossEntropyLoss");
+  const Attributes attributes{{"ignore_index", ignored}};
   ASSERT_NE(def.expand, nullptr);
-  OpProgram fused(float64_backend(), OpCase{"loss", def.name, operands}, upstream, true);
+  OpProgram fused(float64_backend(), OpCase{"loss", def.name, operands, attributes}, upstream,
+                  true);
   const auto build = [&](Graph& graph, const std::vector<ValueId>& x) {
     Node node;
     node.op = def.name;
     node.path = "loss";
     node.inputs = x;
+    node.attributes = attributes;
     return def.expand(graph, node).at(0);
   };
   OpProgram stagewise(float64_backend(), operands, build, upstream, true);
@@ -129,9 +161,18 @@ TEST(Gradient, StagewiseLossEqualsFusedInDouble) {
   EXPECT_NEAR(fused.run(), stagewise.run(), 1e-12);
   EXPECT_NEAR(fused.scalar_output(), stagewise.scalar_output(), 1e-12);
   const std::vector<double> a = fused.exact_gradient(0), b = stagewise.exact_gradient(0);
-  ASSERT_EQ(a.size(), 20u);
-  ASSERT_EQ(b.size(), 20u);
+  ASSERT_EQ(a.size(), given.size() * 4);
+  ASSERT_EQ(b.size(), a.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << i;
+}
+
+// The stagewise loss is the same function as the fused one.
+TEST(Gradient, StagewiseLossEqualsFusedInDouble) { expect_the_same_loss({3, 0, 2, 2, 1}, -1); }
+
+TEST(Gradient, StagewiseLossLeavesOutTheSameRows) {
+  expect_the_same_loss({3, -1, 2, 2, -7, 1}, -1);
+  expect_the_same_loss({3, 0, 2, 2, 1}, 2);
+  expect_the_same_loss({3, -100, 2, 255, 1}, 255);  // a label that is no class
 }
 
 // The stagewise normalization is the same function as the fused one, in training and inference.

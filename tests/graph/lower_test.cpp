@@ -411,15 +411,18 @@ TEST(Lower, StagewiseLossIsExpandedAndItsPrimitivesCanBeNamed) {
   const Executable exe = small_mlp(plan);
   Texts list = layers(exe);
   list.erase(list.begin(), list.begin() + 5);
-  EXPECT_THAT(list, ElementsAre("loss/ReduceMax ReduceMax(fc3) fp16 0",
-                                "loss/StopGradient StopGradient(loss/ReduceMax) fp16 0",
-                                "loss/Shift Sub(fc3,loss/StopGradient) fp16 0",
-                                "loss/Exp Exp(loss/Shift) fp32 0",
-                                "loss/ReduceSum ReduceSum(loss/Exp) fp16 0",
-                                "loss/Log Log(loss/ReduceSum) fp16 0",
-                                "loss/GatherElements GatherElements(loss/Shift) fp16 0",
-                                "loss/Sub Sub(loss/Log,loss/GatherElements) fp16 0",
-                                "loss/ReduceMean ReduceMean(loss/Sub) fp16 0"));
+  EXPECT_THAT(
+      list,
+      ElementsAre(
+          "loss/Labelled GreaterOrEqual() fp16 0", "loss/ReduceMax ReduceMax(fc3) fp16 0",
+          "loss/StopGradient StopGradient(loss/ReduceMax) fp16 0",
+          "loss/Shift Sub(fc3,loss/StopGradient) fp16 0", "loss/Exp Exp(loss/Shift) fp32 0",
+          "loss/ReduceSum ReduceSum(loss/Exp) fp16 0", "loss/Log Log(loss/ReduceSum) fp16 0",
+          "loss/GatherElements GatherElements(loss/Shift) fp16 0",
+          "loss/Sub Sub(loss/Log,loss/GatherElements) fp16 0", "loss/Reshape Reshape() fp16 0",
+          "loss/Where Where(loss/Sub) fp16 0", "loss/ReduceMean ReduceMean(loss/Where) fp16 0",
+          "loss/Count ReduceSum() fp16 0", "loss/Rows IndexToReal() fp16 0",
+          "loss/Div Div(loss/Rows) fp16 0", "loss/Mul Mul(loss/ReduceMean,loss/Div) fp16 0"));
   EXPECT_THAT(sites_of(exe, {"loss/Exp", "loss/ReduceSum"}),
               ElementsAre("loss/Exp.activation fp32", "loss/ReduceSum.input fp16",
                           "loss/ReduceSum.activation fp16", "loss/ReduceSum.activation_grad fp16",

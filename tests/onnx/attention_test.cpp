@@ -29,6 +29,7 @@ struct Form {
   std::string scale{};  ///< "Mul", "Mul by", "Div" or ""
   std::string mask{};   ///< "Add", "Add to", "keep", "fill" or ""
   int64_t axis = -1;
+  std::string second{};  ///< the same of another mask behind it
 };
 
 std::vector<float> noise(int64_t count, uint64_t seed) {
@@ -72,10 +73,13 @@ FileBuilder file_of(const Form& form, bool probabilities = false) {
   if (form.scale == "Mul") next("Mul", {last, "c"}, "scaled");
   if (form.scale == "Mul by") next("Mul", {"c", last}, "scaled");
   if (form.scale == "Div") next("Div", {last, "c"}, "scaled");
-  if (form.mask == "Add") next("Add", {last, "bias"}, "masked");
-  if (form.mask == "Add to") next("Add", {"bias", last}, "masked");
-  if (form.mask == "keep") next("Where", {"where", last, "low"}, "masked");
-  if (form.mask == "fill") next("Where", {"where", "low", last}, "masked");
+  for (const auto& [mask, made] :
+       {std::pair(form.mask, "masked"), std::pair(form.second, "masked_again")}) {
+    if (mask == "Add") next("Add", {last, "bias"}, made);
+    if (mask == "Add to") next("Add", {"bias", last}, made);
+    if (mask == "keep") next("Where", {"where", last, "low"}, made);
+    if (mask == "fill") next("Where", {"where", "low", last}, made);
+  }
   test::set_int(next("Softmax", {last}, "p"), "axis", form.axis);
   file.node("MatMul", {"p", "v"}, {"y"}, "attend");
   return file;
@@ -87,6 +91,13 @@ std::vector<Form> forms() {
     for (const char* mask : {"", "Add", "Add to", "keep", "fill"}) list.push_back({scale, mask});
   }
   list.push_back({"Mul", "Add", 2});
+  // Their one condition and its opposite would together hide everything.
+  for (const auto& [mask, second] :
+       {std::pair("Add", "Add to"), std::pair("Add", "keep"), std::pair("Add", "fill"),
+        std::pair("keep", "Add to"), std::pair("fill", "Add to"), std::pair("keep", "keep"),
+        std::pair("fill", "fill")}) {
+    list.push_back({"Div", mask, -1, second});
+  }
   return list;
 }
 
@@ -113,9 +124,11 @@ Tensor formula(const Form& form, const std::vector<Tensor>& in) {
         if (form.scale == "Div") score /= scale;
         if (form.scale.starts_with("Mul")) score *= scale;
         const auto i = static_cast<size_t>(n * kKeys + m);
-        if (form.mask.starts_with("Add")) score += static_cast<double>(added_mask()[i]);
-        if (form.mask == "keep" && !condition(i)) score = -1e4;
-        if (form.mask == "fill" && condition(i)) score = -1e4;
+        for (const std::string& mask : {form.mask, form.second}) {
+          if (mask.starts_with("Add")) score += static_cast<double>(added_mask()[i]);
+          if (mask == "keep" && !condition(i)) score = -1e4;
+          if (mask == "fill" && condition(i)) score = -1e4;
+        }
         weights.push_back(std::exp(score));
         sum += weights.back();
       }
@@ -145,11 +158,12 @@ void expect_same_bits(const Tensor& a, const Tensor& b) {
 
 TEST(OnnxAttention, EveryFormBecomesOneNodeThatComputesTheSame) {
   for (const Form& form : forms()) {
-    SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask);
+    SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask + ", " + form.second);
     const Model one = file_of(form).import().model, many = file_of(form, true).import().model;
     EXPECT_THAT(nodes(one), ElementsAre("attend Attention"));
     EXPECT_THAT(many.graph.nodes(),
-                SizeIs(3u + (form.scale.empty() ? 0u : 1u) + (form.mask.empty() ? 0u : 1u)));
+                SizeIs(3u + (form.scale.empty() ? 0u : 1u) + (form.mask.empty() ? 0u : 1u) +
+                       (form.second.empty() ? 0u : 1u)));
     for (const char* name : {"float32", "float64", "mixed_float16", "bfloat16"}) {
       const Plan plan = preset_plan(name).value();
       const Tensor y = test::run(test::start(one, plan), operands()).at(0);
@@ -162,7 +176,7 @@ TEST(OnnxAttention, EveryFormBecomesOneNodeThatComputesTheSame) {
 
 TEST(OnnxAttention, GoesOutInPrimitivesAndComesBack) {
   for (const Form& form : forms()) {
-    SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask);
+    SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask + ", " + form.second);
     const Model model = file_of(form).import().model;
     const std::string bytes = onnx_bytes(model, model.initial);
     const Model again =
@@ -250,6 +264,14 @@ TEST(OnnxAttention, ParametersAreCalledByThePrimitiveThatReadsThem) {
   EXPECT_EQ(names["queries"], "attend/scores.weight");
   EXPECT_EQ(names["positions"], "attend/mask.bias");
   EXPECT_TRUE(model.initial.contains("attend/mask.bias"));
+
+  FileBuilder twice = file_of({"Mul", "keep", -1, "Add"});
+  twice.floats("positions", {kRows, kKeys}, noise(kRows * kKeys, 9));
+  twice.graph().mutable_node(3)->set_input(1, "positions");
+  const Model masked = twice.import().model;
+  EXPECT_THAT(nodes(masked), ElementsAre("attend Attention"));
+  ASSERT_THAT(masked.graph.variables(), SizeIs(1));
+  EXPECT_EQ(masked.graph.variables()[0].path, "attend/mask_2.bias");
 }
 
 /// Weight gradients of a network that projects its input to q and v, by the names in the file.
@@ -286,7 +308,7 @@ std::map<std::string, Tensor> gradients(const Form& form, bool composite, const 
 
 TEST(OnnxAttention, TrainsAsTheWrittenPrimitivesDo) {
   for (const Form& form : forms()) {
-    SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask);
+    SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask + ", " + form.second);
     for (const char* name : {"float32", "mixed_float16"}) {
       const Plan plan = preset_plan(name).value();
       const auto one = gradients(form, true, plan), many = gradients(form, false, plan);

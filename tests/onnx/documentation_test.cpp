@@ -35,12 +35,12 @@ const std::map<std::string, std::string>& renamed() {
       {"Resize", "Gather, Mul, Add"},
       {"SimplifiedLayerNormalization", "RMSNormalization"},
       {"SpaceToDepth", "Reshape, Transpose"},
-      {"Split", "Slice"},
       {"Squeeze", "Reshape"},
       {"Sum", "Add"},
       {"Tile", "Reshape, Expand"},
       {"Unsqueeze", "Reshape"},
       {"Upsample", "Gather, Mul, Add"},
+      {"Xor", "Equal, Not"},
   };
   return names;
 }

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "core/error.h"
+#include "core/graph/autodiff.h"
 #include "core/onnx/export.h"
 #include "tests/data/test_files.h"
 #include "tests/onnx/network_support.h"
@@ -271,11 +274,79 @@ TEST(OnnxImport, FunctionsTakeTheAttributesOfTheirCall) {
   EXPECT_THAT(paths(file.import().model), testing::Each(HasSubstr("call/")));
 }
 
-TEST(OnnxImport, DefaultsOfFunctionsAreRefusedAndNotPassedOver) {
+TEST(OnnxImport, FunctionsHaveDefaultsOfTheirOwn) {
   FileBuilder file = calling_a_function();
-  // FunctionProto.attribute_proto, field 11, of IR version 9: a default of nothing.
-  ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(std::string("\x5a\x00", 2)));
-  EXPECT_THAT(refusal(file), HasSubstr("the function's own default of slope is not supported"));
+  ::onnx::AttributeProto slope;
+  slope.set_name("slope");
+  slope.set_type(::onnx::AttributeProto::FLOAT);
+  slope.set_f(0.25f);
+  // FunctionProto.attribute_proto, field 11, of IR version 9.
+  const std::string text = slope.SerializeAsString();
+  const std::string field = std::string("\x5a") + static_cast<char>(text.size()) + text;
+  ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(field));
+  const std::vector<Tensor> x{{{4}, {-2.0f, -1.0f, 0.0f, 3.0f}}};
+  const auto run = [&] {
+    return test::run(test::start(file.import().model, preset_plan("float32").value()), x)[0].data;
+  };
+  EXPECT_THAT(run(), ElementsAre(-0.5f, -0.25f, 0.0f, 3.0f));
+  slope.set_f(0.5f);
+  *file.graph().mutable_node(0)->add_attribute() = slope;  // the call's own comes first
+  EXPECT_THAT(run(), ElementsAre(-1.0f, -0.5f, 0.0f, 3.0f));
+}
+
+TEST(OnnxImport, DamagedDefaultsOfFunctionsAreRefused) {
+  for (const std::string& field : {std::string("\x5a\x01\x0a"), std::string("\x58\x01")}) {
+    FileBuilder file = calling_a_function();
+    ASSERT_TRUE(file.file().mutable_functions(0)->MergeFromString(field));
+    EXPECT_THAT(refusal(file), HasSubstr("damaged"));
+  }
+}
+
+TEST(OnnxImport, WhatIntegersAtRunTimeCannotDoIsRefused) {
+  const auto refused = [](const char* op, std::initializer_list<std::string> inputs, int type,
+                          const std::function<void(::onnx::NodeProto&)>& with = {}) {
+    FileBuilder file;
+    file.input("ids", {2, 3}, type).input("x", {2, 3}).output("y");
+    file.integers("two", {}, {2}).floats("real", {}, {0.5f});
+    file.integers("pads", {4}, {0, 1, 0, 1}).integers("most", {}, {INT64_MAX});
+    file.node("Identity", {"ids"}, {"i"});
+    ::onnx::NodeProto& node = file.node(op, inputs, {"y"}, "node");
+    if (with) with(node);
+    return refusal(file);
+  };
+  constexpr int kUint8 = 2, kInt64 = 7;
+  EXPECT_THAT(refused("Add", {"i", "x"}, kInt64), HasSubstr("mixes reals and integers"));
+  EXPECT_THAT(refused("Mul", {"i", "real"}, kInt64), HasSubstr("mixes reals and integers"));
+  EXPECT_THAT(refused("Concat", {"i", "x"}, kInt64,
+                      [](::onnx::NodeProto& node) { test::set_int(node, "axis", 0); }),
+              HasSubstr("mixes reals and integers"));
+  EXPECT_THAT(refused("Add", {"i", "i"}, kUint8), HasSubstr("computes with uint8 at run time"));
+  EXPECT_THAT(refused("Add", {"i", "most"}, kInt64), HasSubstr("is out of range"));
+  EXPECT_THAT(refused("Pad", {"i", "pads", "most"}, kInt64), HasSubstr("a number that is none"));
+  EXPECT_THAT(refused("Mod", {"x", "x"}, kInt64), HasSubstr("works on reals"));
+  EXPECT_THAT(refused("ReduceMean", {"i"}, kInt64), HasSubstr("computes with integers"));
+  EXPECT_THAT(refused("Exp", {"i"}, kInt64), HasSubstr("computes with integers"));
+  EXPECT_THAT(refused("Cast", {"i"}, kInt64,
+                      [](::onnx::NodeProto& node) { test::set_int(node, "to", kUint8); }),
+              HasSubstr("casts to uint8 at run time"));
+}
+
+TEST(OnnxImport, NumbersOfIntegersLetNoGradientThrough) {
+  FileBuilder file;
+  file.input("x", {2, 3}).output("y");
+  file.floats("w", {3, 3}, std::vector<float>(9, 0.25f));
+  file.node("MatMul", {"x", "w"}, {"m"}, "product");
+  file.node("ArgMax", {"m"}, {"a"}, "most");
+  test::set_int(file.node("Cast", {"a"}, {"f"}, "number"), "to", 1);
+  file.node("Add", {"m", "f"}, {"y"}, "sum");
+  Graph graph = file.import().model.graph;
+  const ValueId y = graph.nodes().back().outputs[0];
+  const ValueId loss = graph.add1("ReduceSum", "loss", {y}, {{"keepdims", int64_t{0}}});
+  const GradientMap gradients = differentiate(graph, loss, graph.add_constant(1.0f));
+  EXPECT_TRUE(gradients.contains(graph.variables()[0].value));
+  for (const Node& node : graph.nodes()) {
+    if (node.phase == Phase::backward) EXPECT_NE(node.path, "most");
+  }
 }
 
 TEST(OnnxImport, IntegersThatSelectStayIntegers) {

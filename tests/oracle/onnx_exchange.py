@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 import onnx
@@ -73,12 +73,14 @@ class Exchange:
 
     def __init__(self, program: str, folder: Path) -> None:
         self.program, self.folder = program, folder
+        self.notes = ""  # of the last call
 
     def call(self, *arguments: object) -> str:
         done = subprocess.run([self.program, *map(str, arguments)], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode in (2, 3):
             raise Refused(done.stderr.strip())
+        self.notes = done.stderr.strip()
         assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-400:]}"
         return done.stdout
 
@@ -279,6 +281,85 @@ def check_open_batch(exchange: Exchange) -> str:
     return "batches of 1, 2, 3 and 7"
 
 
+def dimensions(info: onnx.ValueInfoProto) -> List[object]:
+    return [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim]
+
+
+def stays_open(exchange: Exchange, model: onnx.ModelProto, batch: str, plan: object,
+               inputs: Callable[[int], Dict[str, np.ndarray]], *more: object) -> None:
+    """Converted, it takes any number of samples, and computes what `run` does with it."""
+    path = exchange.folder / "open.onnx"
+    onnx.save(model, str(path))
+    made = exchange.convert(path, None if plan == "float32" else plan, *more)
+    for info in list(made.graph.input) + list(made.graph.output):
+        assert dimensions(info)[0] == batch, f"{info.name} has the shape {dimensions(info)}"
+    for samples in (1, 4, 6):
+        given = inputs(samples)
+        ours = exchange.run(path, given, plan, "--batch", samples, *more)
+        largest, _ = gap(by_runtime(made, given), ours)
+        assert largest < 32 * STEP["float32"], f"batch {samples}: {largest:.1e}"
+    copy = exchange.folder / "copy.onnx"
+    onnx.save(made, str(copy))
+    computing = [[name for name in node_names(each) if not name.startswith((batch, "constant_"))]
+                 for each in (exchange.convert(copy), made)]
+    assert computing[0] == computing[1], f"{computing[0]} and {computing[1]}"
+
+
+def check_stays_open(exchange: Exchange) -> str:
+    rng = np.random.default_rng(8)
+    stays_open(exchange, open_batch_model(), "N", "float32", lambda n: {
+        "x": rng.standard_normal((n, 2, 3)).astype(np.float32),
+        "z": rng.standard_normal((n, 3)).astype(np.float32)}, "--dimension", "T=3")
+    # Shapes that exporters compute: heads and back, a row of zeros for every sample, tokens in one
+    # line, a beginning for every text.
+    node = helper.make_node
+    weights = {"table": rng.standard_normal((9, 6)).astype(np.float32),
+               "w": rng.standard_normal((6, 6)).astype(np.float32),
+               "start": np.array([[7]]), "zero": np.array(0), "one": np.array([1]),
+               "five": np.array([5]), "heads": np.array([2, 3]), "line": np.array([-1, 6]),
+               "width": np.array([6]), "row": np.array([0])}
+    graph = helper.make_graph(
+        [node("Shape", ["ids"], ["s"]), node("Gather", ["s", "row"], ["n"]),
+         node("Concat", ["n", "one"], ["n1"], axis=0), node("Concat", ["n", "five"], ["n5"], axis=0),
+         node("Expand", ["start", "n1"], ["starts"], name="starts"),
+         node("Concat", ["starts", "ids"], ["all"], axis=1, name="all"),
+         node("Gather", ["table", "all"], ["x"], name="embed"),
+         node("Reshape", ["x", "line"], ["flat"], name="flat"),
+         node("MatMul", ["flat", "w"], ["p"], name="product"),
+         node("Concat", ["n5", "heads"], ["apart"], axis=0),
+         node("Reshape", ["p", "apart"], ["h"], name="heads"),
+         node("Transpose", ["h"], ["t"], perm=[0, 2, 1, 3], name="turned"),
+         node("Transpose", ["t"], ["b"], perm=[0, 2, 1, 3], name="back"),
+         node("Concat", ["n5", "width"], ["joined"], axis=0),
+         node("Reshape", ["b", "joined"], ["r"], name="joined"),
+         node("Concat", ["n", "one", "width"], ["first"], axis=0),
+         node("ConstantOfShape", ["first"], ["zeros"], name="zeros"),
+         node("Concat", ["zeros", "r"], ["y"], axis=1, name="y")], "tokens",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 6, 6])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    for plan in ("float32", "mixed_float16"):
+        stays_open(exchange, model, "batch", plan,
+                   lambda n: {"ids": rng.integers(0, 9, (n, 4)).astype(np.int64)})
+    # A number of its own for every sample cannot be written for all numbers of them.
+    graph.node.extend([node("Range", ["zero", "count", "step"], ["i"], name="numbers"),
+                       node("Squeeze", ["n", "row"], ["count"]),
+                       node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+                       node("Reshape", ["f", "column"], ["c"], name="column"),
+                       node("Add", ["y", "c"], ["z"], name="sum")])
+    graph.initializer.extend([numpy_helper.from_array(np.array(1), "step"),
+                              numpy_helper.from_array(np.array([-1, 1, 1]), "column")])
+    graph.output[0].name = "z"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
+              str(exchange.folder / "numbers.onnx"))
+    made = exchange.convert(exchange.folder / "numbers.onnx")
+    assert dimensions(made.graph.input[0]) == [1, 4], dimensions(made.graph.input[0])
+    assert "batch is fixed at 1" in exchange.notes and "sum" in exchange.notes, exchange.notes
+    return exchange.notes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -296,6 +377,7 @@ def main() -> None:
         networks = {**{key: name for key, (name, *_) in BUILT_IN.items()},
                     "transformer": transformer}
         cases = [("open_batch", check_open_batch, ()),
+                 ("stays_open", check_stays_open, ()),
                  ("transformer/names", check_file_names, (transformer,))]
         for name, network in networks.items():
             cases.append((f"{name}/plain", check_plain, (network, 11)))

@@ -17,6 +17,8 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import onnx_later_nodes
+
 rng = np.random.default_rng(7)
 cases = {}
 
@@ -440,6 +442,8 @@ add("flat_tokens",
      helper.make_node("Gather", ["table", "f"], ["y"])],
     {"ids": i64(1, 0, 3, 2, 3, 1).reshape(2, 3)},
     initializers={"flat": i64(-1), "table": real(4, 3)}, opset=13)
+
+onnx_later_nodes.add_cases(add, op, real)
 
 
 def npy(array):

@@ -76,6 +76,40 @@ class Gpt(nn.Module):
         return self.head(self.last(x))
 
 
+class NextToken(nn.Module):
+    """How likely a GPT finds every next token of a text, and what it would have written itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gpt = Gpt()
+
+    def forward(self, ids: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        scores = self.gpt(ids[:, :-1])
+        chances = F.log_softmax(scores, dim=-1).gather(2, ids[:, 1:, None])[:, :, 0]
+        own = self.gpt.tokens(scores.argmax(dim=-1))
+        return chances, own
+
+
+class Padded(nn.Module):
+    """A text of tokens and padding: positions counted without it, means over what is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gpt, self.pick = Gpt(), nn.Embedding(4, 16)
+
+    def forward(self, ids: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        there = ids.ne(0)
+        mask = there.long()
+        places = (torch.cumsum(mask, dim=1) - 1).masked_fill(mask == 0, 1)
+        x = self.gpt.tokens(ids) + self.gpt.places(places) + self.pick((ids // 2) % 4)
+        x = x + (1.0 - there.float()[:, :, None]) * -0.5
+        weights = mask[:, :, None].to(x.dtype)
+        mean = (self.gpt.attention(x) * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
+        ends = torch.max(mask.sum(1, keepdim=True) - 1, -ids[:, :1].abs())
+        last = x.gather(1, ends[:, :, None].expand(-1, -1, x.size(2)))
+        return mean, last
+
+
 class Heads(nn.Module):
     """nn.MultiheadAttention with a mask, batch first or not."""
 
@@ -187,6 +221,9 @@ RUNS: Dict[str, Case] = {
     "layer_norm_gelu": (Feed, lambda: noise(3, 5, 12)),
     "layer_norm_gelu_tanh": (lambda: Feed(True), lambda: noise(3, 5, 12)),
     "gpt": (Gpt, lambda: torch.randint(0, 20, (3, 7))),
+    "next_token": (NextToken, lambda: torch.randint(0, 20, (3, 8))),
+    "padded": (Padded, lambda: torch.randint(1, 20, (3, 7)) *
+               torch.tensor([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])),
     "attention_batch_first": (lambda: Heads(True), lambda: noise(3, 6, 16)),
     "attention_batch_second": (lambda: Heads(False), lambda: noise(3, 6, 16)),
     "encoder": (lambda: nn.TransformerEncoderLayer(16, 4, 32, batch_first=True),

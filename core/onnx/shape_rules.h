@@ -7,23 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/ops/slice_range.h"
 
 namespace halfscope::onnx_files {
-
-struct SliceArguments {
-  std::vector<int64_t> starts, ends;
-  std::optional<std::vector<int64_t>> axes, steps;
-};
-
-/// What is taken of one dimension: element start, start + step, ..., count of them.
-struct SliceRange {
-  int64_t start, step, count;
-};
-
-/// Of every dimension, by the rules of ONNX's Slice. Throws Error naming `what`.
-std::vector<SliceRange> slice_ranges(const SliceArguments& arguments, const Shape& shape,
-                                     const std::string& what);
 
 /// Sizes of the parts of a dimension: those given, or `parts` equal ones of which the last may be
 /// smaller. Throws Error naming `what` if they do not add up.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// What only index tensors have: Mod(a, b), as in ONNX with fmod = 0, and the ways between them and
+// real numbers, which ONNX calls Cast too. IndexToReal(x) is rounded to the node's write format;
+// RealToIndex(x) goes towards zero, and what 32 bits do not hold becomes the nearest end, NaN 0.
+// Neither lets a gradient through.
+#include <algorithm>
+
+#include "core/ops/definitions.h"
+#include "core/ops/index_functions.h"
+
+namespace halfscope {
+
+bool works_on_indices(const Graph& graph, const Node& node) {
+  const auto index = [&](ValueId value) {
+    return value == kNone || graph.value(value).type == ElementType::index;
+  };
+  return std::all_of(node.inputs.begin(), node.inputs.end(), index) &&
+         std::all_of(node.outputs.begin(), node.outputs.end(), index);
+}
+
+namespace ops {
+namespace {
+
+std::vector<OutputType> infer_mod(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "needs two inputs");
+  check_index(graph, node, 0);
+  check_index(graph, node, 1);
+  return {
+      {broadcast_shapes(node, graph.value(node.inputs[0]).shape, graph.value(node.inputs[1]).shape),
+       ElementType::index}};
+}
+
+std::vector<OutputType> infer_to_real(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  check_index(graph, node, 0);
+  return {{graph.value(node.inputs[0]).shape}};
+}
+
+std::vector<OutputType> infer_to_index(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  check_real(graph, node, 0);
+  return {{graph.value(node.inputs[0]).shape, ElementType::index}};
+}
+
+}  // namespace
+
+const std::vector<OpDef>& index() {
+  static const std::vector<OpDef> defs{
+      {"Mod", "", infer_mod},
+      {"IndexToReal", "halfscope", infer_to_real},
+      {"RealToIndex", "halfscope", infer_to_index},
+  };
+  return defs;
+}
+
+}  // namespace ops
+}  // namespace halfscope

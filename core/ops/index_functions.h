@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// The operators that core/numeric/integers.h computes on index tensors, with broadcasting. The
+// lists serve every backend.
+#pragma once
+
+#include "core/numeric/integers.h"
+#include "core/ops/functions.h"
+
+namespace halfscope {
+
+using BinaryIndexFunctions =
+    FunctionList<integers::Add, integers::Sub, integers::Mul, integers::Div, integers::Mod,
+                 integers::Min, integers::Max>;
+using UnaryIndexFunctions = FunctionList<integers::Neg, integers::Abs>;
+
+/// Whether all that the node reads and makes are indices.
+bool works_on_indices(const Graph& graph, const Node& node);
+
+}  // namespace halfscope
