@@ -49,14 +49,14 @@ struct CumulateIndices {
 template <class T>
 struct IndexToReal {
   const int32_t* x;
-  T* y;
+  Out<T> y;
   FloatFormat write;
   HS_HD void operator()(int64_t i) const { y[i] = delivered<T>(static_cast<double>(x[i]), write); }
 };
 
 template <class T>
 struct RealToIndex {
-  const T* x;
+  In<T> x;
   int32_t* y;
   HS_HD void operator()(int64_t i) const { y[i] = integers::truncated(static_cast<double>(x[i])); }
 };
