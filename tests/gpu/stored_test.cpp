@@ -26,7 +26,7 @@ TEST(Stored, EveryCodeComesBack) {
     const FloatFormat format = gpu::format_of(storage);
     SCOPED_TRACE(format_name(format));
     for (uint32_t code = 0; code < uint32_t{1} << format.bits(); ++code) {
-      std::array<uint16_t, 2> memory{};
+      std::array<uint16_t, 4> memory{};  // two elements of any storage
       const float value = decode(code, format);
       gpu::store(memory.data(), storage, 1, value);
       const float back = gpu::load(memory.data(), storage, 1);
