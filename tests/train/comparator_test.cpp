@@ -313,6 +313,7 @@ TEST(TrainerErrors, AreInfiniteWhereAKernelFails) {
     if (narrow_sums) accumulate_in(setup.lanes[0].plan, Accumulation::format);
     setup.lanes.push_back(setup.lanes[0]);
     setup.lanes[1].backend = &faulty;
+    setup.lanes[1].plan.name = "faulty";
     setup.steps = 1;
     setup.errors.enabled = true;
     setup.errors.every = 1;
