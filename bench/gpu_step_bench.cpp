@@ -11,8 +11,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,7 +79,9 @@ struct Step {
 
 Step our_step(const Options& options, const std::string& model, const std::string& plan_name,
               const Backend& backend, int64_t every, const Dataset& data) {
-  const Plan plan = preset_plan(plan_name).value();
+  const std::optional<Plan> preset = preset_plan(plan_name);
+  if (!preset) throw Error("unknown plan " + plan_name);
+  const Plan& plan = *preset;
   TrainConfig config;
   config.model = model;
   config.batch = options.batch;
@@ -152,7 +156,7 @@ void run(const Options& options) {
       std::map<std::string, Times> times;
       for (int round = 0; round < options.rounds; ++round) {
         const nlohmann::json theirs = torch_step(options, model, plan);
-        if (theirs.is_object()) {
+        if (theirs.is_object() && theirs.contains("ms") && theirs.contains("bytes")) {
           torch.push_back(theirs.at("ms").get<double>());
           torch_bytes = theirs.at("bytes").get<int64_t>();
         }
@@ -189,19 +193,33 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   halfscope::Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i], value = argv[i + 1];
-    if (flag == "--backends") options.backends = value;
-    if (flag == "--models") options.models = value;
-    if (flag == "--plans") options.plans = value;
-    if (flag == "--python") options.python = value;
-    if (flag == "--batch") options.batch = std::max(1, std::atoi(value.c_str()));
-    if (flag == "--steps") options.steps = std::max(5, std::atoi(value.c_str()));
-    if (flag == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
+  const auto number = [](const std::string& text, int least) {
+    return std::max(least, std::atoi(text.c_str()));
+  };
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--backends" && !value.empty()) {
+      options.backends = value;
+    } else if (flag == "--models" && !value.empty()) {
+      options.models = value;
+    } else if (flag == "--plans" && !value.empty()) {
+      options.plans = value;
+    } else if (flag == "--python" && !value.empty()) {
+      options.python = value;
+    } else if (flag == "--batch" && !value.empty()) {
+      options.batch = number(value, 1);
+    } else if (flag == "--steps" && !value.empty()) {
+      options.steps = number(value, 5);
+    } else if (flag == "--rounds" && !value.empty()) {
+      options.rounds = number(value, 1);
+    } else {
+      fmt::print(stderr, "gpu_step_bench: {}: no such flag, or nothing after it\n", flag);
+      return 2;
+    }
   }
   try {
     halfscope::run(options);
-  } catch (const halfscope::Error& error) {
+  } catch (const std::exception& error) {
     fmt::print(stderr, "gpu_step_bench: {}\n", error.what());
     return 3;
   }

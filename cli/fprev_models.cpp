@@ -127,8 +127,8 @@ FprevModel backend_model(const FprevChoice& choice, int n) {
                       "fp32:split-k=2");
   }
   const std::optional<Accumulation> accumulation = parse_accumulation(choice.model);
-  if (!accumulation || accumulation->sums_in_format() || accumulation->rounds_otherwise() ||
-      accumulation->kind == Accumulation::fp64) {
+  if (!accumulation || accumulation->sums_in_format() || accumulation->half_accumulator ||
+      accumulation->rounds_otherwise() || accumulation->kind == Accumulation::fp64) {
     throw usage_error("--backend: no order of " + choice.model + " can be found there",
                       "accumulations that sum in fp32, such as fp32, pairwise, tensor-core:h100");
   }

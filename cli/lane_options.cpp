@@ -63,6 +63,13 @@ void set_update_formats(Plan& plan, const TrainOptions& options) {
   set(plan.average_compute, average.compute);
 }
 
+bool names_update_formats(const TrainOptions& options) {
+  if (!options.compute_format.empty() || !options.clip_format.empty()) return true;
+  if (options.ema.empty()) return false;
+  const WeightAverage average = parse_weight_average(options.ema);
+  return average.format || average.compute;
+}
+
 }  // namespace
 
 bool is_inline_plan(const std::string& plan) { return plan.starts_with('{'); }
@@ -154,6 +161,12 @@ std::vector<LaneConfig> lanes_of(const TrainOptions& options) {
   if (only_references && (!options.fp32.empty() || accumulation)) {
     throw usage_error("--fp32 and --accumulate need a lane that is not a reference",
                       "add a plan to --lanes");
+  }
+  if (only_references && names_update_formats(options)) {
+    throw usage_error(
+        "--optimizer-compute, --clip-format and formats of --ema need a lane that is not a "
+        "reference",
+        "add a plan to --lanes");
   }
   return lanes;
 }

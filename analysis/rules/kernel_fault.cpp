@@ -3,8 +3,6 @@
 // operator on the same operands gives a number of the format. No format and no scale mends that.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -24,7 +22,7 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
   std::vector<bool> faulty(lane.info().sites.size(), false);
   int64_t sites = 0;
   for (const SiteError& error : lane.run().errors(lane.lane())) {
-    if (!std::isinf(error.local_fp32) && !std::isinf(error.local_fp64)) continue;
+    if (!error.operator_fails()) continue;
     const size_t site = static_cast<size_t>(error.site);
     sites += faulty[site] ? 0 : 1;
     faulty[site] = true;
@@ -48,11 +46,12 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
       "operands, gives numbers within {}. It is the kernel of {} that fails here, not the format.",
       site.name(), first->step, format_name(site.format), lane.info().backend);
   if (sites > 1) finding.text += fmt::format(" So do {} in all.", counted(sites, "tensor"));
-  finding.action.text = fmt::format(
-      "Train the lane as cuda-own:{}, whose kernels have the emulator's sums, and report the "
-      "kernel "
-      "that --kernels names for {}.",
-      lane.info().name.substr(lane.info().name.find(':') + 1), site.path);
+  // Libraries first; where it is one of our own kernels there is the emulator.
+  const bool library = lane.info().backend != "cuda-own";
+  finding.action.text =
+      fmt::format("Train the lane as {}:{}, and report the kernel that --kernels names for {}.",
+                  library ? "cuda-own" : "emulated",
+                  lane.info().name.substr(lane.info().name.find(':') + 1), site.path);
   findings.push_back(std::move(finding));
 }
 

@@ -47,9 +47,9 @@ Lost measure_site(const LaneFacts& lane, int site) {
   return result;
 }
 
-/// What is added to a moving average of a variable ("weight_ema_update").
+/// What is added to a moving average of a variable.
 bool moves_average(const SiteInfo& site) {
-  return site.role == Role::update && site.tensor.ends_with("_ema_update");
+  return site.role == Role::update && site.op == "WeightAverage";
 }
 
 struct LostSites {

@@ -47,12 +47,12 @@ void demote_consequences(std::vector<Finding>& findings) {
     if (found == findings.end()) continue;
     for (Finding& finding : findings) {
       const bool is_later = finding.step < 0 || finding.step >= found->step;
-      const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers";
+      const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers" ||
+                          finding.rule == "kernel_fault";
       if (&finding == &*found || !is_later || is_own) continue;
       finding.severity = Severity::info;
       finding.action = {.kind = Action::Kind::none, .text = root.advice};
     }
-    return;
   }
 }
 

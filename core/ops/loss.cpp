@@ -75,12 +75,13 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const ValueId counted = graph.add1("Where", base + "Where", {column, losses, kNone});
   const ValueId mean = graph.add1("ReduceMean", base + "ReduceMean", {counted},
                                   {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}});
-  const ValueId rows_left =
-      graph.add1("IndexToReal", base + "Rows",
-                 {graph.add1("ReduceSum", base + "Count", {labelled}, {{"keepdims", int64_t{0}}})});
-  const ValueId all = graph.add_constant(static_cast<float>(count));
-  return {
-      graph.add1("Mul", base + "Mul", {mean, graph.add1("Div", base + "Div", {all, rows_left})})};
+  // The share of labelled rows is 1 or less, in any format.
+  const ValueId ones =
+      graph.add1("Where", base + "Ones", {column, graph.add_constant(1.0f), kNone});
+  const ValueId share =
+      graph.add1("ReduceMean", base + "Share", {ones},
+                 {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}});
+  return {graph.add1("Div", base + "Div", {mean, share})};
 }
 
 std::vector<OutputType> infer_squares(const Graph& graph, const Node& node) {

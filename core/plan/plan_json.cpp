@@ -115,6 +115,10 @@ void read_update_formats(const Json& variables, Plan& plan) {
   read("clip", plan.clip);
   if (variables.contains("clip_mode")) {
     plan.clip_stagewise = stagewise_of(variables, "clip_mode", "variables");
+    if (plan.clip_stagewise && plan.clip == kFp32) {
+      throw usage_error("plan: variables.clip_mode: stagewise needs a format of clip",
+                        "add \"clip\": \"float16\", or drop clip_mode");
+    }
   }
 }
 

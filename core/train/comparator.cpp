@@ -14,6 +14,7 @@
 namespace halfscope {
 namespace {
 
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// ||x - f|| / ||f|| over the elements where both are finite; 0 if f and x agree, infinity if only
@@ -200,10 +201,11 @@ std::vector<SiteError> Comparator::compare(int64_t step, const ComparedLane& lan
         fails = fails || (!std::isfinite(value) && std::fabs(result) <= most &&
                           std::fabs(single[pair.output][i]) <= most);
       }
-      fails = fails && !plan.accumulation.sums_in_format();
+      const Accumulation& sums = plan.accumulation;
+      fails = fails && !sums.sums_in_format() && !sums.half_accumulator;
       error.local_fp64 = fails ? kInfinity : local_fp64.value();
       error.local_fp32 = fails ? kInfinity : local_fp32.value();
-      error.inherited = inherited.value();
+      error.inherited = fails ? kNotMeasured : inherited.value();
     }
     errors.push_back(error);
   }

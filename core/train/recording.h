@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -143,12 +144,16 @@ struct SiteError {
   double max_ulps = 0.0;
   /// ||x - f(operands)|| / ||f(operands)||: the operator once more on this lane's own operands, as
   /// they were before they were narrowed for it, in fp32 and in double, over elements finite in
-  /// both. NaN: not measured. Infinite: x is not finite where f(operands) is a number of its
-  /// format, and the node does not sum in a narrow one.
+  /// both. NaN: not measured. Infinite: f(operands) is zero and x is not.
   double local_fp32 = std::numeric_limits<double>::quiet_NaN();
   double local_fp64 = std::numeric_limits<double>::quiet_NaN();
   /// ||f(operands) - other|| / ||other|| with f in double: what came in with the operands.
   double inherited = std::numeric_limits<double>::quiet_NaN();
+  /// x is not finite where f(operands) is a number of its format, and the node sums in fp32 or
+  /// wider: then the local errors are infinite, and what was inherited is not measured.
+  bool operator_fails() const noexcept {
+    return std::isinf(local_fp32) && std::isinf(local_fp64) && std::isnan(inherited);
+  }
   std::array<int64_t, kBins> ulps{};
 };
 

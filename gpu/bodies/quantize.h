@@ -23,8 +23,8 @@ HS_HD inline uint32_t magnitude_bits(T x) {
 /// Bits of the largest magnitude of [0, n); infinity and NaN are largest, or count as zero.
 template <class T>
 struct LargestMagnitude {
-  static constexpr int64_t kPiece =
-      256;  ///< elements of an item, far apart: neighbours read neighbours
+  /// Elements of an item, far apart: neighbours read neighbours.
+  static constexpr int64_t kPiece = 256;
   In<T> x;
   int64_t n;
   bool only_finite;

@@ -230,6 +230,12 @@ template <class T>
 HS_HD const void* address(const T* in) noexcept {
   return in;
 }
+/// Whether results may never come to exact memory.
+HS_HD inline bool stored_at_once(const StoredOutput& out) noexcept { return out.stores(); }
+template <class T>
+HS_HD bool stored_at_once(const T*) noexcept {
+  return false;
+}
 /// Memory that exact results go to, of steps that read them again.
 HS_HD inline float* exact(const StoredOutput& out) noexcept { return out.exact(); }
 template <class T>

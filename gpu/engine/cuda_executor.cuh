@@ -131,6 +131,7 @@ class CudaExecutor {
     static_cast<void>(cudaFree(memory));
   }
   int64_t allocated() const { return allocated_; }
+  /// Memory that is not pinned is copied to a staging area before the call returns.
   void upload(void* to, const void* from, size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
                "copy to the device", bytes);
@@ -154,13 +155,17 @@ class CudaExecutor {
       return nullptr;
     }
     bool launched = true;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
     try {
       f();
     } catch (const Error&) {  // it will come again, with its reason, when the work is launched
       launched = false;
+    } catch (...) {
+      static_cast<void>(cudaStreamEndCapture(stream_, &graph));
+      if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+      throw;
     }
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t ready = nullptr;
     const bool whole = cudaStreamEndCapture(stream_, &graph) == cudaSuccess && launched;
     if (whole && cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess) graphs_.push_back(ready);
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));

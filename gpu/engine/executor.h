@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Executors run bodies (gpu/bodies/work.h) one launch after the other and own device memory:
-//   items(n, body)            body(i) for all i in [0, n)
-//   blocks(body)              body.blocks() blocks of Body::kThreads threads
-//   enqueue(f)                f(), which launches work of a library's
-//   replay(recording, f)      f(), which only does the above and clear(), the same every time: from
-//   a
-//                             recording of what it launched where there is one
-//   allocate(bytes)           zeroed, on 256-byte boundaries; lives as long as the executor if it
-//   is
-//                             not given to release()
-//   upload(to, from, bytes)
-//   download(to, from, bytes) waits for what was launched
+//
+//   items(n, body)             body(i) for all i in [0, n)
+//   blocks(body)               body.blocks() blocks of Body::kThreads threads
+//   enqueue(f)                 f(), which launches work of a library's
+//   replay(recording, f)       f(), which does only the above and clear(), and always the same;
+//                              again from a recording of what it launched
+//   allocate(bytes)            zeroed, on 256-byte boundaries, for the executor's life
+//   release(memory)            before that
+//   upload(to, from, bytes)    `from` may be used again when it returns
+//   download(to, from, bytes)  waits for what was launched
 //   clear(to, bytes)
-//   allocated()               bytes
-//   tensor_core()             which mma.sync it has
+//   allocated()                bytes
+//   tensor_core()              which mma.sync it has
+//
 // CudaExecutor (cuda_executor.cuh) is the device; HostExecutor runs the same bodies here, in order
 // or shuffled: results must not depend on that.
 #pragma once

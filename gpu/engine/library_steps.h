@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -122,7 +123,8 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
   };
 }
 
-/// Of one of the three products of a convolution, operands and result as they are: NCHW.
+/// Of one of the three products of a convolution, operands and result as they are: NCHW. Operands
+/// that a plan has in 32 bits are copied if they are stored in fewer.
 template <class X>
 Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
                       const ConvPlan& plan, std::shared_ptr<LibraryProduct> product) {
@@ -135,43 +137,44 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   const Storage operands = a.storage, result = made.storage;
   const int64_t made_pixels = made.size[2] * made.size[3];
   const int64_t a_count = c.in_count(0), b_count = c.in_count(1), count = c.out_count(0);
-  const bool in_place = bytes_of(operands) == 4;
-  const ScratchPlaces at =
-      in_place ? ScratchPlaces{}
-               : ScratchPlaces::of(a_count * bytes_of(operands), b_count * bytes_of(operands),
-                                   count * bytes_of(result));
+  const bool planar = bytes_of(operands) == 4;
+  const auto lies_so = [&](const In<float>& x) { return planar && bytes_of(x.storage()) == 4; };
+  const bool reads_a = lies_so(c.in[0]), reads_b = lies_so(c.in[1]);
+  const ScratchPlaces at = ScratchPlaces::of(reads_a ? 0 : a_count * bytes_of(operands),
+                                             reads_b ? 0 : b_count * bytes_of(operands),
+                                             planar ? 0 : count * bytes_of(result));
   c.libraries->scratch->need(at.end);
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  const ChannelsLast pack_a{c.in[0], nullptr, a.size[1], a.size[2] * a.size[3], operands};
-  const ChannelsLast pack_b{c.in[1], nullptr, b.size[1], b.size[2] * b.size[3], operands};
+  // With one channel that is a copy.
+  const ChannelsLast pack_a{c.in[0], nullptr, planar ? 1 : a.size[1], a.size[2] * a.size[3],
+                            operands};
+  const ChannelsLast pack_b{c.in[1], nullptr, planar ? 1 : b.size[1], b.size[2] * b.size[3],
+                            operands};
   const FinishTensor finish{.epilogue = epilogue,
                             .sums = nullptr,
                             .y = c.out[0],
                             .channels = made.size[1],
-                            .pixels = in_place ? 0 : made_pixels,
+                            .pixels = planar ? 0 : made_pixels,
                             .per_bias = forward ? made_pixels : 1,
                             .biases = forward ? made.size[1] : 1};
-  return [&executor, scratch, pack_a, pack_b, finish, product, at, a_count, b_count, count,
-          in_place, result](const RunState& state) {
+  return [&executor, scratch, pack_a, pack_b, finish, product, at, a_count, b_count, count, planar,
+          reads_a, reads_b, result](const RunState& state) {
+    const auto operand = [&](ChannelsLast pack, bool reads, int64_t place,
+                             int64_t n) -> const void* {
+      if (reads) return pack.x.memory();
+      pack.to = scratch->memory + place;
+      executor.items(n, pack);
+      return pack.to;
+    };
+    const void* const x = operand(pack_a, reads_a, at.a, a_count);
+    const void* const w = operand(pack_b, reads_b, at.b, b_count);
+    void* const sums = planar ? static_cast<void*>(finish.y.exact())
+                              : static_cast<void*>(scratch->memory + at.sums);
+    executor.enqueue([product, x, w, sums] { product->run(x, w, sums); });
+    if (planar && sums_are_results(finish.y, finish.epilogue, state)) return;
     FinishTensor now = finish;
-    if (in_place) {
-      const In<float> x = pack_a.x, w = pack_b.x;
-      float* const y = finish.y.exact();
-      executor.enqueue([product, x, w, y] { product->run(x.memory(), w.memory(), y); });
-      if (sums_are_results(finish.y, finish.epilogue, state)) return;
-      now.sums = finish.y.exact();
-      executor.items(count, now);
-      return;
-    }
-    ChannelsLast first = pack_a, second = pack_b;
-    first.to = scratch->memory + at.a;
-    second.to = scratch->memory + at.b;
-    std::byte* const sums = scratch->memory + at.sums;
     now.sums = In<float>(sums, result);
-    executor.items(a_count, first);
-    executor.items(b_count, second);
-    executor.enqueue([product, first, second, sums] { product->run(first.to, second.to, sums); });
     executor.items(count, now);
   };
 }
@@ -205,16 +208,23 @@ inline std::optional<MatrixPlan> plan_as_it_lies(const GemmSource<float>& source
   };
   if (!lies_as(source.x, a) || !lies_as(source.w, b)) return std::nullopt;
   const bool stores = source.y.stores() && source.y.destination().storage == result;
+  std::optional<MatrixPlan> plan = plan_in_place(
+      source.m, source.n, source.k, {source.a_row, source.a_column, source.b_row, source.b_column},
+      a, b, stores ? result : Storage::fp32);
+  if (!plan) return std::nullopt;
+  int64_t first_a = kMostAlignment, first_b = kMostAlignment, first_d = kMostAlignment;
   for (int64_t p = 0; p < source.count; ++p) {
-    const int64_t first_a = source.a_batch.offset(p) * bytes_of(a);
-    const int64_t first_b = source.b_batch.offset(p) * bytes_of(b);
-    if (bytes_of(a) < 4 && (first_a % kLineBytes != 0 || first_b % kLineBytes != 0)) {
-      return std::nullopt;
-    }
+    first_a = std::gcd(first_a, source.a_batch.offset(p) * bytes_of(a));
+    first_b = std::gcd(first_b, source.b_batch.offset(p) * bytes_of(b));
+    first_d = std::gcd(first_d, p * source.m * source.n * bytes_of(plan->d.storage));
   }
-  return plan_in_place(source.m, source.n, source.k,
-                       {source.a_row, source.a_column, source.b_row, source.b_column}, a, b,
-                       stores ? result : Storage::fp32);
+  if (bytes_of(a) < 4 && (first_a % kLineBytes != 0 || first_b % kLineBytes != 0)) {
+    return std::nullopt;
+  }
+  plan->second.alignment = first_a;
+  plan->first.alignment = first_b;
+  plan->d.alignment = first_d;
+  return plan;
 }
 
 /// Nothing, and why in `kernel`, if no library does it. `spec` has its operands in the order of

@@ -155,7 +155,8 @@ template <class X, class T>
 Step scale_update_step(const NodeCall<X, T>& c) {
   const TensorScale& choice = c.node->plan.scale;
   std::vector<Step> steps;
-  T* const state = exact(c.out[0]);  // fp32, which is never stored otherwise
+  check_node(*c.node, !stored_at_once(c.out[0]), "its state is read again and must be fp32");
+  T* const state = exact(c.out[0]);
   if (state != address(c.in[1])) {
     const Strided whole{1, {c.out_count(0)}, {1}};
     steps.push_back(items_step(*c.executor, c.out_count(0), CopyFrom<T>{c.in[1], state, whole}));

@@ -171,6 +171,13 @@ class Preference {
     check(functions().preference_create(&preference_), "cublasLtMatmulPreferenceCreate", plan);
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes}, plan);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions, plan);
+    const auto alignment = [&](cublasLtMatmulPreferenceAttributes_t which, const LtMatrix& matrix) {
+      set(which, static_cast<uint32_t>(matrix.alignment), plan);
+    };
+    alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan.first);
+    alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.second);
+    alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.d);
+    alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.d);
   }
   Preference(const Preference&) = delete;
   Preference& operator=(const Preference&) = delete;

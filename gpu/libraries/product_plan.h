@@ -19,12 +19,16 @@ namespace halfscope::gpu {
 std::optional<Storage> storage_of(const FloatFormat& format);
 const char* name_of(Storage storage);
 
+/// What allocations begin on, in bytes, and what cuBLASLt counts on unless it is told.
+inline constexpr int64_t kMostAlignment = 256;
+
 /// A matrix as cuBLASLt sees it: column-major, `rows` x `columns`, columns `leading` elements
 /// apart; op transposes it.
 struct LtMatrix {
   Storage storage = Storage::fp32;
   int64_t rows = 0, columns = 0, leading = 0;
   bool transposed = false;
+  int64_t alignment = kMostAlignment;  ///< bytes, a power of two, that it begins on a multiple of
 };
 
 /// d = op(first) * op(second), m x n x k in the library's terms. A row-major result of our m rows

@@ -286,6 +286,8 @@ TEST(CliFprev, WrongWords) {
       {{"--backend", "cpu"}, "unknown backend cpu"},
       {{"--backend", "emulated", "--model", "h100"}, "no order of h100 can be found there"},
       {{"--backend", "emulated", "--model", "fp64"}, "no order of fp64 can be found there"},
+      {{"--backend", "emulated", "--model", "tensor-core:h100,acc=fp16", "--input", "fp16"},
+       "can be found there"},
       {{"--backend", "emulated", "--split-k", "2"}, "have plans of K of their own"},
       {{"--backend", "emulated", "--input", "e2m1"}, "range is too narrow"},
       {{"--backend", "emulated", "--input", "e4m3", "--n", "257"}, "at most 256 summands"},

@@ -99,6 +99,24 @@ TEST(Libraries, ProductsHaveTheBitsOfTheEmulator) {
   }
 }
 
+// A plan may read in 32 bits what lies in 16 or 8: a layer kept in fp32 behind others.
+TEST(Libraries, OperandsMayBeStoredInFewerBytesThanTheyAreRead) {
+  for (const FloatFormat& format : {kFp32, kTf32}) {
+    for (const FloatFormat& stored : {kFp16, kBf16, kE4m3fn}) {
+      for (const bool convolutions : {true, false}) {
+        for (const OpCase& op : products()) {
+          SCOPED_TRACE(op.name + " in " + format_name(format) + " of " + format_name(stored));
+          Variant variant{format, Accumulation::fp32};
+          variant.stored = stored;
+          OpLockstep program(op, variant, LibraryBackend({.convolutions = convolutions}));
+          (*program).run(Entry::grad, true);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // In fast mode a library may round results itself: the same values, but what it overflowed or
 // flushed is not seen.
 TEST(Libraries, FastResultsAreTheSameValues) {

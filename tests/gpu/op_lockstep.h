@@ -2,7 +2,9 @@
 // One operator, forward and backward, on the emulator and another backend.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ struct Variant {
   FloatFormat format;
   Accumulation accumulation;
   RoundingMode rounding = RoundingMode::nearest_even;
+  std::optional<FloatFormat> stored = std::nullopt;  ///< of the operands, if it is not `format`
 };
 
 /// y = op(operands), weighted and summed, and the gradients of all operands; everything is tapped.
@@ -68,7 +71,9 @@ class OpLockstep {
       Value& value = graph.value(id);
       if (value.type != ElementType::real) continue;
       const bool constant = value.producer == kNone && graph.variable_of(id) == nullptr;
-      if (!constant) value.format = variant.format;
+      const bool operand = std::find(values_.begin(), values_.end(), id) != values_.end();
+      if (!constant)
+        value.format = operand ? variant.stored.value_or(variant.format) : variant.format;
       value.rounding.mode = variant.rounding;
       Tap tap;
       tap.value = id;

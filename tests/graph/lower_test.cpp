@@ -421,8 +421,8 @@ TEST(Lower, StagewiseLossIsExpandedAndItsPrimitivesCanBeNamed) {
           "loss/GatherElements GatherElements(loss/Shift) fp16 0",
           "loss/Sub Sub(loss/Log,loss/GatherElements) fp16 0", "loss/Reshape Reshape() fp16 0",
           "loss/Where Where(loss/Sub) fp16 0", "loss/ReduceMean ReduceMean(loss/Where) fp16 0",
-          "loss/Count ReduceSum() fp16 0", "loss/Rows IndexToReal() fp16 0",
-          "loss/Div Div(loss/Rows) fp16 0", "loss/Mul Mul(loss/ReduceMean,loss/Div) fp16 0"));
+          "loss/Ones Where() fp16 0", "loss/Share ReduceMean(loss/Ones) fp16 0",
+          "loss/Div Div(loss/ReduceMean,loss/Share) fp16 0"));
   EXPECT_THAT(sites_of(exe, {"loss/Exp", "loss/ReduceSum"}),
               ElementsAre("loss/Exp.activation fp32", "loss/ReduceSum.input fp16",
                           "loss/ReduceSum.activation fp16", "loss/ReduceSum.activation_grad fp16",

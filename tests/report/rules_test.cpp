@@ -289,6 +289,10 @@ TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
     SiteError fine{.step = 3, .site = run.find_site(1, "conv1.activation").value()};
     fine.local_fp32 = fine.local_fp64 = 0.5;
     run.add_error(1, fine);
+    // What should be zero throughout and is not is no fault.
+    fine.local_fp32 = fine.local_fp64 = INFINITY;
+    fine.inherited = 0.0;
+    run.add_error(1, fine);
     const auto findings = run_rules(run);
     const auto faults = of_rule(findings, "kernel_fault");
     if (std::string(backend) == "emulated") {
