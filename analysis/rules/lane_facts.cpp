@@ -7,12 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/rules/format_limits.h"
+#include "core/train/mask.h"
 
 namespace halfscope {
 namespace {
 
 /// Codes of scaled operands saturate where others overflow.
 bool left_the_finite(const SiteInfo& site, const TensorCounts& counts) {
+  if (holds_a_mask(site, counts)) return false;
   return (site.scale.empty() && counts.overflow > 0) || counts.non_finite() > 0;
 }
 

@@ -157,6 +157,14 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
                     .text =
                         "Keep variables and optimizer state in fp32: "
                         "\"variables\": {\"storage\": \"fp32\"} in the plan."};
+  const std::string compute = plan_text(lane.info().plan_json, "/variables/update_compute");
+  if (!compute.empty()) {  // state is kept no wider than that
+    finding.action = {.kind = Action::Kind::none,
+                      .text = fmt::format("Let the optimizer compute in fp32, not in {}: without "
+                                          "--optimizer-compute, or \"update_compute\": \"fp32\" "
+                                          "under \"variables\" of the plan.",
+                                          compute)};
+  }
   findings.push_back(std::move(finding));
 }
 

@@ -264,6 +264,13 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
     if (!input.empty() && inputs.back() == nullptr && !scope.names.contains(input))
       throw Error(what + ": reads " + printable(input) + ", which nothing makes");
   }
+  // Exporters write initializers of equal values once, and an Identity for every other one.
+  const bool copies = node.op_type() == "Identity" && find_function(node) == nullptr &&
+                      inputs.size() == 1 && node.output_size() == 1 && !node.output(0).empty();
+  if (copies && inputs[0] != nullptr && inputs[0]->known && inputs[0]->known->trainable) {
+    bind(scope, node.output(0), inputs[0], what);
+    return;
+  }
   if (fold_node(node, attributes, inputs, scope, what)) return;
   std::string wanted = node.name();
   if (wanted.empty() && node.output_size() > 0) wanted = node.output(0);

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/numeric/rng.h"
+#include "core/train/mask.h"
 
 namespace halfscope {
 namespace {
@@ -167,6 +168,7 @@ int first_bad_site(const Executable& executable, std::span<const TensorStats> st
   for (size_t i = 0; i < stats.size(); ++i) {
     // States keep what they took over from earlier steps.
     if (executable.taps[i].site.role == Role::state) continue;
+    if (holds_a_mask(executable.taps[i].site, stats[i])) continue;
     const bool saturates = !executable.taps[i].site.scale.empty();
     if ((saturates ? 0 : stats[i].overflow) + stats[i].non_finite() > 0) return static_cast<int>(i);
   }

@@ -50,6 +50,7 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
                                            static_cast<int>(other));
     lanes_[lane]->compared_with.push_back(other);
   }
+  check_last_batch();
   if (config_.labels.empty()) return;
   if (static_cast<int64_t>(config_.labels.size()) != data_.test.size()) {
     throw usage_error("there are " + std::to_string(config_.labels.size()) + " labels for " +
@@ -69,6 +70,24 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
     if (label >= 0 && label < classes) continue;
     throw usage_error("label " + std::to_string(label) + " is not in 0.." +
                       std::to_string(classes - 1));
+  }
+}
+
+void Runner::check_last_batch() const {
+  const int64_t samples = data_.test.size(), batch = feed_->batch(), rest = samples % batch;
+  if (rest == 0 || !feed_->has_batch_axis()) return;
+  const Executable& first = lanes_[0]->executable;
+  for (const NamedValue& output : first.outputs) {
+    const Shape& shape = first.graph.value(output.value).shape;
+    if (!shape.empty() && shape[0] == batch) continue;
+    int64_t divisor = batch;
+    while (samples % divisor != 0) --divisor;
+    throw usage_error("the output " + output.name + " of shape " + to_string(shape) +
+                          " has no dimension for samples, and the last batch of " +
+                          std::to_string(batch) + " would have " + std::to_string(rest) +
+                          " of them only",
+                      "use --batch " + std::to_string(divisor) + ", or --limit " +
+                          std::to_string(samples - rest));
   }
 }
 

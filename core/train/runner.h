@@ -84,6 +84,8 @@ class Runner {
   void compare(int64_t step, TapSink& sink);
   void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
   void keep(Lane& lane, size_t samples) const;
+  /// Throws Error (usage) if padding of the last batch would be seen in an output.
+  void check_last_batch() const;
   int64_t score(Lane& lane, std::span<const int64_t> indices) const;
 
   RunnerConfig config_;

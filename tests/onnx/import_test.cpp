@@ -93,6 +93,22 @@ TEST(OnnxImport, InitializersListedAsInputsAreNone) {
   EXPECT_EQ(file.import().model.graph.inputs().size(), 1u);
 }
 
+// As PyTorch writes tensors of equal values: one initializer, and an Identity for every other.
+TEST(OnnxImport, AnIdentityOfAnInitializerIsOne) {
+  FileBuilder file;
+  file.input("x", {4, 2}).output("y");
+  for (const char* name : {"s", "b"}) file.floats(name, {2}, {name[0] == 's' ? 1.0f : 0.0f, 0.5f});
+  file.node("Identity", {"b"}, {"m"}, "copy");
+  file.node("Identity", {"s"}, {"v"}, "other");
+  file.node("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y"}, "bn");
+  const Model model = file.import().model;
+  std::vector<std::string> operators;
+  for (const Node& node : model.graph.nodes()) operators.push_back(node.op);
+  EXPECT_EQ(operators, (std::vector<std::string>{"BatchNormalization"}));
+  EXPECT_EQ(model.initial.at("bn.running_mean").data, model.initial.at("bn.bias").data);
+  EXPECT_EQ(model.initial.at("bn.running_var").data, model.initial.at("bn.scale").data);
+}
+
 TEST(OnnxImport, BatchNormalizationsTrain) {
   FileBuilder file;
   file.input("x", {4, 2}).output("y");

@@ -12,6 +12,7 @@
 #include "analysis/report/report.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/recommend.h"
+#include "core/train/mask.h"
 #include "tests/report/synthetic.h"
 
 namespace halfscope::test {
@@ -318,6 +319,26 @@ TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
       }
     }
   }
+}
+
+TEST(Rules, InfinitiesOfMasksAreMeant) {
+  SiteInfo where{.tensor = "activation", .role = Role::activation, .op = "Where"};
+  TensorStats mask;
+  mask.n = 8;
+  mask.neg_inf = 3;
+  EXPECT_TRUE(holds_a_mask(where, mask));
+  TensorStats rounded = mask, positive = mask, nan = mask, none;
+  rounded.overflow = 3;
+  positive.pos_inf = 1;
+  nan.nan = 1;
+  for (const TensorStats& other : {rounded, positive, nan, none}) {
+    EXPECT_FALSE(holds_a_mask(where, other));
+  }
+  SiteInfo gradient = where, product = where;
+  gradient.phase = Phase::backward;
+  product.op = "MatMul";
+  EXPECT_FALSE(holds_a_mask(gradient, mask));
+  EXPECT_FALSE(holds_a_mask(product, mask));
 }
 
 TEST(Rules, EdgesOfARun) {

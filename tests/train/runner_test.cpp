@@ -71,6 +71,24 @@ NamedTensors outputs_of(const Model& model, const RunnerConfig& config, const Da
   return runner.result(lane).outputs;
 }
 
+// What is padded must show in no output.
+TEST(Runner, SumsOverABatchNeedWholeBatches) {
+  Model model = mlp(4);
+  const ValueId mean = model.graph.add1("ReduceMean", "mean", {model.outputs[0].value});
+  model.outputs.push_back({"mean", mean});
+  Runner whole(model, lanes({"float32"}), vectors(8));
+  whole.run(nullptr, {}, std::atomic<bool>{false});
+  EXPECT_EQ(whole.result(0).outputs.at("mean").shape[0], 2);
+  try {
+    Runner(model, lanes({"float32"}), vectors(10));
+    ADD_FAILURE() << "two of four samples are padding";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::usage);
+    EXPECT_THAT(error.what(), HasSubstr("the output mean of shape"));
+    EXPECT_THAT(error.hint(), HasSubstr("use --batch 2, or --limit 8"));
+  }
+}
+
 TEST(Runner, OutputsAreTheNetworks) {
   const Dataset data = vectors(11);
   const NamedTensors weights = initial_weights(mlp(1).graph, 1);
