@@ -222,8 +222,9 @@ void write_layers(const Report& report, std::string& md) {
 
 void write_run(const Report& report, std::string& md) {
   const RunInfo& run = report.run;
-  md += fmt::format("\n{} on {}, {}, batch {}, seed {}, {} of {} planned, {}; HalfScope {}.\n",
-                    code(run.model), code(run.data), code(run.optimizer), run.batch, run.seed,
+  const std::string optimizer = run.optimizer.empty() ? "" : code(run.optimizer) + ", ";
+  md += fmt::format("\n{} on {}, {}batch {}, seed {}, {} of {} planned, {}; HalfScope {}.\n",
+                    code(run.model), code(run.data), optimizer, run.batch, run.seed,
                     counted(report.steps, "step"), run.steps_planned, status_name(report.status),
                     plain(run.version));
   if (!report.reproduce.empty()) {

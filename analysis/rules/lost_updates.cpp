@@ -123,6 +123,12 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
                     .text =
                         "Keep the averages in fp32: \"variables\": {\"ema\": \"fp32\"} in the "
                         "plan, or --ema DECAY:format=fp32."};
+  const std::string compute = plan_text(lane.info().plan_json, "/variables/ema_compute");
+  if (!compute.empty()) {
+    finding.action.text += fmt::format(
+        " Compute them in fp32, too, not in {}: \"ema_compute\": \"fp32\", or compute=fp32.",
+        compute);
+  }
   findings.push_back(std::move(finding));
 }
 
