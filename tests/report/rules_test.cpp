@@ -322,7 +322,9 @@ TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
 }
 
 TEST(Rules, InfinitiesOfMasksAreMeant) {
-  SiteInfo where{.tensor = "activation", .role = Role::activation, .op = "Where"};
+  SiteInfo where;
+  where.role = Role::activation;
+  where.op = "Where";
   TensorStats mask;
   mask.n = 8;
   mask.neg_inf = 3;

@@ -76,14 +76,15 @@ TEST(Runner, SumsOverABatchNeedWholeBatches) {
   Model model = mlp(4);
   const ValueId mean = model.graph.add1("ReduceMean", "mean", {model.outputs[0].value});
   model.outputs.push_back({"mean", mean});
-  Runner whole(model, lanes({"float32"}), vectors(8));
+  const Dataset eight = vectors(8), ten = vectors(10);
+  Runner whole(model, lanes({"float32"}), eight);
   whole.run(nullptr, {}, std::atomic<bool>{false});
   EXPECT_EQ(whole.result(0).outputs.at("mean").shape[0], 2);
   try {
-    Runner(model, lanes({"float32"}), vectors(10));
+    Runner(model, lanes({"float32"}), ten);
     ADD_FAILURE() << "two of four samples are padding";
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), Error::Kind::usage);
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_THAT(error.what(), HasSubstr("the output mean of shape"));
     EXPECT_THAT(error.hint(), HasSubstr("use --batch 2, or --limit 8"));
   }
