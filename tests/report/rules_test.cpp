@@ -336,7 +336,10 @@ TEST(Rules, InfinitiesOfMasksAreMeant) {
   for (const TensorStats& other : {rounded, positive, nan, none}) {
     EXPECT_FALSE(holds_a_mask(where, other));
   }
-  SiteInfo gradient = where, product = where;
+  SiteInfo gradient = where, product = where, given = where;
+  given.role = Role::input;
+  given.op = "Cast";
+  EXPECT_TRUE(holds_a_mask(given, mask));
   gradient.phase = Phase::backward;
   product.op = "MatMul";
   EXPECT_FALSE(holds_a_mask(gradient, mask));
