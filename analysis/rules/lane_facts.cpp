@@ -184,6 +184,10 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   return roots;
 }
 
+bool LaneFacts::is_average(const SiteInfo& state) const {
+  return state.role == Role::state && run_->find_site(lane_, state.name() + "_update").has_value();
+}
+
 std::vector<std::string> LaneFacts::in_order(std::vector<std::string> paths) const {
   const auto rank = [&](const std::string& path) {
     const auto place = node_by_path_.find(path);

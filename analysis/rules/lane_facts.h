@@ -71,6 +71,9 @@ class LaneFacts {
   /// Nodes that depend on `node` in the forward pass, itself included.
   std::vector<bool> downstream(int node) const;
 
+  /// Whether a state is a moving average: unlike an optimizer's it has updates of its own.
+  bool is_average(const SiteInfo& state) const;
+
   /// Sorts paths into execution order and drops duplicates.
   std::vector<std::string> in_order(std::vector<std::string> paths) const;
 

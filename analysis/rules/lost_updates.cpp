@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "analysis/rules/format_limits.h"
 #include "analysis/rules/rules.h"
@@ -47,9 +50,14 @@ Lost measure_site(const LaneFacts& lane, int site) {
   return result;
 }
 
-/// What is added to a moving average of a variable.
-bool moves_average(const SiteInfo& site) {
-  return site.role == Role::update && site.op == "WeightAverage";
+/// What is added to a moving average.
+bool moves_average(const LaneFacts& lane, const SiteInfo& site) {
+  constexpr std::string_view kUpdate = "_update";
+  const std::string name = site.name();
+  if (site.role != Role::update || !name.ends_with(kUpdate)) return false;
+  const std::optional<int> state =
+      lane.run().find_site(lane.lane(), name.substr(0, name.size() - kUpdate.size()));
+  return state && lane.is_average(lane.site(*state));
 }
 
 struct LostSites {
@@ -65,7 +73,7 @@ struct LostSites {
 LostSites find_sites(const LaneFacts& lane, bool averages) {
   LostSites found;
   for (const SiteInfo& site : lane.info().sites) {
-    if (site.role != Role::update || moves_average(site) != averages) continue;
+    if (site.role != Role::update || moves_average(lane, site) != averages) continue;
     const Lost lost = measure_site(lane, site.order);
     if (!(lost.share() > kLostShare)) continue;
     const FloatFormat kept_in = averages ? site.format : storage_of(lane, site);

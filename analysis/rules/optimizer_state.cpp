@@ -99,8 +99,7 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
   BlowUp worst_blow_up;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::state || site.phase != Phase::update) continue;
-    // Averages have no part in the training, and squares are no state.
-    if (site.op == "WeightAverage" || site.op == "Mul") continue;
+    if (lane.is_average(site)) continue;  // the training takes no notice of it
     if (full_precision(site.format)) continue;
     const State state = measure_state(lane, site, harm);
     if (state.share() < kFlushedShare && state.overflow == 0) continue;

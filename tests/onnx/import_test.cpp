@@ -106,7 +106,7 @@ TEST(OnnxImport, AnIdentityOfAnInitializerIsOne) {
   for (const Node& node : model.graph.nodes()) operators.push_back(node.op);
   EXPECT_EQ(operators, (std::vector<std::string>{"BatchNormalization"}));
   EXPECT_EQ(model.initial.at("bn.running_mean").data, model.initial.at("bn.bias").data);
-  EXPECT_EQ(model.initial.at("bn.running_var").data, model.initial.at("bn.scale").data);
+  EXPECT_EQ(model.initial.at("bn.running_var").data, model.initial.at("bn.weight").data);
 }
 
 TEST(OnnxImport, BatchNormalizationsTrain) {
