@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/other_program.h"
 #include "core/error.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
@@ -46,11 +47,6 @@ std::vector<std::string> words(const std::string& list) {
     }
   }
   return result;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
 }
 
 const Backend& backend_of(const std::string& name) {
@@ -115,13 +111,7 @@ nlohmann::json torch_step(const Options& options, const std::string& model,
   const std::string command =
       fmt::format("{} {}/bench/torch_gpu_step.py --model {} --precision {} --batch {} 2>/dev/null",
                   options.python, HALFSCOPE_SOURCE_DIR, model, plan, options.batch);
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return nullptr;
-  std::string text;
-  char buffer[256];
-  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) text += buffer;
-  pclose(pipe);
-  return nlohmann::json::parse(text, nullptr, false);
+  return json_of(command);
 }
 
 void row(const std::string& model, const std::string& plan, const std::string& step, double ms,

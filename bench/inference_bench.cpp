@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/other_program.h"
 #include "core/models/models.h"
 #include "core/numeric/rng.h"
 #include "core/onnx/export.h"
@@ -26,11 +27,6 @@
 
 namespace halfscope {
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
-}
 
 /// Milliseconds per batch.
 double our_pass(const Model& model, const Plan& plan, bool record) {
@@ -66,13 +62,7 @@ nlohmann::json others(const std::string& python, const std::string& file, int64_
   const std::string command =
       fmt::format("{} {}/bench/runtime_infer.py {} --batch {} --threads {} 2>/dev/null", python,
                   HALFSCOPE_SOURCE_DIR, file, batch, threads);
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return nullptr;
-  std::string text;
-  char buffer[256];
-  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) text += buffer;
-  pclose(pipe);
-  return nlohmann::json::parse(text, nullptr, false);
+  return json_of(command);
 }
 
 struct Settings {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "analysis/recorder.h"
+#include "bench/other_program.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
@@ -26,11 +27,6 @@ namespace halfscope {
 namespace {
 
 constexpr int64_t kBatch = 128;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
-}
 
 /// Milliseconds per step, writing the run file included.
 double our_step(const std::string& model, const Plan& plan, bool record, const Dataset& data) {
@@ -72,13 +68,7 @@ double our_step(const std::string& model, const Plan& plan, bool record, const D
 nlohmann::json torch_step(const std::string& python, int threads) {
   const std::string command = fmt::format("{} {}/bench/torch_step.py --threads {} 2>/dev/null",
                                           python, HALFSCOPE_SOURCE_DIR, threads);
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return nullptr;
-  std::string text;
-  char buffer[256];
-  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) text += buffer;
-  pclose(pipe);
-  return nlohmann::json::parse(text, nullptr, false);
+  return json_of(command);
 }
 
 void run(int threads, int rounds, const std::string& python) {

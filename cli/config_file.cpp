@@ -177,6 +177,16 @@ ConfigWords read_config(const ConfigForm& form, const std::string& file, const C
   return words;
 }
 
+void add_config_flags(CLI::App& sub, std::string& file, bool& print) {
+  offer(sub.add_option("--config", file,
+                       "Settings from a JSON file; flags that are given go before it")
+            ->type_name("FILE")
+            ->group(group::kOther),
+        {.files = "*.json"});
+  sub.add_flag("--print-config", print, "Print all settings as such a file and do nothing else")
+      ->group(group::kOther);
+}
+
 Json lanes_json(const TrainOptions& options) {
   Json lanes = Json::array();
   for (const std::string& name : lane_names(options)) {

@@ -6,6 +6,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,24 @@ Options settings_from(const ConfigForm& form, const std::string& file, const CLI
   }
   return parse_words(form, words.merged, defaults, add);
 }
+
+/// The flags --config and --print-config.
+void add_config_flags(CLI::App& sub, std::string& file, bool& print);
+
+/// Settings as such a file: what is not set is left out.
+struct ConfigJson {
+  Json json;
+
+  void text(const char* key, const std::string& value) {
+    if (!value.empty()) json[key] = value;
+  }
+  void number(const char* key, int64_t value) {
+    if (value != 0) json[key] = value;
+  }
+  void list(const char* key, const std::vector<std::string>& values) {
+    if (!values.empty()) json[key] = values;
+  }
+};
 
 /// The lanes with every plan spelled out that is no preset.
 Json lanes_json(const TrainOptions& options);

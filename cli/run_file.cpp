@@ -36,36 +36,28 @@ Json run_file_json(const RunOptions& options) {
   const TrainOptions lanes = run_lanes(options);
   lanes_of(lanes);
   error_sampling(lanes);
-  Json json;
+  ConfigJson set;
+  Json& json = set.json;
   json["schema"] = form().schema;
-  const auto text = [&json](const char* key, const std::string& value) {
-    if (!value.empty()) json[key] = value;
-  };
-  const auto number = [&json](const char* key, int64_t value) {
-    if (value != 0) json[key] = value;
-  };
-  const auto list = [&json](const char* key, const std::vector<std::string>& values) {
-    if (!values.empty()) json[key] = values;
-  };
-  text("network", options.network);
-  list("input", options.inputs);
-  text("data", options.data);
+  set.text("network", options.network);
+  set.list("input", options.inputs);
+  set.text("data", options.data);
   if (options.random_seed) json["random_input"] = *options.random_seed;
-  text("normalize", options.normalize);
-  text("labels", options.labels);
-  number("limit", options.limit);
-  number("batch", options.batch);
-  list("dimension", options.dimensions);
-  text("init", options.init);
+  set.text("normalize", options.normalize);
+  set.text("labels", options.labels);
+  set.number("limit", options.limit);
+  set.number("batch", options.batch);
+  set.list("dimension", options.dimensions);
+  set.text("init", options.init);
   json["seed"] = lanes.seed;
   json["lanes"] = lanes_json(lanes);
   json["backend"] = lanes.backend;
   json["fast"] = lanes.fast;
-  list("fp32", lanes.fp32);
-  text("accumulate", lanes.accumulate);
+  set.list("fp32", lanes.fp32);
+  set.text("accumulate", lanes.accumulate);
   json["every"] = lanes.every;
-  number("errors_every", lanes.errors_every);
-  list("compare", lanes.compare);
+  set.number("errors_every", lanes.errors_every);
+  set.list("compare", lanes.compare);
   json["no_errors"] = lanes.no_errors;
   return json;
 }

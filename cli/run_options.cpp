@@ -2,6 +2,7 @@
 #include "cli/run_options.h"
 
 #include "cli/arguments.h"
+#include "cli/config_file.h"
 #include "cli/lane_options.h"
 #include "cli/network.h"
 #include "core/error.h"
@@ -64,14 +65,7 @@ void add_input_options(CLI::App& sub, RunOptions& options) {
 }  // namespace
 
 void add_run_options(CLI::App& sub, RunOptions& options) {
-  offer(sub.add_option("--config", options.config,
-                       "Settings from a JSON file; flags that are given go before it")
-            ->type_name("FILE")
-            ->group(group::kOther),
-        {.files = "*.json"});
-  sub.add_flag("--print-config", options.print_config,
-               "Print all settings as such a file and do nothing else")
-      ->group(group::kOther);
+  add_config_flags(sub, options.config, options.print_config);
   add_input_options(sub, options);
   offer(sub.add_option("--plan", options.plans,
                        "A lane of this plan beside float32; may be given several times")

@@ -70,51 +70,43 @@ TrainOptions read_train_file(const std::string& file, const CLI::App& given) {
 
 Json train_file_json(const TrainOptions& options) {
   const TrainConfig config = train_config(options);
-  Json json;
+  ConfigJson set;
+  Json& json = set.json;
   json["schema"] = form().schema;
-  const auto text = [&json](const char* key, const std::string& value) {
-    if (!value.empty()) json[key] = value;
-  };
-  const auto number = [&json](const char* key, auto value) {
-    if (value != 0) json[key] = value;
-  };
-  const auto list = [&json](const char* key, const std::vector<std::string>& values) {
-    if (!values.empty()) json[key] = values;
-  };
-  text("model", options.model);
-  text("loss", options.loss);
-  text("running_variance", options.running_variance);
-  text("data", options.data);
-  text("normalize", options.normalize);
-  list("dimension", options.dimensions);
-  text("init", options.init);
+  set.text("model", options.model);
+  set.text("loss", options.loss);
+  set.text("running_variance", options.running_variance);
+  set.text("data", options.data);
+  set.text("normalize", options.normalize);
+  set.list("dimension", options.dimensions);
+  set.text("init", options.init);
   json["no_shuffle"] = options.no_shuffle;
   json["steps"] = options.steps;
   json["batch"] = options.batch;
   json["optimizer"] = optimizer_text(config.optimizer);
-  text("optimizer_state", options.state_format);
-  text("optimizer_compute", options.compute_format);
+  set.text("optimizer_state", options.state_format);
+  set.text("optimizer_compute", options.compute_format);
   if (config.average) json["ema"] = average_json(*config.average);
   json["eval_ema"] = options.eval_ema;
   json["schedule"] = schedule_text(config.schedule);
   json["clip_norm"] = options.clip_norm;
-  text("clip_format", options.clip_format);
+  set.text("clip_format", options.clip_format);
   json["micro_batches"] = options.micro_batches;
-  text("accumulate_grads", options.accumulate_grads);
-  number("early_stop", options.early_stop);
+  set.text("accumulate_grads", options.accumulate_grads);
+  set.number("early_stop", options.early_stop);
   json["seed"] = options.seed;
   json["lanes"] = lanes_json(options);
   json["backend"] = options.backend;
   json["fast"] = options.fast;
-  list("fp32", options.fp32);
-  text("accumulate", options.accumulate);
-  text("loss_scale", options.loss_scale);
+  set.list("fp32", options.fp32);
+  set.text("accumulate", options.accumulate);
+  set.text("loss_scale", options.loss_scale);
   json["every"] = options.every;
   json["no_record"] = options.no_record;
-  number("eval_every", options.eval_every);
+  set.number("eval_every", options.eval_every);
   json["no_eval"] = options.no_eval;
-  number("errors_every", options.errors_every);
-  list("compare", options.compare);
+  set.number("errors_every", options.errors_every);
+  set.list("compare", options.compare);
   json["no_errors"] = options.no_errors;
   return json;
 }

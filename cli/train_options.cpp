@@ -10,6 +10,7 @@
 
 #include "cli/arguments.h"
 #include "cli/backends.h"
+#include "cli/config_file.h"
 #include "cli/lane_options.h"
 #include "cli/network.h"
 #include "cli/output.h"
@@ -220,14 +221,7 @@ std::optional<FloatFormat> stored_format(const char* flag, const std::string& te
 }
 
 void add_train_options(CLI::App& sub, TrainOptions& options) {
-  offer(sub.add_option("--config", options.config,
-                       "Settings from a JSON file; flags that are given go before it")
-            ->type_name("FILE")
-            ->group(group::kOther),
-        {.files = "*.json"});
-  sub.add_flag("--print-config", options.print_config,
-               "Print all settings as such a file and do nothing else")
-      ->group(group::kOther);
+  add_config_flags(sub, options.config, options.print_config);
   add_network_options(sub, options);
   add_training_options(sub, options);
   add_lane_options(sub, options);
