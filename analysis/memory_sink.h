@@ -30,6 +30,8 @@ class MemorySink : public TapSink {
 
   void sums(int lane, const SiteSums& sums) override { open_view().add_sums(lane, sums); }
 
+  void kernel(int lane, const KernelCheck& check) override { open_view().add_kernel(lane, check); }
+
   void end(RunEnd how) override { open_view().set_status(status_after(how)); }
 
   /// What has been seen so far; begin() must have come.

@@ -26,6 +26,7 @@
 #include "analysis/run_schema.h"
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
+#include "analysis/step_rows.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -293,6 +294,15 @@ class Recorder::Writer {
     sums_.push_back({lane, sums});
   }
 
+  void kernel(int lane, const KernelCheck& check) {
+    require(State::running);
+    if (!is_site(lane, check.site)) {
+      throw Error(fmt::format("a check came of lane {}, site {}", lane, check.site));
+    }
+    if (!rows_.empty()) throw Error("a check came in the middle of a step");
+    checks_.push_back({lane, check});
+  }
+
   /// Committed at once.
   void eval(int lane, const EvalRow& row) {
     require(State::running);
@@ -322,17 +332,15 @@ class Recorder::Writer {
     explicit Statements(Database& database)
         : begin(database, "BEGIN IMMEDIATE"),
           commit(database, "COMMIT"),
-          insert_step(database, "INSERT INTO steps VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
           insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4)"),
-          insert_error(database,
-                       "INSERT INTO errors VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)"),
-          insert_sums(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"),
+          rows(database),
           insert_window(database, "INSERT INTO windows VALUES(?1,?2,?3)"),
           update_window(database, "UPDATE windows SET step_count=?2, stats=?3 WHERE step=?1"),
           select_window(database, "SELECT stats FROM windows WHERE step=?1"),
           delete_window(database, "DELETE FROM windows WHERE step=?1") {}
 
-    Statement begin, commit, insert_step, insert_eval, insert_error, insert_sums;
+    Statement begin, commit, insert_eval;
+    StepRows rows;
     Statement insert_window, update_window, select_window, delete_window;
   };
 
@@ -348,6 +356,10 @@ class Recorder::Writer {
   struct LaneSums {
     int lane;
     SiteSums sums;
+  };
+  struct LaneCheck {
+    int lane;
+    KernelCheck check;
   };
 
   void require(State state) const {
@@ -393,9 +405,10 @@ class Recorder::Writer {
     Statements& sql = *statements_;
     const int64_t step = rows_.front().row.step;
     Transaction transaction(*database_, sql.begin, sql.commit);
-    for (const LaneRow& each : rows_) write_row(each.lane, each.row);
-    for (const LaneError& error : errors_) write_error(error.lane, error.error, step);
-    for (const LaneSums& sums : sums_) write_sums(sums.lane, sums.sums, step);
+    for (const LaneRow& each : rows_) sql.rows.write(each.lane, each.row);
+    for (const LaneError& error : errors_) sql.rows.write(error.lane, error.error, step);
+    for (const LaneSums& sums : sums_) sql.rows.write(sums.lane, sums.sums, step);
+    for (const LaneCheck& check : checks_) sql.rows.write(check.lane, check.check, step);
     if (recorded_) write_window(step);
     transaction.commit();
     last_step_ = step;
@@ -403,72 +416,9 @@ class Recorder::Writer {
     due_ = 0;
     errors_.clear();
     sums_.clear();
+    checks_.clear();
     packed_step_.clear();
     recorded_ = false;
-  }
-
-  void write_row(int64_t lane, const StepRow& row) {
-    Statement& insert = statements_->insert_step;
-    insert.bind(1, row.step);
-    insert.bind(2, lane);
-    insert.bind(3, row.loss);
-    insert.bind(4, row.loss_scale);
-    insert.bind(5, static_cast<int64_t>(row.skipped));
-    insert.bind(6, row.grad_norm);
-    insert.bind(7, row.accuracy);
-    insert.bind(8, row.ms);
-    if (row.first_bad < 0) {
-      insert.bind_null(9);
-    } else {
-      insert.bind(9, static_cast<int64_t>(row.first_bad));
-    }
-    insert.bind(10, row.learning_rate);
-    insert.run();
-  }
-
-  void write_error(int lane, const SiteError& error, int64_t step) {
-    if (error.step != step) {
-      throw Error(fmt::format("an error of step {} came with step {}", error.step, step));
-    }
-    encode_bins(error.ulps, scratch_);
-    Statement& insert = statements_->insert_error;
-    int parameter = 0;
-    for (const int64_t value :
-         {error.step, static_cast<int64_t>(lane), static_cast<int64_t>(error.site),
-          static_cast<int64_t>(error.other_lane), static_cast<int64_t>(error.other_site), error.n,
-          error.differing, error.sign_flips}) {
-      insert.bind(++parameter, value);
-    }
-    for (const double value :
-         {error.total, error.max_ulps, error.local_fp32, error.local_fp64, error.inherited}) {
-      insert.bind(++parameter, value);
-    }
-    insert.bind(++parameter, std::span<const uint8_t>(scratch_));
-    insert.run();
-  }
-
-  void write_sums(int lane, const SiteSums& sums, int64_t step) {
-    if (sums.step != step) {
-      throw Error(fmt::format("diagnostics of step {} came with step {}", sums.step, step));
-    }
-    const SumDiagnostics& counts = sums.counts;
-    Statement& insert = statements_->insert_sums;
-    insert.bind(1, sums.step);
-    insert.bind(2, static_cast<int64_t>(lane));
-    insert.bind(3, static_cast<int64_t>(sums.site));
-    insert.bind(4, sums.layer);
-    insert.bind(5, accumulation_name(sums.accumulation));
-    insert.bind(6, counts.sums);
-    insert.bind(7, counts.products);
-    insert.bind(8, counts.swamped);
-    insert.bind(9, counts.largest);
-    insert.bind(10, counts.overflowed);
-    if (counts.first_overflow < 0) {
-      insert.bind_null(11);
-    } else {
-      insert.bind(11, counts.first_overflow);
-    }
-    insert.run();
   }
 
   void write_window(int64_t step) {
@@ -560,6 +510,7 @@ class Recorder::Writer {
   std::map<size_t, nlohmann::json> lost_;
   std::vector<LaneError> errors_;
   std::vector<LaneSums> sums_;
+  std::vector<LaneCheck> checks_;
   bool recorded_ = false;             // some lane came with statistics
   std::vector<uint8_t> packed_step_;  // its statistics, all lanes
   std::vector<uint8_t> packed_last_;  // those of the last window
@@ -589,6 +540,8 @@ void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
 void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
 
 void Recorder::sums(int lane, const SiteSums& sums) { writer_->sums(lane, sums); }
+
+void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
 
 void Recorder::lost(int lane, int64_t step, const std::string& why) {
   writer_->lost(lane, step, why);

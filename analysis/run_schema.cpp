@@ -45,6 +45,11 @@ CREATE TABLE sums(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT
   layer TEXT NOT NULL, accumulation TEXT NOT NULL, sums INTEGER NOT NULL, products INTEGER NOT NULL,
   swamped INTEGER NOT NULL, largest REAL NOT NULL, overflowed INTEGER NOT NULL,
   first_overflow INTEGER, PRIMARY KEY(step, lane, site)) WITHOUT ROWID;
+CREATE TABLE kernels(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT NULL,
+  n INTEGER NOT NULL, differing INTEGER NOT NULL, max_ulps REAL NOT NULL, worst INTEGER,
+  beyond INTEGER, kernel TEXT NOT NULL, sum_order TEXT NOT NULL, sampled INTEGER NOT NULL,
+  explained INTEGER NOT NULL, unexplained TEXT NOT NULL,
+  PRIMARY KEY(step, lane, site)) WITHOUT ROWID;
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";
 

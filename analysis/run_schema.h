@@ -14,7 +14,7 @@
 namespace halfscope {
 
 inline constexpr int64_t kApplicationId = 0x48534350;  // "HSCP"
-inline constexpr int64_t kSchemaVersion = 3;
+inline constexpr int64_t kSchemaVersion = 4;
 
 /// The CREATE TABLE statements; a test compares them with docs/contracts.md.
 extern const char* const kSchemaSql;

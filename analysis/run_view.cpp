@@ -21,6 +21,16 @@ void insert_by_step(std::vector<Row>& rows, Row row) {
   rows.insert(place, std::move(row));
 }
 
+/// The sites of a step may come in any order, so this is an append or nearly one.
+template <typename Row>
+void insert_in_order(std::vector<Row>& rows, const Row& row) {
+  const auto place =
+      std::upper_bound(rows.begin(), rows.end(), row, [](const Row& a, const Row& b) {
+        return std::tie(a.step, a.site) < std::tie(b.step, b.site);
+      });
+  rows.insert(place, row);
+}
+
 /// True if `name` is site.name(), without building that string.
 bool has_name(const SiteInfo& site, std::string_view name) {
   const size_t dot = site.path.size();
@@ -111,12 +121,11 @@ void RunView::add_error(int lane, const SiteError& error) {
 }
 
 void RunView::add_sums(int lane, const SiteSums& row) {
-  std::vector<SiteSums>& sums = lanes_.at(static_cast<size_t>(lane)).sums;
-  const auto place =
-      std::upper_bound(sums.begin(), sums.end(), row, [](const SiteSums& a, const SiteSums& b) {
-        return std::tie(a.step, a.site) < std::tie(b.step, b.site);
-      });
-  sums.insert(place, row);
+  insert_in_order(lanes_.at(static_cast<size_t>(lane)).sums, row);
+}
+
+void RunView::add_kernel(int lane, const KernelCheck& row) {
+  insert_in_order(lanes_.at(static_cast<size_t>(lane)).kernels, row);
 }
 
 void RunView::set_proof(int lane, std::string json) {
@@ -151,6 +160,10 @@ std::span<const SiteError> RunView::errors(int lane) const {
 
 std::span<const SiteSums> RunView::sums(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).sums;
+}
+
+std::span<const KernelCheck> RunView::kernels(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).kernels;
 }
 
 const std::string& RunView::proof(int lane) const {

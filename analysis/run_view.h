@@ -45,6 +45,7 @@ class RunView {
   void reserve_windows(size_t bytes) { packed_.reserve(bytes); }
   void add_error(int lane, const SiteError& error);
   void add_sums(int lane, const SiteSums& sums);
+  void add_kernel(int lane, const KernelCheck& check);
   void set_proof(int lane, std::string json);
   void set_status(RunStatus status) noexcept { status_ = status; }
 
@@ -64,6 +65,8 @@ class RunView {
   std::span<const SiteError> errors(int lane) const;
   /// Ordered by step, site.
   std::span<const SiteSums> sums(int lane) const;
+  /// Ordered by step, site.
+  std::span<const KernelCheck> kernels(int lane) const;
   /// What `store_proof` has added, as JSON; "" if nothing.
   const std::string& proof(int lane) const;
   /// `for (const PackedWindow& window : ...)`, or StatsWindow to have them unpacked.
@@ -81,6 +84,7 @@ class RunView {
     std::vector<EvalRow> evals;
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
+    std::vector<KernelCheck> kernels;
     std::string proof;
     std::vector<SiteData> sites;
   };

@@ -63,6 +63,7 @@ class Reader {
       read_windows(view);
       read_errors(view);
       read_sums(view);
+      read_kernels(view);
       read_proofs(view);
     }
     return view;
@@ -293,6 +294,35 @@ class Reader {
                   counts.largest >= 0.0 && (counts.overflowed > 0) == (counts.first_overflow >= 0),
               "sums");
       view.add_sums(lane, row);
+    }
+  }
+
+  void read_kernels(RunView& view) {
+    if (version_ < 4) return;
+    Statement rows(database_,
+                   "SELECT step, lane, site, n, differing, max_ulps, worst, beyond, kernel, "
+                   "sum_order, sampled, explained, unexplained FROM kernels "
+                   "ORDER BY step, lane, site");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      KernelCheck check;
+      check.step = count(rows, 0);
+      check.site = site_index(view, lane, rows.integer(2));
+      check.n = count(rows, 3);
+      check.differing = count(rows, 4);
+      check.max_ulps = rows.real(5);
+      if (!rows.is_null(6)) check.worst = count(rows, 6);
+      if (!rows.is_null(7)) check.beyond = count(rows, 7);
+      check.kernel = rows.text(8);
+      check.order = rows.text(9);
+      check.sampled = count(rows, 10);
+      check.explained = count(rows, 11);
+      check.unexplained = rows.text(12);
+      require(check.differing <= check.n && check.worst < check.n && check.beyond <= check.n &&
+                  check.explained <= check.sampled && check.max_ulps >= 0.0 &&
+                  (check.differing > 0) == (check.worst >= 0),
+              "kernels");
+      view.add_kernel(lane, check);
     }
   }
 

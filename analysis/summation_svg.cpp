@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // A summation tree as SVG: summands along the bottom, every node above what it adds. Additions
 // are circles, blocks squares, so that colour is not needed to tell them apart.
+#include "analysis/summation_svg.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
-#include "analysis/summation_shape.h"
+#include "core/numeric/summation_shape.h"
 
 namespace halfscope {
 namespace {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "analysis/output_file.h"
+#include "analysis/summation_svg.h"
 #include "cli/arguments.h"
 #include "cli/backends.h"
 #include "cli/command.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/summation_tree.h"
+#include "core/numeric/summation_tree.h"
 #include "core/numeric/tensor_core.h"
 
 namespace halfscope {

@@ -96,6 +96,7 @@ ErrorSampling error_sampling(const TrainOptions& options) {
   ErrorSampling sampling;
   sampling.enabled = !options.no_errors && !options.no_record;
   sampling.every = options.errors_every;
+  sampling.emulator = &backend_for(preset_plan("float32").value());
   for (const std::string& pair : options.compare) {
     const size_t comma = pair.find(',');
     if (comma == 0 || comma == std::string::npos || comma + 1 == pair.size()) {

@@ -46,6 +46,7 @@ class Summary final : public TapSink {
   }
   void error(int lane, const SiteError& error) override { next_.error(lane, error); }
   void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
+  void kernel(int lane, const KernelCheck& check) override { next_.kernel(lane, check); }
   void lost(int lane, int64_t step, const std::string& why) override {
     next_.lost(lane, step, why);
   }

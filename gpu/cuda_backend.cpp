@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "gpu/backends.h"
 #include "gpu/device_info.h"
+#include "gpu/engine/device_cores.h"
 
 namespace halfscope {
 namespace {
@@ -13,6 +14,11 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(GpuProducts products) : products_(products) {}
   const char* name() const noexcept override { return gpu_backend_name(products_); }
+  std::vector<Accumulation> known_orders() const override {
+    const GpuReport report = query_gpus();
+    if (products_ == GpuProducts::own || report.devices.empty()) return {};
+    return gpu::library_orders(report.devices[0].major, report.devices[0].minor);
+  }
   std::unique_ptr<Program> compile(const Executable& executable) const override {
     return gpu::make_cuda_program(executable, products_);
   }

@@ -200,9 +200,11 @@ std::string contents(const std::string& body) {
   // Only what the page really has.
   std::string links;
   const std::pair<const char*, const char*> entries[] = {
-      {"actions", "What to do"}, {"proof", "Proof"},   {"run", "The run"},
-      {"layers", "Layers"},      {"curves", "Curves"}, {"events", "What happened"},
-      {"lanes", "Lanes"},        {"errors", "Errors"}, {"definitions", "Definitions"},
+      {"actions", "What to do"}, {"proof", "Proof"},
+      {"run", "The run"},        {"layers", "Layers"},
+      {"curves", "Curves"},      {"events", "What happened"},
+      {"lanes", "Lanes"},        {"errors", "Errors"},
+      {"kernels", "Kernels"},    {"definitions", "Definitions"},
       {"reproduce", "Reproduce"}};
   for (const auto& [id, text] : entries) {
     if (body.find(fmt::format(" id=\"{}\"", id)) == std::string::npos) continue;

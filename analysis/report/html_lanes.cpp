@@ -245,7 +245,8 @@ std::string events_section(const Report& report) {
 std::string lanes_section(const Report& report) {
   if (report.lanes.empty()) return "";
   return "<section aria-labelledby=\"lanes\"><h2 id=\"lanes\">Lanes compared</h2>\n" +
-         lanes_table(report) + plans(report) + errors_section(report) + sums_section(report) +
+         lanes_table(report) + plans(report) + errors_section(report) + kernels_section(report) +
+         sums_section(report) +
          "</section>\n";
 }
 

@@ -57,6 +57,9 @@ std::string lane_cards(const Report& report);  ///< at a glance, under the verdi
 std::string events_section(const Report& report);
 std::string lanes_section(const Report& report);
 
+// html_kernels.cpp
+std::string kernels_section(const Report& report);
+
 // html_sums.cpp
 std::string sums_section(const Report& report);
 

@@ -216,6 +216,33 @@ Json sums_json(const Report& report, const SumReport& sums) {
   return json;
 }
 
+Json kernels_json(const Report& report, const KernelReport& kernels) {
+  Json json;
+  json["lane"] = lane_name(report, kernels.lane);
+  json["steps"] = kernels.steps;
+  json["text"] = kernels.text;
+  json["sites"] = Json::array();
+  for (const KernelSiteReport& site : kernels.sites) {
+    Json each;
+    each["site"] = site.name;
+    each["op"] = site.op;
+    each["format"] = format_name(site.format);
+    each["samples"] = site.samples;
+    each["n"] = site.n;
+    each["differing"] = site.differing;
+    each["max_ulps"] = number(site.max_ulps);
+    each["worst"] = text_or_null(site.worst);
+    each["beyond"] = site.beyond ? Json(*site.beyond) : Json(nullptr);
+    each["kernel"] = text_or_null(site.kernel);
+    each["order"] = text_or_null(site.order);
+    each["sampled"] = site.sampled;
+    each["explained"] = site.explained;
+    each["unexplained"] = text_or_null(site.unexplained);
+    json["sites"].push_back(std::move(each));
+  }
+  return json;
+}
+
 Json event_json(const Report& report, const EventReport& event) {
   Json json;
   json["lane"] = lane_name(report, event.lane);
@@ -322,6 +349,7 @@ std::string report_json(const Report& report) {
   json["layers"] = list(report, report.layers, layer_json);
   json["errors"] = list(report, report.errors, errors_json);
   json["sums"] = list(report, report.sums, sums_json);
+  json["kernels"] = list(report, report.kernels, kernels_json);
   json["events"] = list(report, report.events, event_json);
   json["steps"] = Json::object();
   for (const LaneReport& lane : report.lanes) {

@@ -153,6 +153,15 @@ void write_errors(const Report& report, std::string& md) {
   }
 }
 
+void write_kernels(const Report& report, std::string& md) {
+  if (report.kernels.empty()) return;
+  md += "\n";
+  for (size_t i = 0; i < std::min(report.kernels.size(), kErrorsShown); ++i) {
+    md += fmt::format("- Kernels of {}: {}\n", code(lane_of(report, report.kernels[i].lane)),
+                      plain(report.kernels[i].text));
+  }
+}
+
 void write_sums(const Report& report, std::string& md) {
   const std::vector<const SumReport*> worst = report::worst_sums(report, kSumsShown);
   if (worst.empty()) return;
@@ -250,6 +259,7 @@ std::string report_markdown(const Report& report) {
   write_layers(report, md);
   write_sums(report, md);
   write_errors(report, md);
+  write_kernels(report, md);
   write_run(report, md);
   return md;
 }

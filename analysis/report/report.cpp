@@ -254,6 +254,7 @@ Report make_report(const RunView& run) {
   report::add_proofs(run, report);
   report::add_errors(run, report);
   report::add_sums(run, report);
+  report::add_kernels(run, report);
   report::add_events(run, report);
   report::add_actions(run, report);
   report::add_reproduction(run, report);

@@ -117,6 +117,30 @@ struct SumReport {
   }
 };
 
+/// A tensor that a kernel of the lane's own made, beside the emulator's operator on the same
+/// operands, over all sampled steps.
+struct KernelSiteReport {
+  int site = 0;
+  std::string name{}, layer{}, op{};
+  FloatFormat format{};
+  int64_t samples = 0;  ///< steps it was checked in
+  int64_t n = 0, differing = 0;
+  double max_ulps = 0.0;
+  std::string worst{};  ///< the element furthest away: "[3, 0, 5] at step 40"; "" if all are equal
+  std::optional<int64_t> beyond{};  ///< further from the exact sum than any order explains
+  std::string kernel{};             ///< of the library that computed it
+  std::string order{};              ///< of sums, explaining `explained` of `sampled` elements
+  int64_t sampled = 0, explained = 0;
+  std::string unexplained{};
+};
+
+struct KernelReport {
+  int lane = 0;
+  std::vector<int64_t> steps{};           ///< the sampled ones
+  std::vector<KernelSiteReport> sites{};  ///< in execution order
+  std::string text{};                     ///< what it comes to, in words
+};
+
 struct ProofTrial {
   enum class Kind : uint8_t { original, advised, leave_one_out };
   std::string name;
@@ -199,6 +223,7 @@ struct Report {
   std::vector<LayerReport> layers;       ///< by lane, then execution order
   std::vector<ErrorReport> errors;       ///< by lane, then other lane
   std::vector<SumReport> sums;           ///< by lane, then execution order
+  std::vector<KernelReport> kernels;     ///< of lanes with kernels of their own, by lane
   std::vector<EventReport> events;       ///< the first bad event of every lane that has one
   std::string plan_text;                 ///< the advised plan, one rule a line; "" without advice
   std::vector<std::string> reproduce;    ///< commands

@@ -57,6 +57,7 @@ const LaneReport* cure_with(const Report& report, int lane, std::span<const std:
 Verdict judge(const Report& report);
 void add_errors(const RunView& run, Report& report);
 void add_sums(const RunView& run, Report& report);
+void add_kernels(const RunView& run, Report& report);
 /// The sums that lose most, overflows first, of those where it is worth a line.
 std::vector<const SumReport*> worst_sums(const Report& report, size_t limit);
 void add_proofs(const RunView& run, Report& report);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-// kernel_fault: a kernel that is not the emulator's returned what is not finite, although the
-// operator on the same operands gives a number of the format. No format and no scale mends that.
+// kernel_fault: a kernel that is not the emulator's returned what its operator does not give on the
+// same operands: what is not finite, sums that no order of summing explains, or, of an operator
+// that sums nothing, other bits. No format and no scale mends that.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -9,45 +13,111 @@
 namespace halfscope {
 namespace {
 
-/// By step, then in execution order.
-bool before(const SiteError& a, const SiteError& b) {
-  return a.step != b.step ? a.step < b.step : a.site < b.site;
+/// From the worst on.
+enum class Fault : uint8_t { not_finite, beyond, other_bits };
+
+struct FaultySite {
+  Fault fault;
+  int64_t step;
+  int site;
+  int64_t elements, n;  ///< of beyond and other_bits
+  double max_ulps;
+
+  bool is_error() const { return fault != Fault::other_bits; }
+  /// Errors first; then by step, then in execution order.
+  bool operator<(const FaultySite& other) const {
+    if (is_error() != other.is_error()) return is_error();
+    return step != other.step ? step < other.step : site < other.site;
+  }
+};
+
+std::vector<FaultySite> faults_of(const LaneFacts& lane) {
+  std::vector<FaultySite> faults;
+  for (const SiteError& error : lane.run().errors(lane.lane())) {
+    if (error.operator_fails()) {
+      faults.push_back({Fault::not_finite, error.step, error.site, 0, error.n, 0.0});
+    }
+  }
+  for (const KernelCheck& check : lane.run().kernels(lane.lane())) {
+    if (check.beyond > 0) {
+      faults.push_back(
+          {Fault::beyond, check.step, check.site, check.beyond, check.n, check.max_ulps});
+    } else if (check.differing > 0 && check.kernel.empty()) {
+      faults.push_back(
+          {Fault::other_bits, check.step, check.site, check.differing, check.n, check.max_ulps});
+    }
+  }
+  std::stable_sort(faults.begin(), faults.end());
+  return faults;
+}
+
+void describe_fault(const FaultySite& first, const SiteInfo& site, const std::string& backend,
+                    Finding& finding) {
+  const double part = static_cast<double>(first.elements) / static_cast<double>(first.n);
+  const std::string name = site.name();
+  const std::string format = format_name(site.format);
+  switch (first.fault) {
+    case Fault::not_finite:
+      finding.mechanism = fmt::format(
+          "{} is not finite at step {}, computed again from its operands it is", name, first.step);
+      finding.text = fmt::format(
+          "{} holds values that are not finite at step {}, although its operator, once more on the "
+          "same operands, gives numbers within {}. It is the kernel of {} that fails here, not the "
+          "format.",
+          name, first.step, format, backend);
+      return;
+    case Fault::beyond:
+      finding.mechanism = fmt::format(
+          "{} of {} are further from the exact sums at step {} than any order of summing explains",
+          percent(part), name, first.step);
+      finding.text = fmt::format(
+          "{} of {} are sums at step {} that are further from the exact ones, of the same "
+          "operands, "
+          "than any order of summing explains. It is the kernel of {} that fails here, not the "
+          "format.",
+          percent(part), name, first.step, backend);
+      return;
+    case Fault::other_bits:
+      finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at step {}",
+                                      percent(part), name, first.step);
+      finding.text = fmt::format(
+          "{} of {} have other bits at step {} than the emulator makes of the same operands, by at "
+          "most {}. This is a kernel of HalfScope's own, which should agree to the last bit: what "
+          "differs between the lanes is not the format's doing alone.",
+          percent(part), name, first.step,
+          fmt::format("{} {}", short_number(first.max_ulps),
+                      first.max_ulps == 1.0 ? "ulp" : "ulps"));
+      return;
+  }
 }
 
 }  // namespace
 
 void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (!has_own_kernels(lane.info().backend)) return;
-  const SiteError* first = nullptr;
+  const std::vector<FaultySite> faults = faults_of(lane);
+  if (faults.empty()) return;
+  const FaultySite& first = faults.front();
   std::vector<bool> faulty(lane.info().sites.size(), false);
-  int64_t sites = 0;
-  for (const SiteError& error : lane.run().errors(lane.lane())) {
-    if (!error.operator_fails()) continue;
-    const size_t site = static_cast<size_t>(error.site);
-    sites += faulty[site] ? 0 : 1;
-    faulty[site] = true;
-    if (first == nullptr || before(error, *first)) first = &error;
-  }
-  if (first == nullptr) return;
-  const SiteInfo& site = lane.site(first->site);
+  for (const FaultySite& each : faults) faulty[static_cast<size_t>(each.site)] = true;
+  const int64_t sites = std::count(faulty.begin(), faulty.end(), true);
+  const SiteInfo& site = lane.site(first.site);
+  const std::string& backend = lane.info().backend;
   Finding finding{.rule = "kernel_fault",
                   .lane = lane.lane(),
-                  .severity = Severity::error,
+                  .severity = first.is_error() ? Severity::error : Severity::warning,
                   .site = site.name(),
                   .layer = site.path,
-                  .step = first->step};
-  finding.mechanism =
-      fmt::format("{} is not finite at step {}, computed again from its operands it is",
-                  site.name(), first->step);
-  finding.evidence = {{"tensors", static_cast<double>(sites)}, {"backend", lane.info().backend}};
-  finding.text = fmt::format(
-      "{} holds values that are not finite at step {}, although its operator, once more on the "
-      "same "
-      "operands, gives numbers within {}. It is the kernel of {} that fails here, not the format.",
-      site.name(), first->step, format_name(site.format), lane.info().backend);
+                  .step = first.step};
+  describe_fault(first, site, backend, finding);
+  finding.evidence = {{"tensors", static_cast<double>(sites)}, {"backend", backend}};
+  if (first.fault != Fault::not_finite) {
+    finding.evidence["elements"] = static_cast<double>(first.elements);
+    finding.evidence["max_ulps"] = first.max_ulps;
+  }
   if (sites > 1) finding.text += fmt::format(" So do {} in all.", counted(sites, "tensor"));
   // Libraries first; where it is one of our own kernels there is the emulator.
-  const bool library = lane.info().backend != "cuda-own";
+  const bool library = backend != "cuda-own" && first.fault != Fault::other_bits;
   finding.action.text =
       fmt::format("Train the lane as {}:{}, and report the kernel that --kernels names for {}.",
                   library ? "cuda-own" : "emulated",

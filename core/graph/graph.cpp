@@ -64,6 +64,21 @@ ValueId Graph::input(const std::string& name) const {
   throw Error("the graph has no input named " + name);
 }
 
+Graph Graph::only(NodeId id) const {
+  Graph alone;
+  alone.values_.resize(values_.size());
+  alone.nodes_.resize(nodes_.size());
+  const Node& kept = node(id);
+  alone.node(id) = kept;
+  for (const ValueId input : kept.inputs) {
+    if (input == kNone) continue;
+    alone.value(input) = value(input);
+    alone.value(input).producer = kNone;
+  }
+  for (const ValueId output : kept.outputs) alone.value(output) = value(output);
+  return alone;
+}
+
 const Variable* Graph::variable_of(ValueId value) const {
   for (const Variable& each : variables_) {
     if (each.value == value) return &each;

@@ -136,6 +136,10 @@ class Graph {
 
   /// The input of that name; throws Error if there is none.
   ValueId input(const std::string& name) const;
+  /// That node alone, under the same ids: its operands are made by nobody, all other values and
+  /// nodes are empty, and there are no inputs, variables and constants.
+  Graph only(NodeId node) const;
+
   /// The variable a value is, or nullptr.
   const Variable* variable_of(ValueId value) const;
 

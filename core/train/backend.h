@@ -63,6 +63,8 @@ class Program {
   /// What computes the product of that node, in words, where a backend has several ways; "" of
   /// other nodes and programs.
   virtual std::string kernel_of(NodeId) const { return ""; }
+  /// Whether that is a library's, whose order of summing is its own affair.
+  virtual bool by_library(NodeId) const { return false; }
 
   /// Memory that the program takes on a device; 0 of programs that run on the processor.
   virtual int64_t device_bytes() const { return 0; }
@@ -72,6 +74,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const noexcept = 0;
+  /// Accumulations that libraries which it calls may sum in, where that is known of the hardware.
+  virtual std::vector<Accumulation> known_orders() const { return {}; }
   /// The program keeps its own copy of the graph.
   virtual std::unique_ptr<Program> compile(const Executable& executable) const = 0;
 };

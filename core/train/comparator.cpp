@@ -100,6 +100,15 @@ const Node* quantizer_of(const Graph& graph, ValueId value) {
 
 }  // namespace
 
+NodeId node_to_run_again(const Executable& executable, const Tap& tap) {
+  const NodeId node = executable.graph.value(tap.value).producer;
+  // A buffer's new value lies where the old one was.
+  if (node == kNone || tap.site.role == Role::state || reads_moved_buffer(executable.graph, node)) {
+    return kNone;
+  }
+  return node;
+}
+
 SiteError compare_values(std::span<const float> x, std::span<const float> other, double factor,
                          const FloatFormat& format) {
   SiteError error;
@@ -137,8 +146,7 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     const auto found = others.find(tap.site.name());
     if (tap.site.phase == Phase::update || found == others.end()) continue;
     if (other.taps[found->second].site.shape != tap.site.shape) continue;
-    Pair pair{i, found->second, lane.graph.value(tap.value).producer, 0,
-              tap.site.phase == Phase::backward};
+    Pair pair{i, found->second, node_to_run_again(lane, tap), 0, tap.site.phase == Phase::backward};
     // Codes count in units of their scale; where blocks have scales of their own, no number fits.
     const Node* const quantizer = quantizer_of(lane.graph, tap.value);
     const Node* const other_quantizer = quantizer_of(other.graph, other.taps[found->second].value);
@@ -148,11 +156,6 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     if (by_block(quantizer) || by_block(other_quantizer)) continue;
     if (quantizer != nullptr) pair.scale = quantizer->outputs[1];
     if (other_quantizer != nullptr) pair.other_scale = other_quantizer->outputs[1];
-    // A buffer has moved on in place by now: what made its new value cannot be run again.
-    if (pair.node != kNone &&
-        (tap.site.role == Role::state || reads_moved_buffer(lane.graph, pair.node))) {
-      pair.node = kNone;
-    }
     if (pair.node != kNone) {
       const Node& node = lane.graph.node(pair.node);
       if (node.phase == Phase::update) continue;  // sums of micro-batches: nothing to run again

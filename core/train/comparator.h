@@ -24,6 +24,10 @@ struct ComparedLane {
   double loss_scale = 1.0;  ///< that the gradients are multiplied with
 };
 
+/// The node that made a tapped value, if it can be run again on its operands between the entry that
+/// ran it and the update; kNone of inputs and variables, and where a buffer has moved on by then.
+NodeId node_to_run_again(const Executable& executable, const Tap& tap);
+
 class Comparator {
  public:
   /// Pairs the sites of `lane` with those of the same name and shape of `other`.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/train/comparator.h"
+#include "core/train/kernel_check.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
@@ -22,7 +23,8 @@ struct Trainer::Lane {
   double best_loss = std::numeric_limits<double>::infinity();  ///< of the evaluations
   std::vector<Comparator> comparators;
   std::vector<int> compared_with;
-  std::string lost{};  ///< why it does not go on; empty while it does
+  std::unique_ptr<KernelChecker> checker{};  ///< of kernels that are not the emulator's
+  std::string lost{};                        ///< why it does not go on; empty while it does
   // Of the step going on.
   std::vector<TensorStats> stats, micro_stats;
   double loss = 0.0, accuracy = 0.0;

@@ -111,6 +111,15 @@ void put_back(Program& program, const Executable& executable,
   }
 }
 
+namespace {
+
+/// The lane's kernels are not the emulator's, and are checked by it.
+bool checks_kernels(const ErrorSampling& errors, const LaneConfig& lane) {
+  return errors.enabled && errors.emulator != nullptr && has_own_kernels(lane.backend->name());
+}
+
+}  // namespace
+
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
                                                   std::span<const LaneConfig> lanes) {
   std::vector<std::pair<size_t, size_t>> pairs;
@@ -142,12 +151,21 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
     const size_t other = static_cast<size_t>(reference - lanes.begin());
     if (i != other && !lanes[i].plan.double_precision) pairs.emplace_back(i, other);
   }
-  if (errors.every > 0 && pairs.empty()) {
+  const bool checks = std::any_of(lanes.begin(), lanes.end(), [&](const LaneConfig& lane) {
+    return checks_kernels(errors, lane);
+  });
+  if (errors.every > 0 && pairs.empty() && !checks) {
     throw usage_error(
         "there is nothing to compare every " + std::to_string(errors.every) + " steps",
         "add a lane to compare with the reference, or name two with --compare");
   }
   return pairs;
+}
+
+std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const LaneConfig& lane,
+                                              const Executable& executable) {
+  if (!checks_kernels(errors, lane)) return nullptr;
+  return std::make_unique<KernelChecker>(executable, *lane.backend, *errors.emulator);
 }
 
 LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {

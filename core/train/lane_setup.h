@@ -3,11 +3,13 @@
 // weights, pairs to compare, their description in a run file, comparisons.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/train/backend.h"
+#include "core/train/kernel_check.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
@@ -33,6 +35,10 @@ void put_back(Program& program, const Executable& executable,
 /// Which lanes are compared with which. Throws Error (usage) for pairs that cannot be.
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
                                                   std::span<const LaneConfig> lanes);
+
+/// What checks the lane's kernels; null if they are the emulator's or no checks are asked for.
+std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const LaneConfig& lane,
+                                              const Executable& executable);
 
 LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable);
 

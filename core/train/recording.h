@@ -167,6 +167,25 @@ struct SiteSums {
   SumDiagnostics counts{};
 };
 
+/// A tensor that a kernel made which is not the emulator's, beside what the emulator makes of the
+/// very operands that the kernel read; both rounded to the site's format.
+struct KernelCheck {
+  int64_t step = 0;
+  int site = 0;  ///< SiteInfo::order
+  int64_t n = 0;
+  int64_t differing = 0;  ///< elements with other bits; NaNs are equal
+  double max_ulps = 0.0;  ///< of elements that both are finite
+  int64_t worst = -1;     ///< the element furthest away, not finite ones first; -1: all are equal
+  /// Of sums of products: elements further from the exact sum than any order of summing explains
+  /// (core/numeric/sum_bound.h). -1: no sums of products, or in a format of their own.
+  int64_t beyond = -1;
+  std::string kernel{};  ///< what computed a product, if a library did; "" if it was ours
+  /// Where bits differ, the order of sums that explains most of `sampled` elements to the last bit.
+  std::string order{};
+  int64_t sampled = 0, explained = 0;
+  std::string unexplained{};  ///< why the kernel's own order was not found, where that was tried
+};
+
 /// How a run came to its end.
 enum class RunEnd : uint8_t {
   complete,     ///< all steps
@@ -189,6 +208,8 @@ class TapSink {
   virtual void error(int lane, const SiteError& error) = 0;
   /// Likewise, once per tensor of sums of products whose accumulation has diagnostics.
   virtual void sums(int lane, const SiteSums& sums) = 0;
+  /// Likewise, once per tensor of a lane with kernels of its own.
+  virtual void kernel(int /*lane*/, const KernelCheck& /*check*/) {}
   /// A lane's backend failed in that step, of which there is no step() of it then; the lane does
   /// not come any more, and the others go on.
   virtual void lost(int /*lane*/, int64_t /*step*/, const std::string& /*why*/) {}

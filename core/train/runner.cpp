@@ -25,6 +25,7 @@ struct Runner::Lane {
   std::unique_ptr<Program> program;
   std::vector<Comparator> comparators;
   std::vector<size_t> compared_with;
+  std::unique_ptr<KernelChecker> checker{};
   std::vector<TensorStats> stats;
   Result result;
   bool lost = false;
@@ -41,6 +42,7 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
     lane->executable = lower_inference(model, lane_config.plan);
     if (!feed_) feed_.emplace(lane->executable, data_);
     lane->program = lane_config.backend->compile(lane->executable);
+    lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
     write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
     lanes_.push_back(std::move(lane));
   }
@@ -237,6 +239,7 @@ void Runner::compare(int64_t step, TapSink& sink) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
+    std::vector<KernelCheck> checks;
     guarded(i, step, &sink, [&](Lane& lane) {
       try {
         compare_lane(lane, step, errors);
@@ -246,10 +249,15 @@ void Runner::compare(int64_t step, TapSink& sink) {
         for (const size_t other : lane.compared_with) guarded(other, step, &sink, probe);
         if (lost_.size() == lost_before) throw;
       }
+      if (lane.checker) {
+        checks =
+            lane.checker->check(step, *lane.program, {config_.seed, static_cast<uint64_t>(step)});
+      }
       sums = diagnosed_sums(lane.executable, *lane.program, step);
     });
     for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
     for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
+    for (const KernelCheck& check : checks) sink.kernel(static_cast<int>(i), check);
   }
 }
 

@@ -69,6 +69,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       check_feed(lane->executable);
     }
     lane->program = lane_config.backend->compile(lane->executable);
+    lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
     lane->scaler = initial_state(lane_config.scaler);
     write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
     write_averages(*lane->program, lane->executable, weights);
@@ -261,6 +262,7 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
+    std::vector<KernelCheck> checks;
     guarded(i, step, &sink, [&](Lane& lane) {
       try {
         compare_lane(lane, step, errors);
@@ -272,10 +274,15 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
         }
         if (lost_.size() == lost_before) throw;
       }
+      if (lane.checker) {
+        const uint64_t words = static_cast<uint64_t>((step + 1) * config_.micro_batches - 1);
+        checks = lane.checker->check(step, *lane.program, {config_.seed, words});
+      }
       sums = diagnosed_sums(lane.executable, *lane.program, step);
     });
     for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
     for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
+    for (const KernelCheck& check : checks) sink.kernel(static_cast<int>(i), check);
   }
 }
 

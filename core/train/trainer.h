@@ -51,6 +51,9 @@ struct ErrorSampling {
   /// Pairs of lane names; empty for every lane against the first one in fp32. Lanes in double are
   /// compared with nothing.
   std::vector<std::pair<std::string, std::string>> pairs{};
+  /// What lanes with kernels of their own are checked by at the same steps (KernelCheck); null for
+  /// no checks.
+  const Backend* emulator = nullptr;
 
   bool samples(int64_t step, int64_t steps) const noexcept {
     if (!enabled) return false;

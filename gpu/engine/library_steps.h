@@ -234,7 +234,7 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
                   const Epilogue<float>& epilogue) {
   std::string why;
   const auto found = [&](const std::shared_ptr<LibraryProduct>& product) {
-    if (product != nullptr) *c.kernel = product->text();
+    if (product != nullptr) *c.kernel = {product->text(), true};
     return product != nullptr;
   };
   ProductLibrary& library = *c.libraries->library;
@@ -247,7 +247,7 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   }
   if (conv_product_of<Source>() && source.count > 1) why = "a convolution in groups";
   if (!why.empty()) {
-    *c.kernel = "own kernel: " + why;
+    c.kernel->text = "own kernel: " + why;
     return {};
   }
   const Storage result = result_storage(c, epilogue, *a);
@@ -267,12 +267,12 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   if (bytes <= kMostPatchBytes) {
     const std::shared_ptr<LibraryProduct> product = library.matrix(plan.matrix, other);
     if (found(product)) {
-      if (!why.empty()) *c.kernel += " (as a matrix product: " + why + ")";
-      *c.kernel += ", operands laid out first";
+      if (!why.empty()) c.kernel->text += " (as a matrix product: " + why + ")";
+      c.kernel->text += ", operands laid out first";
       return packed_step(c, source, epilogue, plan, product);
     }
   }
-  *c.kernel = "own kernel: " + (why.empty() || why == other ? other : why + "; " + other);
+  c.kernel->text = "own kernel: " + (why.empty() || why == other ? other : why + "; " + other);
   return {};
 }
 

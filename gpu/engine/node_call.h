@@ -31,6 +31,12 @@ using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
 
+/// What computes a product.
+struct KernelChoice {
+  std::string text;
+  bool by_library = false;
+};
+
 template <class X, class T>
 struct NodeCall {
   X* executor = nullptr;
@@ -46,7 +52,7 @@ struct NodeCall {
   /// Working memory, which is kept until the program (or the rerun) ends.
   std::vector<void*>* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
-  std::string* kernel = nullptr;           ///< gets what computes a product; may be null
+  KernelChoice* kernel = nullptr;          ///< gets what computes a product; may be null
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }

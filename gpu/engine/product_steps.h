@@ -62,14 +62,14 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
   const Epilogue<T> epilogue = epilogue_of(c, spec);
   X& executor = *c.executor;
   const int64_t results = source.count * source.m * source.n;
-  if (c.kernel != nullptr) *c.kernel = "own kernel";
+  if (c.kernel != nullptr) c.kernel->text = "own kernel";
   if constexpr (std::is_same_v<T, float>) {
     if (c.libraries != nullptr) {
       if (Step step = library_step(c, source, spec, epilogue)) return step;
     }
     if (const std::optional<TensorCoreProfile> core = tensor_core_of(spec)) {
       if (const std::optional<MmaInput> input = mma_input(executor.tensor_core(), spec)) {
-        if (c.kernel != nullptr) *c.kernel = "own kernel on the tensor cores of this device";
+        if (c.kernel != nullptr) c.kernel->text = "own kernel on the tensor cores of this device";
         const MmaTile<Source> tile{source, epilogue, *core, *input};
         return [&executor, tile](const RunState&) { executor.blocks(tile); };
       }

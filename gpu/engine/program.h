@@ -82,7 +82,11 @@ class DeviceProgram final : public Program {
 
   std::string kernel_of(NodeId node) const override {
     const auto found = kernels_.find(node);
-    return found == kernels_.end() ? "" : found->second;
+    return found == kernels_.end() ? "" : found->second.text;
+  }
+  bool by_library(NodeId node) const override {
+    const auto found = kernels_.find(node);
+    return found != kernels_.end() && found->second.by_library;
   }
 
   int64_t device_bytes() const override { return executor_->allocated(); }
@@ -279,7 +283,7 @@ class DeviceProgram final : public Program {
                          .out = {},
                          .index_out = {},
                          .memory = &memory_};
-    std::string kernel;
+    KernelChoice kernel;
     c.kernel = &kernel;
     if (library_ != nullptr) c.libraries = &library_call_;
     Call call{.node = id, .step = {}, .results = {}};
@@ -330,7 +334,7 @@ class DeviceProgram final : public Program {
       call.wide = node.outputs[0];
     }
     if (!is_cast && !in_place) call.step = make_step(c);
-    if (!kernel.empty()) kernels_[id] = kernel;
+    if (!kernel.text.empty()) kernels_[id] = kernel;
     return call;
   }
 
@@ -478,7 +482,7 @@ class DeviceProgram final : public Program {
   std::unique_ptr<ProductLibrary> library_;
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
-  std::map<NodeId, std::string> kernels_;  ///< what computes the products
+  std::map<NodeId, KernelChoice> kernels_;  ///< what computes the products
   TapCounters<X> taps_;
   Layout layout_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;

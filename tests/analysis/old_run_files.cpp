@@ -170,12 +170,17 @@ RunView sample_of_version_1() {
 }
 
 void write_version_2(const fs::path& file) {
+  write_version_3(file);
+  Database(file, sqlite::Access::read_write)
+      .execute("ALTER TABLE sites DROP COLUMN scale; DROP TABLE sums; PRAGMA user_version=2");
+}
+
+void write_version_3(const fs::path& file) {
   {
     Recorder recorder(file);
     send_run(recorder, sample_info(), 3);
   }
-  Database(file, sqlite::Access::read_write)
-      .execute("ALTER TABLE sites DROP COLUMN scale; DROP TABLE sums; PRAGMA user_version=2");
+  Database(file, sqlite::Access::read_write).execute("DROP TABLE kernels; PRAGMA user_version=3");
 }
 
 }  // namespace halfscope::test

@@ -12,7 +12,8 @@ namespace halfscope::test {
 void write_version_1(const std::filesystem::path& file, const RunView& run);
 /// What a version 1 file can hold of the sample run: two lanes, six steps.
 RunView sample_of_version_1();
-/// The sample run of three steps as version 2 had it.
+/// The sample run of three steps as these versions had it.
 void write_version_2(const std::filesystem::path& file);
+void write_version_3(const std::filesystem::path& file);
 
 }  // namespace halfscope::test

@@ -109,6 +109,8 @@ TEST(Recorder, AStepAndItsErrorsAreOneTransaction) {
 
   EXPECT_THROW(recorder.sums(1, sample_sums(1, 1, 6)), Error) << "no such site";
   EXPECT_THROW(recorder.sums(2, sample_sums(1, 1, 0)), Error) << "no such lane";
+  EXPECT_THROW(recorder.kernel(1, sample_check(1, 1, 6)), Error) << "no such site";
+  EXPECT_THROW(recorder.kernel(2, sample_check(1, 1, 0)), Error) << "no such lane";
   for (SiteError wrong : {sample_error(1, 1, 0), sample_error(1, 1, 1), sample_error(1, 1, 2)}) {
     (wrong.site == 0 ? wrong.other_lane : wrong.site == 1 ? wrong.other_site : wrong.site) = 6;
     EXPECT_THROW(recorder.error(1, wrong), Error);
@@ -199,12 +201,12 @@ TEST(Recorder, SchemaIsTheContract) {
   const std::string created =
       database.query_text("SELECT group_concat(sql, ';') FROM sqlite_schema WHERE sql NOT NULL");
   EXPECT_EQ(table_statements(created), table_statements(sql));
-  EXPECT_EQ(table_statements(sql).size(), 10u);
+  EXPECT_EQ(table_statements(sql).size(), 11u);
 
   EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
-  EXPECT_THAT(section, HasSubstr("`user_version` 3 "));
-  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 3);
+  EXPECT_THAT(section, HasSubstr("`user_version` 4 "));
+  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 4);
 
   // The meta keys that the text lists are those of the file.
   const size_t keys_begin = section.find("`meta` keys:");

@@ -94,9 +94,9 @@ TEST(DamagedRun, NewerSchema) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";
   write_text(file, sample_file_bytes(1));
-  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=4");
+  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=5");
   const Error error = open_error(file);
-  EXPECT_THAT(error.what(), HasSubstr("newer format 4"));
+  EXPECT_THAT(error.what(), HasSubstr("newer format 5"));
   EXPECT_THAT(error.hint(), HasSubstr("update"));
 }
 
@@ -117,6 +117,15 @@ TEST(DamagedRun, RowsThatMakeNoSense) {
            "UPDATE windows SET step_count=0",
            "UPDATE windows SET step_count=-1",
            "UPDATE windows SET step_count='many'",
+           "UPDATE kernels SET lane=2",
+           "UPDATE kernels SET site=6 WHERE site=2",
+           "UPDATE kernels SET differing=n+1",
+           "UPDATE kernels SET worst=n",
+           "UPDATE kernels SET worst=NULL",
+           "UPDATE kernels SET beyond=-1 WHERE site=1",
+           "UPDATE kernels SET max_ulps=-1",
+           "UPDATE kernels SET explained=sampled+1",
+           "UPDATE kernels SET n='many'",
            "UPDATE sums SET lane=2",
            "UPDATE sums SET site=6 WHERE site=2",
            "UPDATE sums SET accumulation='sums'",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Run files of versions 1, which HalfScope 0.1 wrote, and 2.
+// Run files of versions 1, which HalfScope 0.1 wrote, to 3.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -94,7 +94,19 @@ TEST(RunFileVersion, TwoIsReadAndTakesProofs) {
   EXPECT_EQ(RunView::open(file).proof(0), "{}");
 }
 
-TEST(RunFileVersion, ThreeSaysHowOperandsAreScaled) {
+TEST(RunFileVersion, ThreeIsReadAndTakesProofs) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "old.hscope";
+  write_version_3(file);
+  const RunView run = RunView::open(file);
+  EXPECT_EQ(run.steps(1).size(), 3u);
+  EXPECT_FALSE(run.sums(1).empty());
+  EXPECT_TRUE(run.kernels(1).empty());
+  store_proof(file, 0, "{}");
+  EXPECT_EQ(RunView::open(file).proof(0), "{}");
+}
+
+TEST(RunFileVersion, NewOnesSayHowOperandsAreScaled) {
   const TemporaryFolder folder;
   RunInfo info = sample_info();
   info.lanes[1].sites[0].scale = "delayed:history=16";
@@ -102,10 +114,10 @@ TEST(RunFileVersion, ThreeSaysHowOperandsAreScaled) {
     Recorder recorder(folder / "new.hscope");
     send_run(recorder, info, 1);
     Database database(folder / "new.hscope", sqlite::Access::read_only);
-    EXPECT_EQ(check_schema(database), 3);
+    EXPECT_EQ(check_schema(database), 4);
   }
   const RunView run = RunView::open(folder / "new.hscope");
-  EXPECT_FALSE(run.sums(1).empty());
+  EXPECT_FALSE(run.kernels(1).empty());
   EXPECT_EQ(run.lane(1).sites[0].scale, "delayed:history=16");
   EXPECT_EQ(run.lane(0).sites[0].scale, "");
 }

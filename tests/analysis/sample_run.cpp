@@ -128,6 +128,22 @@ SiteError sample_error(int lane, int64_t step, int site) {
   return error;
 }
 
+KernelCheck sample_check(int lane, int64_t step, int site) {
+  if (site == 0) return {.step = step, .site = site, .n = 40 + step};  // all equal
+  return {.step = step,
+          .site = site,
+          .n = 1000 + step,
+          .differing = 10 * (lane + 1),
+          .max_ulps = 2.0 * site,
+          .worst = 7 + step,
+          .beyond = site - 1,
+          .kernel = "library 1." + std::to_string(lane),
+          .order = "tensor-core:h100",
+          .sampled = 500 + step,
+          .explained = 400 + step,
+          .unexplained = site == 2 ? "results change from run to run" : ""};
+}
+
 SiteSums sample_sums(int lane, int64_t step, int site) {
   SiteSums row{.step = step, .site = site, .layer = "layer" + std::to_string(site)};
   row.accumulation =
@@ -158,6 +174,7 @@ void send_steps(TapSink& sink, const RunInfo& info, int64_t first, int64_t count
       for (int site = sites - 1; site >= 0; --site) {
         if (has_errors(lane, step, site)) sink.error(lane, sample_error(lane, step, site));
         if (has_errors(lane, step, site)) sink.sums(lane, sample_sums(lane, step, site));
+        if (has_errors(lane, step, site)) sink.kernel(lane, sample_check(lane, step, site));
       }
     }
     for (int lane = 0; lane < lanes; ++lane) {
@@ -184,6 +201,13 @@ bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == 
 bool same(const SiteSums& a, const SiteSums& b) {
   return a.step == b.step && a.site == b.site && a.layer == b.layer &&
          a.accumulation == b.accumulation && a.counts == b.counts;
+}
+
+bool same(const KernelCheck& a, const KernelCheck& b) {
+  return a.step == b.step && a.site == b.site && a.n == b.n && a.differing == b.differing &&
+         same(a.max_ulps, b.max_ulps) && a.worst == b.worst && a.beyond == b.beyond &&
+         a.kernel == b.kernel && a.order == b.order && a.sampled == b.sampled &&
+         a.explained == b.explained && a.unexplained == b.unexplained;
 }
 
 bool same(const SiteError& a, const SiteError& b) {
@@ -268,6 +292,7 @@ void expect_same_run(const RunView& actual, const RunView& expected) {
     expect_same_rows("eval", actual.evals(lane), expected.evals(lane));
     expect_same_rows("error", actual.errors(lane), expected.errors(lane));
     expect_same_rows("sums", actual.sums(lane), expected.sums(lane));
+    expect_same_rows("kernel", actual.kernels(lane), expected.kernels(lane));
     EXPECT_EQ(actual.proof(lane), expected.proof(lane));
     for (const SiteInfo& site : expected.lane(lane).sites) {
       expect_same_rows(site.path.c_str(), unpacked(actual.windows(lane, site.order)),
@@ -296,15 +321,18 @@ int64_t expect_whole_steps(const RunView& run) {
     }
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
+    std::vector<KernelCheck> checks;
     for (step = 0; step < steps; ++step) {
       for (const SiteInfo& site : run.lane(lane).sites) {
         if (!has_errors(lane, step, site.order)) continue;
         errors.push_back(sample_error(lane, step, site.order));
         sums.push_back(sample_sums(lane, step, site.order));
+        checks.push_back(sample_check(lane, step, site.order));
       }
     }
     expect_same_rows("error", run.errors(lane), std::span<const SiteError>(errors));
     expect_same_rows("sums", run.sums(lane), std::span<const SiteSums>(sums));
+    expect_same_rows("kernel", run.kernels(lane), std::span<const KernelCheck>(checks));
   }
   return steps;
 }

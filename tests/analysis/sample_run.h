@@ -21,6 +21,7 @@ TensorStats sample_stats(int lane, int64_t step, int site);
 bool has_errors(int lane, int64_t step, int site);
 SiteError sample_error(int lane, int64_t step, int site);
 SiteSums sample_sums(int lane, int64_t step, int site);
+KernelCheck sample_check(int lane, int64_t step, int site);
 /// One entry per site of the lane.
 std::vector<TensorStats> sample_all_stats(const RunInfo& info, int lane, int64_t step);
 
@@ -31,6 +32,7 @@ void send_run(TapSink& sink, const RunInfo& info, int64_t steps, bool interrupte
 
 bool same(const StepRow& a, const StepRow& b);
 bool same(const SiteError& a, const SiteError& b);
+bool same(const KernelCheck& a, const KernelCheck& b);
 bool same(const SiteSums& a, const SiteSums& b);
 /// All windows of a site, unpacked.
 std::vector<StatsWindow> unpacked(const WindowRange& windows);

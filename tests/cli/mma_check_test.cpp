@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/summation_tree.h"
+#include "core/numeric/summation_tree.h"
 #include "cli/fprev_backend.h"
 #include "cli/mma_formats.h"
 #include "gpu/backends.h"

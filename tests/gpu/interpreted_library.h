@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A library that does what plans say by the rules of cuBLASLt (column-major matrices with leading
 // dimensions, op, what fp8 demands) and cuDNN (sizes and strides, cross-correlation), element by
-// element and without looking at how plans are made. Sums are chains of fp32 fused multiply-adds in
-// the order of the emulator's, so that a layout without mistakes gives the emulator's bits.
+// element and without looking at how plans are made. Unless a test wants them otherwise, sums are
+// chains of fp32 fused multiply-adds in the order of the emulator's, so that a layout without
+// mistakes gives the emulator's bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,10 +12,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/numeric/codes.h"
+#include "core/train/backend.h"
+#include "gpu/host_program.h"
 #include "gpu/libraries/product_library.h"
 
 namespace halfscope::test {
@@ -59,9 +66,35 @@ inline void store(void* data, int64_t at, Storage storage, float value) {
   }
 }
 
+/// The sum of a[k] * b[k].
+using SumProducts = std::function<float(std::span<const float> a, std::span<const float> b)>;
+
+inline float chain_of_products(std::span<const float> a, std::span<const float> b) {
+  float sum = 0.0f;
+  for (size_t k = 0; k < a.size(); ++k) sum = std::fma(a[k], b[k], sum);
+  return sum;
+}
+
+/// The terms of one sum.
+struct Terms {
+  std::vector<float> a{}, b{};
+
+  void add(float x, float y) {
+    a.push_back(x);
+    b.push_back(y);
+  }
+};
+
+struct InterpretedOptions {
+  bool matrices = true, convolutions = true, fast = false;
+  SumProducts sum = chain_of_products;
+  bool channels_inside = false;              ///< forward convolutions: k is (row, column, channel)
+  std::vector<Accumulation> known_orders{};  ///< of the backend
+};
+
 class InterpretedMatrix final : public gpu::LibraryProduct {
  public:
-  explicit InterpretedMatrix(const MatrixPlan& plan) : plan_(plan) {
+  InterpretedMatrix(const MatrixPlan& plan, SumProducts sum) : plan_(plan), sum_(std::move(sum)) {
     expect_size(plan.first, plan.m, plan.k);
     expect_size(plan.second, plan.k, plan.n);
     expect_size(plan.d, plan.m, plan.n);
@@ -78,11 +111,11 @@ class InterpretedMatrix final : public gpu::LibraryProduct {
   void run(const void* a, const void* b, void* result) override {
     for (int64_t i = 0; i < plan_.m; ++i) {
       for (int64_t j = 0; j < plan_.n; ++j) {
-        float sum = 0.0f;
+        Terms terms;
         for (int64_t l = 0; l < plan_.k; ++l) {
-          sum = std::fma(at(plan_.second, a, l, j), at(plan_.first, b, i, l), sum);
+          terms.add(at(plan_.second, a, l, j), at(plan_.first, b, i, l));
         }
-        store(result, j * plan_.d.leading + i, plan_.d.storage, sum);
+        store(result, j * plan_.d.leading + i, plan_.d.storage, sum_(terms.a, terms.b));
       }
     }
   }
@@ -109,11 +142,13 @@ class InterpretedMatrix final : public gpu::LibraryProduct {
   }
 
   MatrixPlan plan_;
+  SumProducts sum_;
 };
 
 class InterpretedConvolution final : public gpu::LibraryProduct {
  public:
-  explicit InterpretedConvolution(const ConvPlan& plan) : plan_(plan) {
+  InterpretedConvolution(const ConvPlan& plan, const InterpretedOptions& options)
+      : plan_(plan), options_(options) {
     for (size_t i = 0; i < 2; ++i) {  // cuDNN's formula
       const int64_t covered = plan.dilations[i] * (plan.w.size[i + 2] - 1) + 1;
       const int64_t padded = plan.x.size[i + 2] + plan.pad_before[i] + plan.pad_after[i];
@@ -158,24 +193,23 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
 
   void forward(const void* x, const void* w, void* y) const {
     over(plan_.y, [&](int64_t n, int64_t k, int64_t p, int64_t q) {
-      float sum = 0.0f;
-      for (int64_t c = 0; c < plan_.w.size[1]; ++c) {
-        for (int64_t r = 0; r < plan_.w.size[2]; ++r) {
-          for (int64_t s = 0; s < plan_.w.size[3]; ++s) {
-            int64_t h, at_w;
-            const bool inside = input_of(p, q, r, s, h, at_w);
-            const float value = inside ? at(plan_.x, x, n, c, h, at_w) : 0.0f;
-            sum = std::fma(at(plan_.w, w, k, c, r, s), value, sum);
-          }
-        }
+      Terms terms;
+      const int64_t channels = plan_.w.size[1], taps = plan_.w.size[2] * plan_.w.size[3];
+      for (int64_t l = 0; l < channels * taps; ++l) {
+        const int64_t c = options_.channels_inside ? l % channels : l / taps;
+        const int64_t tap = options_.channels_inside ? l / channels : l % taps;
+        const int64_t r = tap / plan_.w.size[3], s = tap % plan_.w.size[3];
+        int64_t h, at_w;
+        const bool inside = input_of(p, q, r, s, h, at_w);
+        terms.add(at(plan_.w, w, k, c, r, s), inside ? at(plan_.x, x, n, c, h, at_w) : 0.0f);
       }
-      store(y, place(plan_.y, n, k, p, q), plan_.y.storage, sum);
+      store(y, place(plan_.y, n, k, p, q), plan_.y.storage, options_.sum(terms.a, terms.b));
     });
   }
 
   void grad_input(const void* dy, const void* w, void* dx) const {
     over(plan_.x, [&](int64_t n, int64_t c, int64_t h, int64_t at_w) {
-      float sum = 0.0f;
+      Terms terms;
       for (int64_t r = 0; r < plan_.w.size[2]; ++r) {
         for (int64_t s = 0; s < plan_.w.size[3]; ++s) {
           for (int64_t k = 0; k < plan_.w.size[0]; ++k) {
@@ -184,53 +218,64 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
             if (p < 0 || q < 0 || p % plan_.strides[0] != 0 || q % plan_.strides[1] != 0) continue;
             const int64_t out_p = p / plan_.strides[0], out_q = q / plan_.strides[1];
             if (out_p >= plan_.y.size[2] || out_q >= plan_.y.size[3]) continue;
-            sum = std::fma(at(plan_.y, dy, n, k, out_p, out_q), at(plan_.w, w, k, c, r, s), sum);
+            terms.add(at(plan_.y, dy, n, k, out_p, out_q), at(plan_.w, w, k, c, r, s));
           }
         }
       }
-      store(dx, place(plan_.x, n, c, h, at_w), plan_.x.storage, sum);
+      store(dx, place(plan_.x, n, c, h, at_w), plan_.x.storage, options_.sum(terms.a, terms.b));
     });
   }
 
   void grad_weight(const void* dy, const void* x, void* dw) const {
     over(plan_.w, [&](int64_t k, int64_t c, int64_t r, int64_t s) {
-      float sum = 0.0f;
+      Terms terms;
       for (int64_t n = 0; n < plan_.y.size[0]; ++n) {
         for (int64_t p = 0; p < plan_.y.size[2]; ++p) {
           for (int64_t q = 0; q < plan_.y.size[3]; ++q) {
             int64_t h, w;
             const bool inside = input_of(p, q, r, s, h, w);
             const float value = inside ? at(plan_.x, x, n, c, h, w) : 0.0f;
-            sum = std::fma(at(plan_.y, dy, n, k, p, q), value, sum);
+            terms.add(at(plan_.y, dy, n, k, p, q), value);
           }
         }
       }
-      store(dw, place(plan_.w, k, c, r, s), plan_.w.storage, sum);
+      store(dw, place(plan_.w, k, c, r, s), plan_.w.storage, options_.sum(terms.a, terms.b));
     });
   }
 
   ConvPlan plan_;
-};
-
-struct InterpretedOptions {
-  bool matrices = true, convolutions = true, fast = false;
+  InterpretedOptions options_;
 };
 
 class InterpretedLibrary final : public gpu::ProductLibrary {
  public:
   explicit InterpretedLibrary(const InterpretedOptions& options) : options_(options) {}
   std::unique_ptr<gpu::LibraryProduct> matrix(const MatrixPlan& plan, std::string& why) override {
-    if (options_.matrices) return std::make_unique<InterpretedMatrix>(plan);
+    if (options_.matrices) return std::make_unique<InterpretedMatrix>(plan, options_.sum);
     why = "no matrices here";
     return nullptr;
   }
   std::unique_ptr<gpu::LibraryProduct> convolution(const ConvPlan& plan,
                                                    std::string& why) override {
-    if (options_.convolutions) return std::make_unique<InterpretedConvolution>(plan);
+    if (options_.convolutions) return std::make_unique<InterpretedConvolution>(plan, options_);
     why = "no convolutions here";
     return nullptr;
   }
   bool fast() const override { return options_.fast; }
+
+ private:
+  InterpretedOptions options_;
+};
+
+/// Products by such a library, all else by the bodies of our own kernels.
+class LibraryBackend final : public Backend {
+ public:
+  explicit LibraryBackend(InterpretedOptions options) : options_(std::move(options)) {}
+  const char* name() const noexcept override { return "interpreted"; }
+  std::vector<Accumulation> known_orders() const override { return options_.known_orders; }
+  std::unique_ptr<Program> compile(const Executable& executable) const override {
+    return gpu::compile_on_host(executable, true, std::make_unique<InterpretedLibrary>(options_));
+  }
 
  private:
   InterpretedOptions options_;

@@ -6,7 +6,6 @@
 
 #include "core/graph/autodiff.h"
 #include "core/models/models.h"
-#include "gpu/host_program.h"
 #include "gpu/libraries/libraries.h"
 #include "tests/gpu/interpreted_library.h"
 #include "tests/gpu/op_lockstep.h"
@@ -17,18 +16,6 @@ namespace halfscope {
 namespace {
 
 using namespace test;  // NOLINT: operators and operands of these tests
-
-class LibraryBackend final : public Backend {
- public:
-  explicit LibraryBackend(const InterpretedOptions& options) : options_(options) {}
-  const char* name() const noexcept override { return "interpreted"; }
-  std::unique_ptr<Program> compile(const Executable& executable) const override {
-    return gpu::compile_on_host(executable, true, std::make_unique<InterpretedLibrary>(options_));
-  }
-
- private:
-  InterpretedOptions options_;
-};
 
 Operand noisy(const Shape& shape, uint64_t seed) {
   return Operand{Tensor{shape, noise(element_count(shape), seed)}};
@@ -85,7 +72,7 @@ std::set<std::string> kernels_of(const OpCase& op, const FloatFormat& format,
 
 TEST(Libraries, ProductsHaveTheBitsOfTheEmulator) {
   for (const FloatFormat& format : {kFp32, kTf32, kFp16, kBf16, kE4m3fn, kE5m2}) {
-    for (const InterpretedOptions options :
+    for (const InterpretedOptions& options :
          {InterpretedOptions{}, InterpretedOptions{.convolutions = false},
           InterpretedOptions{.matrices = false}}) {
       for (const OpCase& op : products()) {

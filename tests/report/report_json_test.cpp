@@ -53,14 +53,15 @@ Json json_of(const RunView& run) { return Json::parse(report_json(make_report(ru
 TEST(ReportJson, HasTheKeysOfTheContract) {
   RunView run = full_run();
   run.add_sums(1, {.step = 44, .site = 1, .counts = {.sums = 1, .products = 2, .largest = 0.5}});
+  run.add_kernel(1, {.step = 44, .site = 1, .n = 8});
   const Json json = json_of(run);
   EXPECT_EQ(json["schema"], "halfscope.report/1");
   EXPECT_THAT(keys(json), ElementsAre("schema", "version", "run", "verdict", "lanes", "findings",
                                       "recommendation", "actions", "proof", "layers", "errors",
-                                      "sums", "events", "steps", "reproduce"));
+                                      "sums", "kernels", "events", "steps", "reproduce"));
   EXPECT_EQ(keys(json["run"]), contract_words("`schema`, `version`, `run`"));
   EXPECT_THAT(keys(json["verdict"]), ElementsAre("state", "text"));
-  for (const char* key : {"lanes", "actions", "layers", "errors", "sums", "events"}) {
+  for (const char* key : {"lanes", "actions", "layers", "errors", "sums", "kernels", "events"}) {
     ASSERT_FALSE(json[key].empty()) << key;
     EXPECT_EQ(keys(json[key][0]), contract_words(std::string("`") + key + "[]`")) << key;
   }
@@ -74,6 +75,7 @@ TEST(ReportJson, HasTheKeysOfTheContract) {
   EXPECT_EQ(keys(json["proof"]), contract_words("`proof`"));
   EXPECT_EQ(keys(json["layers"][1]["sites"][0]), contract_words("`sites[]`"));
   EXPECT_EQ(keys(json["errors"][0]["sites"][0]), contract_words("`errors[].sites[]`"));
+  EXPECT_EQ(keys(json["kernels"][0]["sites"][0]), contract_words("`kernels[].sites[]`"));
   EXPECT_EQ(keys(json["steps"]["float32"]), contract_words("`steps`"));
   EXPECT_EQ(json["steps"]["mixed_float16"]["loss"][0], "nan");
   EXPECT_EQ(json["steps"]["float32"]["thinned"], false);

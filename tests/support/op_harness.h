@@ -126,6 +126,7 @@ class OpProgram {
   }
 
   const Graph& graph() const { return executable_.graph; }
+  const Program& program() const { return *program_; }
 
  private:
   void add_probes() {

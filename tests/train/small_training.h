@@ -86,6 +86,7 @@ class Collector final : public TapSink {
   void eval(int, const EvalRow& row) override { evals.push_back(row); }
   void error(int lane, const SiteError& error) override { errors.emplace_back(lane, error); }
   void sums(int lane, const SiteSums& seen) override { diagnostics.emplace_back(lane, seen); }
+  void kernel(int lane, const KernelCheck& check) override { checks.emplace_back(lane, check); }
   void end(RunEnd how) override { ends.push_back(how); }
 
   std::vector<StepRow> rows;
@@ -94,6 +95,7 @@ class Collector final : public TapSink {
   std::vector<RunEnd> ends;
   std::vector<std::pair<int, SiteError>> errors;
   std::vector<std::pair<int, SiteSums>> diagnostics;
+  std::vector<std::pair<int, KernelCheck>> checks;
 };
 
 struct Result {

@@ -62,7 +62,4 @@ std::string describe(const SummationTree& tree);
 /// The tree as lines of text; repeated parts are folded, so that it stays short.
 std::string draw_text(const SummationTree& tree);
 
-/// The tree as a picture, SVG 1.1, the same bytes for the same tree.
-std::string draw_svg(const SummationTree& tree, const std::string& title);
-
 }  // namespace halfscope

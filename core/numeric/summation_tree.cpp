@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recovery and checks; names and drawings are in summation_text.cpp and summation_svg.cpp.
-#include "analysis/summation_tree.h"
+#include "core/numeric/summation_tree.h"
 
 #include <algorithm>
 #include <cmath>

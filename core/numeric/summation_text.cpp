@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "analysis/summation_shape.h"
+#include "core/numeric/summation_shape.h"
 
 namespace halfscope {
 

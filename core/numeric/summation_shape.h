@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/summation_tree.h"
+#include "core/numeric/summation_tree.h"
 
 namespace halfscope {
 

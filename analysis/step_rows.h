@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// How the rows of one step go into a run file; the transaction is the caller's. Private to
+// analysis.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/sqlite.h"
+#include "core/train/recording.h"
+
+namespace halfscope {
+
+class StepRows {
+ public:
+  explicit StepRows(sqlite::Database& database);
+
+  void write(int lane, const StepRow& row);
+  /// Of `step`; throw Error for rows of another one.
+  void write(int lane, const SiteError& error, int64_t step);
+  void write(int lane, const SiteSums& sums, int64_t step);
+  void write(int lane, const KernelCheck& check, int64_t step);
+
+ private:
+  sqlite::Statement insert_step_, insert_error_, insert_sums_, insert_kernel_;
+  std::vector<uint8_t> bins_;
+};
+
+}  // namespace halfscope

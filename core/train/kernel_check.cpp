@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include "core/train/kernel_check.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "core/error.h"
+#include "core/graph/narrow.h"
+#include "core/graph/single_node.h"
+#include "core/numeric/accumulate.h"
+#include "core/numeric/sum_bound.h"
+#include "core/numeric/ulp.h"
+#include "core/ops/ops.h"
+#include "core/train/comparator.h"
+
+namespace halfscope {
+namespace {
+
+/// Writes the operands of a single node as the lane holds them, or their magnitudes.
+void copy_operands(const Program& from, const Executable& single, Program& to,
+                   bool magnitudes = false) {
+  for (const NamedValue& operand : single.inputs) {
+    if (single.graph.value(operand.value).type == ElementType::index) {
+      const std::vector<int32_t> indices = from.read_indices(operand.value);
+      to.write(operand.value, std::span<const int32_t>(indices));
+      continue;
+    }
+    Tensor values = from.read(operand.value);
+    if (magnitudes) {
+      for (float& value : values.data) value = std::fabs(value);
+    }
+    to.write(operand.value, std::span<const float>(values.data));
+  }
+}
+
+KernelCheck compared(std::span<const float> made, std::span<const float> expected,
+                     const FloatFormat& format) {
+  KernelCheck check;
+  check.n = static_cast<int64_t>(made.size());
+  double furthest = -1.0;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const bool both_nan = std::isnan(made[i]) && std::isnan(expected[i]);
+    const bool same = std::bit_cast<uint32_t>(made[i]) == std::bit_cast<uint32_t>(expected[i]);
+    if (same || both_nan) continue;
+    ++check.differing;
+    double distance = INFINITY;
+    if (std::isfinite(made[i]) && std::isfinite(expected[i])) {
+      distance = static_cast<double>(ulp_distance(made[i], expected[i], format));
+      check.max_ulps = std::max(check.max_ulps, distance);
+    }
+    if (distance > furthest) {
+      furthest = distance;
+      check.worst = static_cast<int64_t>(i);
+    }
+  }
+  return check;
+}
+
+/// Whether a backend may add parts of a sum in the format that it writes.
+bool adds_parts_rounded(const Backend& backend, const FloatFormat& write) {
+  return measures_after_rounding(backend.name()) && write.bits() <= 16;
+}
+
+/// Elements of a product that are further from the exact result than its bound.
+class BoundCheck {
+ public:
+  BoundCheck(const Graph& graph, NodeId id, const Program& lane, const Backend& emulator,
+             bool parts_rounded)
+      : node_(graph.node(id)), terms_(ProductTerms::of(graph, node_)) {
+    if (!terms_) return;
+    format_ = graph.value(node_.outputs[0]).format;
+    read_ = read_format(graph, node_, 0);
+    // Parts of a split sum, of which there are some dozens at most.
+    if (parts_rounded) part_unit_ = 64.0 * std::ldexp(0.5, -format_.mantissa_bits);
+    const auto input = [&](size_t i) { return i < node_.inputs.size() ? node_.inputs[i] : kNone; };
+    for (const size_t i : {kFirstScaleInput, kFirstScaleInput + 1}) {
+      if (input(i) != kNone) factor_ *= lane.read_scalar(input(i));
+    }
+    if (node_.op == "Gemm") {
+      const GemmBias outside = gemm_bias(graph, node_);
+      factor_ *= static_cast<double>(outside.alpha);
+      beta_ = static_cast<double>(outside.beta);
+    }
+    if ((node_.op == "Gemm" || node_.op == "Conv") && input(2) != kNone) {
+      bias_ = lane.read(input(2)).data;
+    }
+    const Executable bare = bare_product(graph, id);
+    const std::unique_ptr<Program> program = emulator.compile(bare);
+    copy_operands(lane, bare, *program);
+    exact_ = program->rerun(id, Accumulation::fp64).front();
+    copy_operands(lane, bare, *program, true);
+    magnitudes_ = program->rerun(id, Accumulation::fp64).front();
+  }
+
+  /// -1 if the terms are not known.
+  int64_t beyond(std::span<const float> made) const {
+    if (!terms_) return -1;
+    int64_t beyond = 0;
+    for (size_t i = 0; i < made.size(); ++i) beyond += within(i, made[i]) ? 0 : 1;
+    return beyond;
+  }
+
+ private:
+  bool within(size_t i, float made) const {
+    const float own_bias =
+        bias_.empty() ? 0.0f : bias_[static_cast<size_t>(terms_->bias(static_cast<int64_t>(i)))];
+    const double bias = beta_ * static_cast<double>(own_bias);
+    const double exact = exact_[i] * factor_ + bias;
+    const double sums = magnitudes_[i] * std::fabs(factor_), all = sums + std::fabs(bias);
+    if (!std::isfinite(exact) || !std::isfinite(all)) return true;
+    double bound = sum_error_bound(terms_->terms(), read_, sums) + 0x1p-22 * all;
+    bound += part_unit_ * all + ulp_size(std::fabs(exact) + bound, format_);
+    if (format_.flush_out) bound += format_.min_normal();
+    const double most = format_.max_finite();
+    const bool may_overflow = std::fabs(exact) + bound >= most ||
+                              magnitudes_[i] >= kFp32.max_finite() || sums >= kFp32.max_finite();
+    if (!std::isfinite(made)) return may_overflow;
+    const double value = static_cast<double>(made);
+    if (std::fabs(value) >= most && std::fabs(exact) >= most) {  // held at the largest number
+      return (value > 0.0) == (exact > 0.0);
+    }
+    return std::fabs(value - exact) <= bound;
+  }
+
+  const Node& node_;
+  std::optional<ProductTerms> terms_;
+  FloatFormat format_, read_;
+  double factor_ = 1.0, beta_ = 1.0, part_unit_ = 0.0;
+  std::vector<float> bias_;
+  std::vector<double> exact_, magnitudes_;
+};
+
+/// What decides how a library computes a product.
+std::string product_key(const Graph& graph, const Node& node, const std::string& kernel) {
+  std::string key = kernel + "|" + node.op;
+  for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
+    key += "|" + to_string(graph.value(value).shape) + format_name(graph.value(value).format);
+  }
+  for (const auto& [name, attribute] : node.attributes) {
+    key += "|" + name;
+    if (const auto* number = std::get_if<int64_t>(&attribute)) key += std::to_string(*number);
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute)) {
+      for (const int64_t each : *numbers) key += "," + std::to_string(each);
+    }
+  }
+  return key;
+}
+
+SumSpec with(SumSpec spec, const Accumulation& accumulation) {
+  spec.accumulation = accumulation;
+  return spec;
+}
+
+/// The tensor core among those known whose blocks are those of the tree.
+std::optional<TreeSum> tree_sum(const SummationTree& tree, const SumSpec& spec,
+                                std::span<const Accumulation> known) {
+  std::optional<TreeSum> sum = TreeSum::of(tree, std::nullopt);
+  size_t largest = 0;
+  for (const std::vector<int>& children : tree.children) {
+    const auto leaves = std::count_if(children.begin(), children.end(),
+                                      [&](int child) { return tree.is_leaf(child); });
+    largest = std::max(largest, static_cast<size_t>(leaves));
+  }
+  for (const Accumulation& each : known) {
+    const std::optional<TensorCoreProfile> core = tensor_core_of(with(spec, each));
+    if (sum || !core || static_cast<size_t>(core->dot.products) != largest) continue;
+    sum = TreeSum::of(tree, core);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<KernelCheck> KernelChecker::check(int64_t step, const Program& program,
+                                              const RandomSource& random) {
+  const Graph& graph = executable_.graph;
+  std::vector<KernelCheck> checks;
+  std::unique_ptr<Program> emulated;  // of `last`: results of one node follow each other
+  NodeId last = kNone;
+  for (const Tap& tap : executable_.taps) {
+    const NodeId id = node_to_run_again(executable_, tap);
+    if (tap.site.phase == Phase::update || id == kNone) continue;
+    const Node& node = graph.node(id);
+    // The state of delayed scaling has moved on.
+    const bool moved = node.op == "Quantize" && node.inputs.size() > 1;
+    if (node.phase == Phase::update || moved) continue;
+    if (id != last) {
+      const Executable single = single_node(graph, id);
+      emulated = emulator_.compile(single);
+      copy_operands(program, single, *emulated);
+      emulated->set_random(random.seed, random.step);
+      emulated->run(Entry::eval, {});
+      last = id;
+    }
+    const Tensor made = program.read(tap.value), expected = emulated->read(tap.value);
+    KernelCheck check = compared(made.data, expected.data, tap.site.format);
+    check.step = step;
+    check.site = tap.site.order;
+    if (program.by_library(id)) check.kernel = program.kernel_of(id);
+    const Accumulation& sums = node.plan.accumulation;
+    if (find_op(node.op).sums_products() && !sums.sums_in_format() && !sums.half_accumulator) {
+      check.beyond = 0;
+      if (check.differing > 0) {
+        const bool rounded = adds_parts_rounded(backend_, tap.site.format);
+        check.beyond = BoundCheck(graph, id, program, emulator_, rounded).beyond(made.data);
+        if (!check.kernel.empty()) explain(id, program, check);
+      }
+    }
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+void KernelChecker::explain(NodeId id, const Program& program, KernelCheck& check) {
+  const Graph& graph = executable_.graph;
+  const Node& node = graph.node(id);
+  const std::optional<ProductSample> sample = ProductSample::of(graph, id, program);
+  if (!sample) return;
+  check.sampled = sample->size();
+  check.explained = -1;
+  SumOrder best;
+  const auto explains = [&](const SumOrder& order) {
+    const int64_t explained = sample->explained_by(order);
+    if (explained > check.explained) {
+      check.explained = explained;
+      best = order;
+    }
+    return check.explained == check.sampled;
+  };
+  const auto look = [&] {
+    const auto known = best_.find(id);
+    if (known != best_.end() && explains(known->second)) return;
+    const SumSpec spec = sum_spec_of(graph, node);
+    for (const Accumulation& each : backend_.known_orders()) {
+      if (tensor_core_of(with(spec, each)) && explains({each, {}})) return;
+    }
+    if (explains({node.plan.accumulation, {}})) return;
+    const Found& found = probed(id, check.kernel);
+    check.unexplained = found.why;
+    for (const SumOrder& each : found.orders) {
+      if (explains(each)) return;
+    }
+  };
+  look();
+  best_[id] = best;
+  check.order = best.text();
+}
+
+const KernelChecker::Found& KernelChecker::probed(NodeId id, const std::string& kernel) {
+  const Graph& graph = executable_.graph;
+  const Node& node = graph.node(id);
+  const auto [place, is_new] = probed_.try_emplace(product_key(graph, node, kernel));
+  Found& found = place->second;
+  if (!is_new) return found;
+  std::optional<SummationTree> tree;
+  try {
+    tree = probe_order(graph, id, backend_, kernel, found.why);
+  } catch (const Error& error) {  // the lane may do without; a device may be full
+    found.why = error.what();
+  }
+  if (!tree) return found;
+  const std::vector<Accumulation> known = backend_.known_orders();
+  const std::optional<TreeSum> sum = tree_sum(*tree, sum_spec_of(graph, node), known);
+  if (!sum) {
+    found.why = "no tensor core is known that sums it: " + describe(*tree);
+    return found;
+  }
+  found.orders.push_back({{}, std::make_shared<const TreeSum>(*sum)});
+  if (sum->has_pairs()) {
+    found.orders.push_back({{}, std::make_shared<const TreeSum>(sum->later_first())});
+  }
+  return found;
+}
+
+}  // namespace halfscope

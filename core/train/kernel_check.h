@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// KernelChecker: whether the kernels of a lane do what the emulator does. Trajectories of two lanes
+// drift apart for good reasons, so each operator is judged by itself: the emulator runs it on the
+// operands that the lane's kernel read.
+//
+//   operands in the lane --> the node alone on the emulator --> other bits?
+//   of a product: --> exact sums, sums of magnitudes --> further off than any order explains?
+//                 --> sampled elements, summed as the hardware is known to, as the plan says, and
+//                     in the order that FPRev finds in the kernel --> how many does it explain?
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/execution.h"
+#include "core/graph/lower.h"
+#include "core/train/backend.h"
+#include "core/train/recording.h"
+#include "core/train/sum_order.h"
+
+namespace halfscope {
+
+class KernelChecker {
+ public:
+  /// The three are used as long as the checker lives.
+  KernelChecker(const Executable& executable, const Backend& backend, const Backend& emulator)
+      : executable_(executable), backend_(backend), emulator_(emulator) {}
+
+  /// Of all taps of values that nodes of the forward and backward pass made, in execution order.
+  /// `program` has run `grad` (or an inference's `eval`) with these random words, and not yet
+  /// `update`. Orders that were found are tried first the next time.
+  std::vector<KernelCheck> check(int64_t step, const Program& program, const RandomSource& random);
+
+ private:
+  struct Found {
+    std::vector<SumOrder> orders;
+    std::string why;  ///< there are none
+  };
+  void explain(NodeId node, const Program& program, KernelCheck& check);
+  const Found& probed(NodeId node, const std::string& kernel);
+
+  const Executable& executable_;
+  const Backend& backend_;
+  const Backend& emulator_;
+  std::map<NodeId, SumOrder> best_;
+  std::map<std::string, Found> probed_;  ///< by kernel, operator, shapes and formats
+};
+
+}  // namespace halfscope

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+// KernelChecker on lanes of the GPU backend's program: our own kernels have the emulator's bits, a
+// library's sums are explained by the order they were taken in, and what no order explains is
+// counted. The library is interpreted, so that a test chooses the order.
+#include "core/train/kernel_check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/models/models.h"
+#include "core/numeric/tensor_core.h"
+#include "core/train/runner.h"
+#include "gpu/backends.h"
+#include "tests/gpu/interpreted_library.h"
+#include "tests/train/faulty_backend.h"
+#include "tests/train/small_training.h"
+
+namespace halfscope {
+namespace {
+
+using namespace test;  // NOLINT: trainings of these tests
+
+struct NamedCheck {
+  std::string site;
+  bool product;
+  KernelCheck check;
+};
+
+/// Checks of one step of a lane.
+std::vector<NamedCheck> checks_of(const Plan& plan, const Backend& backend,
+                                  const std::string& model = "lenet",
+                                  const Dataset& dataset = data(), int64_t micro_batches = 1) {
+  TrainConfig setup = config(model, "float32", "none");
+  setup.lanes = {{plan, parse_loss_scale("static:256"), &backend}};
+  setup.steps = 2;
+  setup.micro_batches = micro_batches;
+  setup.errors = {.enabled = true, .every = 2, .emulator = &emulation_backend()};
+  Trainer trainer(setup, dataset);
+  const RunInfo info = trainer.describe();
+  Collector seen;
+  const std::atomic<bool> never{false};
+  trainer.run(&seen, {}, never);
+  std::vector<NamedCheck> checks;
+  for (const auto& [lane, check] : seen.checks) {
+    EXPECT_EQ(lane, 0);
+    EXPECT_EQ(check.step, 0) << "the second step is not sampled";
+    const SiteInfo& site = info.lanes[0].sites[static_cast<size_t>(check.site)];
+    checks.push_back({site.name(), check.beyond >= 0, check});
+  }
+  EXPECT_GT(checks.size(), 10u);
+  return checks;
+}
+
+Plan preset(const std::string& name) { return preset_plan(name).value(); }
+
+/// Checks of one forward pass of lenet, of which every tensor is small.
+std::vector<NamedCheck> forward_checks(const Plan& plan, const Backend& backend) {
+  constexpr int64_t kBatch = 4, kSide = 16;
+  const Model model = build_lenet(kBatch, {1, kSide, kSide}, 10, false);
+  RunnerConfig setup;
+  setup.lanes = {{plan, parse_loss_scale("none"), &backend}};
+  setup.errors = {.enabled = true, .every = 100, .emulator = &emulation_backend()};
+  Runner runner(model, setup, data());
+  const RunInfo info = runner.describe();
+  Collector seen;
+  const std::atomic<bool> never{false};
+  runner.run(&seen, {}, never);
+  std::vector<NamedCheck> checks;
+  for (const auto& [lane, check] : seen.checks) {
+    const SiteInfo& site = info.lanes[0].sites[static_cast<size_t>(check.site)];
+    checks.push_back({site.name(), check.beyond >= 0, check});
+  }
+  EXPECT_GE(checks.size(), 8u);
+  return checks;
+}
+
+TEST(KernelCheck, OurKernelsHaveTheBitsOfTheEmulator) {
+  for (const std::string& name : preset_names()) {
+    const Plan plan = preset(name);
+    if (plan.double_precision) continue;
+    for (const auto& [site, product, check] : checks_of(plan, host_executor_backend())) {
+      EXPECT_EQ(check.differing, 0) << name << " " << site;
+      EXPECT_EQ(check.worst, -1);
+      EXPECT_EQ(check.kernel, "");
+    }
+  }
+}
+
+// Random words depend on the step, the micro-batch and the value.
+TEST(KernelCheck, KnowsTheRandomWordsOfTheLane) {
+  Plan plan = preset("bfloat16");
+  plan.defaults.rounding.mode = RoundingMode::stochastic;
+  accumulate_in(plan, parse_accumulation("format:rounding=stochastic").value());
+  for (const int64_t parts : {1, 2}) {
+    for (const auto& [site, product, check] :
+         checks_of(plan, host_executor_backend(), "lenet", data(), parts)) {
+      EXPECT_EQ(check.differing, 0) << site;
+    }
+  }
+}
+
+TEST(KernelCheck, BatchNormalizationsAndResidualsAreChecked) {
+  const auto checks =
+      checks_of(preset("mixed_float16"), host_executor_backend(), "resnet20", small_images());
+  for (const auto& [site, product, check] : checks) EXPECT_EQ(check.differing, 0) << site;
+}
+
+TEST(KernelCheck, ALibraryInTheSameOrderHasTheSameBits) {
+  const LibraryBackend backend({});
+  int64_t by_library = 0;
+  for (const auto& [site, product, check] : checks_of(preset("mixed_float16"), backend)) {
+    EXPECT_EQ(check.differing, 0) << site;
+    by_library += check.kernel.empty() ? 0 : 1;
+  }
+  EXPECT_GE(by_library, 10) << "five layers, forward and backward";
+}
+
+// A library on tensor cores: the fp32 chain of the plan does not explain it, the hardware does.
+TEST(KernelCheck, TheKnownTensorCoresExplainALibrary) {
+  const TensorCoreProfile core = tensor_core_profile("h100", kFp16).value();
+  InterpretedOptions options;
+  options.sum = [core](std::span<const float> a, std::span<const float> b) {
+    return tensor_core_dot(core, a, b, 0.0f);
+  };
+  options.known_orders = {parse_accumulation("tensor-core:a100").value(),
+                          parse_accumulation("tensor-core:h100").value()};
+  int64_t explained = 0;
+  for (const auto& [site, product, check] :
+       checks_of(preset("mixed_float16"), LibraryBackend(options))) {
+    EXPECT_TRUE(product || check.differing == 0) << site;
+    if (check.differing == 0) continue;
+    EXPECT_EQ(check.beyond, 0) << site;
+    EXPECT_GE(check.max_ulps, 1.0) << site;
+    EXPECT_GT(check.sampled, 0) << site;
+    EXPECT_LE(check.sampled, check.n) << site;
+    EXPECT_EQ(check.unexplained, "") << site;
+    // Gradients of inputs walk (row, column, channel) in the emulator and here.
+    EXPECT_EQ(check.explained, check.sampled) << site << " " << check.order;
+    explained += check.order == "tensor-core:h100" ? 1 : 0;
+  }
+  EXPECT_GE(explained, 3);
+}
+
+float descending_chain(std::span<const float> a, std::span<const float> b) {
+  float sum = 0.0f;
+  for (size_t k = a.size(); k-- > 0;) sum = std::fma(a[k], b[k], sum);
+  return sum;
+}
+
+// No accumulation of ours sums like that: FPRev finds the order in the kernel.
+TEST(KernelCheck, AnUnknownOrderIsFoundInTheKernel) {
+  for (const char* plan : {"float32", "mixed_float16"}) {
+    InterpretedOptions options;
+    options.sum = descending_chain;
+    options.channels_inside = true;
+    int64_t trees = 0;
+    for (const auto& [site, product, check] :
+         forward_checks(preset(plan), LibraryBackend(options))) {
+      EXPECT_LE(check.beyond, 0) << site;
+      if (check.differing == 0) continue;
+      ASSERT_TRUE(product) << site;
+      EXPECT_EQ(check.explained, check.sampled) << site << ": " << check.order << check.unexplained;
+      EXPECT_FALSE(check.order.starts_with("fp32")) << check.order;
+      ++trees;
+    }
+    EXPECT_GE(trees, 3) << plan;
+  }
+}
+
+// Blocks of a tensor core in two halves of k: the tree tells both.
+TEST(KernelCheck, BlocksInAnUnknownOrderAreFoundToo) {
+  const TensorCoreProfile core = tensor_core_profile("a100", kFp16).value();
+  InterpretedOptions options;
+  options.sum = [core](std::span<const float> a, std::span<const float> b) {
+    return tensor_core_dot(core, a, b, 0.0f, {.slices = 2, .tile = 8});
+  };
+  options.known_orders = {parse_accumulation("tensor-core:a100").value()};
+  int64_t trees = 0;
+  for (const auto& [site, product, check] :
+       checks_of(preset("mixed_float16"), LibraryBackend(options), kMlp)) {
+    if (check.differing == 0) continue;
+    EXPECT_EQ(check.beyond, 0) << site;
+    EXPECT_EQ(check.explained, check.sampled) << site << ": " << check.order << check.unexplained;
+    trees += check.order.starts_with("tensor-core") ? 0 : 1;
+  }
+  EXPECT_GE(trees, 1);
+}
+
+// Sums that depend on more than their terms follow no tree; how near they are is told all the same.
+TEST(KernelCheck, SaysWhyNoOrderWasFound) {
+  InterpretedOptions options;
+  auto calls = std::make_shared<int64_t>(0);
+  options.sum = [calls](std::span<const float> a, std::span<const float> b) {
+    const float sum = ++*calls % 3 == 0 ? descending_chain(a, b) : chain_of_products(a, b);
+    return *calls % 5 == 0 ? std::nextafter(sum, INFINITY) : sum;
+  };
+  int64_t unexplained = 0;
+  for (const auto& [site, product, check] :
+       forward_checks(preset("float32"), LibraryBackend(options))) {
+    EXPECT_LE(check.beyond, 0) << site << ": an ulp is no garbage";
+    if (check.differing == 0) continue;
+    EXPECT_LT(check.explained, check.sampled) << site;
+    EXPECT_GT(check.explained, 0) << site;
+    EXPECT_NE(check.unexplained, "") << site;
+    ++unexplained;
+  }
+  EXPECT_GE(unexplained, 3);
+}
+
+// Wrong results that are finite: a sum that lost a quarter of its terms, a tile that was not
+// written.
+TEST(KernelCheck, WhatNoOrderExplainsIsCounted) {
+  const auto lost = [](std::span<const float> a, std::span<const float> b) {
+    const size_t kept = a.size() - a.size() / 4;
+    return chain_of_products(a.first(kept), b.first(kept));
+  };
+  const auto unwritten = [](std::span<const float> a, std::span<const float> b) {
+    const float sum = chain_of_products(a, b);
+    return std::fabs(sum) < 0.125f ? 1000.0f : sum;
+  };
+  const auto infinite = [](std::span<const float> a, std::span<const float> b) {
+    const float sum = chain_of_products(a, b);
+    return sum > 0.125f ? INFINITY : sum;
+  };
+  for (const SumProducts& sum :
+       {SumProducts(lost), SumProducts(unwritten), SumProducts(infinite)}) {
+    InterpretedOptions options;
+    options.sum = sum;
+    const auto checks = forward_checks(preset("mixed_float16"), LibraryBackend(options));
+    const NamedCheck& first = *std::find_if(checks.begin(), checks.end(), [](const auto& each) {
+      return each.site == "conv1.activation";
+    });
+    EXPECT_TRUE(first.product);
+    EXPECT_GT(first.check.beyond, 0);
+    EXPECT_LE(first.check.beyond, first.check.differing);
+    EXPECT_GE(first.check.worst, 0);
+    for (const auto& [site, product, check] : checks) {
+      EXPECT_TRUE(product || check.differing == 0) << site << ": judged on its own operands";
+    }
+  }
+}
+
+TEST(KernelCheck, OneWrongElementOfAnyOperatorIsFound) {
+  const auto checks = checks_of(preset("mixed_float16"), FaultyBackend("relu1"));
+  int64_t wrong = 0;
+  for (const auto& [site, product, check] : checks) {
+    if (site == "relu1.activation") {
+      EXPECT_EQ(check.differing, 1);
+      EXPECT_EQ(check.worst, 3);
+      EXPECT_EQ(check.beyond, -1);
+      EXPECT_EQ(check.max_ulps, 0.0) << "NaN is at no distance";
+      ++wrong;
+    }
+  }
+  EXPECT_EQ(wrong, 1);
+}
+
+TEST(KernelCheck, IsOfLanesWithKernelsOfTheirOwnOnly) {
+  TrainConfig setup = config("lenet", "mixed_float16", "none");
+  setup.errors = {.enabled = true, .emulator = &emulation_backend()};
+  EXPECT_TRUE(train(setup).seen.checks.empty());
+  setup.lanes[0].backend = &host_executor_backend();
+  EXPECT_FALSE(train(setup).seen.checks.empty());
+  setup.errors.emulator = nullptr;
+  EXPECT_TRUE(train(setup).seen.checks.empty());
+}
+
+TEST(KernelCheck, ChangesNoResult) {
+  InterpretedOptions options;
+  options.sum = descending_chain;
+  const LibraryBackend backend(options);
+  TrainConfig setup = config(kMlp, "mixed_float16", "dynamic");
+  setup.lanes[0].backend = &backend;
+  const Result plain = train(setup);
+  setup.errors = {.enabled = true, .emulator = &emulation_backend()};
+  const Result checked = train(setup);
+  EXPECT_FALSE(checked.seen.checks.empty());
+  expect_same_weights(plain.weights, checked.weights);
+  expect_same_steps(plain.seen, checked.seen);
+}
+
+}  // namespace
+}  // namespace halfscope
