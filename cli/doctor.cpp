@@ -135,7 +135,8 @@ nlohmann::ordered_json gpu_json(const GpuReport& gpus) {
     json["devices"].push_back({{"name", device.name},
                                {"compute_capability", capability},
                                {"memory_bytes", device.memory_bytes},
-                               {"multiprocessors", device.sm_count}});
+                               {"multiprocessors", device.sm_count},
+                               {"tensor_cores", tensor_core_formats(device.major, device.minor)}});
   }
   return json;
 }
@@ -158,7 +159,7 @@ std::string instruction_sets() {
 
 }  // namespace
 
-int run_doctor(std::ostream& out, std::string_view version) {
+int run_doctor(std::ostream& out, std::string_view version, const DoctorNetwork* network) {
   const auto line = [&out](std::string_view key, std::string_view value) {
     out << fmt::format("{:<18}{}\n", key, value);
   };
@@ -173,12 +174,14 @@ int run_doctor(std::ostream& out, std::string_view version) {
   for (const auto& [name, number] : libraries()) line("  " + name, number);
 
   out << "\nGPU\n";
-  for (const std::string& text : describe(query_gpus())) out << "  " << text << "\n";
-  out << "  training runs on the processor: GPU formats are emulated, a GPU is not used yet\n";
+  const GpuReport gpus = query_gpus();
+  for (const std::string& text : describe(gpus)) out << "  " << text << "\n";
+  out << "  " << backends_text(gpus) << "\n";
+  if (network != nullptr) out << "\n" << layers_text(*network, gpus.devices);
   return 0;
 }
 
-nlohmann::ordered_json doctor_json(std::string_view version) {
+nlohmann::ordered_json doctor_json(std::string_view version, const DoctorNetwork* network) {
   using Json = nlohmann::ordered_json;
   const auto bytes = [](std::optional<double> value) {
     return value ? Json(static_cast<int64_t>(*value)) : Json(nullptr);
@@ -201,6 +204,13 @@ nlohmann::ordered_json doctor_json(std::string_view version) {
                     {"limit_bytes", bytes(memory.limit)}};
   for (const auto& [name, number] : libraries()) json["libraries"][name] = number;
   json["gpu"] = gpu_json(query_gpus());
+  json["network"] = nullptr;
+  json["layers"] = nullptr;
+  if (network != nullptr) {
+    json["network"] = {{"model", network->model}, {"plan", network->plan}, {"batch", nullptr}};
+    if (network->batch > 0) json["network"]["batch"] = network->batch;
+    json["layers"] = layers_json(network->layers);
+  }
   return json;
 }
 

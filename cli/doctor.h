@@ -3,17 +3,39 @@
 // about what is missing. For bug reports and for "why is my GPU not used".
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "gpu/tensor_core_fit.h"
 
 namespace halfscope {
 
+/// A network whose layers are to be looked at.
+struct DoctorNetwork {
+  std::string model, plan;
+  int64_t batch = 0;  ///< samples at once; 0 where the network does not leave it open
+  std::vector<TensorCoreFit> layers;
+};
+
 /// Writes the report to `out` and returns the exit code, which is 0: a machine without a GPU is
 /// not an error. `version` is HalfScope's own. Throws Error for an unusable HALFSCOPE_ISA.
-int run_doctor(std::ostream& out, std::string_view version);
+int run_doctor(std::ostream& out, std::string_view version, const DoctorNetwork* network = nullptr);
 
 /// The same as `halfscope.doctor/1` of docs/contracts.md.
-nlohmann::ordered_json doctor_json(std::string_view version);
+nlohmann::ordered_json doctor_json(std::string_view version,
+                                   const DoctorNetwork* network = nullptr);
+
+/// What a GPU is used for, given what there is: one line.
+std::string backends_text(const GpuReport& gpus);
+
+/// Whether the layers of a network suit tensor cores: a table, and what to know about it. Says of
+/// every device whether it has tensor cores for what the layers read.
+std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice> devices);
+nlohmann::ordered_json layers_json(std::span<const TensorCoreFit> layers);
 
 }  // namespace halfscope

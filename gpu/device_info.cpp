@@ -87,6 +87,10 @@ std::vector<std::string> tensor_core_formats(int major, int minor) {
     formats.push_back("tf32");
   }
   if (capability >= 89) formats.push_back("fp8");
+  if (capability >= 100) {
+    formats.push_back("mxfp8");
+    formats.push_back("fp4");
+  }
   return formats;
 }
 

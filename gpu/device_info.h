@@ -57,7 +57,8 @@ struct GpuReport {
 GpuReport query_gpus();
 
 /// The formats the tensor cores of a compute capability multiply, in words: "fp16" from 7.0,
-/// "bf16" and "tf32" from 8.0, "fp8" from 8.9. Empty below 7.0.
+/// "bf16" and "tf32" from 8.0, "fp8" from 8.9, "mxfp8" and "fp4" (with a scale for every block)
+/// from 10.0. Empty below 7.0.
 std::vector<std::string> tensor_core_formats(int major, int minor);
 
 /// The rule Keras states for its mixed_float16 policy: it is fast from compute capability 7.0.

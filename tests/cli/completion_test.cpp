@@ -87,6 +87,8 @@ TEST(CliCompletion, ValuesOfFlags) {
   EXPECT_THAT(complete.at("halfscope train --loss-scale s"), ElementsAre("static:"));
   EXPECT_THAT(complete.at("halfscope train --steps "), IsEmpty()) << "any number will do";
   EXPECT_THAT(complete.at("halfscope fprev --model h1"), ElementsAre("h100", "h100-wgmma"));
+  EXPECT_THAT(complete.at("halfscope doctor --model res"), ElementsAre("resnet20"));
+  EXPECT_THAT(complete.at("halfscope doctor --plan mxf"), ElementsAre("mxfp8"));
   EXPECT_THAT(complete.at("halfscope mma-check --input e5"), ElementsAre("e5m2"));
   EXPECT_THAT(complete.at("halfscope recommend run.hscope --fail-on w"), ElementsAre("warning"));
   // The part before a ':' is the shell's, which replaces what follows.

@@ -477,6 +477,25 @@ TEST(CliErrors, ARunThatIsStillWritten) {
   EXPECT_EQ(bench.finish(child).code, 0);
 }
 
+TEST(CliErrors, LayersOfDoctor) {
+  const Bench bench;
+  expect_refusals(
+      bench,
+      {{{"doctor", "--model", "lenett"}, 2, "unknown model lenett", "lenet"},
+       {{"doctor", "--model", "none.onnx"}, 3, "cannot read none.onnx", "check the path"},
+       {{"doctor", "--plan", "mixed_float16"}, 2, "--plan is for the layers", "add --model"},
+       {{"doctor", "--data", "digits"}, 2, "--data is for the layers", "add --model"},
+       {{"doctor", "--dimension", "a=3"}, 2, "--dimension is for the layers", "add --model"},
+       {{"doctor", "--batch", "8"}, 2, "--batch is for the layers", "add --model"},
+       {{"doctor", "--model", "lenet", "--batch", "0"}, 2, "--batch 0: out of range"},
+       {{"doctor", "--model", "lenet", "--plan", "float64"}, 2, "computes in double", "plan"},
+       {{"doctor", "--model", "lenet", "--plan", "half"}, 2, "no plan named half", "presets"},
+       {{"doctor", "--model", "lenet", "--plan", "as_exported"}, 2, "that of a network's file"},
+       {{"doctor", "--model", "lenet", "--data", "mnist:none"}, 3, "none"},
+       {{"doctor", "--model", "lenet", "--dimension", "a=3"}, 2, "--dimension is for network"},
+       {{"doctor", "--model", "mlp:5-4", "--data", "digits"}, 2, "does not fit the data", "784"}});
+}
+
 TEST(CliErrors, InstructionSet) {
   const Bench bench;
   expect_refusal(bench.run(small_training({}), "HALFSCOPE_ISA=sse9"), 2,

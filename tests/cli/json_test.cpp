@@ -145,10 +145,43 @@ TEST(CliJson, Doctor) {
   const Bench bench;
   const json doctor = result_of(bench, {"doctor", "--json"});
   expect_keys(doctor, {"schema", "version", "compiler", "processor", "instruction_sets", "threads",
-                       "processors", "memory", "libraries", "gpu"});
+                       "processors", "memory", "libraries", "gpu", "network", "layers"});
   EXPECT_EQ(doctor.at("schema"), "halfscope.doctor/1");
   EXPECT_TRUE(doctor.at("gpu").at("devices").is_array());
   EXPECT_GE(doctor.at("threads"), 1);
+  EXPECT_TRUE(doctor.at("network").is_null());
+  EXPECT_TRUE(doctor.at("layers").is_null());
+}
+
+TEST(CliJson, DoctorOfANetwork) {
+  const Bench bench;
+  const json doctor =
+      result_of(bench, {"doctor", "--model", "mlp:24-16-10", "--batch", "32", "--json"});
+  EXPECT_EQ(doctor.at("network"),
+            json({{"model", "mlp:24-16-10"}, {"plan", "mixed_float16"}, {"batch", 32}}));
+  EXPECT_EQ(doctor.at("layers").at(0), json({{"path", "fc1"},
+                                             {"op", "Gemm"},
+                                             {"read", "fp16"},
+                                             {"products", 1},
+                                             {"m", 32},
+                                             {"n", 16},
+                                             {"k", 24},
+                                             {"tensor_cores", "fp16"},
+                                             {"multiple", 8},
+                                             {"best_multiple", 64},
+                                             {"fits", true},
+                                             {"fits_best", false},
+                                             {"advice", json::array()}}));
+  const json& last = doctor.at("layers").at(1);
+  EXPECT_EQ(last.at("fits"), false);
+  EXPECT_EQ(last.at("advice"), json({"10 outputs: pad to 16"}));
+  const json full =
+      result_of(bench, {"doctor", "--model", "mlp:24-16-10", "--plan", "float32", "--json"});
+  EXPECT_EQ(full.at("network").at("batch"), 128);
+  for (const char* key : {"tensor_cores", "multiple", "best_multiple"}) {
+    EXPECT_TRUE(full.at("layers").at(0).at(key).is_null()) << key;
+  }
+  EXPECT_EQ(full.at("layers").at(0).at("fits"), false);
 }
 
 TEST(CliJson, QuietPrintsNothing) {

@@ -8,6 +8,7 @@
 
 #include "core/data/npz.h"
 #include "tests/cli/bad_inputs.h"
+#include "tests/onnx/network_support.h"
 
 namespace halfscope {
 namespace {
@@ -105,6 +106,32 @@ TEST(CliOnnx, AFileShowsWhatAPlanRounds) {
   const Json half = results(bench, "half.onnx", "as_exported");
   const Json direct = results(bench, "net.onnx", "float16");
   EXPECT_EQ(half[0].at("accuracy"), direct[0].at("accuracy"));
+}
+
+TEST(CliOnnx, DoctorListsTheLayersOfAFile) {
+  const Bench bench;
+  test::FileBuilder open_file;
+  open_file.input("x", {-1, 24}).output("y").floats("w", {24, 10}, std::vector<float>(240, 0.5f));
+  open_file.node("MatMul", {"x", "w"}, {"y"}, "fc2");
+  const std::vector<uint8_t> bytes = open_file.bytes();
+  std::ofstream(bench / "open.onnx", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  convert(bench, "mlp:784-16-10", "fixed.onnx", {"--batch", "5"});
+  const auto layers = [&bench](const Words& words) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Json::parse(outcome.out);
+  };
+  const Json open = layers({"doctor", "--model", "open.onnx", "--batch", "12", "--json"});
+  EXPECT_EQ(open.at("network").at("batch"), 12);
+  EXPECT_EQ(open.at("layers").at(0).at("m"), 12);
+  EXPECT_EQ(open.at("layers").at(0).at("path"), "fc2");
+  EXPECT_EQ(open.at("layers").at(0).at("k"), 24);
+  const Json fixed = layers({"doctor", "--model", "fixed.onnx", "--plan", "as_exported", "--json"});
+  EXPECT_TRUE(fixed.at("network").at("batch").is_null());
+  EXPECT_EQ(fixed.at("layers").at(0).at("m"), 5);
+  EXPECT_EQ(fixed.at("layers").at(0).at("read"), "fp32");
 }
 
 TEST(CliOnnx, TellsWhatIsWrong) {

@@ -23,7 +23,9 @@ TEST(TensorCores, FollowTheComputeCapability) {
   EXPECT_THAT(tensor_core_formats(8, 6), ElementsAre("fp16", "bf16", "tf32"));
   EXPECT_THAT(tensor_core_formats(8, 9), ElementsAre("fp16", "bf16", "tf32", "fp8"));
   EXPECT_THAT(tensor_core_formats(9, 0), ElementsAre("fp16", "bf16", "tf32", "fp8"));
-  EXPECT_THAT(tensor_core_formats(10, 0), ElementsAre("fp16", "bf16", "tf32", "fp8"));
+  const auto blackwell = ElementsAre("fp16", "bf16", "tf32", "fp8", "mxfp8", "fp4");
+  EXPECT_THAT(tensor_core_formats(10, 0), blackwell);
+  EXPECT_THAT(tensor_core_formats(12, 0), blackwell);
 }
 
 TEST(TensorCores, KerasAsksForSeven) {
