@@ -19,11 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/gpu_options.h"
 #include "bench/other_program.h"
 #include "core/error.h"
 #include "core/train/trainer.h"
-#include "emulation/backends.h"
-#include "gpu/backends.h"
 
 namespace halfscope {
 namespace {
@@ -36,26 +35,6 @@ struct Options {
   int64_t batch = 512, steps = 60;
   int rounds = 3;
 };
-
-std::vector<std::string> words(const std::string& list) {
-  std::vector<std::string> result(1);
-  for (char c : list) {
-    if (c == ',') {
-      result.emplace_back();
-    } else {
-      result.back() += c;
-    }
-  }
-  return result;
-}
-
-const Backend& backend_of(const std::string& name) {
-  for (const GpuProducts products : {GpuProducts::library, GpuProducts::own, GpuProducts::fast}) {
-    if (name == gpu_backend_name(products)) return cuda_backend(products);
-  }
-  if (name == "emulated") return emulation_backend();
-  throw Error("unknown backend " + name);
-}
 
 /// Sees the statistics and keeps none: what remains is their way from the device.
 class Forgetful final : public TapSink {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// The matrix products of one training step, each as a program of its own: what is timed to say
+// which layers a format makes faster.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/train/backend.h"
+
+namespace halfscope {
+
+/// A product of one layer of the network.
+struct LayerProduct {
+  std::string layer;    ///< path of the first layer that has it
+  std::string product;  ///< "forward", "grad_input", "grad_weight"
+  std::vector<Shape> operands{};
+  NodeId node = kNone;  ///< in the lane's graph
+  int count = 1;        ///< layers with the same product
+};
+
+/// Of the entry `grad`, in execution order, equal ones (operator, attributes, shapes) once.
+std::vector<LayerProduct> layer_products(const Executable& executable);
+
+/// That node alone: its operands are inputs of the formats they have there. Throws Error for
+/// operands with scales, which only a network computes.
+Executable alone(const Executable& executable, NodeId node);
+
+/// Bytes of operands and result as they lie on a GPU.
+int64_t product_bytes(const Executable& product);
+
+/// A product on a backend, with operands that every format holds: multiples of 1/4 up to 1.
+class ProductTimer {
+ public:
+  ProductTimer(const Backend& backend, Executable product);
+
+  /// Milliseconds of one product, the mean of as many as take `least_ms` at least.
+  double milliseconds(double least_ms);
+  const Program& program() const { return *program_; }
+
+ private:
+  /// Of `runs` products, until all of them are done.
+  double elapsed(int64_t runs);
+
+  Executable product_;
+  std::unique_ptr<Program> program_;
+  int64_t runs_ = 0;  ///< that took long enough; 0: not known yet
+};
+
+/// Element `i` of operand `which`.
+float product_operand(size_t which, int64_t i);
+
+}  // namespace halfscope
