@@ -47,6 +47,18 @@ std::string part_of(int64_t part, int64_t whole) {
   return whole == 1 ? "The one tensor" : fmt::format("All {} tensors", whole);
 }
 
+/// Orders have commas of their own.
+std::string list_orders(const std::set<std::string>& orders) {
+  constexpr size_t kShown = 2;
+  std::string text;
+  size_t count = 0;
+  for (const std::string& order : orders) {
+    if (count == kShown) return text + fmt::format("; and {} more", orders.size() - kShown);
+    text += (count++ == 0 ? "" : "; ") + order;
+  }
+  return text;
+}
+
 std::string summary(const KernelReport& kernels) {
   using Site = KernelSiteReport;
   const auto count = [&](const auto& wanted) -> int64_t {
@@ -83,8 +95,7 @@ std::string summary(const KernelReport& kernels) {
         " The order in which a library sums explains {} of the sampled elements of {} to the last "
         "bit: {}.",
         explained == sampled ? "100 %" : percent(share(explained, sampled)),
-        sums == 1 ? "the other one" : fmt::format("{} others", sums),
-        name_list(std::vector<std::string>(orders.begin(), orders.end()), 3));
+        sums == 1 ? "the other one" : fmt::format("{} others", sums), list_orders(orders));
   }
   return text;
 }

@@ -22,6 +22,7 @@ struct FaultySite {
   int site;
   int64_t elements, n;  ///< of beyond and other_bits
   double max_ulps;
+  std::string kernel{};  ///< of a library
 
   bool is_error() const { return fault != Fault::other_bits; }
   /// Errors first; then by step, then in execution order.
@@ -40,8 +41,8 @@ std::vector<FaultySite> faults_of(const LaneFacts& lane) {
   }
   for (const KernelCheck& check : lane.run().kernels(lane.lane())) {
     if (check.beyond > 0) {
-      faults.push_back(
-          {Fault::beyond, check.step, check.site, check.beyond, check.n, check.max_ulps});
+      faults.push_back({Fault::beyond, check.step, check.site, check.beyond, check.n,
+                        check.max_ulps, check.kernel});
     } else if (check.differing > 0 && check.kernel.empty()) {
       faults.push_back(
           {Fault::other_bits, check.step, check.site, check.differing, check.n, check.max_ulps});
@@ -68,23 +69,21 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const std::st
       return;
     case Fault::beyond:
       finding.mechanism = fmt::format(
-          "{} of {} are further from the exact sums at step {} than any order of summing explains",
+          "{} of {} lie further from the exact sums at step {} than any order of summing explains",
           percent(part), name, first.step);
       finding.text = fmt::format(
-          "{} of {} are sums at step {} that are further from the exact ones, of the same "
-          "operands, "
-          "than any order of summing explains. It is the kernel of {} that fails here, not the "
-          "format.",
-          percent(part), name, first.step, backend);
+          "At step {} {} of {} lie further from the exact sums of the same operands than any order "
+          "of summing explains. It is the kernel of {} that fails here, not the format.",
+          first.step, percent(part), name, backend);
       return;
     case Fault::other_bits:
       finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at step {}",
                                       percent(part), name, first.step);
       finding.text = fmt::format(
-          "{} of {} have other bits at step {} than the emulator makes of the same operands, by at "
+          "At step {} {} of {} have other bits than the emulator makes of the same operands, by at "
           "most {}. This is a kernel of HalfScope's own, which should agree to the last bit: what "
           "differs between the lanes is not the format's doing alone.",
-          percent(part), name, first.step,
+          first.step, percent(part), name,
           fmt::format("{} {}", short_number(first.max_ulps),
                       first.max_ulps == 1.0 ? "ulp" : "ulps"));
       return;
@@ -115,13 +114,15 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
     finding.evidence["elements"] = static_cast<double>(first.elements);
     finding.evidence["max_ulps"] = first.max_ulps;
   }
-  if (sites > 1) finding.text += fmt::format(" So do {} in all.", counted(sites, "tensor"));
+  if (sites > 1) finding.text += fmt::format(" {} tensors in all are like that.", sites);
   // Libraries first; where it is one of our own kernels there is the emulator.
   const bool library = backend != "cuda-own" && first.fault != Fault::other_bits;
+  const std::string kernel = first.kernel.empty()
+                                 ? fmt::format("the kernel that --kernels names for {}", site.path)
+                                 : "this kernel: " + first.kernel;
   finding.action.text =
-      fmt::format("Train the lane as {}:{}, and report the kernel that --kernels names for {}.",
-                  library ? "cuda-own" : "emulated",
-                  lane.info().name.substr(lane.info().name.find(':') + 1), site.path);
+      fmt::format("Train the lane as {}:{}, and report {}.", library ? "cuda-own" : "emulated",
+                  lane.info().name.substr(lane.info().name.find(':') + 1), kernel);
   findings.push_back(std::move(finding));
 }
 

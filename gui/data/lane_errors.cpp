@@ -2,11 +2,16 @@
 // SiteError rows are ordered by step, then tensor, so a step is a range found by bisection.
 #include "gui/data/lane_errors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+
+#include "analysis/rules/text.h"
 
 namespace halfscope::gui {
 namespace {
@@ -121,6 +126,34 @@ double total_error(const SiteError& error) noexcept {
 double local_error(const SiteError& error) noexcept {
   if (nothing_finite(error)) return std::numeric_limits<double>::quiet_NaN();
   return std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
+}
+
+const KernelCheck* kernel_check(const RunView& run, int lane, int site, int64_t step) noexcept {
+  const KernelCheck* nearest = nullptr;
+  for (const KernelCheck& check : run.kernels(lane)) {
+    if (check.site != site) continue;
+    const bool nearer =
+        nearest == nullptr || std::abs(check.step - step) < std::abs(nearest->step - step);
+    if (nearer) nearest = &check;
+  }
+  return nearest;
+}
+
+bool is_kernel_fault(const KernelCheck& check) noexcept {
+  return check.beyond > 0 || (check.differing > 0 && check.kernel.empty());
+}
+
+std::string kernel_text(const KernelCheck& check) {
+  if (check.differing == 0) return "the emulator's bits";
+  const auto share = [](int64_t part, int64_t whole) {
+    return percent(static_cast<double>(part) / static_cast<double>(whole));
+  };
+  std::string text = share(check.n - check.differing, check.n) + " the emulator's bits";
+  if (check.beyond > 0) return text + ", " + share(check.beyond, check.n) + " in no order of sums";
+  if (check.sampled == 0) return text;
+  const bool all = check.explained == check.sampled;
+  return text + fmt::format(", {} explained by {}",
+                            all ? "all" : share(check.explained, check.sampled), check.order);
 }
 
 std::vector<UlpBar> ulp_bars(const SiteError& error) {

@@ -43,6 +43,14 @@ class LaneErrors {
   int64_t step_ = 0;
 };
 
+/// What the emulator makes of the operands that the lane's kernel read, at the checked step nearest
+/// to `step`; null where the kernel was not checked.
+const KernelCheck* kernel_check(const RunView& run, int lane, int site, int64_t step) noexcept;
+/// "the emulator's bits"; "98 % the emulator's bits, all explained by tensor-core:h100".
+std::string kernel_text(const KernelCheck& check);
+/// Whether the kernel is to blame: sums that no order explains, other bits of what sums nothing.
+bool is_kernel_fault(const KernelCheck& check) noexcept;
+
 /// Against exact arithmetic if that was measured; NaN if neither was.
 double local_error(const SiteError& error) noexcept;
 /// NaN where no element is finite in both lanes: a norm over nothing would pass for agreement.

@@ -201,6 +201,20 @@ void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site
   }
 }
 
+/// One line on the lane's own kernel, where it was held against the emulator.
+void draw_kernel(const Frame& frame, int64_t step) {
+  const KernelCheck* check = kernel_check(frame.run.view(), frame.at.lane, frame.at.site, step);
+  if (check == nullptr) return;
+  label("lanes/kernel", "Kernel: " + kernel_text(*check), frame.fonts.small,
+        is_kernel_fault(*check) ? frame.theme.bad : frame.theme.soft);
+  std::string tip =
+      "The emulator ran this operator on the operands that the kernel read, so nothing of the "
+      "difference came in with them.";
+  if (!check->kernel.empty()) tip += "\n" + check->kernel;
+  if (!check->unexplained.empty()) tip += "\nNo order was found in it: " + check->unexplained;
+  ui::tip(tip.c_str());
+}
+
 void draw_first(const Frame& frame, const LaneErrors& errors) {
   const SiteError* first = errors.first_differing();
   if (first == nullptr) {
@@ -430,6 +444,7 @@ void draw_lanes(const Frame& frame) {
   if (error != nullptr) {
     draw_ulps(frame, *error);
     draw_facts(frame, *error, *site);
+    draw_kernel(frame, errors->step());
   } else {
     empty_note("lanes/empty",
                site == nullptr

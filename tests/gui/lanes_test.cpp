@@ -136,6 +136,41 @@ TEST(LaneErrors, TheNearestSampleOfTwoTheEarlier) {
   EXPECT_FALSE(LaneErrors::nearest(run, 0, 1, 44));
 }
 
+TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
+  RunView run = test::full_run();
+  const int site = *run.find_site(1, "conv2.activation");
+  KernelCheck check{.step = 44, .site = site, .n = 200};
+  EXPECT_EQ(kernel_text(check), "the emulator's bits");
+  EXPECT_FALSE(is_kernel_fault(check));
+  check.differing = 2;
+  check.worst = 0;
+  EXPECT_TRUE(is_kernel_fault(check)) << "not of a library";
+  check.kernel = "a library";
+  check.order = "tensor-core:h100";
+  check.sampled = 100;
+  check.explained = 99;
+  EXPECT_EQ(kernel_text(check), "99 % the emulator's bits, 99 % explained by tensor-core:h100");
+  EXPECT_FALSE(is_kernel_fault(check));
+  run.add_kernel(1, check);
+  check.step = 49;
+  check.beyond = 1;
+  EXPECT_EQ(kernel_text(check), "99 % the emulator's bits, 0.5 % in no order of sums");
+  EXPECT_TRUE(is_kernel_fault(check));
+  run.add_kernel(1, check);
+  EXPECT_EQ(kernel_check(run, 1, site, 46)->step, 44);
+  EXPECT_EQ(kernel_check(run, 1, site, 1000)->step, 49);
+  EXPECT_EQ(kernel_check(run, 1, site + 1, 44), nullptr);
+  PanelFixture panel(std::move(run), draw_lanes);
+  panel.view().lane = "mixed_float16";
+  panel.view().site = "conv2.activation";
+  panel.ui().frame(3);
+  EXPECT_EQ(panel.ui().text("lanes/kernel"),
+            "Kernel: 99 % the emulator's bits, 99 % explained by tensor-core:h100");
+  panel.view().site = "conv1.activation";
+  panel.ui().frame(3);
+  EXPECT_FALSE(panel.ui().has("lanes/kernel"));
+}
+
 TEST(LaneErrors, NotMeasuredAndNotFinite) {
   SiteError error;
   EXPECT_TRUE(std::isnan(local_error(error)));

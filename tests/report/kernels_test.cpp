@@ -136,6 +136,7 @@ TEST(KernelFault, WhatNoOrderExplainsIsTheKernels) {
   EXPECT_THAT(faults[0].text, HasSubstr("25 % of conv1.activation"));
   EXPECT_THAT(faults[0].text, HasSubstr("kernel of cuda that fails here, not the format"));
   EXPECT_THAT(faults[0].action.text, HasSubstr("as cuda-own:mixed_float16"));
+  EXPECT_THAT(faults[0].action.text, HasSubstr(kLibrary));
 }
 
 // Of a kernel of ours one other bit is a fault, but none that spoils a training.
