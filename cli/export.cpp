@@ -2,6 +2,9 @@
 // `halfscope export`: the tables of a run as CSV.
 #include <memory>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/export/csv.h"
 #include "analysis/output_file.h"
@@ -13,28 +16,33 @@ namespace halfscope {
 namespace {
 
 struct Options {
-  std::string run, steps, stats, sums;
+  std::string run, steps, stats, sums, kernels;
   bool force = false;
 };
 
 int export_command(const Options& options) {
-  if (options.steps.empty() && options.stats.empty() && options.sums.empty()) {
+  const std::pair<const std::string&, void (*)(const RunView&, std::ostream&)> tables[] = {
+      {options.steps, write_steps_csv},
+      {options.stats, write_stats_csv},
+      {options.sums, write_sums_csv},
+      {options.kernels, write_kernels_csv}};
+  std::vector<std::string> files{options.run};
+  for (const auto& [file, table] : tables) {
+    if (file.empty()) continue;
+    files.push_back(file);
+    check_output_file(file, options.force);
+  }
+  if (files.size() == 1) {
     throw usage_error("nothing to export", "name --steps FILE, --stats FILE, --sums FILE or more");
   }
-  check_distinct({options.run, options.steps, options.stats, options.sums});
-  for (const std::string& file : {options.steps, options.stats, options.sums}) {
-    if (!file.empty()) check_output_file(file, options.force);
-  }
+  check_distinct(files);
   const RunView run = RunView::open(options.run);
-  const auto write = [&](const std::string& file, void (*table)(const RunView&, std::ostream&)) {
-    if (file.empty()) return;
+  for (const auto& [file, table] : tables) {
+    if (file.empty()) continue;
     std::ostringstream text;
     table(run, text);
     write_output_file(file, text.str(), options.force);
-  };
-  write(options.steps, write_steps_csv);
-  write(options.stats, write_stats_csv);
-  write(options.sums, write_sums_csv);
+  }
   return 0;
 }
 
@@ -49,6 +57,8 @@ void add_export(CLI::App& app, Command& command) {
   add_output(*sub, "--stats", options->stats, "*.csv", "One row per lane, step and site");
   add_output(*sub, "--sums", options->sums, "*.csv",
              "One row per lane, compared step and tensor of sums of products");
+  add_output(*sub, "--kernels", options->kernels, "*.csv",
+             "One row per lane on a GPU, compared step and tensor: the kernel beside the emulator");
   add_force(*sub, options->force);
   sub->callback([options, &command] { command = [options] { return export_command(*options); }; });
 }

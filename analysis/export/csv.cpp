@@ -57,6 +57,9 @@ class CsvWriter {
   /// Where a value may be missing, NaN says that it is.
   CsvWriter& number_or_empty(double value) { return std::isnan(value) ? empty() : number(value); }
 
+  /// Of counters and places a number below zero does.
+  CsvWriter& count_or_empty(int64_t value) { return value < 0 ? empty() : number(value); }
+
   CsvWriter& empty() {
     separate();
     return *this;
@@ -191,11 +194,32 @@ void write_sums_csv(const RunView& run, std::ostream& out) {
     csv.text(row->layer).text(accumulation_name(row->accumulation));
     csv.number(row->counts.sums).number(row->counts.products).number(row->counts.swamped);
     csv.number(row->counts.largest).number(row->counts.overflowed);
-    if (row->counts.first_overflow < 0) {
-      csv.empty();
-    } else {
-      csv.number(row->counts.first_overflow);
+    csv.count_or_empty(row->counts.first_overflow);
+    csv.end_row();
+  }
+}
+
+void write_kernels_csv(const RunView& run, std::ostream& out) {
+  CsvWriter csv(out);
+  write_header(csv, {"step", "lane", "site", "path", "tensor", "phase", "op", "format", "n",
+                     "differing", "max_ulps", "worst", "beyond", "kernel", "order", "sampled",
+                     "explained", "unexplained"});
+  std::vector<Entry<const KernelCheck*>> entries;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    for (const KernelCheck& row : run.kernels(lane)) {
+      entries.push_back({row.step, lane, row.site, &row});
     }
+  }
+  sort_entries(entries);
+  for (const auto& [step, lane_index, site_index, row] : entries) {
+    const LaneInfo& lane = run.lane(lane_index);
+    const SiteInfo& site = lane.sites.at(static_cast<size_t>(site_index));
+    csv.number(step).text(lane.name).text(site.name()).text(site.path).text(site.tensor);
+    csv.text(phase_name(site.phase)).text(site.op).text(format_name(site.format));
+    csv.number(row->n).number(row->differing).number(row->max_ulps);
+    csv.count_or_empty(row->worst).count_or_empty(row->beyond);
+    csv.text(row->kernel).text(row->order).number(row->sampled).number(row->explained);
+    csv.text(row->unexplained);
     csv.end_row();
   }
 }

@@ -26,8 +26,9 @@ std::optional<Marks> marks_of(const FloatFormat& format) {
   return std::nullopt;
 }
 
-/// Of one FPRev in summands, on top of which it needs n * this many elements to be written.
-constexpr double kMostProbed = 4096, kMostWritten = 0x1p33;
+/// The longest sums that FPRev looks into, and the elements that it may write and read for it: some
+/// seconds on a device.
+constexpr double kMostProbed = 4096, kMostWritten = 0x1p30;
 
 /// Calls `program` with one operand of the node chosen freely.
 class Probe {

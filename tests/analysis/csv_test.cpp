@@ -72,11 +72,33 @@ TEST(Csv, SumsToTheLetter) {
   EXPECT_EQ(lines[3].rfind("8,float32,", 0), 0u) << lines[3];
 }
 
+std::vector<std::string> kernels_csv(const RunView& run) {
+  std::ostringstream out;
+  write_kernels_csv(run, out);
+  return lines_of(out.str());
+}
+
+TEST(Csv, KernelsToTheLetter) {
+  RunView run(sample_info(), RunStatus::complete);
+  run.add_kernel(1, sample_check(1, 4, 2));
+  run.add_kernel(1, sample_check(1, 4, 0));
+  const std::vector<std::string> lines = kernels_csv(run);
+  ASSERT_EQ(lines.size(), 3u);
+  const SiteInfo& site = run.lane(1).sites[2];
+  EXPECT_EQ(lines[1].substr(lines[1].size() - 16), ",44,0,0,,,,,0,0,") << lines[1];
+  EXPECT_EQ(lines[2].rfind("4,mixed_float16," + site.name() + ",", 0), 0u) << lines[2];
+  EXPECT_NE(lines[2].find(",1004,20,4,11,1,library 1.1,tensor-core:h100,504,404,results change "
+                          "from run to run"),
+            std::string::npos)
+      << lines[2];
+}
+
 TEST(Csv, HeadersAreTheContract) {
   const RunView run(sample_info(), RunStatus::complete);
   EXPECT_EQ(steps_csv(run).at(0), contract_columns("`steps.csv`"));
   EXPECT_EQ(stats_csv(run).at(0), contract_columns("`stats.csv`"));
   EXPECT_EQ(sums_csv(run).at(0), contract_columns("`sums.csv`"));
+  EXPECT_EQ(kernels_csv(run).at(0), contract_columns("`kernels.csv`"));
 }
 
 TEST(Csv, StepsToTheLetter) {

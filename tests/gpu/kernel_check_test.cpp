@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -282,6 +283,32 @@ TEST(KernelCheck, ChangesNoResult) {
   EXPECT_FALSE(checked.seen.checks.empty());
   expect_same_weights(plain.weights, checked.weights);
   expect_same_steps(plain.seen, checked.seen);
+}
+
+// What a device's own libraries do, told for the report of scripts/gpu-check.
+TEST(LibrariesOnDevice, KernelsDoWhatTheEmulatorDoes) {
+  if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no kernel was checked";
+  for (const char* plan : {"float32", "mixed_float16", "mixed_bfloat16", "fp8_current"}) {
+    for (const GpuProducts products : {GpuProducts::own, GpuProducts::library, GpuProducts::fast}) {
+      int64_t sampled = 0, explained = 0;
+      for (const auto& [site, product, check] : checks_of(preset(plan), cuda_backend(products))) {
+        SCOPED_TRACE(std::string(plan) + " " + gpu_backend_name(products) + " " + site);
+        EXPECT_TRUE(!check.kernel.empty() || check.differing == 0) << check.max_ulps << " ulps";
+        EXPECT_LE(check.beyond, 0) << check.kernel;
+        sampled += check.sampled;
+        explained += check.explained;
+        if (check.differing > 0) {
+          std::cout << plan << " " << gpu_backend_name(products) << " " << site << ": "
+                    << check.differing << " of " << check.n << " differ, " << check.explained
+                    << " of " << check.sampled << " explained by " << check.order << " "
+                    << check.unexplained << "\n";
+        }
+      }
+      EXPECT_TRUE(products != GpuProducts::own || sampled == 0);
+      std::cout << plan << " " << gpu_backend_name(products) << ": " << explained << " of "
+                << sampled << " sampled elements explained\n";
+    }
+  }
 }
 
 }  // namespace

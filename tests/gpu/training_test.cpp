@@ -254,6 +254,32 @@ TEST(CudaBackend, SaysWhatIsMissing) {
   }
 }
 
+// More than any device has: the error says how much was asked for and what to lower, and other
+// programs on the device go on.
+TEST(CudaBackend, SaysHowMuchMemoryIsMissing) {
+  if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no allocation failed";
+  const Executable small = lower(small_network(2), Plan{}, {});
+  const std::unique_ptr<Program> other = cuda_backend().compile(small);
+  Executable large;
+  large.forward = Entry::eval;
+  const ValueId x = large.graph.add_input("x", {1 << 20, 1 << 20});
+  const ValueId y = large.graph.add1("Relu", "relu", {x});
+  large.inputs = {{"x", x}};
+  large.outputs = {{"y", y}};
+  large.entries[static_cast<size_t>(Entry::eval)] = {0};
+  try {
+    static_cast<void>(cuda_backend().compile(large));
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("allocation of 8388608.0 MiB"), std::string::npos)
+        << error.what();
+    EXPECT_NE(error.hint().find("lower --batch"), std::string::npos) << error.hint();
+  }
+  other->write(small.labels, std::vector<int32_t>{0, 9});
+  other->run(Entry::grad, {});
+  EXPECT_TRUE(std::isfinite(other->read_scalar(small.loss)));
+}
+
 /// Runs after all tests of the program: every operator of the table was compared.
 class Coverage : public testing::Environment {
  public:
