@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <set>
 #include <string>
@@ -93,6 +94,7 @@ class DeviceProgram final : public Program {
 
   void write(ValueId value, std::span<const float> data) override {
     check_size(value, data.size());
+    scalars_.erase(value);
     put(value, data);
   }
 
@@ -105,6 +107,11 @@ class DeviceProgram final : public Program {
   void write_scalar(ValueId value, double scalar) override {
     if (layout_.place(value) < 0) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
+    // Most are the same in every step, and a copy takes as long as a small kernel.
+    const auto [known, is_new] = scalars_.try_emplace(value, number);
+    if (!is_new && std::bit_cast<uint32_t>(known->second) == std::bit_cast<uint32_t>(number))
+      return;
+    known->second = number;
     put(value, {&number, 1});
   }
 
@@ -162,6 +169,7 @@ class DeviceProgram final : public Program {
 
   void write_exact(ValueId variable, std::span<const double> data) override {
     check_size(variable, data.size());
+    scalars_.erase(variable);
     put(variable, std::vector<float>(data.begin(), data.end()));
   }
 
@@ -496,7 +504,8 @@ class DeviceProgram final : public Program {
   /// Of entries that repeat, without statistics and with.
   std::array<std::array<typename X::Recording, 2>, kEntryCount> recordings_;
   std::map<ValueId, double*> wide_place_;
-  std::set<ValueId> wide_;  ///< scalars that were computed in double
+  std::set<ValueId> wide_;            ///< scalars that were computed in double
+  std::map<ValueId, float> scalars_;  ///< that write_scalar() has put there
   std::map<ValueId, std::vector<int32_t>> indices_;
   RandomSource random_;
 };
