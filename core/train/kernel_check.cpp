@@ -149,27 +149,48 @@ std::string product_key(const Graph& graph, const Node& node, const std::string&
   return key;
 }
 
-SumSpec with(SumSpec spec, const Accumulation& accumulation) {
-  spec.accumulation = accumulation;
-  return spec;
+/// How the hardware may sum such operands: in their own format or, where a library has no kernel
+/// for that, in tf32, if it holds their values.
+struct KnownOrder {
+  SumOrder order;
+  TensorCoreProfile core;
+};
+std::vector<KnownOrder> known_orders(const Backend& backend, const SumSpec& spec) {
+  std::vector<KnownOrder> known;
+  const std::vector<Accumulation> accumulations = backend.known_orders();
+  for (const Accumulation& each : accumulations) {
+    SumSpec own = spec;
+    own.accumulation = each;
+    if (const auto core = tensor_core_of(own)) known.push_back({{each, {}, {}}, *core});
+  }
+  const bool widens =
+      spec.read != kTf32 && kTf32.contains(spec.read) && kTf32.contains(spec.b_format());
+  for (const Accumulation& each : accumulations) {
+    const SumSpec wide{.accumulation = each, .read = kTf32};
+    const auto core = tensor_core_of(wide);
+    if (widens && core) known.push_back({{each, {}, kTf32}, *core});
+  }
+  return known;
 }
 
-/// The tensor core among those known whose blocks are those of the tree.
-std::optional<TreeSum> tree_sum(const SummationTree& tree, const SumSpec& spec,
-                                std::span<const Accumulation> known) {
-  std::optional<TreeSum> sum = TreeSum::of(tree, std::nullopt);
+/// With the tensor core among those known whose blocks are those of the tree.
+std::optional<SumOrder> order_of(const SummationTree& tree, std::span<const KnownOrder> known) {
+  if (std::optional<TreeSum> sum = TreeSum::of(tree, std::nullopt)) {
+    return SumOrder{{}, std::make_shared<const TreeSum>(std::move(*sum)), {}};
+  }
   size_t largest = 0;
   for (const std::vector<int>& children : tree.children) {
     const auto leaves = std::count_if(children.begin(), children.end(),
                                       [&](int child) { return tree.is_leaf(child); });
     largest = std::max(largest, static_cast<size_t>(leaves));
   }
-  for (const Accumulation& each : known) {
-    const std::optional<TensorCoreProfile> core = tensor_core_of(with(spec, each));
-    if (sum || !core || static_cast<size_t>(core->dot.products) != largest) continue;
-    sum = TreeSum::of(tree, core);
+  for (const KnownOrder& each : known) {
+    if (static_cast<size_t>(each.core.dot.products) != largest) continue;
+    if (std::optional<TreeSum> sum = TreeSum::of(tree, each.core)) {
+      return SumOrder{{}, std::make_shared<const TreeSum>(std::move(*sum)), each.order.read};
+    }
   }
-  return sum;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -233,11 +254,10 @@ void KernelChecker::explain(NodeId id, const Program& program, KernelCheck& chec
   const auto look = [&] {
     const auto known = best_.find(id);
     if (known != best_.end() && explains(known->second)) return;
-    const SumSpec spec = sum_spec_of(graph, node);
-    for (const Accumulation& each : backend_.known_orders()) {
-      if (tensor_core_of(with(spec, each)) && explains({each, {}})) return;
+    for (const KnownOrder& each : known_orders(backend_, sum_spec_of(graph, node))) {
+      if (explains(each.order)) return;
     }
-    if (explains({node.plan.accumulation, {}})) return;
+    if (explains({node.plan.accumulation, {}, {}})) return;
     const Found& found = probed(id, check.kernel);
     check.unexplained = found.why;
     for (const SumOrder& each : found.orders) {
@@ -262,15 +282,17 @@ const KernelChecker::Found& KernelChecker::probed(NodeId id, const std::string& 
     found.why = error.what();
   }
   if (!tree) return found;
-  const std::vector<Accumulation> known = backend_.known_orders();
-  const std::optional<TreeSum> sum = tree_sum(*tree, sum_spec_of(graph, node), known);
-  if (!sum) {
+  const std::optional<SumOrder> order =
+      order_of(*tree, known_orders(backend_, sum_spec_of(graph, node)));
+  if (!order) {
     found.why = "no tensor core is known that sums it: " + describe(*tree);
     return found;
   }
-  found.orders.push_back({{}, std::make_shared<const TreeSum>(*sum)});
-  if (sum->has_pairs()) {
-    found.orders.push_back({{}, std::make_shared<const TreeSum>(sum->later_first())});
+  found.orders.push_back(*order);
+  if (order->tree->has_pairs()) {
+    SumOrder other = *order;
+    other.tree = std::make_shared<const TreeSum>(order->tree->later_first());
+    found.orders.push_back(std::move(other));
   }
   return found;
 }

@@ -79,7 +79,9 @@ class Probe {
 }  // namespace
 
 std::string SumOrder::text() const {
-  return tree == nullptr ? accumulation_name(accumulation) : describe(tree->tree());
+  const std::string order =
+      tree == nullptr ? accumulation_name(accumulation) : describe(tree->tree());
+  return read ? order + " on " + format_name(*read) : order;
 }
 
 std::optional<ProductSample> ProductSample::of(const Graph& graph, NodeId id,
@@ -146,6 +148,10 @@ int64_t ProductSample::explained_by(const SumOrder& order) const {
   SumSpec spec = spec_;
   spec.accumulation = order.accumulation;
   spec.write = kFp32;
+  if (order.read) {
+    spec.read = *order.read;
+    spec.read_b.reset();
+  }
   int64_t explained = 0;
   for (const Element& element : elements_) {
     const std::span<const float> a(a_.data() + element.first, terms_);

@@ -23,8 +23,10 @@ namespace halfscope {
 struct SumOrder {
   Accumulation accumulation{};
   std::shared_ptr<const TreeSum> tree{};
+  /// Format that the operands are multiplied in, if it is another one that holds their values.
+  std::optional<FloatFormat> read{};
 
-  /// "tensor-core:h100", or the structure of the tree in words.
+  /// "tensor-core:h100", "tensor-core:h100 on tf32", or the structure of the tree in words.
   std::string text() const;
 };
 

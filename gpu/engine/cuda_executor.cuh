@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -61,6 +62,7 @@ class CudaExecutor {
     static_cast<void>(cudaStreamSynchronize(stream_));
     for (cudaGraphExec_t graph : graphs_) static_cast<void>(cudaGraphExecDestroy(graph));
     for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
+    static_cast<void>(cudaFreeHost(staging_));
     static_cast<void>(cudaStreamDestroy(stream_));
   }
 
@@ -131,10 +133,25 @@ class CudaExecutor {
     static_cast<void>(cudaFree(memory));
   }
   int64_t allocated() const { return allocated_; }
-  /// Memory that is not pinned is copied to a staging area before the call returns.
+  /// Through pinned memory, so that `from` may go at once and the copy waits for nobody here.
   void upload(void* to, const void* from, size_t bytes) {
-    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
-               "copy to the device", bytes);
+    if (staging_ == nullptr) {
+      check_cuda(cudaMallocHost(&staging_, kStagingBytes), "pinned memory", kStagingBytes);
+    }
+    for (size_t done = 0; done < bytes;) {
+      const size_t part = bytes - done < kStagingBytes ? bytes - done : kStagingBytes;
+      if (staged_ + part > kStagingBytes) {  // what is there may still be on its way
+        check_cuda(cudaStreamSynchronize(stream_), "copy to the device", bytes);
+        staged_ = 0;
+      }
+      std::byte* const at = static_cast<std::byte*>(staging_) + staged_;
+      std::memcpy(at, static_cast<const std::byte*>(from) + done, part);
+      check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, at, part,
+                                 cudaMemcpyHostToDevice, stream_),
+                 "copy to the device", bytes);
+      staged_ += (part + 255) / 256 * 256;
+      done += part;
+    }
   }
   void download(void* to, const void* from, size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
@@ -173,8 +190,12 @@ class CudaExecutor {
     return ready;
   }
 
+  static constexpr size_t kStagingBytes = size_t{32} << 20;
+
   std::vector<cudaGraphExec_t> graphs_;
   cudaStream_t stream_ = nullptr;
+  void* staging_ = nullptr;  ///< pinned; its first staged_ bytes may be on their way
+  size_t staged_ = 0;
   DeviceCores cores_;
   int64_t allocated_ = 0;
   std::map<void*, size_t> memory_;

@@ -257,7 +257,10 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
       if (found(product)) return in_place_step(c, source, epilogue, plan->d.storage, product);
     }
   } else if (bytes_of(*a) > 1) {
-    const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, *a, result);
+    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 holds all of their values.
+    const bool widens = bytes_of(*a) == 2 && result == Storage::fp32;
+    const Storage operands = widens ? Storage::tf32 : *a;
+    const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, operands, result);
     const std::shared_ptr<LibraryProduct> product = library.convolution(plan, why);
     if (found(product)) return convolution_step(c, epilogue, plan, product);
   }

@@ -90,7 +90,9 @@ class DeviceProgram final : public Program {
     return found != kernels_.end() && found->second.by_library;
   }
 
-  int64_t device_bytes() const override { return executor_->allocated(); }
+  int64_t device_bytes() const override {
+    return executor_->allocated() + (library_ != nullptr ? library_->device_bytes() : 0);
+  }
 
   void write(ValueId value, std::span<const float> data) override {
     check_size(value, data.size());

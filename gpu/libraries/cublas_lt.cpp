@@ -305,6 +305,7 @@ class CublasLt final : public ProductLibrary {
     return nullptr;
   }
   bool fast() const override { return fast_; }
+  int64_t device_bytes() const override { return static_cast<int64_t>(kWorkspaceBytes); }
 
  private:
   std::shared_ptr<Context> context_;

@@ -19,6 +19,10 @@
 #include "gpu/libraries/libraries.h"
 #include "gpu/libraries/shared_library.h"
 
+#if CUDNN_VERSION >= 90800
+#define HALFSCOPE_CUDNN_DESCRIBES_DEVICES  // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR
+#endif
+
 namespace halfscope::gpu {
 namespace {
 
@@ -239,6 +243,7 @@ struct Context {
 struct Choice {
   int64_t engine = -1;
   std::vector<std::string> knobs, against;  ///< against: why not in reproducible mode
+  bool tensor_cores = false;
 };
 
 Choice look_at(const Descriptor& config) {
@@ -271,7 +276,8 @@ Choice look_at(const Descriptor& config) {
   return choice;
 }
 
-/// The knobs of a configuration as "type=value", and whether one of them splits sums.
+/// The knobs of a configuration as "type=value", among them those that split sums: into parts that
+/// are added in a fixed order, or the engine is noted as not deterministic.
 void look_at_knobs(const Descriptor& config, Choice& choice) {
   std::vector<Descriptor> knobs;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -294,10 +300,22 @@ void look_at_knobs(const Descriptor& config, Choice& choice) {
   }
 }
 
-std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+/// What engines are chosen for: the device of a handle, or one that is described.
+struct Target {
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* device = nullptr;  ///< null: the handle's
+};
+
+std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                       const Target& target) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
+#ifdef HALFSCOPE_CUDNN_DESCRIBES_DEVICES
+  if (target.device != nullptr) {
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
+  }
+#endif
   heuristics.finalize("heuristics");
   int64_t count = 0;
   require(functions().get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
@@ -342,12 +360,16 @@ struct Operation {
 
 class Convolution final : public LibraryProduct {
  public:
-  Convolution(std::shared_ptr<Context> context, const ConvPlan& plan)
+  Convolution(std::shared_ptr<Context> context, const ConvPlan& plan,
+              const Descriptor* device = nullptr)
       : context_(std::move(context)),
+        target_{context_->handle, device},
         plan_(plan),
         operation_(plan),
         graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &context_->handle);
+    if (device == nullptr) {
+      graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &context_->handle);
+    }
     graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation_.operation);
     graph_.finalize("operation graph");
   }
@@ -355,16 +377,25 @@ class Convolution final : public LibraryProduct {
   /// Throws NotDone if no engine will do.
   void choose(bool fast) {
     std::string reason = "it proposes none";
+    std::vector<Descriptor> configs;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      std::vector<Descriptor> configs;
       try {
-        configs = configurations(graph_, mode);
+        for (Descriptor& each : configurations(graph_, mode, target_)) {
+          configs.push_back(std::move(each));
+        }
       } catch (const NotDone& failure) {
         reason = failure.why;
       }
-      for (Descriptor& config : configs) {
-        if (try_one(config, fast, reason)) return;
+    }
+    // Operands in tf32 may be multiplied as fp32, too, but not at the speed that they are there
+    // for.
+    if (plan_.w.storage == Storage::tf32) {
+      for (const Descriptor& config : configs) {
+        if (uses_tensor_cores(config) && try_one(config, fast, reason)) return;
       }
+    }
+    for (const Descriptor& config : configs) {
+      if (try_one(config, fast, reason)) return;
     }
     throw NotDone{"no engine: " + reason};
   }
@@ -399,8 +430,9 @@ class Convolution final : public LibraryProduct {
   }
 
   std::string text() const override {
-    return fmt::format("cuDNN {}, {}: engine {}, knobs {}, workspace {}, writes {}",
+    return fmt::format("cuDNN {}, {}: engine {}{}, knobs {}, workspace {}, writes {}",
                        context_->version, shape_of(plan_), choice_.engine,
+                       choice_.tensor_cores ? " on tensor cores" : "",
                        fmt::join(choice_.knobs, " "), workspace_bytes_, name_of(made()));
   }
 
@@ -416,7 +448,8 @@ class Convolution final : public LibraryProduct {
       Choice choice = look_at(config);
       const bool fp32 = made() == Storage::fp32 && plan_.w.storage == Storage::fp32 &&
                         plan_.x.storage == Storage::fp32 && plan_.y.storage == Storage::fp32;
-      const bool narrows = fp32 && uses_tensor_cores(config);
+      choice.tensor_cores = uses_tensor_cores(config);
+      const bool narrows = fp32 && choice.tensor_cores;
       if (narrows) choice.against.push_back("multiplies fp32 on tensor cores");
       if ((!choice.against.empty() && !fast) || narrows) {
         reason = fmt::format("engine {}: {}", choice.engine, fmt::join(choice.against, ", "));
@@ -424,7 +457,14 @@ class Convolution final : public LibraryProduct {
       }
       look_at_knobs(config, choice);
       Descriptor execution(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &context_->handle);
+#ifdef HALFSCOPE_CUDNN_DESCRIBES_DEVICES
+      if (target_.device != nullptr) {
+        execution.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target_.device);
+      }
+#endif
+      if (target_.device == nullptr) {
+        execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &target_.handle);
+      }
       execution.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       execution.finalize("execution plan");
       const auto bytes =
@@ -453,6 +493,7 @@ class Convolution final : public LibraryProduct {
   }
 
   std::shared_ptr<Context> context_;
+  const Target target_;
   const ConvPlan plan_;
   Operation operation_;
   Descriptor graph_;
@@ -480,6 +521,7 @@ class Cudnn final : public ProductLibrary {
     }
   }
   bool fast() const override { return fast_; }
+  int64_t device_bytes() const override { return kWorkspaceBytes; }
 
  private:
   std::shared_ptr<Context> context_;
@@ -496,6 +538,27 @@ std::optional<std::string> cudnn_objection(const ConvPlan& plan) {
   } catch (const NotDone& failure) {
     return failure.why;
   }
+}
+
+std::optional<std::string> cudnn_choice(const ConvPlan& plan, bool fast,
+                                        const std::string& device_json) {
+#ifdef HALFSCOPE_CUDNN_DESCRIBES_DEVICES
+  if (!functions().library.missing().empty()) return std::nullopt;
+  try {
+    Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, device_json.data(),
+               static_cast<int64_t>(device_json.size()));
+    device.finalize("description of a device");
+    Convolution product(std::make_shared<Context>(), plan, &device);
+    product.choose(fast);
+    return product.text();
+  } catch (const NotDone& failure) {
+    return "none: " + failure.why;
+  }
+#else
+  static_cast<void>(plan), static_cast<void>(fast), static_cast<void>(device_json);
+  return std::nullopt;
+#endif
 }
 
 std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std::string& why) {

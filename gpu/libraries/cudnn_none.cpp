@@ -10,5 +10,8 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer, bool, std::string& why
 }
 
 std::optional<std::string> cudnn_objection(const ConvPlan&) { return std::nullopt; }
+std::optional<std::string> cudnn_choice(const ConvPlan&, bool, const std::string&) {
+  return std::nullopt;
+}
 
 }  // namespace halfscope::gpu

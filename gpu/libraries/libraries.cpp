@@ -22,6 +22,10 @@ class BothLibraries final : public ProductLibrary {
     return nullptr;
   }
   bool fast() const override { return fast_; }
+  int64_t device_bytes() const override {
+    return (matrices_ != nullptr ? matrices_->device_bytes() : 0) +
+           (convolutions_ != nullptr ? convolutions_->device_bytes() : 0);
+  }
 
  private:
   bool fast_;

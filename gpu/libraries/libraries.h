@@ -24,6 +24,12 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std:
 std::optional<std::string> cublas_lt_objection(const MatrixPlan& plan);
 std::optional<std::string> cudnn_objection(const ConvPlan& plan);
 
+/// What cuDNN would compute a plan with on a device that is described in its own words, as
+/// LibraryProduct::text() says it: nothing runs, and no device is needed. "none: ..." where it has
+/// no engine that will do; nothing where there is no library.
+std::optional<std::string> cudnn_choice(const ConvPlan& plan, bool fast,
+                                        const std::string& device_json);
+
 /// Both as one: matrices by cuBLASLt, convolutions by cuDNN.
 std::unique_ptr<ProductLibrary> open_libraries(StreamPointer stream, bool fast);
 

@@ -4,6 +4,7 @@
 // does, on the stream of the executor.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,8 @@ class ProductLibrary {
   virtual std::unique_ptr<LibraryProduct> convolution(const ConvPlan& plan, std::string& why) = 0;
   /// It chooses freely, and may write 16 bits.
   virtual bool fast() const = 0;
+  /// Memory that it takes on the device.
+  virtual int64_t device_bytes() const { return 0; }
 };
 
 }  // namespace halfscope::gpu

@@ -252,6 +252,74 @@ TEST(Libraries, TakeTheDescriptionsOfPlans) {
   if (here == 0) GTEST_SKIP() << "neither cuBLASLt nor cuDNN is installed";
 }
 
+/// An H100 as cuDNN 9.19 describes devices. Values: NVIDIA H100 Tensor Core GPU Architecture
+/// (whitepaper), and compute capability 9.0 in the CUDA C++ Programming Guide.
+constexpr const char* kH100 =
+    R"({"deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
+        "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+        "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
+        "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+        "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
+        "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
+        "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 2619000,
+        "l2CacheSize": 52428800, "deviceName": "NVIDIA H100 80GB HBM3",
+        "totalGlobalMem": 85000000000})";
+
+// cuDNN itself has an engine for every convolution that is put to it, in the mode it is put in:
+// what it proposes does not need the device to be there.
+TEST(Libraries, CudnnHasEnginesForEveryConvolutionThatItIsGiven) {
+  using gpu::Storage;
+  const auto layer = [](int64_t in, int64_t side, int64_t out, int64_t kernel, int64_t stride,
+                        int64_t pad) {
+    const int64_t made = (side + 2 * pad - kernel) / stride + 1;
+    return gpu::ConvGeometry{.batch = 128,
+                             .in = in,
+                             .height = side,
+                             .width = side,
+                             .out = out,
+                             .kernel_h = kernel,
+                             .kernel_w = kernel,
+                             .stride_h = stride,
+                             .stride_w = stride,
+                             .pad_top = pad,
+                             .pad_left = pad,
+                             .pad_bottom = pad,
+                             .pad_right = pad,
+                             .out_height = made,
+                             .out_width = made};
+  };
+  int64_t chosen = 0, on_cores = 0;
+  for (const gpu::ConvGeometry& s :
+       {layer(1, 28, 32, 5, 1, 0), layer(3, 32, 16, 3, 1, 1), layer(16, 32, 32, 3, 2, 1),
+        layer(16, 32, 32, 1, 2, 0), layer(64, 8, 64, 3, 1, 1)}) {
+    for (const ConvProduct product :
+         {ConvProduct::forward, ConvProduct::grad_input, ConvProduct::grad_weight}) {
+      struct Way {
+        Storage operands, result;
+        bool fast;
+      };
+      for (const Way& way :
+           {Way{Storage::fp32, Storage::fp32, false}, Way{Storage::tf32, Storage::fp32, false},
+            Way{Storage::tf32, Storage::fp32, true}, Way{Storage::fp16, Storage::fp16, true},
+            Way{Storage::bf16, Storage::bf16, true}}) {
+        const ConvPlan plan = plan_convolution(product, s, way.operands, way.result);
+        const std::optional<std::string> choice = gpu::cudnn_choice(plan, way.fast, kH100);
+        if (!choice) GTEST_SKIP() << "cuDNN is not installed";
+        if (choice->find("9.19") == std::string::npos && choice->starts_with("none: description")) {
+          GTEST_SKIP() << "this cuDNN describes devices in other words: " << *choice;
+        }
+        EXPECT_FALSE(choice->starts_with("none")) << *choice;
+        const bool cores = choice->find("on tensor cores") != std::string::npos;
+        EXPECT_FALSE(way.operands == Storage::fp32 && cores) << *choice;
+        ++chosen;
+        on_cores += cores ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_EQ(chosen, 5 * 3 * 5);
+  EXPECT_GT(on_cores, chosen / 2) << "of four in five that may; few channels do not pay";
+}
+
 // The rules that cuBLASLt has for fp8, in numbers.
 TEST(Libraries, PackedPlansArePadded) {
   const gpu::PackedPlan fp8 =
