@@ -19,6 +19,7 @@ class ProductTerms {
   /// Nothing for a node of another operator.
   static std::optional<ProductTerms> of(const Graph& graph, const Node& node);
 
+  bool of_convolution() const noexcept { return kind_ != Kind::matrix; }
   int64_t results() const noexcept { return results_; }
   /// Of one result.
   int64_t terms() const noexcept { return terms_; }

@@ -59,21 +59,19 @@ KernelCheck compared(std::span<const float> made, std::span<const float> expecte
   return check;
 }
 
-/// Whether a backend may add parts of a sum in the format that it writes.
-bool adds_parts_rounded(const Backend& backend, const FloatFormat& write) {
-  return measures_after_rounding(backend.name()) && write.bits() <= 16;
-}
-
 /// Elements of a product that are further from the exact result than its bound.
 class BoundCheck {
  public:
-  BoundCheck(const Graph& graph, NodeId id, const Program& lane, const Backend& emulator,
-             bool parts_rounded)
+  /// `free`: libraries choose freely. They may add parts of a sum in 16 bits that they write, and
+  /// transform convolutions (Winograd, FFT), where errors of one result are those of its
+  /// neighbours.
+  BoundCheck(const Graph& graph, NodeId id, const Program& lane, const Backend& emulator, bool free)
       : node_(graph.node(id)), terms_(ProductTerms::of(graph, node_)) {
     if (!terms_) return;
     format_ = graph.value(node_.outputs[0]).format;
     read_ = read_format(graph, node_, 0);
-    // Parts of a split sum, of which there are some dozens at most.
+    // Of the parts of a split sum there are some dozens at most.
+    const bool parts_rounded = free && format_.bits() <= 16;
     if (parts_rounded) part_unit_ = 64.0 * std::ldexp(0.5, -format_.mantissa_bits);
     const auto input = [&](size_t i) { return i < node_.inputs.size() ? node_.inputs[i] : kNone; };
     for (const size_t i : {kFirstScaleInput, kFirstScaleInput + 1}) {
@@ -93,6 +91,10 @@ class BoundCheck {
     exact_ = program->rerun(id, Accumulation::fp64).front();
     copy_operands(lane, bare, *program, true);
     magnitudes_ = program->rerun(id, Accumulation::fp64).front();
+    if (free && terms_->of_convolution()) {
+      const double largest = *std::max_element(magnitudes_.begin(), magnitudes_.end());
+      std::fill(magnitudes_.begin(), magnitudes_.end(), largest);
+    }
   }
 
   /// -1 if the terms are not known.
@@ -225,8 +227,8 @@ std::vector<KernelCheck> KernelChecker::check(int64_t step, const Program& progr
     if (find_op(node.op).sums_products() && !sums.sums_in_format() && !sums.half_accumulator) {
       check.beyond = 0;
       if (check.differing > 0) {
-        const bool rounded = adds_parts_rounded(backend_, tap.site.format);
-        check.beyond = BoundCheck(graph, id, program, emulator_, rounded).beyond(made.data);
+        const bool free = measures_after_rounding(backend_.name());
+        check.beyond = BoundCheck(graph, id, program, emulator_, free).beyond(made.data);
         if (!check.kernel.empty()) explain(id, program, check);
       }
     }
