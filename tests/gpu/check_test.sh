@@ -27,7 +27,12 @@ stand_in() {  # stand_in FILE: a program of what standard input says
 stand_in "$work/tools/nvidia-smi" <<< 'echo "GPU 0: NVIDIA Test 100"'
 stand_in "$work/tools/ldconfig" <<< 'cat "$fake/known" 2> /dev/null'
 stand_in "$work/toolkit/bin/nvcc" <<< 'echo "Cuda compilation tools, release 13.0, V13.0.48"'
-stand_in "$work/tools/ctest" <<< 'cat "$fake/ctest"'
+stand_in "$work/tools/ctest" << 'EOF'
+cat "$fake/ctest"
+mkdir -p "$2/Testing/Temporary"
+printf '%s\n' "[ RUN      ] A.B" "[  SKIPPED ] A.B" "[  SKIPPED ] A.B (0 ms)" \
+  "float32 cuda: 5 of 5 sampled elements explained" > "$2/Testing/Temporary/LastTest.log"
+EOF
 # It finds what is named to it, and the toolkit's headers; what it builds is what follows here.
 stand_in "$work/tools/cmake" << 'EOF'
 echo "cmake $*" >> "$fake/calls"
@@ -83,7 +88,7 @@ esac
 EOF
 stand_in "$work/built/gpu_step_bench" <<< 'echo "lenet float32 PyTorch 1.5"
 exit "$(cat "$fake/bench")"'
-stand_in "$work/built/gpu_layer_bench" <<< 'echo "fc1 forward 0.25"'
+stand_in "$work/built/gpu_layer_bench" <<< 'printf "fc1 \"forward\"\t\\\\0.25\a\n"'
 stand_in "$work/built/gpu_test" <<< 'echo "[  PASSED  ] 1 test."'
 # A python3 of this machine looks in the folder of packages; without one, the answer is given.
 if ! command -v python3 > /dev/null; then
@@ -135,6 +140,9 @@ says "$markdown" "at commit abc1234."
 says "$markdown" "| build | passed |"
 lacks "$markdown" "## Training steps"
 lacks "$markdown" "Python packages"
+says "$markdown" "[  SKIPPED ] A.B"
+says "$markdown" "5 of 5 sampled elements explained"
+lacks "$markdown" "[ RUN"
 says "$json" '"gpu_on_device": "passed"'
 says "$json" '"bench": null'
 says "$json" '"failed": []'
@@ -203,7 +211,8 @@ what="another commit"
 HALFSCOPE_COMMIT=def5678 check 0 --stage layers
 says "$work/calls" "cmake --build"
 says "$markdown" "at commit def5678."
-says "$markdown" "fc1 forward 0.25"
+says "$json" '"layers": "fc1 \"forward\"\t\\0.25"'
+valid
 lacks "$markdown" "| tests |"
 export HALFSCOPE_COMMIT=def5678
 what="a changed file"
@@ -217,7 +226,7 @@ what="another device"
 echo "NVIDIA Other" > "$work/device"
 check 0 --stage layers
 lacks "$repo/docs/gpu/nvidia-other.md" "PyTorch 1.5"
-says "$repo/docs/gpu/nvidia-other.md" "fc1 forward"
+says "$repo/docs/gpu/nvidia-other.md" 'fc1 "forward"'
 echo "NVIDIA Test 100" > "$work/device"
 
 what="all stages"
