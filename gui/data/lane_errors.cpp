@@ -152,8 +152,7 @@ std::string kernel_text(const KernelCheck& check) {
   if (check.beyond > 0) return text + ", " + share(check.beyond, check.n) + " in no order of sums";
   if (check.sampled == 0) return text;
   const bool all = check.explained == check.sampled;
-  return text + fmt::format(", {} explained by {}",
-                            all ? "all" : share(check.explained, check.sampled), check.order);
+  return text + fmt::format(", {} explained", all ? "all" : share(check.explained, check.sampled));
 }
 
 std::vector<UlpBar> ulp_bars(const SiteError& error) {

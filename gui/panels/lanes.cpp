@@ -211,6 +211,10 @@ void draw_kernel(const Frame& frame, int64_t step) {
       "The emulator ran this operator on the operands that the kernel read, so nothing of the "
       "difference came in with them.";
   if (!check->kernel.empty()) tip += "\n" + check->kernel;
+  if (check->sampled > 0) {
+    tip += fmt::format("\nOf {} sampled elements {} are equal to the last bit, summed as {}.",
+                       grouped(check->sampled), grouped(check->explained), check->order);
+  }
   if (!check->unexplained.empty()) tip += "\nNo order was found in it: " + check->unexplained;
   ui::tip(tip.c_str());
 }
