@@ -16,6 +16,9 @@ namespace halfscope {
 inline constexpr int64_t kApplicationId = 0x48534350;  // "HSCP"
 inline constexpr int64_t kSchemaVersion = 4;
 
+/// The meta key `evaluated` where evaluations took moving averages in place of the weights.
+inline constexpr const char* kEvaluatedAverages = "averages";
+
 /// The CREATE TABLE statements; a test compares them with docs/contracts.md.
 extern const char* const kSchemaSql;
 

@@ -41,6 +41,15 @@ constexpr int64_t kLargestReserve = int64_t{1} << 30;
 
 constexpr uintmax_t kSmallestPage = 512;
 
+/// Of files older than the meta key `evaluated`, whose trainings wrote pairs of flag and value up
+/// to --eval-ema, and after it flags without one that all begin with --no-.
+bool settings_evaluate_averages(const std::vector<std::string>& settings) {
+  for (size_t i = 0; i < settings.size() && !settings[i].starts_with("--no-"); i += 2) {
+    if (settings[i] == "--eval-ema") return true;
+  }
+  return false;
+}
+
 class Reader {
  public:
   explicit Reader(Database& database) : database_(database) {}
@@ -94,6 +103,19 @@ class Reader {
     return entry->second;
   }
 
+  bool evaluates_averages(const std::map<std::string, std::string>& meta,
+                          const std::vector<std::string>& settings) const {
+    if (!meta.contains("evaluated")) return settings_evaluate_averages(settings);
+    const std::string what = meta_text(meta, "evaluated");
+    if (what != kEvaluatedAverages) {
+      throw usage_error(fmt::format("{} holds evaluations of \"{}\", which this program does not "
+                                    "know",
+                                    database_.file().string(), what),
+                        "update HalfScope");
+    }
+    return true;
+  }
+
   RunInfo to_run_info(const std::map<std::string, std::string>& meta) const {
     RunInfo info;
     info.model = meta_text(meta, "model");
@@ -114,6 +136,7 @@ class Reader {
       }
       info.inference = kind == "inference";
     }
+    info.evaluates_averages = evaluates_averages(meta, info.settings);
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
     info.classes = meta_integer<int64_t>(meta, "classes");

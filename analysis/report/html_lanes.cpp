@@ -34,7 +34,7 @@ std::string scale_cell(const LaneReport& lane) {
 }
 
 struct Measure {
-  const char* name;
+  std::string name;
   std::function<std::string(const LaneReport&)> text;
   std::function<bool(const LaneReport&)> bad = [](const LaneReport&) { return false; };
 };
@@ -56,9 +56,10 @@ std::vector<Measure> measures(const Report& report) {
        [lost](const LaneReport& lane) { return lost(lane.last_loss); }},
       {"Loss gap", gap_cell, [lost](const LaneReport& lane) { return lost(lane.loss_gap); }},
       {"Last loss scale", scale_cell},
-      {"Test loss", [](const LaneReport& lane) { return value_text(lane.test_loss); },
+      {report::of_evaluation(report.run, "Test loss"),
+       [](const LaneReport& lane) { return value_text(lane.test_loss); },
        [lost](const LaneReport& lane) { return lost(lane.test_loss); }},
-      {"Test accuracy",
+      {report::of_evaluation(report.run, "Test accuracy"),
        [](const LaneReport& lane) {
          return lane.test_accuracy ? escape(percent(*lane.test_accuracy)) : "&ndash;";
        }},
@@ -225,7 +226,8 @@ std::string lane_cards(const Report& report) {
       html += fmt::format("<div><dt>skipped</dt><dd>{} of {}</dd></div>", lane.skipped, lane.steps);
     }
     if (lane.test_accuracy) {
-      html += fmt::format("<div><dt>test accuracy</dt><dd>{}</dd></div>",
+      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
+                          report::of_evaluation(report.run, "test accuracy"),
                           escape(percent(*lane.test_accuracy)));
     }
     html += "</dl></li>\n";
@@ -246,8 +248,7 @@ std::string lanes_section(const Report& report) {
   if (report.lanes.empty()) return "";
   return "<section aria-labelledby=\"lanes\"><h2 id=\"lanes\">Lanes compared</h2>\n" +
          lanes_table(report) + plans(report) + errors_section(report) + kernels_section(report) +
-         sums_section(report) +
-         "</section>\n";
+         sums_section(report) + "</section>\n";
 }
 
 }  // namespace halfscope::html

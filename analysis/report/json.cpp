@@ -40,6 +40,7 @@ Json run_json(const Report& report) {
           {"model", run.model},
           {"data", run.data},
           {"optimizer", run.optimizer},
+          {"evaluated", run.evaluates_averages ? "averages" : "weights"},
           {"batch", run.batch},
           {"steps_planned", run.steps_planned},
           {"seed", run.seed},

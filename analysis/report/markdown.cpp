@@ -91,9 +91,10 @@ void write_lanes(const Report& report, std::string& md) {
     }
     return;
   }
-  md +=
-      "\n| lane | verdict | steps | skipped | last loss | gap | loss scale | test accuracy |\n"
-      "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+  md += fmt::format(
+      "\n| lane | verdict | steps | skipped | last loss | gap | loss scale | {} |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+      report::of_evaluation(report.run, "test accuracy"));
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
     md += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),

@@ -43,6 +43,10 @@ std::string bytes_text(int64_t bytes) {
 
 std::string gap_text(double gap) { return std::isfinite(gap) ? percent(gap) : "not finite"; }
 
+std::string of_evaluation(const RunInfo& run, const std::string& measure) {
+  return run.evaluates_averages ? measure + " (averages)" : measure;
+}
+
 std::string compact_plan(const std::string& plan_json) {
   using Json = nlohmann::ordered_json;
   const Json plan = Json::parse(plan_json, nullptr, false);

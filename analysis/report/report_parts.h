@@ -39,6 +39,8 @@ inline constexpr double kWorthShowing = 0.01;
 std::string bytes_text(int64_t bytes);  // "1.5 kB", decimal
 /// "0.4 %"; "not finite" for an infinite or NaN gap.
 std::string gap_text(double gap);
+/// "Test loss"; "Test loss (averages)" where evaluations took the moving averages.
+std::string of_evaluation(const RunInfo& run, const std::string& measure);
 /// One line a rule, so that a plan can be read and pasted.
 std::string compact_plan(const std::string& plan_json);
 

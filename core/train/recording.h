@@ -91,6 +91,8 @@ struct RunInfo {
   std::string model, data, optimizer, command;
   /// Forward passes alone: steps are batches without loss, gradients and updates.
   bool inference = false;
+  /// Evaluations are those of the moving averages, which stood in for the weights.
+  bool evaluates_averages = false;
   int64_t batch = 0, steps_planned = 0, classes = 0, train_samples = 0, test_samples = 0;
   uint64_t seed = 0;
   int threads = 0, every = 1;

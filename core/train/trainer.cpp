@@ -110,6 +110,7 @@ RunInfo Trainer::describe() const {
   info.test_samples = test_samples();
   info.seed = config_.seed;
   info.every = config_.every;
+  info.evaluates_averages = config_.evaluate_average;
   for (const auto& lane : lanes_) {
     info.lanes.push_back(describe_lane(lane->config, lane->executable));
   }

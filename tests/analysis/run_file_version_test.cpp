@@ -149,5 +149,39 @@ TEST(RunFileVersion, AKindThatIsNotKnownIsToldSo) {
   }
 }
 
+/// The meta key is newer than the flag: older files say it in their settings alone.
+TEST(RunFileVersion, EvaluatedAveragesAreKnownFromTheKeyOrTheSettings) {
+  const TemporaryFolder folder;
+  const auto reread = [&](const RunInfo& info, const std::string& sql) {
+    const fs::path file = folder / "new.hscope";
+    {
+      Recorder recorder(file, Recorder::Options{.force = true});
+      send_run(recorder, info, 1);
+    }
+    if (!sql.empty()) Database(file, sqlite::Access::read_write).execute(sql.c_str());
+    return RunView::open(file).info().evaluates_averages;
+  };
+  RunInfo info = sample_info();
+  EXPECT_FALSE(reread(info, ""));
+  info.evaluates_averages = true;
+  EXPECT_TRUE(reread(info, ""));
+  const std::string older = "DELETE FROM meta WHERE key='evaluated'";
+  EXPECT_FALSE(reread(info, older));
+  info.settings = {"--model", "lenet", "--ema", "0.9", "--eval-ema", "--no-errors", "--no-eval"};
+  EXPECT_TRUE(reread(info, older));
+  // As a value it is none.
+  info.settings = {"--model", "lenet", "--ema", "0.9", "--no-errors", "--init", "--eval-ema"};
+  EXPECT_FALSE(reread(info, older));
+  info.settings = {"--model", "--eval-ema", "--ema", "0.9"};
+  EXPECT_FALSE(reread(info, older));
+  try {
+    reread(info, "UPDATE meta SET value='medians' WHERE key='evaluated'");
+    ADD_FAILURE() << "no Error came";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_THAT(error.what(), HasSubstr("evaluations of \"medians\""));
+  }
+}
+
 }  // namespace
 }  // namespace halfscope

@@ -62,6 +62,7 @@ TEST(CliConfig, AveragesThatStandStillAreExplained) {
   EXPECT_TRUE(finding_of(bench, "float32", "lost_updates").is_null());
   // It stays where it began: as good as a network that was not trained.
   const Json reports = Json::parse(test::text_of(bench / "r.json"));
+  EXPECT_EQ(reports["run"]["evaluated"], "averages");
   EXPECT_LT(reports["lanes"][1]["test_accuracy"].get<double>(), 0.3);
 
   write_config(bench, "train", setup + "\"fp32\"}");

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "tests/report/report_fixtures.h"
@@ -106,6 +107,31 @@ TEST(Report, ALaneWithoutAFiniteLossHasNoAccuracy) {
   EXPECT_FALSE(report.lanes[1].test_accuracy);
   EXPECT_TRUE(report.lanes[0].test_accuracy);
   EXPECT_THAT(report_markdown(report), HasSubstr("| 0.125 | - |\n"));
+}
+
+// Those are other weights than the ones that were trained: a reader must know.
+TEST(Report, SaysWhatWasEvaluated) {
+  for (const bool averages : {false, true}) {
+    SCOPED_TRACE(averages);
+    const RunView run = make_run(healthy_spec());
+    RunInfo info = run.info();
+    info.evaluates_averages = averages;
+    RunView other(info, RunStatus::complete);
+    for (int lane = 0; lane < 2; ++lane) {
+      for (const StepRow& row : run.steps(lane)) other.add_step(lane, row);
+      for (const EvalRow& row : run.evals(lane)) other.add_eval(lane, row);
+    }
+    const Report report = make_report(other);
+    ASSERT_TRUE(report.lanes[1].test_accuracy);
+    const std::string end = averages ? " (averages)" : "";
+    EXPECT_THAT(report_markdown(report), HasSubstr("| test accuracy" + end + " |\n"));
+    const std::string html = report_html(report);
+    EXPECT_THAT(html, HasSubstr("<th scope=\"row\">Test loss" + end + "</th>"));
+    EXPECT_THAT(html, HasSubstr("<th scope=\"row\">Test accuracy" + end + "</th>"));
+    EXPECT_THAT(html, HasSubstr("<dt>test accuracy" + end + "</dt>"));
+    const auto json = nlohmann::json::parse(report_json(report));
+    EXPECT_EQ(json["run"]["evaluated"], averages ? "averages" : "weights");
+  }
 }
 
 TEST(Report, LossGapIsTheMedianOverTheLastFifth) {
