@@ -18,12 +18,6 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-std::string flag_of(const std::string& key) {
-  std::string flag = "--" + key;
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
-}
-
 [[noreturn]] void refuse(const std::string& file, const std::string& key, const std::string& what) {
   throw usage_error(file + ": \"" + key + "\" " + what,
                     "the flag " + flag_of(key) + " takes the same; see --help");
@@ -106,6 +100,16 @@ void add_words(const ConfigForm& form, const std::string& file, const std::strin
   }
 }
 
+/// What the command line does not take as a value, either.
+void check_words(const std::string& file, const ConfigKey& key) {
+  for (const std::string& word : key.words) {
+    if (word.empty()) refuse(file, key.key, "is empty");
+    if (word.starts_with("--") && word != flag_of(key.key)) {
+      refuse(file, key.key, "holds a flag: " + word);
+    }
+  }
+}
+
 Json read_object(const ConfigForm& form, const std::string& file) {
   const std::string begin =
       std::string("halfscope ") + form.command + " --print-config writes one to begin with";
@@ -159,21 +163,24 @@ Typed typed_words(const ConfigForm& form, const CLI::App& given) {
 ConfigWords read_config(const ConfigForm& form, const std::string& file, const CLI::App& flags,
                         const CLI::App& given) {
   const Json json = read_object(form, file);
-  const Typed typed = typed_words(form, given);
-  ConfigWords words;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "schema") continue;
-    if (!contains(form.keys, key)) {
-      throw usage_error(file + ": unknown key \"" + key + "\"",
-                        did_you_mean(key, form.keys, "keys: " + comma_list(form.keys)));
+  Typed typed = typed_words(form, given);
+  ConfigWords words{.file = file, .texts = long_texts(json)};
+  try {
+    for (const auto& [key, value] : json.items()) {
+      if (key == "schema") continue;
+      if (!contains(form.keys, key)) {
+        throw usage_error(file + ": unknown key \"" + key + "\"",
+                          did_you_mean(key, form.keys, "keys: " + comma_list(form.keys)));
+      }
+      const CLI::Option& option = *flags.get_option(key == form.argument ? key : flag_of(key));
+      words.keys.push_back({.key = key, .used = !typed.flags.contains(flag_of(key))});
+      add_words(form, file, key, value, option, words.keys.back().words);
+      check_words(file, words.keys.back());
     }
-    const CLI::Option& option = *flags.get_option(key == form.argument ? key : flag_of(key));
-    add_words(form, file, key, value, option, words.own);
-    if (!typed.flags.contains(flag_of(key))) {
-      add_words(form, file, key, value, option, words.merged);
-    }
+  } catch (const Error& e) {
+    throw Error(shortened(e.what(), words.texts), shortened(e.hint(), words.texts), e.kind());
   }
-  words.merged.insert(words.merged.end(), typed.words.begin(), typed.words.end());
+  words.given = std::move(typed.words);
   return words;
 }
 

@@ -7,10 +7,12 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/config_errors.h"
 #include "cli/output.h"
 #include "cli/train_options.h"
 #include "core/error.h"
@@ -26,12 +28,6 @@ struct ConfigForm {
   std::string argument;            ///< the key that is a positional argument; empty without one
   /// A flag that is given, and those of the file that it stands in for beside its own.
   std::vector<std::pair<std::string, std::vector<std::string>>> replaces;
-};
-
-/// The arguments that stand for a file.
-struct ConfigWords {
-  std::vector<std::string> own;     ///< all of the file
-  std::vector<std::string> merged;  ///< with what was given in place of its own
 };
 
 /// `flags` declares the command's flags, `given` has parsed the command line. Throws Error naming
@@ -54,20 +50,41 @@ Options parse_words(const ConfigForm& form, const std::vector<std::string>& word
   return options;
 }
 
-/// The settings of a file with what was given on the command line (`given`) in place of its own.
+/// `body` of the settings of a file with what was given on the command line (`given`) in place of
+/// its own. Errors of the settings name the file and the key, those that `body` throws, too;
+/// `check` throws what can be wrong without any work.
 template <class Options, class Add>
-Options settings_from(const ConfigForm& form, const std::string& file, const CLI::App& given,
-                      const Options& defaults, const Add& add) {
+int with_settings(const ConfigForm& form, const std::string& file, const CLI::App& given,
+                  const Options& defaults, const Add& add,
+                  const std::function<void(const Options&)>& check,
+                  const std::function<int(const Options&)>& body) {
   Options unused = defaults;
   CLI::App flags;
   add(flags, unused);
   const ConfigWords words = read_config(form, file, flags, given);
-  try {
-    parse_words(form, words.own, defaults, add);
-  } catch (const Error& e) {
-    throw Error(file + ": " + e.what(), e.hint(), e.kind());
+  const auto parsed = [&](const std::vector<std::string>& some) {
+    return parse_words(form, some, defaults, add);
+  };
+  for (const ConfigKey& key : words.keys) {
+    try {
+      parsed(key.words);
+    } catch (const Error& e) {
+      throw config_error(words, {key.key}, e);
+    }
   }
-  return parse_words(form, words.merged, defaults, add);
+  const Options options = parsed(words.merged());
+  try {
+    return body(options);
+  } catch (const Error& e) {
+    throw explained(words, e, [&](const std::vector<std::string>& some) -> std::string {
+      try {
+        check(parsed(some));
+        return "";
+      } catch (const Error& other) {
+        return other.what();
+      }
+    });
+  }
 }
 
 /// The flags --config and --print-config.

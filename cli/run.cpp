@@ -332,12 +332,13 @@ void add_run(CLI::App& app, Command& command, const std::string& command_line) {
   add_run_options(*sub, *options);
   sub->callback([options, sub, command_line, &command] {
     command = [options, sub, command_line] {
-      const RunOptions all =
-          options->config.empty() ? *options : read_run_file(options->config, *sub);
-      check_network(all);
-      if (!all.print_config) return run_network(all, command_line);
-      write_json(run_file_json(all));
-      return 0;
+      const auto body = [&](const RunOptions& all) {
+        check_network(all);
+        if (!all.print_config) return run_network(all, command_line);
+        write_json(run_file_json(all));
+        return 0;
+      };
+      return options->config.empty() ? body(*options) : with_run_file(options->config, *sub, body);
     };
   });
 }

@@ -3,6 +3,8 @@
 
 #include "cli/config_file.h"
 #include "cli/lane_options.h"
+#include "cli/network.h"
+#include "core/train/lane_setup.h"
 
 namespace halfscope {
 namespace {
@@ -27,8 +29,16 @@ const ConfigForm& form() {
 
 }  // namespace
 
-RunOptions read_run_file(const std::string& file, const CLI::App& given) {
-  return settings_from(form(), file, given, RunOptions(), add_run_options);
+int with_run_file(const std::string& file, const CLI::App& given,
+                  const std::function<int(const RunOptions&)>& body) {
+  const auto check = [](const RunOptions& options) {
+    check_network(options);
+    check_sources(options);
+    const TrainOptions lanes = run_lanes(options);
+    lane_pairs(error_sampling(lanes), lanes_of(lanes));
+    parse_dimensions(options.dimensions);
+  };
+  return with_settings<RunOptions>(form(), file, given, RunOptions(), add_run_options, check, body);
 }
 
 Json run_file_json(const RunOptions& options) {

@@ -20,7 +20,7 @@ struct RunOptions {
   std::optional<uint64_t> random_seed;
   int64_t batch = 0, limit = 0;
   std::string out, record;
-  std::string config;  ///< read by read_run_file()
+  std::string config;  ///< read by with_run_file()
   bool print_config = false;
   /// Of lanes, recording and comparisons; the members of training are left at their defaults.
   TrainOptions shared;

@@ -210,11 +210,13 @@ void add_train(CLI::App& app, Command& command, const std::string& command_line)
   add_train_options(*sub, *options);
   sub->callback([options, sub, command_line, &command] {
     command = [options, sub, command_line] {
-      const TrainOptions all =
-          options->config.empty() ? *options : read_train_file(options->config, *sub);
-      if (!all.print_config) return train(all, command_line);
-      write_json(train_file_json(all));
-      return 0;
+      const auto body = [&](const TrainOptions& all) {
+        if (!all.print_config) return train(all, command_line);
+        write_json(train_file_json(all));
+        return 0;
+      };
+      return options->config.empty() ? body(*options)
+                                     : with_train_file(options->config, *sub, body);
     };
   });
 }

@@ -2,6 +2,8 @@
 #include "cli/train_file.h"
 
 #include "cli/config_file.h"
+#include "cli/network.h"
+#include "core/train/lane_setup.h"
 
 namespace halfscope {
 namespace {
@@ -64,8 +66,15 @@ Json average_json(const WeightAverage& average) {
 
 }  // namespace
 
-TrainOptions read_train_file(const std::string& file, const CLI::App& given) {
-  return settings_from(form(), file, given, TrainOptions(), add_train_options);
+int with_train_file(const std::string& file, const CLI::App& given,
+                    const std::function<int(const TrainOptions&)>& body) {
+  const auto check = [](const TrainOptions& options) {
+    const TrainConfig config = train_config(options);
+    lane_pairs(config.errors, config.lanes);
+    parse_dimensions(options.dimensions);
+  };
+  return with_settings<TrainOptions>(form(), file, given, TrainOptions(), add_train_options, check,
+                                     body);
 }
 
 Json train_file_json(const TrainOptions& options) {

@@ -6,6 +6,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <functional>
 #include <string>
 
 #include "cli/output.h"
@@ -13,9 +14,10 @@
 
 namespace halfscope {
 
-/// The settings of the file with what was given on the command line (`given`, parsed) in place of
-/// its own. Throws Error naming the file and the key.
-TrainOptions read_train_file(const std::string& file, const CLI::App& given);
+/// `body` of the settings of the file with what was given on the command line (`given`, parsed) in
+/// place of its own. Errors of settings name the file and the key.
+int with_train_file(const std::string& file, const CLI::App& given,
+                    const std::function<int(const TrainOptions&)>& body);
 
 /// The settings with every plan spelled out; defaults too, what is not set left out. Throws Error
 /// if they cannot be trained with.

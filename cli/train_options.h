@@ -53,7 +53,7 @@ struct TrainOptions {
   std::string out = "run.hscope", save_weights, save_ema;
   std::string checkpoint, resume;
   int64_t checkpoint_every = 0;
-  std::string config;  ///< read by read_train_file()
+  std::string config;  ///< read by with_train_file()
   bool print_config = false;
   bool verify = false;
   bool force = false, json = false, quiet = false;

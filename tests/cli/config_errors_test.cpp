@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// Errors of settings from a file name the file and the key (docs/contracts.md, "Training JSON"),
+// whether the file is read, the settings are checked or the network is made.
+#include "cli/config_errors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/bad_inputs.h"
+
+namespace halfscope {
+namespace {
+
+using test::Bench;
+using test::lines_of;
+using test::Outcome;
+using test::Words;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Case {
+  std::string members;    ///< of the file
+  std::string begin;      ///< of the message
+  std::string more = "";  ///< in it
+  Words typed{};
+  int code = 2;
+};
+
+void expect_errors(const std::string& command, const std::vector<Case>& cases) {
+  const Bench bench;
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.members);
+    test::write_text(bench / "c.json",
+                     "{\"schema\": \"halfscope." + command + "-config/1\", " + each.members + "}");
+    Words words{command, "--config", "c.json", "--quiet"};
+    words.insert(words.end(), each.typed.begin(), each.typed.end());
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, each.code) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    const Words lines = lines_of(outcome.err);
+    ASSERT_TRUE(lines.size() == 1 || lines.size() == 2) << outcome.err;
+    EXPECT_THAT(lines[0], StartsWith("halfscope: " + each.begin));
+    EXPECT_THAT(lines[0], HasSubstr(each.more));
+    EXPECT_LT(outcome.err.size(), 500u) << outcome.err;
+  }
+}
+
+const std::string kLong(5000, 'x');
+const std::string kCut = std::string(57, 'x') + "...";
+
+TEST(CliConfigErrors, OfATraining) {
+  expect_errors(
+      "train",
+      {
+          // As the file is read.
+          {R"("batch": "0x10")", R"(c.json: "batch": --batch 0x10: not a whole number)"},
+          {R"("steps": 0)", R"(c.json: "steps": --steps 0: out of range)"},
+          {R"("lr": -1)", R"(c.json: "lr": --lr -1: out of range)"},
+          {R"("seed": 1.5, "steps": 3)", R"(c.json: "seed": --seed 1.5: not a whole number)"},
+          {R"("model": "")", R"(c.json: "model" is empty)"},
+          {R"("lanes": [])", R"(c.json: "lanes" is empty)"},
+          {R"("init": "--force")", R"(c.json: "init" holds a flag: --force)"},
+          {R"("no_eval": 1)", R"(c.json: "no_eval" is neither true nor false)"},
+          {"\"" + kLong + "\": 1", "c.json: unknown key \"" + kCut + "\""},
+          // As the settings are checked.
+          {R"("steps": 2, "optimizer": "sdg")", R"(c.json: "optimizer": )", "sdg"},
+          {R"("schedule": "cosin", "optimizer": "adam")", R"(c.json: "schedule": )", "cosin"},
+          {R"("ema": 1.5, "eval_ema": true)", R"(c.json: "ema": )", "decay 1.5"},
+          {R"("clip_format": "fp16", "clip_norm": 0)", R"(c.json: "clip_format": )"},
+          {R"("lanes": ["float32", "mixed_flaot16"])", R"(c.json: "lanes": )", "mixed_flaot16"},
+          {R"("plan": "float16", "lanes": ["float32"])", R"(c.json: "plan" and "lanes": )",
+           "exclude each other"},
+          {R"("plan": {"schema": "halfscope.plan/1", "name": "p", "defualt": {}})",
+           R"(c.json: "plan": )", "defualt"},
+          {R"("optimizer": "sdg", "schedule": "cosin")", R"(c.json: "optimizer": )", "sdg"},
+          {R"("accumulate": ")" + kLong + "\"", "c.json: \"accumulate\": ", " " + kCut},
+          {R"("lanes": ["float32", ")" + kLong + "\"]", "c.json: \"lanes\": ", kCut},
+          {R"("loss_scale": "static:x", "lanes": ["float32"])", R"(c.json: "loss_scale": )"},
+          {R"("dimension": {"N": 3})", R"(c.json: "dimension": )", "--dimension"},
+          {R"("compare": ["float32,mixed"], "model": "mlp:784-10")", R"(c.json: "compare": )",
+           "no lane is named mixed"},
+          // As data and network are made.
+          {R"("data": "none.npz", "model": "mlp:6-3")", R"(c.json: "data": )", "none.npz", {}, 3},
+          {R"("data": "digist")", R"(c.json: "data": )", "digist"},
+          {R"("model": "lennet")", R"(c.json: "model": )", "lennet"},
+          {R"("init": "w.npz")", R"(c.json: "init": )", "w.npz", {}, 3},
+          {R"("batch": 12001)", R"(c.json: "batch": batch size 12001 does not fit)"},
+          {R"("batch": 10, "micro_batches": 3, "steps": 2)",
+           R"(c.json: "batch" and "micro_batches": )", "3 equal micro-batches"},
+          {R"("model": "mlp:784-10", "fp32": ["convx*"])", R"(c.json: "fp32": )", "convx*"},
+          // What was typed is not the file's fault.
+          {R"("steps": 2, "optimizer": "sgd")", "unknown optimizer", "", {"--optimizer", "sdg"}},
+          {R"("steps": 2)", "batch size 12001", "", {"--batch", "12001"}},
+      });
+}
+
+TEST(CliConfigErrors, OfARun) {
+  expect_errors(
+      "run",
+      {
+          {R"("network": "lenet", "limit": 0)", R"(c.json: "limit": --limit 0: out of range)"},
+          {R"("network": "--force")", R"(c.json: "network" holds a flag)"},
+          {R"("network": "lenet", "data": "digits", "random_input": 1)",
+           R"(c.json: "data" and "random_input": )", "exclude each other"},
+          {R"("network": "lenet", "random_input": 1, "labels": "l.npy")", R"(c.json: "labels": )"},
+          {R"("network": "lenet", "data": "digits", "plan": ["float16", "flaot16"])",
+           R"(c.json: "plan": )",
+           "flaot16",
+           {},
+           2},
+          {R"("network": "lennet", "data": "digits")", R"(c.json: "network": )", "lennet"},
+          {R"("network": "mlp:6-3", "input": ["none.npy"])",
+           R"(c.json: "input": )",
+           "none.npy",
+           {},
+           3},
+          {R"("network": "mlp:6-3", "random_input": 1, "dimension": {"N": 3})",
+           R"(c.json: "network" and "dimension": )"},
+          {R"("network": "mlp:6-3", "random_input": 1, "init": ")" + kLong + ".npz\"",
+           "c.json: \"init\": ",
+           kCut,
+           {},
+           3},
+          {R"("network": "mlp:6-3", "random_input": 1)",
+           "no plan named pp",
+           "",
+           {"--plan", "pp"},
+           2},
+      });
+}
+
+TEST(ConfigErrors, LongTextsAreCutBetweenCharacters) {
+  std::string accents;
+  for (int i = 0; i < 40; ++i) accents += "\xc3\xa9";
+  const auto cut = [](const std::string& value) {
+    return shortened("bad " + value + " and " + value, long_texts(Json{{"model", value}}));
+  };
+  EXPECT_EQ(cut(accents),
+            "bad " + accents.substr(0, 56) + "... and " + accents.substr(0, 56) + "...");
+  EXPECT_EQ(cut("x" + accents).substr(4, 60), ("x" + accents).substr(0, 57) + "...");
+  EXPECT_EQ(cut(std::string(60, 'y')).size(), 4u + 60 + 5 + 60);
+  EXPECT_EQ(cut(std::string(61, 'y')).size(), 4u + 60 + 5 + 60);
+}
+
+}  // namespace
+}  // namespace halfscope
