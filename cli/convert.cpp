@@ -38,6 +38,7 @@ struct ConvertOptions {
 /// The network as a file, for this many samples at once.
 std::string written(const ConvertOptions& options, NetworkOptions wanted, int64_t batch) {
   wanted.batch = batch;
+  wanted.batch_given = options.batch > 0;
   const Model network = load_network(options.network, wanted);
   const NamedTensors init =
       options.init.empty() ? NamedTensors{} : read_initial_weights(options.init);
@@ -77,6 +78,7 @@ int convert_network(const ConvertOptions& options) {
   check_distinct({options.network, options.init, options.out});
   check_output_file(options.out, options.force);
   NetworkOptions wanted;
+  if (options.batch > 0) wanted.batch = options.batch;
   wanted.dimensions = parse_dimensions(options.dimensions);
   if (!options.data.empty()) describe_samples(load_dataset(options.data), wanted);
   const std::string bytes =

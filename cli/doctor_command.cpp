@@ -39,6 +39,7 @@ std::optional<DoctorNetwork> examined(const DoctorOptions& options) {
   result.plan = options.plan.empty() ? "mixed_float16" : options.plan;
   NetworkOptions wanted;
   wanted.batch = result.batch = options.batch > 0 ? options.batch : 128;
+  wanted.batch_given = options.batch > 0;
   wanted.dimensions = parse_dimensions(options.dimensions);
   // As in a training; files and fully connected networks say themselves what they take.
   const bool takes_images = !is_network_file(options.model) && !options.model.starts_with("mlp:");
@@ -53,7 +54,7 @@ std::optional<DoctorNetwork> examined(const DoctorOptions& options) {
   Model network;
   if (is_network_file(options.model)) {
     OnnxImport import = load_network_file(options.model, wanted);
-    if (import.open_batch.empty()) result.batch = 0;
+    if (import.open_batch.empty() && !wanted.batch_given) result.batch = 0;
     network = std::move(import.model);
   } else {
     network = load_network(options.model, wanted);

@@ -20,7 +20,47 @@ bool is_answer(const SampleArray& array) {
   return array.name == "labels" || array.name == "targets" || array.name == "y";
 }
 
+/// The file's inputs that have dimensions.
+std::vector<const Input*> inputs_with_dimensions(const Model& network) {
+  std::vector<const Input*> inputs;
+  for (const Input& input : network.graph.inputs()) {
+    if (!network.graph.value(input.value).shape.empty()) inputs.push_back(&input);
+  }
+  return inputs;
+}
+
+/// One sample is what inputs without a dimension take, too.
+bool takes_batch(const Model& network, int64_t batch) {
+  const std::vector<const Input*> inputs = inputs_with_dimensions(network);
+  if (inputs.empty()) return batch == 1;
+  return std::any_of(inputs.begin(), inputs.end(), [&](const Input* input) {
+    return network.graph.value(input->value).shape[0] == batch;
+  });
+}
+
 }  // namespace
+
+int64_t first_dimension(const Model& network) {
+  const std::vector<const Input*> inputs = inputs_with_dimensions(network);
+  return inputs.empty() ? 1 : network.graph.value(inputs.front()->value).shape[0];
+}
+
+Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes) {
+  const std::string samples = takes == 1 ? "1 sample" : fmt::format("{} samples", takes);
+  if (!import.given_batch.empty()) {
+    return usage_error(fmt::format("--dimension {0}={2} lets {1} take {3} at once, not the {4} of "
+                                   "--batch",
+                                   import.given_batch, file, takes, samples, batch),
+                       "leave out one of the two");
+  }
+  std::string hint = "leave --batch out, or export the network again with a symbolic batch";
+  if (const auto inputs = inputs_with_dimensions(import.model); !inputs.empty()) {
+    hint +=
+        fmt::format("; --dimension {}.0={} tries it with this file", inputs.front()->name, batch);
+  }
+  return usage_error(
+      fmt::format("{} takes {} at once, not the {} of --batch", file, samples, batch), hint);
+}
 
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options) {
   std::error_code failed;
@@ -28,6 +68,9 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
     throw Error("cannot read " + file.string() + ": no such file", "check the path");
   }
   OnnxImport import = read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
+  if (options.batch_given && !takes_batch(import.model, options.batch)) {
+    throw batch_error(file.string(), import, options.batch, first_dimension(import.model));
+  }
   static std::set<std::string> told;  // a training reads the file several times
   for (const std::string& note : import.notes) {
     if (told.insert(note).second) fmt::print(stderr, "note: {}: {}\n", file.string(), note);

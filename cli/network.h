@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
+#include "core/error.h"
 #include "core/graph/lower.h"
 #include "core/onnx/import.h"
 #include "core/plan/plan.h"
@@ -19,7 +20,8 @@
 namespace halfscope {
 
 struct NetworkOptions {
-  int64_t batch = 1;  ///< samples at once, where the network leaves it open
+  int64_t batch = 1;         ///< samples at once, where the network leaves it open
+  bool batch_given = false;  ///< somebody wants that number: a file that has another is an error
   /// Of built-in networks; see describe_samples().
   Shape sample_shape{};
   int64_t classes = 0;
@@ -44,8 +46,16 @@ Model load_network(const std::string& spec, const NetworkOptions& options);
 /// The plan that stands for the formats of an ONNX file's own tensors.
 inline constexpr const char* kAsExported = "as_exported";
 
-/// The same of a file, with all that is known of it. Tells its notes once.
+/// The same of a file, with all that is known of it. Tells its notes once. Throws Error, of kind
+/// usage where no input's first dimension is the batch that was given.
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options);
+
+/// A --batch that does not agree with how many samples the network of a file takes at once: says
+/// who fixes that, the file or --dimension, and what can be done.
+Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes);
+
+/// The first dimension of the first input that has one; 1 if none has.
+int64_t first_dimension(const Model& network);
 
 /// A preset, a file, or kAsExported of that network. Throws Error, of kind usage for what cannot be
 /// a plan.

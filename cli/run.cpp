@@ -223,12 +223,16 @@ void write_outputs(const RunOptions& options, const Runner& runner, const RunInf
   write_npz(options.out, all);
 }
 
-int64_t first_dimension(const Model& network) {
-  for (const Input& input : network.graph.inputs()) {
-    const Shape& shape = network.graph.value(input.value).shape;
-    if (input.value != network.labels && !shape.empty()) return shape[0];
-  }
-  return 0;
+/// A --batch that a network's file does not follow is no wish that may be ignored. What one sample
+/// is depends on the samples, so that the runner knows best.
+void check_batch(const RunOptions& options, const NetworkOptions& wanted, const Runner& runner) {
+  if (options.batch == 0 || runner.batch() == options.batch) return;
+  if (!is_network_file(options.network)) return;
+  const OnnxImport import = load_network_file(options.network, wanted);
+  // Random samples may have all of an input's shape.
+  const bool whole = options.random_seed && runner.batch() == 1;
+  throw batch_error(options.network, import, options.batch,
+                    whole ? first_dimension(import.model) : runner.batch());
 }
 
 int run_network(const RunOptions& options, const std::string& command_line) {
@@ -272,6 +276,7 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   } catch (const Error& e) {
     throw Error(options.network + ": " + e.what(), e.hint(), e.kind());
   }
+  check_batch(options, wanted, *runner);
   if (options.out.ends_with(".npy") && runner->output_names().size() > 1) {
     throw usage_error("--out " + options.out + " holds one output, the network has " +
                           std::to_string(runner->output_names().size()),

@@ -35,6 +35,8 @@ struct OnnxImport {
   /// What the file calls the first dimension of its inputs where it leaves that open, "batch" if it
   /// has no name there; empty if the file fixes it.
   std::string open_batch{};
+  /// The key of ImportOptions::dimensions that gave an input its first dimension; empty without.
+  std::string given_batch{};
   /// What a user should know of the conversion, a line each.
   std::vector<std::string> notes;
 };

@@ -91,6 +91,7 @@ OnnxImport Importer::run() {
   model_ = {};
   result.notes = std::move(notes_);
   result.open_batch = open_batch_;
+  result.given_batch = given_batch_;
   notes_.clear();
   result.types = types_of(result.model.graph);
   return result;
@@ -161,6 +162,7 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
         if (key.empty()) continue;
         if (const auto found = options_.dimensions.find(key); found != options_.dimensions.end()) {
           used_dimensions_.insert(key);
+          if (i == 0 && given_batch_.empty()) given_batch_ = printable(key);
           return found->second;
         }
       }

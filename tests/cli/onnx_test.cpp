@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/data/npz.h"
 #include "tests/cli/bad_inputs.h"
@@ -39,6 +40,116 @@ Json results(const Bench& bench, const std::string& network, const std::string& 
     for (const char* key : {"seconds", "samples_per_second"}) lane.erase(key);
   }
   return json.at("lanes");
+}
+
+void write_file(const Bench& bench, const std::string& name, const test::FileBuilder& builder) {
+  const std::vector<uint8_t> bytes = builder.bytes();
+  std::ofstream(bench / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+/// y = softmax(x w) of x [samples, 6], the softmax over the first axis if `together`. No number of
+/// samples: it is called N.
+test::FileBuilder small_network(std::optional<int64_t> samples, bool together = false) {
+  test::FileBuilder file;
+  file.input("x", {samples.value_or(-1), 6}).output("y");
+  if (!samples) {
+    auto& type = *file.graph().mutable_input(0)->mutable_type()->mutable_tensor_type();
+    type.mutable_shape()->mutable_dim(0)->set_dim_param("N");
+  }
+  file.floats("w", {6, 3}, std::vector<float>(18, 0.5f));
+  file.node("MatMul", {"x", "w"}, {"m"}, "fc1");
+  test::set_int(file.node("Softmax", {"m"}, {"y"}, "softmax"), "axis", together ? 0 : 1);
+  return file;
+}
+
+// What is asked for and not done is an error, not a run of something else.
+TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
+  const Bench bench;
+  write_file(bench, "open.onnx", small_network(std::nullopt));
+  write_file(bench, "five.onnx", small_network(5));
+  write_file(bench, "one.onnx", small_network(1));
+  write_file(bench, "alone.onnx", small_network(1, true));  // samples cannot stand together
+  Tensor x{{10, 6}, std::vector<float>(60, 0.25f)};
+  write_npy(bench / "x.npy", x);
+  struct Case {
+    Words words;
+    std::string error, hint;  ///< no error: it works
+  };
+  const std::string export_again =
+      "hint: leave --batch out, or export the network again with a symbolic batch; --dimension "
+      "x.0=";
+  const std::string five = "halfscope: five.onnx takes 5 samples at once, not the 8 of --batch\n";
+  const std::string dimension =
+      "halfscope: --dimension N=5 lets open.onnx take 5 samples at once, not the 8 of --batch\n";
+  const std::string one = "hint: leave out one of the two\n";
+  const std::vector<Case> cases{
+      {{"five.onnx", "--batch", "8"}, five, export_again + "8 "},
+      {{"five.onnx", "--batch", "5"}, "", ""},
+      {{"five.onnx"}, "", ""},
+      {{"five.onnx", "--batch", "8", "--dimension", "x.0=8"}, "", ""},
+      {{"one.onnx", "--batch", "8"}, "", ""},
+      {{"alone.onnx", "--batch", "8"},
+       "halfscope: alone.onnx takes 1 sample at once, not the 8 of --batch\n",
+       export_again + "8 "},
+      {{"alone.onnx", "--batch", "1"}, "", ""},
+      {{"open.onnx", "--batch", "8"}, "", ""},
+      {{"open.onnx", "--batch", "8", "--dimension", "N=5"}, dimension, one},
+      {{"open.onnx", "--batch", "5", "--dimension", "N=5"}, "", ""},
+      {{"open.onnx", "--dimension", "N=5"}, "", ""},
+  };
+  const std::vector<std::pair<Words, std::string>> commands{
+      {{"run", "--input", "x.npy", "--quiet"}, ""},
+      {{"run", "--random-input", "1", "--quiet"}, ""},
+      {{"doctor", "--json"}, "--model"},
+      {{"convert", "--out", "made.onnx", "--force"}, ""}};
+  for (const Case& each : cases) {
+    for (const auto& [command, flag] : commands) {
+      Words words = command;
+      if (!flag.empty()) words.push_back(flag);
+      words.insert(words.end(), each.words.begin(), each.words.end());
+      SCOPED_TRACE(testing::PrintToString(words));
+      std::filesystem::remove(bench / "made.onnx");
+      const Outcome outcome = bench.run(words);
+      EXPECT_EQ(outcome.code, each.error.empty() ? 0 : 2) << outcome.err;
+      if (each.error.empty()) continue;
+      EXPECT_THAT(outcome.err, HasSubstr(each.error + each.hint));
+      EXPECT_EQ(outcome.out, "");
+      EXPECT_FALSE(std::filesystem::exists(bench / "made.onnx"));
+    }
+  }
+  // Trainings have always said so.
+  Tensor labels{{10}, std::vector<float>(10, 1.0f)};
+  write_npz(bench / "data.npz", {{"x", x}, {"labels", labels}});
+  for (const Words& words :
+       {Words{"--model", "five.onnx"}, Words{"--model", "open.onnx", "--dimension", "N=5"}}) {
+    Words all{"train", "--data",   "data.npz", "--loss", "cross-entropy", "--batch", "8",
+              "--out", "t.hscope", "--steps",  "1",      "--no-eval"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = bench.run(all);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("takes 5 samples at once, not 8"));
+  }
+}
+
+// A run says how many samples it took at once; that command must work again.
+TEST(CliOnnx, ARunOfAFixedFileCanBeRepeated) {
+  const Bench bench;
+  write_file(bench, "five.onnx", small_network(5));
+  Tensor x{{10, 6}, std::vector<float>(60, 0.25f)}, whole{{2, 5, 6}, x.data};
+  write_npy(bench / "x.npy", x);
+  write_npy(bench / "whole.npy", whole);  // a sample has all of the input's shape
+  for (const auto& [input, batch] : {std::pair{"x.npy", "5"}, std::pair{"whole.npy", "1"}}) {
+    SCOPED_TRACE(input);
+    const Outcome outcome = bench.run({"run", "five.onnx", "--input", input, "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(Json::parse(outcome.out).at("batch").dump(), batch);
+    EXPECT_EQ(bench.run({"run", "five.onnx", "--input", input, "--batch", batch}).code, 0);
+  }
+  const Outcome other = bench.run({"run", "five.onnx", "--input", "whole.npy", "--batch", "5"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("takes 1 sample at once, not the 5 of --batch"));
 }
 
 TEST(CliOnnx, SizesAreToldInFittingUnits) {
@@ -113,10 +224,7 @@ TEST(CliOnnx, DoctorListsTheLayersOfAFile) {
   test::FileBuilder open_file;
   open_file.input("x", {-1, 24}).output("y").floats("w", {24, 10}, std::vector<float>(240, 0.5f));
   open_file.node("MatMul", {"x", "w"}, {"y"}, "fc2");
-  const std::vector<uint8_t> bytes = open_file.bytes();
-  std::ofstream(bench / "open.onnx", std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
+  write_file(bench, "open.onnx", open_file);
   convert(bench, "mlp:784-16-10", "fixed.onnx", {"--batch", "5"});
   const auto layers = [&bench](const Words& words) {
     const Outcome outcome = bench.run(words);
