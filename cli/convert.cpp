@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "analysis/output_file.h"
 #include "analysis/report/report_parts.h"
@@ -73,6 +74,20 @@ std::string written_open(const ConvertOptions& options, const NetworkOptions& wa
   return fixed;
 }
 
+/// What feeds the network's own file may have to convert its arrays for the new one.
+void tell_types(const ConvertOptions& options, const NetworkOptions& wanted,
+                const std::string& bytes) {
+  if (!is_network_file(options.network)) return;
+  const auto before = load_network_file(options.network, wanted).input_types;
+  const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  for (const auto& [input, type] : onnx_input_types(file, options.out)) {
+    const auto found = before.find(input);
+    if (found == before.end() || found->second == type) continue;
+    fmt::print(stderr, "note: {}: input {} is {}, in {} it is {}\n", options.out, input, type,
+               options.network, found->second);
+  }
+}
+
 int convert_network(const ConvertOptions& options) {
   if (options.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
   check_distinct({options.network, options.init, options.out});
@@ -84,6 +99,7 @@ int convert_network(const ConvertOptions& options) {
   const std::string bytes =
       options.batch == 0 ? written_open(options, wanted) : written(options, wanted, options.batch);
   write_output_file(options.out, bytes, options.force);
+  tell_types(options, wanted, bytes);
   write_out(
       fmt::format("{}: {}\n", options.out, report::bytes_text(static_cast<int64_t>(bytes.size()))));
   return 0;

@@ -37,9 +37,17 @@ struct OnnxImport {
   std::string open_batch{};
   /// The key of ImportOptions::dimensions that gave an input its first dimension; empty without.
   std::string given_batch{};
+  /// The types of the file's inputs by their names here, "float16"; the model has reals and
+  /// indices.
+  std::map<std::string, std::string> input_types{};
   /// What a user should know of the conversion, a line each.
   std::vector<std::string> notes;
 };
+
+/// The types of the inputs of a file in memory by their names, "float16". Throws Error naming
+/// `name` if it is no ONNX file.
+std::map<std::string, std::string> onnx_input_types(std::span<const uint8_t> bytes,
+                                                    const std::string& name);
 
 /// Throws Error naming the node where the file is damaged or asks for what we do not have; nothing
 /// of it is ever executed.

@@ -92,6 +92,7 @@ OnnxImport Importer::run() {
   result.notes = std::move(notes_);
   result.open_batch = open_batch_;
   result.given_batch = given_batch_;
+  result.input_types = std::move(input_types_);
   notes_.clear();
   result.types = types_of(result.model.graph);
   return result;
@@ -207,6 +208,7 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
     const bool index = is_integer(binding->type) && is_index_input(input.name());
     binding->value = model_.graph.add_input(printable(input.name()), shape,
                                             index ? ElementType::index : ElementType::real);
+    input_types_[model_.graph.inputs().back().name] = type_name(binding->type);
     elements_ += element_count(shape);
     if (model_.input == kNone && !index) model_.input = binding->value;
     bind(scope, input.name(), std::move(binding), what);

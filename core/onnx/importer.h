@@ -109,7 +109,8 @@ class Importer {
   ImportOptions options_;
   bool replace_batch_, batch_replaced_ = false, too_large_ = false;
   int64_t opset_ = 0;
-  std::string open_batch_, given_batch_;  ///< of OnnxImport
+  std::string open_batch_, given_batch_;            ///< of OnnxImport, as are
+  std::map<std::string, std::string> input_types_;  ///< these
   Model model_;
   std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
   std::set<std::string> used_dimensions_;

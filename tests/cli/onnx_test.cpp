@@ -152,6 +152,30 @@ TEST(CliOnnx, ARunOfAFixedFileCanBeRepeated) {
   EXPECT_THAT(other.err, HasSubstr("takes 1 sample at once, not the 5 of --batch"));
 }
 
+TEST(CliOnnx, NotesWhichInputsGetAnotherType) {
+  const Bench bench;
+  test::FileBuilder file;
+  file.input("ids", {-1}, 6).input("h", {-1, 4}, 10).input("x", {-1, 4}).input("rows", {-1}, 7);
+  file.output("y").floats("table", {8, 4}, std::vector<float>(32, 0.5f));
+  file.node("Gather", {"table", "ids"}, {"a"});
+  file.node("Gather", {"table", "rows"}, {"b"});
+  test::set_int(file.node("Cast", {"h"}, {"c"}), "to", 1);
+  file.node("Sum", {"a", "b", "c", "x"}, {"y"});
+  write_file(bench, "net.onnx", file);
+  const std::string h = "input h is float32, in net.onnx it is float16\n",
+                    ids = "input ids is int64, in net.onnx it is int32\n";
+  for (const Words& more : {Words{}, Words{"--batch", "3"}, Words{"--plan", "mixed_float16"}}) {
+    Words words{"convert", "net.onnx", "--out", "made.onnx", "--force"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = bench.run(words);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const std::string note = "note: made.onnx: ";
+    EXPECT_EQ(outcome.err, note + h + note + ids);
+  }
+  // What was written has these types.
+  EXPECT_EQ(bench.run({"convert", "made.onnx", "--out", "again.onnx"}).err, "");
+}
+
 TEST(CliOnnx, SizesAreToldInFittingUnits) {
   const Bench bench;
   const Outcome small = bench.run({"convert", "mlp:6-3", "--out", "small.onnx"});
