@@ -18,7 +18,7 @@ std::string flag_of(const std::string& key);
 /// A key of a file and the arguments that it stands for.
 struct ConfigKey {
   std::string key;
-  std::vector<std::string> words;
+  std::vector<std::string> words{};
   bool used = true;  ///< the command line has nothing in its place
 };
 
