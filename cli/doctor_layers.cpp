@@ -70,11 +70,11 @@ std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice>
     fitting += fit.fits() ? 1 : 0;
   }
   text += aligned(rows, std::vector<bool>(rows[0].size(), false));
-  text += fmt::format("  {} of {} products fit tensor cores\n", fitting, network.layers.size());
+  text += fmt::format("  {} of {} layers fit tensor cores\n", fitting, network.layers.size());
   for (const TensorCoreInput& input : inputs_of(network.layers)) {
-    text += fmt::format("  {}: multiples of {} fit, of {} are best from A100 on; others {}\n",
-                        input.name, input.multiple, input.best,
-                        input.padded ? "have to be padded" : "are slower");
+    text +=
+        fmt::format("  {}: multiples of {} fit, of {} are best; others {}\n", input.name,
+                    input.multiple, input.best, input.padded ? "have to be padded" : "are slower");
     for (size_t i = 0; i < devices.size(); ++i) {
       text += fmt::format("    device {} has {}tensor cores for {}\n", i,
                           has_tensor_cores(devices[i], input) ? "" : "no ", input.name);

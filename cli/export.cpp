@@ -33,7 +33,8 @@ int export_command(const Options& options) {
     check_output_file(file, options.force);
   }
   if (files.size() == 1) {
-    throw usage_error("nothing to export", "name --steps FILE, --stats FILE, --sums FILE or more");
+    throw usage_error("nothing to export",
+                      "name --steps FILE, --stats FILE, --sums FILE, --kernels FILE or more");
   }
   check_distinct(files);
   const RunView run = RunView::open(options.run);
@@ -50,7 +51,8 @@ int export_command(const Options& options) {
 
 void add_export(CLI::App& app, Command& command) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("export", "Write steps, statistics and sums of a run as CSV");
+  CLI::App* sub =
+      app.add_subcommand("export", "Write steps, statistics, sums and kernels of a run as CSV");
   sub->footer("Example:  halfscope export run.hscope --steps steps.csv --stats stats.csv");
   add_run_file(*sub, options->run);
   add_output(*sub, "--steps", options->steps, "*.csv", "One row per lane and step");

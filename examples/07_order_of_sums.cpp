@@ -41,6 +41,8 @@ int main() {
   }
   std::printf("%s\n%s", describe(found.tree).c_str(), draw_text(found.tree).c_str());
 
+  // Sums with fused multiply-adds; where two summands meet, the earlier one is rounded first. A
+  // chain that descends has it the other way: order->later_first().
   const auto order = halfscope::TreeSum::of(found.tree, std::nullopt);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -28,17 +28,18 @@ std::string reason(const KernelSiteReport& site) {
     text = fmt::format("{} that no order of summing explains",
                        percent(report::share(*site.beyond, site.n)));
   } else if (site.sampled == 0) {
-    return site.kernel.empty() ? "a kernel of ours differs" : "not looked for";
+    return site.kernel.empty() ? "no: a kernel of ours" : "no order was looked for";
   }
   if (site.sampled > 0) {
     if (!text.empty()) text += "; ";
-    text += fmt::format("{} by {}",
-                        site.explained == site.sampled
-                            ? "100 %"
-                            : percent(report::share(site.explained, site.sampled)),
-                        site.order);
+    text += site.explained == site.sampled
+                ? "100 % by " + site.order
+                : fmt::format("{}, least at a step by {}",
+                              percent(report::share(site.explained, site.sampled)), site.order);
   }
-  if (!site.unexplained.empty()) text += " (" + site.unexplained + ")";
+  if (!site.unexplained.empty()) {
+    text += " (the kernel's own order was not found: " + site.unexplained + ")";
+  }
   return text;
 }
 

@@ -31,9 +31,9 @@ void add(const SiteInfo& site, const KernelCheck& check, KernelSiteReport& to) {
   to.max_ulps = std::max(to.max_ulps, check.max_ulps);
   if (check.beyond >= 0) to.beyond = to.beyond.value_or(0) + check.beyond;
   if (!check.kernel.empty()) to.kernel = check.kernel;
-  const bool least =
-      to.sampled == 0 || share(check.explained, check.sampled) < share(to.explained, to.sampled);
-  if (!check.order.empty() && least) {
+  const double explained = share(check.explained, check.sampled);
+  if (!check.order.empty() && explained < to.least_explained) {
+    to.least_explained = explained;
     to.order = check.order;
     to.unexplained = check.unexplained;
   }
@@ -68,8 +68,9 @@ std::string summary(const KernelReport& kernels) {
   const int64_t equal = count([](const Site& site) { return site.differing == 0; });
   std::string text = fmt::format("{} {} the bits that the emulator makes of the same operands.",
                                  part_of(equal, all), equal == 1 ? "has" : "have");
-  const int64_t own =
-      count([](const Site& site) { return site.differing > 0 && site.kernel.empty(); });
+  const int64_t own = count([](const Site& site) {
+    return site.differing > 0 && site.kernel.empty() && site.beyond.value_or(0) == 0;
+  });
   if (own > 0) {
     text +=
         fmt::format(" {} no library computes {} other bits.",
@@ -84,7 +85,7 @@ std::string summary(const KernelReport& kernels) {
   int64_t sampled = 0, explained = 0, sums = 0;
   std::set<std::string> orders;
   for (const Site& site : kernels.sites) {
-    if (site.differing == 0 || site.sampled == 0) continue;
+    if (site.differing == 0 || site.sampled == 0 || site.beyond.value_or(0) > 0) continue;
     ++sums;
     sampled += site.sampled;
     explained += site.explained;

@@ -125,13 +125,14 @@ struct KernelSiteReport {
   FloatFormat format{};
   int64_t samples = 0;  ///< steps it was checked in
   int64_t n = 0, differing = 0;
-  double max_ulps = 0.0;
+  double max_ulps = 0.0;  ///< infinite if some element is finite in one of the two only
   std::string worst{};  ///< the element furthest away: "[3, 0, 5] at step 40"; "" if all are equal
   std::optional<int64_t> beyond{};  ///< further from the exact sum than any order explains
   std::string kernel{};             ///< of the library that computed it
   std::string order{};              ///< of sums, explaining `explained` of `sampled` elements
   int64_t sampled = 0, explained = 0;
   std::string unexplained{};
+  double least_explained = 2.0;  ///< share, at the step that `order` and `unexplained` are of
 };
 
 struct KernelReport {

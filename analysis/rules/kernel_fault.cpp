@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "analysis/rules/rules.h"
@@ -24,7 +25,7 @@ struct FaultySite {
   double max_ulps;
   std::string kernel{};  ///< of a library
 
-  bool is_error() const { return fault != Fault::other_bits; }
+  bool is_error() const { return fault != Fault::other_bits || std::isinf(max_ulps); }
   /// Errors first; then by step, then in execution order.
   bool operator<(const FaultySite& other) const {
     if (is_error() != other.is_error()) return is_error();
@@ -52,6 +53,13 @@ std::vector<FaultySite> faults_of(const LaneFacts& lane) {
   return faults;
 }
 
+/// "by at most 3 ulps".
+std::string distance_text(double ulps) {
+  if (std::isinf(ulps)) return "some of them finite in one of the two only";
+  if (ulps == 0.0) return "in the sign of zeros";
+  return fmt::format("by at most {} {}", short_number(ulps), ulps == 1.0 ? "ulp" : "ulps");
+}
+
 void describe_fault(const FaultySite& first, const SiteInfo& site, const std::string& backend,
                     Finding& finding) {
   const double part = static_cast<double>(first.elements) / static_cast<double>(first.n);
@@ -72,7 +80,8 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const std::st
           "{} of {} lie further from the exact sums at step {} than any order of summing explains",
           percent(part), name, first.step);
       finding.text = fmt::format(
-          "At step {} {} of {} lie further from the exact sums of the same operands than any order "
+          "At step {}, {} of {} lie further from the exact sums of the same operands than any "
+          "order "
           "of summing explains. It is the kernel of {} that fails here, not the format.",
           first.step, percent(part), name, backend);
       return;
@@ -80,12 +89,10 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const std::st
       finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at step {}",
                                       percent(part), name, first.step);
       finding.text = fmt::format(
-          "At step {} {} of {} have other bits than the emulator makes of the same operands, by at "
-          "most {}. This is a kernel of HalfScope's own, which should agree to the last bit: what "
+          "At step {}, {} of {} have other bits than the emulator makes of the same operands, {}. "
+          "This is a kernel of HalfScope's own, which should agree to the last bit: what "
           "differs between the lanes is not the format's doing alone.",
-          first.step, percent(part), name,
-          fmt::format("{} {}", short_number(first.max_ulps),
-                      first.max_ulps == 1.0 ? "ulp" : "ulps"));
+          first.step, percent(part), name, distance_text(first.max_ulps));
       return;
   }
 }
@@ -116,7 +123,8 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
   }
   if (sites > 1) finding.text += fmt::format(" {} tensors in all are like that.", sites);
   // Libraries first; where it is one of our own kernels there is the emulator.
-  const bool library = backend != "cuda-own" && first.fault != Fault::other_bits;
+  const bool library =
+      backend != "cuda-own" && (first.fault == Fault::not_finite || !first.kernel.empty());
   const std::string kernel = first.kernel.empty()
                                  ? fmt::format("the kernel that --kernels names for {}", site.path)
                                  : "this kernel: " + first.kernel;

@@ -49,8 +49,8 @@ KernelCheck compared(std::span<const float> made, std::span<const float> expecte
     double distance = INFINITY;
     if (std::isfinite(made[i]) && std::isfinite(expected[i])) {
       distance = static_cast<double>(ulp_distance(made[i], expected[i], format));
-      check.max_ulps = std::max(check.max_ulps, distance);
     }
+    check.max_ulps = std::max(check.max_ulps, distance);
     if (distance > furthest) {
       furthest = distance;
       check.worst = static_cast<int64_t>(i);
@@ -186,8 +186,13 @@ std::optional<SumOrder> order_of(const SummationTree& tree, std::span<const Know
                                       [&](int child) { return tree.is_leaf(child); });
     largest = std::max(largest, static_cast<size_t>(leaves));
   }
-  for (const KnownOrder& each : known) {
-    if (static_cast<size_t>(each.core.dot.products) != largest) continue;
+  // The smallest that takes them: parts of a sum may be shorter than its blocks.
+  std::vector<KnownOrder> cores(known.begin(), known.end());
+  std::stable_sort(cores.begin(), cores.end(), [](const KnownOrder& a, const KnownOrder& b) {
+    return a.core.dot.products < b.core.dot.products;
+  });
+  for (const KnownOrder& each : cores) {
+    if (static_cast<size_t>(each.core.dot.products) < largest) continue;
     if (std::optional<TreeSum> sum = TreeSum::of(tree, each.core)) {
       return SumOrder{{}, std::make_shared<const TreeSum>(std::move(*sum)), each.order.read};
     }

@@ -176,7 +176,7 @@ struct KernelCheck {
   int site = 0;  ///< SiteInfo::order
   int64_t n = 0;
   int64_t differing = 0;  ///< elements with other bits; NaNs are equal
-  double max_ulps = 0.0;  ///< of elements that both are finite
+  double max_ulps = 0.0;  ///< infinite if an element is finite in one of the two only
   int64_t worst = -1;     ///< the element furthest away, not finite ones first; -1: all are equal
   /// Of sums of products: elements further from the exact sum than any order of summing explains
   /// (core/numeric/sum_bound.h). -1: no sums of products, or in a format of their own.

@@ -181,11 +181,15 @@ std::optional<SummationTree> probe_order(const Graph& graph, NodeId node, const 
   const double rows = static_cast<double>(apart.results.size());
   const double operand = static_cast<double>(
       element_count(single.graph.value(product.inputs[apart.operand]).shape) + terms->results());
+  if (product.inputs[0] == product.inputs[1]) {
+    why = "both operands are one tensor";
+    return std::nullopt;
+  }
   // FPRev takes about 9 n probes of blocks of 16, and as many that check the tree.
   if (!marks) {
     why = "its operands have too narrow a range to mark summands";
   } else if (rows == 0.0) {
-    why = "every result has taps beside the operand";
+    why = "every result has taps on padding";
   } else if (n > kMostProbed || terms->terms() > marks->most ||
              std::ceil(18.0 * n / rows) * operand > kMostWritten) {
     why = "there are too many summands to look at";

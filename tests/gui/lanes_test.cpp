@@ -154,7 +154,7 @@ TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
   run.add_kernel(1, check);
   check.step = 49;
   check.beyond = 1;
-  EXPECT_EQ(kernel_text(check), "99 % the emulator's bits, 0.5 % in no order of sums");
+  EXPECT_EQ(kernel_text(check), "99 % the emulator's bits, 0.50 % in no order of sums");
   EXPECT_TRUE(is_kernel_fault(check));
   run.add_kernel(1, check);
   EXPECT_EQ(kernel_check(run, 1, site, 46)->step, 44);

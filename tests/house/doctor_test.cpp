@@ -68,8 +68,8 @@ TEST(Doctor, ListsTheLayersOfANetwork) {
             "  fc1    Gemm      fp16  100 x 256 x 1024  100 rows: pad to 104\n"
             "  fc2    Gemm      fp16  100 x 10 x 256    100 rows: pad to 104; 10 outputs: pad to "
             "16\n"
-            "  1 of 4 products fit tensor cores\n"
-            "  fp16: multiples of 8 fit, of 64 are best from A100 on; others are slower\n"
+            "  1 of 4 layers fit tensor cores\n"
+            "  fp16: multiples of 8 fit, of 64 are best; others are slower\n"
             "  rows are samples, times positions where there are any: choose the batch so\n"
             "  convolutions: M = samples x pixels, which may be any number; N, K = channels out, "
             "in\n");

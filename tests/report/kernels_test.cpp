@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "analysis/report/report.h"
 #include "analysis/rules/rules.h"
@@ -84,6 +86,30 @@ TEST(KernelReport, SaysWhatItComesTo) {
   EXPECT_THAT(partly, Not(HasSubstr("no order of summing")));
   const std::string wrong = make_report(checked_run(400, 3)).kernels[0].text;
   EXPECT_THAT(wrong, HasSubstr("One holds values that no order of summing explains."));
+  EXPECT_THAT(wrong, Not(HasSubstr("the other one"))) << "it is the same one";
+}
+
+// The order told is that of the step of which least was explained, whatever came between.
+TEST(KernelReport, TellsTheOrderThatExplainsLeast) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[1].backend = "cuda";
+  RunView run = make_run(spec);
+  for (const auto& [step, explained, order] :
+       {std::tuple(0, 50, "A"), std::tuple(1, 100, "B"), std::tuple(2, 60, "C")}) {
+    KernelCheck check{.step = step, .site = 1, .n = 100, .differing = 9, .max_ulps = 1.0};
+    check.worst = step;
+    check.kernel = kLibrary;
+    check.order = order;
+    check.sampled = 100;
+    check.explained = explained;
+    if (step == 0) check.max_ulps = INFINITY;
+    run.add_kernel(1, check);
+  }
+  const KernelSiteReport site = make_report(run).kernels.at(0).sites.at(0);
+  EXPECT_EQ(site.order, "A");
+  EXPECT_EQ(site.explained, 210);
+  EXPECT_TRUE(std::isinf(site.max_ulps));
+  EXPECT_THAT(site.worst, HasSubstr("at step 0")) << "not finite ones come first";
 }
 
 TEST(KernelReport, IsInEveryReport) {
@@ -91,7 +117,10 @@ TEST(KernelReport, IsInEveryReport) {
   const std::string html = report_html(report);
   EXPECT_THAT(html, HasSubstr("id=\"kernels\""));
   EXPECT_THAT(html, HasSubstr(kLibrary));
-  EXPECT_THAT(html, HasSubstr("99.8&nbsp;% by tensor-core:h100 (results change)"));
+  EXPECT_THAT(
+      html,
+      HasSubstr("99.8&nbsp;%, least at a step by tensor-core:h100 (the kernel&#39;s own order was "
+                "not found: results change)"));
   EXPECT_THAT(report_markdown(report), HasSubstr("Kernels of `cuda:mixed_float16`: Of "));
   const auto json = nlohmann::json::parse(report_json(report));
   EXPECT_EQ(json["kernels"][0]["lane"], "cuda:mixed_float16");
@@ -154,6 +183,15 @@ TEST(KernelFault, OtherBitsOfOurKernelsAreAWarning) {
   EXPECT_EQ(faults[0].severity, Severity::warning);
   EXPECT_EQ(faults[0].site, "relu1.activation");
   EXPECT_THAT(faults[0].text, HasSubstr("by at most 1 ulp."));
+  EXPECT_THAT(faults[0].action.text, HasSubstr("as emulated:mixed_float16"));
+  // What is finite in one of the two only is more than that.
+  RunView infinite = checked_run();
+  relu.max_ulps = INFINITY;
+  infinite.add_kernel(1, relu);
+  faults = faults_of(infinite);
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0].severity, Severity::error);
+  EXPECT_THAT(faults[0].text, HasSubstr("finite in one of the two only"));
   EXPECT_THAT(faults[0].action.text, HasSubstr("as emulated:mixed_float16"));
   // An error anywhere comes first, and says how many there are.
   KernelCheck& conv = check_of(checks, run, "conv2.activation");
