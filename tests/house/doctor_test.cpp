@@ -86,7 +86,7 @@ TEST(Doctor, SaysWhichDeviceHasTensorCoresForTheFormats) {
                                "    device 0 has no tensor cores for fp8\n"
                                "    device 1 has tensor cores for fp8\n"));
   const std::string full = layers_text(network_of("mlp:64-10", {64}, "float32", 8), devices);
-  EXPECT_THAT(full, HasSubstr("fp32: no tensor cores\n  0 of 1 products fit"));
+  EXPECT_THAT(full, HasSubstr("fp32: no tensor cores\n  0 of 1 layers fit"));
   EXPECT_THAT(full, Not(HasSubstr("device")));
 }
 
