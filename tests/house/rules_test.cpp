@@ -131,6 +131,17 @@ TEST(PragmaOnce, ComesBeforeIncludes) {
   EXPECT_FALSE(check_pragma_once({"a.h", "#ifndef A_H\n"}).empty());
 }
 
+TEST(OwnHeader, IsIncludedFirst) {
+  const std::vector<File> tree = {{"core/a.h", ""}};
+  const auto check = [&](const char* path, const char* text) {
+    return check_own_header_first({path, text}, tree).size();
+  };
+  EXPECT_EQ(check("core/a.cpp", "// x\n#include \"core/a.h\"\n#include <array>\n"), 0u);
+  EXPECT_EQ(check("core/a.cpp", "#include <array>\n#include \"core/a.h\"\n"), 1u);
+  EXPECT_EQ(check("core/a.cpp", "int a;\n"), 1u);
+  EXPECT_EQ(check("core/b.cpp", "#include <array>\n"), 0u);
+}
+
 TEST(ElementaryFunctions, AreOurs) {
   const auto found = [](const char* path, const std::string& line) {
     return check_elementary_functions({path, "int a;\n" + line + "\n"}).size();

@@ -119,6 +119,24 @@ Violations check_pragma_once(const File& file) {
   return {{file.path, 0, "#pragma once must come before the first include"}};
 }
 
+Violations check_own_header_first(const File& file, const std::vector<File>& tree) {
+  constexpr std::string_view kEnding = ".cpp";
+  if (!file.path.ends_with(kEnding)) return {};
+  const std::string own = file.path.substr(0, file.path.size() - kEnding.size()) + ".h";
+  if (std::none_of(tree.begin(), tree.end(), [&](const File& each) { return each.path == own; })) {
+    return {};
+  }
+  std::string first;
+  int at = 0;
+  each_line(file.text, [&](int number, std::string_view line) {
+    if (!first.empty() || !line.starts_with("#include")) return;
+    first = line;
+    at = number;
+  });
+  if (first == "#include \"" + own + "\"") return {};
+  return {{file.path, at, "its own header comes first"}};
+}
+
 Violations check_elementary_functions(const File& file) {
   const bool computes = file.path.starts_with("core/") || file.path.starts_with("emulation/") ||
                         file.path.starts_with("gpu/");

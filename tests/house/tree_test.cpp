@@ -60,6 +60,11 @@ TEST(Tree, NoPathOfOneMachine) { expect_clean(check_machine_paths, is_any); }
 TEST(Tree, ElementaryFunctionsAreOurs) { expect_clean(check_elementary_functions, is_cpp_file); }
 TEST(Tree, HeadersAreGuarded) { expect_clean(check_pragma_once, is_header); }
 
+TEST(Tree, OwnHeadersComeFirst) {
+  const auto check = [](const File& file) { return check_own_header_first(file, tree()); };
+  expect_clean(check, is_cpp_file);
+}
+
 TEST(Scripts, ParseAsBash) {
   for (const File& file : tree()) {
     if (!is_bash(file)) continue;
