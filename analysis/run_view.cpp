@@ -132,6 +132,10 @@ void RunView::set_proof(int lane, std::string json) {
   lanes_.at(static_cast<size_t>(lane)).proof = std::move(json);
 }
 
+void RunView::set_lost(int lane, LostLane lost) {
+  lanes_.at(static_cast<size_t>(lane)).lost = std::move(lost);
+}
+
 std::optional<int> RunView::find_lane(const std::string& name) const {
   for (int lane = 0; lane < lane_count(); ++lane) {
     if (this->lane(lane).name == name) return lane;
@@ -168,6 +172,10 @@ std::span<const KernelCheck> RunView::kernels(int lane) const {
 
 const std::string& RunView::proof(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).proof;
+}
+
+const std::optional<LostLane>& RunView::lost(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).lost;
 }
 
 WindowRange RunView::windows(int lane, int site) const {

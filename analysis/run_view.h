@@ -25,6 +25,12 @@ enum class RunStatus : uint8_t {
 const char* status_name(RunStatus status) noexcept;  // "running"
 RunStatus status_after(RunEnd how) noexcept;
 
+/// A lane whose backend failed.
+struct LostLane {
+  int64_t step = 0;  ///< the first that is missing
+  std::string why{};
+};
+
 class RunView {
  public:
   /// Reads the whole file in one transaction. Throws Error if it is missing, not a run file,
@@ -47,6 +53,7 @@ class RunView {
   void add_sums(int lane, const SiteSums& sums);
   void add_kernel(int lane, const KernelCheck& check);
   void set_proof(int lane, std::string json);
+  void set_lost(int lane, LostLane lost);
   void set_status(RunStatus status) noexcept { status_ = status; }
 
   const RunInfo& info() const noexcept { return info_; }
@@ -69,6 +76,8 @@ class RunView {
   std::span<const KernelCheck> kernels(int lane) const;
   /// What `store_proof` has added, as JSON; "" if nothing.
   const std::string& proof(int lane) const;
+  /// Nothing if the lane was not lost.
+  const std::optional<LostLane>& lost(int lane) const;
   /// `for (const PackedWindow& window : ...)`, or StatsWindow to have them unpacked.
   WindowRange windows(int lane, int site) const;
   /// All windows of a site merged.
@@ -86,6 +95,7 @@ class RunView {
     std::vector<SiteSums> sums;
     std::vector<KernelCheck> kernels;
     std::string proof;
+    std::optional<LostLane> lost;
     std::vector<SiteData> sites;
   };
   RunInfo info_;

@@ -64,6 +64,7 @@ class Reader {
       read_sites(static_cast<int64_t>(lane), info.lanes[lane]);
     }
     RunView view(std::move(info), to_status(meta_text(meta, "status")));
+    if (meta.contains("lost_lanes")) read_lost_lanes(meta_text(meta, "lost_lanes"), view);
     read_steps(view);
     read_evals(view);
     if (version_ == 1) {
@@ -356,6 +357,21 @@ class Reader {
       std::string proof = rows.text(1);
       require(nlohmann::json::accept(proof), "proofs");
       view.set_proof(lane, std::move(proof));
+    }
+  }
+
+  void read_lost_lanes(const std::string& text, RunView& view) {
+    const nlohmann::json lanes = nlohmann::json::parse(text, nullptr, false);
+    require(lanes.is_array(), "meta");
+    for (const nlohmann::json& each : lanes) {
+      require(each.is_object() && each.contains("lane") && each["lane"].is_number_integer() &&
+                  each.contains("step") && each["step"].is_number_integer() &&
+                  each.contains("why") && each["why"].is_string(),
+              "meta");
+      const int64_t step = each["step"].get<int64_t>();
+      require(step >= 0 && step < kLargestCount, "meta");
+      view.set_lost(lane_index(view, each["lane"].get<int64_t>()),
+                    {step, each["why"].get<std::string>()});
     }
   }
 

@@ -23,6 +23,9 @@ double LaneSummary::ms_per_step() const {
 }
 
 std::string LaneSummary::problem() const {
+  if (lost) {
+    return fmt::format("lost at {} {}: {}", inference ? "batch" : "step", lost->step, lost->why);
+  }
   if (steps > 0 && !inference && !std::isfinite(last.loss)) return "the last loss is not finite";
   if (steps > 0 && skipped == steps) return "every update was skipped";
   return "";
@@ -66,6 +69,7 @@ std::vector<LaneSummary> lane_summaries(const RunView& run) {
     const int lane = static_cast<int>(i);
     for (const StepRow& row : run.steps(lane)) lanes[i].add(row);
     if (!run.evals(lane).empty()) lanes[i].eval = run.evals(lane).back();
+    lanes[i].lost = run.lost(lane);
   }
   return lanes;
 }

@@ -20,6 +20,7 @@ struct LaneSummary {
   double ms = 0.0;                 ///< of all steps together
   StepRow last{};                  ///< means nothing without steps
   std::optional<EvalRow> eval{};
+  std::optional<LostLane> lost{};
 
   void add(const StepRow& row);
   /// How far the training is, with what was done before it was resumed.

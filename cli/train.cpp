@@ -48,6 +48,7 @@ class Summary final : public TapSink {
   void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
   void kernel(int lane, const KernelCheck& check) override { next_.kernel(lane, check); }
   void lost(int lane, int64_t step, const std::string& why) override {
+    lanes_[static_cast<size_t>(lane)].lost = LostLane{step, why};
     next_.lost(lane, step, why);
   }
   void end(RunEnd how) override {

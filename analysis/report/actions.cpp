@@ -60,7 +60,13 @@ std::string tried(const Report& report, const ActionReport& action) {
 }
 
 void judge_confidence(const Report& report, ActionReport& action) {
-  const int64_t steps = report.lanes[static_cast<size_t>(action.lane)].steps;
+  const LaneReport& lane = report.lanes[static_cast<size_t>(action.lane)];
+  const int64_t steps = lane.steps;
+  if (lane.lost && action.kind == Action::Kind::none) {
+    action.confidence = "high";
+    action.basis = "its backend said so";
+    return;
+  }
   const LaneReport* cure = cure_of(report, action);
   if (const ProofReport* proof = proof_of(report, action)) {
     action.confidence = !proof->holds ? "low" : proof->steps < kFewSteps ? "medium" : "high";

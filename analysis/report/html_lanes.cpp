@@ -19,6 +19,7 @@ constexpr size_t kSideBySide = 4;
 constexpr size_t kCards = 6;
 
 std::string lane_state_tag(const LaneReport& lane) {
+  if (lane.lost) return tag("broken", lane_verdict(lane));
   if (lane.reference) return tag("info", "reference");
   if (lane.steps == 0) return tag("info", "no steps");
   return tag(verdict_name(lane.state), verdict_name(lane.state));

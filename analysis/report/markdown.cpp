@@ -86,7 +86,7 @@ void write_lanes(const Report& report, std::string& md) {
     for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
       const LaneReport& lane = report.lanes[i];
       md += fmt::format("| {} | {} | {} | {} |\n", code(lane.name),
-                        lane.reference ? "reference" : verdict_name(lane.state), lane.steps,
+                        lane_verdict(lane), lane.steps,
                         lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
     }
     return;
@@ -98,7 +98,7 @@ void write_lanes(const Report& report, std::string& md) {
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
     md += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),
-                      lane.reference ? "reference" : verdict_name(lane.state), lane.steps,
+                      lane_verdict(lane), lane.steps,
                       lane.skipped, loss_cell(lane.last_loss),
                       lane.loss_gap ? report::gap_text(*lane.loss_gap) : "-",
                       lane.last_loss_scale ? scale_text(*lane.last_loss_scale) : "-",
@@ -279,12 +279,12 @@ std::string report_markdown_summary(const Report& report) {
     if (lane.reference && report.lanes.size() > 1) continue;
     if (++others > kShown) continue;
     if (report.run.inference) {
-      md += fmt::format("- {}: {}, {} {}\n", code(lane.name), verdict_name(lane.state), lane.steps,
+      md += fmt::format("- {}: {}, {} {}\n", code(lane.name), lane_verdict(lane), lane.steps,
                         lane.steps == 1 ? "batch" : "batches");
       continue;
     }
     md += fmt::format("- {}: {}, last loss {}, {} of {} skipped\n", code(lane.name),
-                      verdict_name(lane.state), loss_cell(lane.last_loss), lane.skipped,
+                      lane_verdict(lane), loss_cell(lane.last_loss), lane.skipped,
                       counted(lane.steps, "step"));
   }
   if (others > kShown) {

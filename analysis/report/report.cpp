@@ -141,6 +141,7 @@ LaneReport report_lane(const RunView& run, int lane, int reference) {
   report.plan_json = info.plan_json;
   report.loss_scaling = info.loss_scale;
   report.reference = lane == reference;
+  report.lost = run.lost(lane);
   const std::span<const StepRow> rows = run.steps(lane);
   report.steps = static_cast<int64_t>(rows.size());
   for (const StepRow& row : rows) {

@@ -34,6 +34,7 @@ struct LaneReport {
   std::string loss_scaling;  ///< as set: "dynamic:65536"; "" if the run file does not say
   bool reference = false;    ///< the full-precision lane the others are compared with
   Verdict::State state = Verdict::State::healthy;  ///< what its own findings say
+  std::optional<LostLane> lost;                    ///< where its backend failed
   int64_t steps = 0, skipped = 0;
   int64_t last_skipped = -1;  ///< step of the last skipped update; -1 if none
   std::optional<double> first_loss, last_loss, last_loss_scale;  ///< empty without steps
@@ -46,6 +47,9 @@ struct LaneReport {
   int64_t kept_every = 1;     ///< of the steps that were not skipped, each kept_every-th is a row
   bool thinned() const noexcept { return kept_every > 1; }
 };
+
+/// What stands for a lane in tables: "lost", "reference", or its state.
+const char* lane_verdict(const LaneReport& lane) noexcept;
 
 struct SiteReport {
   std::string name;  ///< "conv2.activation"

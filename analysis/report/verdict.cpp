@@ -25,6 +25,11 @@ const char* verdict_name(Verdict::State state) noexcept {
   return "unknown";
 }
 
+const char* lane_verdict(const LaneReport& lane) noexcept {
+  if (lane.lost) return "lost";
+  return lane.reference ? "reference" : verdict_name(lane.state);
+}
+
 namespace report {
 namespace {
 
@@ -113,9 +118,17 @@ bool judged(const Report& report, const LaneReport& lane) {
   return !lane.reference || report.lanes.size() == 1;
 }
 
-/// The first lane that fares like this; the worst of them if several do.
+/// The first lane that was lost; -1 if none was.
+int lost_lane(const Report& report) {
+  const auto lost = std::find_if(report.lanes.begin(), report.lanes.end(),
+                                 [](const LaneReport& lane) { return lane.lost.has_value(); });
+  return lost == report.lanes.end() ? -1 : static_cast<int>(lost - report.lanes.begin());
+}
+
+/// The first lane that fares like this by what it computed; the worst of them if several do.
 int lane_of(const Report& report, State state) {
   for (size_t i = 0; i < report.lanes.size(); ++i) {
+    if (report.lanes[i].lost) continue;
     if (report.lanes[i].state == state && judged(report, report.lanes[i])) {
       return static_cast<int>(i);
     }
@@ -132,13 +145,25 @@ const char* fails(const Report& report) {
   return report.run.inference ? "does not work" : "does not train";
 }
 
+/// "cuda:mixed_float16 was lost at step 20: CUDA launch: unspecified launch failure."
+std::string loss_of_lane(const Report& report, const LaneReport& lane) {
+  return sentence(fmt::format("{} was lost at {} {}: {}", lane.name,
+                              report.run.inference ? "batch" : "step", lane.lost->step,
+                              lane.lost->why));
+}
+
 /// The other lanes in half a sentence each, so that nobody takes the fault of one for all.
 std::string neighbours(const Report& report, int but, int also_but) {
   std::string text;
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     const LaneReport& lane = report.lanes[i];
     const int index = static_cast<int>(i);
-    if (index == but || index == also_but || lane.reference || lane.steps == 0) continue;
+    if (index == but || index == also_but) continue;
+    if (lane.lost) {
+      append(text, loss_of_lane(report, lane));
+      continue;
+    }
+    if (lane.reference || lane.steps == 0) continue;
     if (lane.state == State::healthy) {
       append(text, health_text(report, lane));
     } else {
@@ -155,6 +180,9 @@ std::string neighbours(const Report& report, int but, int also_but) {
 
 Verdict of_trouble(const Report& report, int lane, State state) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
+  if (info.lost) {
+    return {state, loss_of_lane(report, info), neighbours(report, lane, -1), {}};
+  }
   const bool error = state == State::broken;
   const Finding* finding = worst_of(report, lane, error ? Severity::error : Severity::warning);
   if (finding == nullptr) {
@@ -206,10 +234,12 @@ Verdict of_health(const Report& report) {
 
 Verdict judge_lanes(const Report& report) {
   if (report.lanes.empty()) return {State::attention, "The run holds no lanes.", {}, {}};
-  if (report.steps == 0) {
+  if (report.steps == 0 && lost_lane(report) < 0) {
     return {State::attention, "Nothing to judge yet: the run holds no steps.", {}, {}};
   }
-  if (report.reference >= 0) {
+  const bool reference_ended =
+      report.reference >= 0 && !report.lanes[static_cast<size_t>(report.reference)].lost;
+  if (reference_ended) {
     const Finding* finding = worst_of(report, report.reference, Severity::error);
     if (finding != nullptr) {
       return {State::broken,
@@ -223,6 +253,8 @@ Verdict judge_lanes(const Report& report) {
   for (State state : {State::broken, State::attention}) {
     const int lane = lane_of(report, state);
     if (lane >= 0) return of_trouble(report, lane, state);
+    const int lost = lost_lane(report);
+    if (lost >= 0) return of_trouble(report, lost, State::broken);
   }
   const bool measured =
       std::any_of(report.layers.begin(), report.layers.end(), [](const LayerReport& layer) {

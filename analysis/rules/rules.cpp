@@ -7,7 +7,7 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array<Rule, 11> kRules{{
+constexpr std::array<Rule, 12> kRules{{
     {"kernel_fault", "Does a kernel fail where the operator itself does not?", find_kernel_fault},
     {"forward_overflow", "Where does the forward pass leave the format's range first?",
      find_forward_overflow},
@@ -26,9 +26,11 @@ constexpr std::array<Rule, 11> kRules{{
     {"first_non_finite",
      "What was the first tensor to leave the finite numbers, and what came of it?",
      find_first_non_finite},
-    // Must be last.
+    // After all that may say why.
     {"loss_gap", "Does the loss follow full precision where nothing else was found?",
      find_loss_gap},
+    // Says nothing about the loss.
+    {"lane_lost", "Did the backend fail in the middle of the run?", find_lane_lost},
 }};
 
 /// A kernel that fails spoils all that is computed from it, and state that does not fit the weights
@@ -48,7 +50,7 @@ void demote_consequences(std::vector<Finding>& findings) {
     for (Finding& finding : findings) {
       const bool is_later = finding.step < 0 || finding.step >= found->step;
       const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers" ||
-                          finding.rule == "kernel_fault";
+                          finding.rule == "kernel_fault" || finding.rule == "lane_lost";
       if (&finding == &*found || !is_later || is_own) continue;
       finding.severity = Severity::info;
       finding.action = {.kind = Action::Kind::none, .text = root.advice};

@@ -33,6 +33,7 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
 void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings);
+void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings);
 void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings);
 

@@ -74,17 +74,16 @@ class CudaExecutor {
     if (n <= 0) return;
     constexpr int64_t kThreads = 256, kMostBlocks = int64_t{1} << 20;
     const int64_t blocks = (n + kThreads - 1) / kThreads;
-    run_items<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kThreads, 0,
-                stream_>>>(n, body);
-    check_cuda(cudaGetLastError(), "launch");
+    const cudaLaunchConfig_t grid = config(blocks < kMostBlocks ? blocks : kMostBlocks, kThreads);
+    check_cuda(cudaLaunchKernelEx(&grid, run_items<Body>, n, body), "launch");
   }
 
   template <class Body>
   void blocks(const Body& body) {
     const int64_t blocks = body.blocks();
     if (blocks <= 0) return;
-    run_block<<<static_cast<unsigned>(blocks), Body::kThreads, 0, stream_>>>(body);
-    check_cuda(cudaGetLastError(), "launch");
+    const cudaLaunchConfig_t grid = config(blocks, Body::kThreads);
+    check_cuda(cudaLaunchKernelEx(&grid, run_block<Body>, body), "launch");
   }
 
   template <class F>
@@ -163,6 +162,14 @@ class CudaExecutor {
   }
 
  private:
+  cudaLaunchConfig_t config(int64_t blocks, int threads) const {
+    cudaLaunchConfig_t grid{};
+    grid.gridDim = dim3(static_cast<unsigned>(blocks));
+    grid.blockDim = dim3(static_cast<unsigned>(threads));
+    grid.stream = stream_;
+    return grid;
+  }
+
   /// Null if that is not possible. Nothing runs.
   template <class F>
   cudaGraphExec_t captured(const F& f) {

@@ -37,7 +37,7 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
     cell("lane", lane.name);
     ImGui::TableNextColumn();
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.verdict(lane.state));
-    std::string state = lane.reference ? "reference" : verdict_name(lane.state);
+    std::string state = lane_verdict(lane);
     const bool early = lane.state == Verdict::State::healthy && lane.steps < report::kFewSteps;
     if (early && !lane.reference) state += " so far";
     ui::text(path + "/state", state);

@@ -72,6 +72,10 @@ TEST_F(LostLane, EndsAloneAndWhatItRecordedStays) {
   EXPECT_EQ(run.steps(0).size(), 5u);
   EXPECT_EQ(run.steps(1).size(), 2u);
   EXPECT_EQ(run.steps(2).size(), 5u);
+  EXPECT_FALSE(run.lost(0) || run.lost(2));
+  ASSERT_TRUE(run.lost(1));
+  EXPECT_EQ(run.lost(1)->step, 2);
+  EXPECT_EQ(run.lost(1)->why, "CUDA launch: unspecified launch failure");
   EXPECT_GT(run.total(1, 1).n, 0) << "its first two steps";
   EXPECT_EQ(run.total(0, 1).n, 5 * run.total(1, 1).n / 2);
   ASSERT_EQ(progress_.size(), 5u);

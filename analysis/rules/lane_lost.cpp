@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// lane_lost: the lane's backend failed in the middle of the run (a lost device, out of memory), so
+// that it has no result. No format did that, and none mends it.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "analysis/rules/rules.h"
+
+namespace halfscope {
+
+void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const std::optional<LostLane>& lost = lane.run().lost(lane.lane());
+  if (!lost) return;
+  const char* const unit = lane.run().info().inference ? "batch" : "step";
+  Finding finding{.rule = "lane_lost",
+                  .lane = lane.lane(),
+                  .severity = Severity::error,
+                  .step = lost->step};
+  finding.mechanism = fmt::format("lost at {} {}: {}", unit, lost->step, lost->why);
+  finding.text = fmt::format(
+      "The backend of this lane, {}, failed at {} {}: {}. It has no result; what was recorded "
+      "until then is judged here.",
+      lane.info().backend, unit, lost->step, lost->why);
+  finding.evidence = {{"backend", lane.info().backend}, {"why", lost->why}};
+  finding.action.text =
+      "See what the device says (nvidia-smi), lower --batch where memory ran out, and train the "
+      "lane again.";
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace halfscope

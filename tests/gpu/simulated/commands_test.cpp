@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// The command line with a device: lanes on it beside the emulator's, what is said of its kernels,
+// and what becomes of a run whose device runs out of memory or is lost.
+#include <gmock/gmock.h>
+
+#include "analysis/run_view.h"
+#include "tests/cli/program.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> train(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"train", "--steps", "4", "--batch", "16", "--quiet", "--no-eval"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(OnSimulatedDevice, DoctorListsIt) {
+  const Bench bench;
+  const Outcome doctor = bench.run({"doctor"});
+  ASSERT_EQ(doctor.code, 0) << doctor.err;
+  EXPECT_THAT(doctor.out, AllOf(HasSubstr("device 0: simulated device, compute capability 9.0"),
+                                HasSubstr("tensor cores multiply fp16, bf16, tf32, fp8"),
+                                HasSubstr("Keras mixed_float16: fast here")));
+  const Outcome layers =
+      bench.run({"doctor", "--model", "mlp:784-16-10", "--plan", "mixed_float16"});
+  ASSERT_EQ(layers.code, 0) << layers.err;
+  EXPECT_THAT(layers.out, HasSubstr("fc1"));
+}
+
+// Own kernels have the emulator's bits in every tensor; sums of the libraries are explained.
+TEST(OnSimulatedDevice, LanesRunBesideTheEmulator) {
+  const Bench bench;
+  const Outcome trained = bench.run(
+      train({"--model", "mlp:784-16-10", "--lanes",
+             "float32,emulated:mixed_float16,cuda-own:mixed_float16,cuda:mixed_float16,"
+             "cuda-fast:mixed_float16",
+             "--kernels"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out + trained.err,
+              AllOf(HasSubstr("cuda-own:mixed_float16 fc1 Gemm: own kernel"),
+                    HasSubstr("cuda:mixed_float16 fc1 Gemm: cuBLASLt"),
+                    HasSubstr("split-k 1"), HasSubstr("split-k 4")));
+
+  const RunView run = RunView::open(bench / "run.hscope");
+  for (int lane = 2; lane < run.lane_count(); ++lane) {
+    SCOPED_TRACE(run.lane(lane).name);
+    EXPECT_EQ(run.steps(lane).size(), 4u);
+    ASSERT_FALSE(run.kernels(lane).empty());
+    for (const KernelCheck& check : run.kernels(lane)) {
+      const std::string& site = run.lane(lane).sites[static_cast<size_t>(check.site)].name();
+      EXPECT_LE(check.beyond, 0) << site;  // -1: no sum
+      if (run.lane(lane).backend == "cuda-own") {
+        EXPECT_EQ(check.differing, 0) << site;
+      }
+    }
+  }
+  for (size_t step = 0; step < 4; ++step) {
+    EXPECT_EQ(run.steps(2)[step].loss, run.steps(1)[step].loss) << "the emulator's bits";
+  }
+
+  const Outcome report = bench.run({"report", "run.hscope", "--md", "report.md"});
+  ASSERT_EQ(report.code, 0) << report.err;
+  EXPECT_THAT(text_of(bench / "report.md"),
+              AllOf(HasSubstr("Kernels of `cuda-own:mixed_float16`: All "),
+                    Not(HasSubstr("kernel_fault"))));
+}
+
+TEST(OnSimulatedDevice, ConvolutionsTrainOnIt) {
+  const Bench bench;
+  const Outcome trained = bench.run({"train", "--model", "lenet", "--steps", "1", "--batch", "4",
+                                     "--quiet", "--no-eval", "--no-errors", "--lanes",
+                                     "emulated:mixed_bfloat16,cuda:mixed_bfloat16,"
+                                     "cuda-own:mixed_bfloat16",
+                                     "--kernels"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out + trained.err,
+              AllOf(HasSubstr("cuda:mixed_bfloat16 conv1 Conv: cuDNN"),
+                    HasSubstr("cuda:mixed_bfloat16 conv2 ConvGradInput: cuDNN"),
+                    HasSubstr("cuda-own:mixed_bfloat16 conv1 Conv: own kernel")));
+  const RunView run = RunView::open(bench / "run.hscope");
+  EXPECT_EQ(run.steps(2)[0].loss, run.steps(0)[0].loss) << "the emulator's bits";
+  EXPECT_NEAR(run.steps(1)[0].loss, run.steps(0)[0].loss, 1e-3);
+}
+
+// Runs of two that are told the same give the same bytes of weights.
+TEST(OnSimulatedDevice, TwoRunsGiveTheSameBits) {
+  const Bench bench;
+  for (const char* file : {"a.hsw", "b.hsw"}) {
+    const Outcome trained = bench.run(train({"--model", "mlp:784-16-10", "--lanes",
+                                             "float32,cuda:mixed_float16", "--save-weights", file,
+                                             "--force"}));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+  }
+  EXPECT_EQ(text_of(bench / "a.hsw"), text_of(bench / "b.hsw"));
+}
+
+TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
+  const Bench bench;
+  const Outcome trained =
+      bench.run({"train", "--model", "mlp:784-16-10", "--steps", "40", "--batch", "16", "--quiet",
+                 "--no-eval", "--lanes", "float32,cuda-own:mixed_float16,emulated:mixed_float16"},
+                "HALFSCOPE_SIMULATED_LOST_AFTER=450");
+  EXPECT_EQ(trained.code, 3);
+  EXPECT_THAT(trained.err,
+              AllOf(HasSubstr("lane cuda-own:mixed_float16 was lost at step "),
+                    HasSubstr("unspecified launch failure\nhint: see what nvidia-smi says")));
+  EXPECT_EQ(lines_of(trained.err).size(), 2u) << trained.err;
+
+  const RunView run = RunView::open(bench / "run.hscope");
+  EXPECT_EQ(run.status(), RunStatus::complete);
+  ASSERT_TRUE(run.lost(1));
+  EXPECT_GT(run.lost(1)->step, 0);
+  EXPECT_EQ(static_cast<int64_t>(run.steps(1).size()), run.lost(1)->step);
+  EXPECT_EQ(run.steps(0).size(), 40u);
+  EXPECT_EQ(run.steps(2).size(), 40u);
+  EXPECT_THAT(bench.run({"runs", "run.hscope"}).out, HasSubstr("cuda-own:mixed_float16  lost "));
+  const Outcome report =
+      bench.run({"report", "run.hscope", "--md", "report.md", "--fail-on", "error"});
+  EXPECT_EQ(report.code, 1);
+  EXPECT_THAT(text_of(bench / "report.md"), HasSubstr("was lost at step "));
+}
+
+TEST(OnSimulatedDevice, TooLittleMemoryIsOneClearError) {
+  const Bench bench;
+  const Outcome trained = bench.run(train({"--model", "mlp:784-4096-10", "--lanes",
+                                           "float32,cuda:mixed_float16"}),
+                                    "HALFSCOPE_SIMULATED_MEMORY=300000000");
+  EXPECT_EQ(trained.code, 3);
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("CUDA "), HasSubstr(" MiB: out of memory"),
+                                 HasSubstr("hint: "), HasSubstr("lower --batch")));
+  EXPECT_EQ(lines_of(trained.err).size(), 2u) << trained.err;
+}
+
+}  // namespace
+}  // namespace halfscope::test

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// Takes the place of the CUDA runtime's header of this name where the one source that nvcc compiles
+// is compiled as C++, for the simulated device (simulated/device.h): what nvcc adds to the language
+// as far as that source uses it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "tests/gpu/simulated/device.h"
+
+// The headers of the toolkit give these another meaning where nvcc does not compile.
+#undef __global__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__
+#define __shared__ static  // one block runs at a time
+#define __launch_bounds__(threads)
+
+inline const uint3& threadIdx = halfscope::simulated::this_thread().thread;  // NOLINT
+inline const uint3& blockIdx = halfscope::simulated::this_thread().block;    // NOLINT
+inline const dim3& blockDim = halfscope::simulated::this_thread().threads;   // NOLINT
+inline const dim3& gridDim = halfscope::simulated::this_thread().blocks;     // NOLINT
+
+inline void __syncthreads() { halfscope::simulated::barrier(); }
+
+/// As the runtime's template: the arguments are copied at once.
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  const auto copies = [](const auto&... each) { halfscope::simulated::check_argument(each...); };
+  (copies(static_cast<const std::remove_cvref_t<Parameters>&>(arguments)), ...);
+  return halfscope::simulated::launch(
+      *config, [kernel, ... kept = std::remove_cvref_t<Parameters>(
+                            std::forward<Arguments>(arguments))] { kernel(kept...); });
+}
+
+/// What nvcc says of a kernel compiled for compute capability 9.0.
+template <class... Parameters>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Parameters...)) {
+  *attributes = {};
+  attributes->ptxVersion = attributes->binaryVersion = 90;
+  return cudaSuccess;
+}
+
+template <class T>
+  requires(!std::same_as<T, void>)
+cudaError_t cudaMalloc(T** memory, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
+}
