@@ -35,12 +35,22 @@ std::string scalar_text(const std::string& file, const std::string& key, const J
 std::string lane_text(const std::string& file, const std::string& key, const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_object()) refuse(file, key, "holds something that is no plan");
+  if (!value.contains("plan") && value.contains("backend")) {
+    refuse(file, key, "names a backend without a \"plan\"");
+  }
   if (!value.contains("plan")) return value.dump();
   for (const auto& [member, unused] : value.items()) {
     if (member != "plan" && member != "backend") refuse(file, key, "has an unknown " + member);
   }
   const std::string plan = lane_text(file, key, value["plan"]);
-  return value.contains("backend") ? scalar_text(file, key, value["backend"]) + ":" + plan : plan;
+  if (!value.contains("backend")) return plan;
+  const std::string backend = scalar_text(file, key, value["backend"]);
+  try {
+    check_backend_name(backend);
+  } catch (const Error& error) {
+    throw usage_error(file + ": \"" + key + "\": " + error.what(), error.hint());
+  }
+  return backend + ":" + plan;
 }
 
 constexpr const char* kAverageKeys[] = {"decay", "form", "format", "compute"};

@@ -53,9 +53,8 @@ std::optional<DoctorNetwork> examined(const DoctorOptions& options) {
   }
   Model network;
   if (is_network_file(options.model)) {
-    OnnxImport import = load_network_file(options.model, wanted);
-    if (import.open_batch.empty() && !wanted.batch_given) result.batch = 0;
-    network = std::move(import.model);
+    network = load_network_file(options.model, wanted).model;
+    if (!takes_batch(network, wanted.batch)) result.batch = 0;
   } else {
     network = load_network(options.model, wanted);
   }

@@ -60,13 +60,17 @@ std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice>
   if (network.layers.empty()) return text + "  no layer multiplies matrices\n";
   std::vector<std::vector<std::string>> rows{
       {"  layer", "operator", "read", "M x N x K", "for tensor cores"}};
-  bool convolves = false, odd_rows = false;
+  bool convolves = false, odd_rows = false, odd_columns = false;
   int64_t fitting = 0;
   for (const TensorCoreFit& fit : network.layers) {
     rows.push_back({"  " + fit.path, fit.op, format_name(fit.read), size_text(fit), verdict(fit)});
     const ProductSize& m = fit.sizes[0];
     convolves = convolves || !m.matters;
-    odd_rows = odd_rows || (fit.input && m.matters && m.size % fit.input->multiple != 0);
+    const auto is_odd = [&](const ProductSize& size) {
+      return fit.input && size.matters && size.size % fit.input->multiple != 0;
+    };
+    odd_rows = odd_rows || (m.name == "row" && is_odd(m));
+    odd_columns = odd_columns || (m.name == "output" && is_odd(fit.sizes[1]));
     fitting += fit.fits() ? 1 : 0;
   }
   text += aligned(rows, std::vector<bool>(rows[0].size(), false));
@@ -80,8 +84,10 @@ std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice>
                           has_tensor_cores(devices[i], input) ? "" : "no ", input.name);
     }
   }
-  if (odd_rows) {
-    text += "  rows are samples, times positions where there are any: choose the batch so\n";
+  for (const char* samples : {odd_rows ? "rows" : "", odd_columns ? "columns" : ""}) {
+    if (*samples == '\0') continue;
+    text += fmt::format(
+        "  {} are samples, times positions where there are any: choose the batch so\n", samples);
   }
   if (convolves) {
     text +=

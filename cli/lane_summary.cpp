@@ -40,12 +40,14 @@ std::string LaneSummary::last_loss_text() const {
 std::string LaneSummary::accuracy_text() const {
   if (!eval) return "-";
   const bool finite = inference || (std::isfinite(last.loss) && std::isfinite(eval->loss));
-  return finite ? percentage(eval->accuracy) : "-";
+  if (!finite) return "-";
+  return percentage(eval->accuracy) + (averages ? " (averages)" : "");
 }
 
 std::string LaneSummary::test_loss_text() const {
   if (!eval || inference) return "-";
-  return std::isnan(eval->loss) ? "nan" : table_number(eval->loss);
+  const std::string loss = std::isnan(eval->loss) ? "nan" : table_number(eval->loss);
+  return loss + (averages ? " (averages)" : "");
 }
 
 std::vector<LaneSummary> untrained_lanes(const RunInfo& info) {
@@ -57,6 +59,7 @@ std::vector<LaneSummary> untrained_lanes(const RunInfo& info) {
     summary.backend = lane.backend;
     summary.loss_scale = lane.loss_scale;
     summary.inference = info.inference;
+    summary.averages = info.evaluates_averages;
     summary.reference = static_cast<int>(lanes.size()) == reference;
     lanes.push_back(std::move(summary));
   }

@@ -16,6 +16,7 @@ struct LaneSummary {
   std::string name, backend, loss_scale;
   bool reference = false;
   bool inference = false;          ///< there are no losses
+  bool averages = false;           ///< evaluated are the moving averages of the weights
   int64_t steps = 0, skipped = 0;  ///< of this run; one that was resumed began later than step 0
   double ms = 0.0;                 ///< of all steps together
   StepRow last{};                  ///< means nothing without steps

@@ -29,7 +29,8 @@ std::vector<const Input*> inputs_with_dimensions(const Model& network) {
   return inputs;
 }
 
-/// One sample is what inputs without a dimension take, too.
+}  // namespace
+
 bool takes_batch(const Model& network, int64_t batch) {
   const std::vector<const Input*> inputs = inputs_with_dimensions(network);
   if (inputs.empty()) return batch == 1;
@@ -37,8 +38,6 @@ bool takes_batch(const Model& network, int64_t batch) {
     return network.graph.value(input->value).shape[0] == batch;
   });
 }
-
-}  // namespace
 
 int64_t first_dimension(const Model& network) {
   const std::vector<const Input*> inputs = inputs_with_dimensions(network);

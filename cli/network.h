@@ -54,6 +54,10 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
 /// who fixes that, the file or --dimension, and what can be done.
 Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes);
 
+/// Whether that is the first dimension of one of its inputs. One sample is what inputs without a
+/// dimension take, too.
+bool takes_batch(const Model& network, int64_t batch);
+
 /// The first dimension of the first input that has one; 1 if none has.
 int64_t first_dimension(const Model& network);
 

@@ -65,7 +65,8 @@ GpuReport query_gpus() {
     if (const cudaError_t failure = cudaGetDeviceProperties(&properties, i);
         failure != cudaSuccess) {
       report.problem = cudaGetErrorString(failure);
-      report.state = GpuState::failed;
+      static_cast<void>(cudaGetLastError());
+      if (i == 0) report.state = GpuState::failed;  // the one that lanes run on
       continue;
     }
     report.devices.push_back({.name = properties.name,

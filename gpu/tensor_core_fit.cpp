@@ -36,6 +36,7 @@ bool is_weight(const Graph& graph, ValueId value) {
 std::array<ProductSize, 3> matrix_sizes(const Graph& graph, const Node& node, int64_t m, int64_t n,
                                         int64_t k) {
   if (is_weight(graph, node.inputs[1])) return {{{"row", m}, {"output", n}, {"input", k}}};
+  if (is_weight(graph, node.inputs[0])) return {{{"output", m}, {"column", n}, {"input", k}}};
   return {{{"row", m}, {"column", n}, {"summed term", k}}};
 }
 

@@ -63,7 +63,8 @@ Json lane_json(const Report& report, size_t index) {
   json["backend"] = lane.backend;
   json["reference"] = lane.reference;
   json["state"] = verdict_name(lane.state);
-  json["lost"] = lane.lost ? Json{{"step", lane.lost->step}, {"why", lane.lost->why}} : Json(nullptr);
+  json["lost"] =
+      lane.lost ? Json{{"step", lane.lost->step}, {"why", lane.lost->why}} : Json(nullptr);
   json["steps"] = lane.steps;
   json["skipped"] = lane.skipped;
   json["last_skipped"] = lane.last_skipped >= 0 ? Json(lane.last_skipped) : Json(nullptr);

@@ -13,10 +13,8 @@ void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::optional<LostLane>& lost = lane.run().lost(lane.lane());
   if (!lost) return;
   const char* const unit = lane.run().info().inference ? "batch" : "step";
-  Finding finding{.rule = "lane_lost",
-                  .lane = lane.lane(),
-                  .severity = Severity::error,
-                  .step = lost->step};
+  Finding finding{
+      .rule = "lane_lost", .lane = lane.lane(), .severity = Severity::error, .step = lost->step};
   finding.mechanism = fmt::format("lost at {} {}: {}", unit, lost->step, lost->why);
   finding.text = fmt::format(
       "The backend of this lane, {}, failed at {} {}: {}. It has no result; what was recorded "

@@ -25,6 +25,7 @@ std::string name_of(const RunModel& run) {
 void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
   const Report* report = run.report();
   if (report == nullptr) return;
+  const char* const averages = run.view().info().evaluates_averages ? " (averages)" : "";
   for (size_t i = 0; i < report->lanes.size(); ++i) {
     const LaneReport& lane = report->lanes[i];
     const std::string path = fmt::format("compare/{}/{}", which, lane.name);
@@ -45,7 +46,7 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
     cell("steps", std::to_string(lane.steps));
     cell("loss", number(lane.last_loss));
     cell("skipped", std::to_string(lane.skipped));
-    cell("accuracy", lane.test_accuracy ? percent(*lane.test_accuracy) : std::string("-"));
+    cell("accuracy", lane.test_accuracy ? percent(*lane.test_accuracy) + averages : "-");
   }
 }
 

@@ -59,6 +59,10 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("seed": 1.5, "steps": 3)", R"(c.json: "seed": --seed 1.5: not a whole number)"},
           {R"("model": "")", R"(c.json: "model" is empty)"},
           {R"("lanes": [])", R"(c.json: "lanes" is empty)"},
+          {R"("lanes": [{"backend": "emulated"}])",
+           R"(c.json: "lanes" names a backend without a "plan")"},
+          {R"("lanes": [{"backend": "cuba", "plan": "float32"}])",
+           R"(c.json: "lanes": unknown backend cuba)"},
           {R"("init": "--force")", R"(c.json: "init" holds a flag: --force)"},
           {R"("no_eval": 1)", R"(c.json: "no_eval" is neither true nor false)"},
           {"\"" + kLong + "\": 1", "c.json: unknown key \"" + kCut + "\""},
@@ -81,6 +85,7 @@ TEST(CliConfigErrors, OfATraining) {
            "no lane is named mixed"},
           // As data and network are made.
           {R"("data": "none.npz", "model": "mlp:6-3")", R"(c.json: "data": )", "none.npz", {}, 3},
+          {R"("normalize": "1")", R"(c.json: "normalize": )", "images of 1 channel"},
           {R"("data": "digist")", R"(c.json: "data": )", "digist"},
           {R"("model": "lennet")", R"(c.json: "model": )", "lennet"},
           {R"("init": "w.npz")", R"(c.json: "init": )", "w.npz", {}, 3},

@@ -98,6 +98,19 @@ TEST(CliJson, RunsAndALaneWithoutAResult) {
       << "no accuracy means anything here: " << table.out;
 }
 
+TEST(CliJson, TablesSayWhereAveragesWereEvaluated) {
+  const Bench bench;
+  const Words words{"train",   "--model", "mlp:784-16-10", "--steps", "2",
+                    "--batch", "16",      "--ema",         "0.5",     "--eval-ema"};
+  const Outcome trained = bench.run(words);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("% (averages)"));
+  EXPECT_THAT(bench.run({"runs", "run.hscope"}).out, HasSubstr("% (averages)"));
+  Words plain = words;
+  plain.back() = "--force";
+  EXPECT_THAT(bench.run(plain).out, testing::Not(HasSubstr("averages")));
+}
+
 TEST(CliJson, Recommend) {
   const Bench bench;
   result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "5", "--no-eval",

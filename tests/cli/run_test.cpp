@@ -327,7 +327,7 @@ TEST(CliTrainArrays, MistakesAreOneLine) {
            Mistake{{"--data", "x.npz", "--normalize", "raw"}, "is for images"},
            Mistake{{"--data", "digits", "--normalize", "1/0"}, "not positive"},
            Mistake{{"--data", "digits", "--normalize", "1,2/3"},
-                   "does not fit images of 1 channels"},
+                   "normalize 1,2/3: does not fit images of 1 channel\n"},
            Mistake{{"--data", "x.npz", "--optimizer-state", "fp17"}, "unknown format fp17"},
            Mistake{{"--data", "x.npz", "--out", "x.npz", "--force"}, "x.npz"},
        }) {

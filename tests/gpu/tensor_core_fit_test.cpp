@@ -235,5 +235,14 @@ TEST(TensorCoreFits, WeightsBehindAReshapeAreWeights) {
   EXPECT_THAT(fits_of(model, "mixed_float16").at(0).advice(), ElementsAre("5 outputs: pad to 8"));
 }
 
+TEST(TensorCoreFits, WeightsMayStandOnTheLeft) {
+  Model model;
+  const ValueId x = model.graph.add_input("x", {24, 3});
+  const ValueId w = model.graph.add_variable("w", {5, 24}, {});
+  model.outputs = {{"y", model.graph.add1("MatMul", "times", {w, x})}};
+  EXPECT_THAT(fits_of(model, "mixed_float16").at(0).advice(),
+              ElementsAre("5 outputs: pad to 8", "3 columns: pad to 8"));
+}
+
 }  // namespace
 }  // namespace halfscope

@@ -35,16 +35,16 @@ TEST(OnSimulatedDevice, DoctorListsIt) {
 // Own kernels have the emulator's bits in every tensor; sums of the libraries are explained.
 TEST(OnSimulatedDevice, LanesRunBesideTheEmulator) {
   const Bench bench;
-  const Outcome trained = bench.run(
-      train({"--model", "mlp:784-16-10", "--lanes",
-             "float32,emulated:mixed_float16,cuda-own:mixed_float16,cuda:mixed_float16,"
-             "cuda-fast:mixed_float16",
-             "--kernels"}));
+  const Outcome trained =
+      bench.run(train({"--model", "mlp:784-16-10", "--lanes",
+                       "float32,emulated:mixed_float16,cuda-own:mixed_float16,cuda:mixed_float16,"
+                       "cuda-fast:mixed_float16",
+                       "--kernels"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_THAT(trained.out + trained.err,
               AllOf(HasSubstr("cuda-own:mixed_float16 fc1 Gemm: own kernel"),
-                    HasSubstr("cuda:mixed_float16 fc1 Gemm: cuBLASLt"),
-                    HasSubstr("split-k 1"), HasSubstr("split-k 4")));
+                    HasSubstr("cuda:mixed_float16 fc1 Gemm: cuBLASLt"), HasSubstr("split-k 1"),
+                    HasSubstr("split-k 4")));
 
   const RunView run = RunView::open(bench / "run.hscope");
   for (int lane = 2; lane < run.lane_count(); ++lane) {
@@ -91,9 +91,9 @@ TEST(OnSimulatedDevice, ConvolutionsTrainOnIt) {
 TEST(OnSimulatedDevice, TwoRunsGiveTheSameBits) {
   const Bench bench;
   for (const char* file : {"a.hsw", "b.hsw"}) {
-    const Outcome trained = bench.run(train({"--model", "mlp:784-16-10", "--lanes",
-                                             "float32,cuda:mixed_float16", "--save-weights", file,
-                                             "--force"}));
+    const Outcome trained =
+        bench.run(train({"--model", "mlp:784-16-10", "--lanes", "float32,cuda:mixed_float16",
+                         "--save-weights", file, "--force"}));
     ASSERT_EQ(trained.code, 0) << trained.err;
   }
   EXPECT_EQ(text_of(bench / "a.hsw"), text_of(bench / "b.hsw"));
@@ -127,9 +127,9 @@ TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
 
 TEST(OnSimulatedDevice, TooLittleMemoryIsOneClearError) {
   const Bench bench;
-  const Outcome trained = bench.run(train({"--model", "mlp:784-4096-10", "--lanes",
-                                           "float32,cuda:mixed_float16"}),
-                                    "HALFSCOPE_SIMULATED_MEMORY=300000000");
+  const Outcome trained =
+      bench.run(train({"--model", "mlp:784-4096-10", "--lanes", "float32,cuda:mixed_float16"}),
+                "HALFSCOPE_SIMULATED_MEMORY=300000000");
   EXPECT_EQ(trained.code, 3);
   EXPECT_THAT(trained.err, AllOf(HasSubstr("CUDA "), HasSubstr(" MiB: out of memory"),
                                  HasSubstr("hint: "), HasSubstr("lower --batch")));

@@ -66,7 +66,8 @@ bool is_fp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA
 bool supported(const Description& how, const Layout& a, const Layout& b, const Layout& d) {
   const bool ta = how.transposed(CUBLASLT_MATMUL_DESC_TRANSA);
   const bool tb = how.transposed(CUBLASLT_MATMUL_DESC_TRANSB);
-  const bool sizes = (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
+  const bool sizes = (ta ? a.columns : a.rows) == d.rows &&
+                     (tb ? b.rows : b.columns) == d.columns &&
                      (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows);
   if (!sizes) return false;
   if (is_fp8(a.type) != is_fp8(b.type)) return false;
@@ -88,8 +89,8 @@ void require(bool holds, const char* rule) {
 }
 
 void check_place(const void* memory, const Layout& layout, uint32_t alignment) {
-  const auto bytes = static_cast<size_t>(
-      ((layout.columns - 1) * layout.leading + layout.rows) * format_of(layout.type)->bits() / 8);
+  const auto bytes = static_cast<size_t>(((layout.columns - 1) * layout.leading + layout.rows) *
+                                         format_of(layout.type)->bits() / 8);
   require(on_device(memory, bytes), "a matrix reaches over its memory");
   require(reinterpret_cast<uintptr_t>(memory) % alignment == 0,
           "a matrix does not begin where the preference said");

@@ -49,7 +49,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Param
 }
 
 template <class T>
-  requires(!std::same_as<T, void>)
-cudaError_t cudaMalloc(T** memory, size_t bytes) {
+requires(!std::same_as<T, void>) cudaError_t cudaMalloc(T** memory, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
 }

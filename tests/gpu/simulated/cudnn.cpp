@@ -84,9 +84,7 @@ struct Tensor {
   int64_t place(int64_t n, int64_t c, int64_t h, int64_t w) const {
     return n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3];
   }
-  int64_t elements() const {
-    return place(size[0] - 1, size[1] - 1, size[2] - 1, size[3] - 1) + 1;
-  }
+  int64_t elements() const { return place(size[0] - 1, size[1] - 1, size[2] - 1, size[3] - 1) + 1; }
 };
 
 cudaDataType_t type_of(cudnnDataType_t type) {
@@ -388,8 +386,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const auto pointer = [&](const Tensor& tensor) {
     const auto at = std::find(names.begin(), names.end(), tensor.name) - names.begin();
     void* const data = pointers.at(static_cast<size_t>(at));
-    const auto bytes =
-        static_cast<size_t>(tensor.elements() * format_of(tensor.type)->bits() / 8);
+    const auto bytes = static_cast<size_t>(tensor.elements() * format_of(tensor.type)->bits() / 8);
     require(on_device(data, bytes), "a tensor reaches over its memory");
     require(reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(tensor.alignment) == 0,
             "a tensor does not begin where its descriptor says");
@@ -398,8 +395,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   void *const x = pointer(conv.x), *const w = pointer(conv.w), *const y = pointer(conv.y);
   const Tensor& made = result_of(conv);
   void* const result = &made == &conv.y ? y : &made == &conv.x ? x : w;
-  const cudaError_t error =
-      enqueue(stream_of(handle), [=] { compute(conv, x, w, y, result); });
+  const cudaError_t error = enqueue(stream_of(handle), [=] { compute(conv, x, w, y, result); });
   return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 

@@ -59,16 +59,18 @@ struct Device {
   int64_t memory = int64_t{80} << 30, taken = 0;
   int64_t until_lost = std::numeric_limits<int64_t>::max();
   Launches launches{};
+  int64_t graphs = 0;  ///< of both kinds that are not destroyed
   uint64_t draw = 1;
   int open = 0;  ///< of those who may touch the arena
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 
   Device() {
-    void* const place = mmap(nullptr, kArena, PROT_NONE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const place =
+        mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (place == MAP_FAILED) violated("no room for the memory of the simulated device");
     arena = static_cast<std::byte*>(place);
-    if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_MEMORY")) memory = std::atoll(text);
+    if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_MEMORY"))
+      memory = std::atoll(text);
     if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_LOST_AFTER")) {
       until_lost = std::atoll(text);
     }
@@ -109,17 +111,17 @@ cudaError_t said(cudaError_t error) {
 }
 
 /// The error that every call gives once the device is lost.
-#define ALIVE()                                                    \
+#define ALIVE()                                                     \
   const std::lock_guard<std::recursive_mutex> lock(device().mutex); \
   if (device().lost != cudaSuccess) return said(device().lost)
 
 /// Calls that no capture allows.
-#define NOT_IN_CAPTURE()                                              \
-  for (CUstream_st* each : device().streams) {                        \
-    if (!each->capturing) continue;                                   \
-    each->invalid = true;                                             \
-    return said(cudaErrorStreamCaptureUnsupported);                   \
-  }                                                                   \
+#define NOT_IN_CAPTURE()                            \
+  for (CUstream_st * each : device().streams) {     \
+    if (!each->capturing) continue;                 \
+    each->invalid = true;                           \
+    return said(cudaErrorStreamCaptureUnsupported); \
+  }                                                 \
   static_cast<void>(0)
 
 /// The bytes behind an allocation, up to the page's end, are as they were.
@@ -230,7 +232,8 @@ void run_block(const Work& kernel, const std::vector<unsigned>& threads) {
   for (unsigned i = 1; i < threads.size(); ++i) go(i);
   for (bool ended = false; !ended;) {
     for (unsigned i = 0; i < threads.size(); ++i) {
-      if (here.fibers[i]->ended != here.fibers[0]->ended) violated("a thread leaves others waiting");
+      if (here.fibers[i]->ended != here.fibers[0]->ended)
+        violated("a thread leaves others waiting");
     }
     ended = here.fibers[0]->ended;
     if (ended) break;
@@ -280,7 +283,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
     return said(device().lost);
   }
   ++device().launches.single;
-  return said(put(config.stream, [config, kernel = std::move(kernel)] { run_grid(config, kernel); }));
+  return said(
+      put(config.stream, [config, kernel = std::move(kernel)] { run_grid(config, kernel); }));
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
@@ -321,6 +325,10 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type) 
 void limit_memory(int64_t bytes) { device().memory = bytes; }
 void lose_after(int64_t launches) { device().until_lost = launches; }
 Launches launches() { return device().launches; }
+InUse in_use() {
+  const auto count = [](const auto& all) { return static_cast<int64_t>(all.size()); };
+  return {count(device().live), count(device().pinned), count(device().streams), device().graphs};
+}
 
 }  // namespace halfscope::simulated
 
@@ -388,7 +396,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   const size_t all = pages(bytes);
-  if (device().taken + static_cast<int64_t>(all) > device().memory || device().used + all > kArena) {
+  if (device().taken + static_cast<int64_t>(all) > device().memory ||
+      device().used + all > kArena) {
     return said(cudaErrorMemoryAllocation);
   }
   device().taken += static_cast<int64_t>(all);
@@ -518,18 +527,22 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   stream->capturing = false;
   if (stream->invalid) return said(cudaErrorStreamCaptureInvalidated);
   *graph = new CUgraph_st{std::move(stream->captured)};
+  ++device().graphs;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
   ALIVE();
   *ready = new CUgraphExec_st{graph->work};
+  ++device().graphs;
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  --device().graphs;
   delete graph;
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  --device().graphs;
   delete graph;
   return cudaSuccess;
 }

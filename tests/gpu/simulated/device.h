@@ -69,5 +69,14 @@ struct Launches {
   int64_t single = 0, graphs = 0;
 };
 Launches launches();
+/// What is taken and not given back.
+struct InUse {
+  int64_t memory = 0;  ///< allocations of the device, and
+  int64_t pinned = 0;  ///< of pinned memory
+  int64_t streams = 0, graphs = 0;
+
+  friend bool operator==(const InUse&, const InUse&) = default;
+};
+InUse in_use();
 
 }  // namespace halfscope::simulated

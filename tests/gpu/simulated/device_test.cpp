@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The simulated device is as strict as it says: every mistake that it is there to find is made here.
+// The simulated device is as strict as it says: every mistake that it is there to find is made
+// here.
 #include "tests/gpu/simulated/device.h"
 
 #include <gtest/gtest.h>
@@ -49,15 +50,13 @@ class OnDevice : public testing::Test {
   }
   std::vector<int> values() {
     std::vector<int> all(kCount);
-    EXPECT_EQ(cudaMemcpyAsync(all.data(), memory, kCount * sizeof(int), cudaMemcpyDeviceToHost,
-                              stream),
-              cudaSuccess);
+    EXPECT_EQ(
+        cudaMemcpyAsync(all.data(), memory, kCount * sizeof(int), cudaMemcpyDeviceToHost, stream),
+        cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     return all;
   }
-  void clear() {
-    EXPECT_EQ(cudaMemsetAsync(memory, 0, kCount * sizeof(int), stream), cudaSuccess);
-  }
+  void clear() { EXPECT_EQ(cudaMemsetAsync(memory, 0, kCount * sizeof(int), stream), cudaSuccess); }
 
   static constexpr int64_t kCount = 1024;  // a page, so that the next one is somebody else's
   cudaStream_t stream = nullptr;
@@ -84,9 +83,9 @@ TEST_F(SimulatedDevice, ThreadsMeetAtBarriers) {
     before[static_cast<size_t>(i)] = i;
     after[static_cast<size_t>(i)] = i / 64 * 64 + (i + 1) % 64;
   }
-  ASSERT_EQ(cudaMemcpyAsync(memory, before.data(), kCount * sizeof(int), cudaMemcpyHostToDevice,
-                            stream),
-            cudaSuccess);
+  ASSERT_EQ(
+      cudaMemcpyAsync(memory, before.data(), kCount * sizeof(int), cudaMemcpyHostToDevice, stream),
+      cudaSuccess);
   before.assign(kCount, -1);  // it was read already
   ASSERT_EQ(launch(kCount / 64, 64, rotate, memory), cudaSuccess);
   EXPECT_EQ(values(), after);
@@ -144,9 +143,8 @@ TEST_F(SimulatedDeviceDeathTest, HostAndDeviceKeepTheirMemoryApart) {
   int here = 0;
   EXPECT_DEATH(launch(1, 1, count, &here), "handed a pointer to the host");
   EXPECT_DEATH(*memory = 1, "");
-  EXPECT_DEATH(
-      cudaMemcpyAsync(memory, memory, sizeof(int), cudaMemcpyHostToDevice, stream),
-      "takes the device's memory for the host's");
+  EXPECT_DEATH(cudaMemcpyAsync(memory, memory, sizeof(int), cudaMemcpyHostToDevice, stream),
+               "takes the device's memory for the host's");
   int* freed = nullptr;
   ASSERT_EQ(cudaMalloc(&freed, sizeof(int)), cudaSuccess);
   ASSERT_EQ(cudaFree(freed), cudaSuccess);

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// What the backend cuda asks of a device beside results: steps that become graphs, and that all is
+// given back.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/gpu/simulated/device.h"
+#include "tests/gpu/small_network.h"
+
+namespace halfscope {
+namespace {
+
+constexpr GpuProducts kAll[] = {GpuProducts::own, GpuProducts::library, GpuProducts::fast};
+
+Executable small_training() {
+  return lower(test::small_network(2), preset_plan("mixed_float16").value(),
+               TrainingSpec{parse_optimizer("sgd:momentum=0.9"), 1});
+}
+
+/// One training step, with statistics or without.
+void step(const Executable& exe, Program& program, bool measured) {
+  std::vector<TensorStats> stats(measured ? exe.taps.size() : 0);
+  program.write(exe.labels, std::vector<int32_t>{1, 7});
+  program.write_scalar(exe.loss_scale, 512.0);
+  program.write_scalar(exe.inverse_scale, 1.0 / 512.0);
+  program.write_scalar(exe.learning_rate, 0.01);
+  for (const Entry entry : {Entry::begin, Entry::grad, Entry::update}) program.run(entry, stats);
+}
+
+TEST(OnSimulatedDevice, StepsBecomeGraphs) {
+  const Executable exe = small_training();
+  for (const GpuProducts products : kAll) {
+    SCOPED_TRACE(gpu_backend_name(products));
+    const std::unique_ptr<Program> program = cuda_backend(products).compile(exe);
+    for (int i = 0; i < 3; ++i) step(exe, *program, false);
+    const simulated::Launches before = simulated::launches();
+    step(exe, *program, false);
+    const simulated::Launches after = simulated::launches();
+    EXPECT_GE(after.graphs - before.graphs, 2) << "of each entry at least one";
+    EXPECT_LT(after.single - before.single, 10) << "all else is in them";
+  }
+}
+
+TEST(OnSimulatedDevice, ProgramsGiveBackWhatTheyTook) {
+  const Executable exe = small_training();
+  const simulated::InUse before = simulated::in_use();
+  for (const GpuProducts products : kAll) {
+    SCOPED_TRACE(gpu_backend_name(products));
+    {
+      const std::unique_ptr<Program> program = cuda_backend(products).compile(exe);
+      for (int i = 0; i < 3; ++i) step(exe, *program, true);
+      EXPECT_GT(simulated::in_use().memory, before.memory);
+    }
+    EXPECT_EQ(simulated::in_use(), before);
+  }
+}
+
+}  // namespace
+}  // namespace halfscope
