@@ -84,6 +84,9 @@ std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice>
                           has_tensor_cores(devices[i], input) ? "" : "no ", input.name);
     }
   }
+  // Where the batch is not fixed.
+  odd_rows = odd_rows && network.batch > 0;
+  odd_columns = odd_columns && network.batch > 0;
   for (const char* samples : {odd_rows ? "rows" : "", odd_columns ? "columns" : ""}) {
     if (*samples == '\0') continue;
     text += fmt::format(

@@ -148,7 +148,7 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
                        .seconds = each.seconds});
     for (const Runner::LostLane& lost : runner.lost_lanes()) {
       if (lost.name != lanes[i].name) continue;
-      results.back().problem = lost.why;
+      results.back().problem = fmt::format("lost at batch {}: {}", lost.batch, lost.why);
       results.back().samples = std::min(results.back().samples, lost.batch * runner.batch());
       results.back().accuracy = kNotMeasured;
     }
@@ -319,9 +319,12 @@ int run_network(const RunOptions& options, const std::string& command_line) {
     write_out(text);
   }
   if (!runner->lost_lanes().empty()) {
-    const Runner::LostLane& lost = runner->lost_lanes().front();
-    throw Error(fmt::format("lane {} was lost at batch {}: {}", lost.name, lost.batch, lost.why),
-                lost.hint);
+    std::string text;
+    for (const Runner::LostLane& lost : runner->lost_lanes()) {
+      text += fmt::format("{}lane {} was lost at batch {}: {}", text.empty() ? "" : "; ", lost.name,
+                          lost.batch, lost.why);
+    }
+    throw Error(text, runner->lost_lanes().front().hint);
   }
   return 0;
 }

@@ -47,7 +47,8 @@ int runs_command(const Options& options) {
       continue;
     }
     for (const LaneSummary& lane : lane_summaries(run)) {
-      rows.push_back({file, info.model, info.data, lane.name, lane.lost ? "lost" : status_name(run.status()),
+      rows.push_back({file, info.model, info.data, lane.name,
+                      lane.lost ? "lost" : status_name(run.status()),
                       fmt::format("{}/{}", lane.steps_done(), info.steps_planned),
                       lane.last_loss_text(), std::to_string(lane.skipped), lane.accuracy_text()});
     }

@@ -86,8 +86,11 @@ std::string closing_table(std::span<const LaneSummary> lanes) {
   return aligned(rows, {false, true, true, true, true, true, true, true});
 }
 
-Json closing_json(const TrainOptions& options, const Summary& summary, double seconds,
+Json closing_json(const TrainOptions& options, const Summary& summary, double seconds, bool saved,
                   const std::optional<Proof>& proof) {
+  const auto written = [saved](const std::string& file) {
+    return saved && !file.empty() ? Json(file) : Json(nullptr);
+  };
   Json json;
   json["schema"] = "halfscope.train/1";
   json["version"] = kVersion;
@@ -95,8 +98,8 @@ Json closing_json(const TrainOptions& options, const Summary& summary, double se
   json["status"] = status_name(summary.status());
   json["steps_planned"] = options.steps;
   json["seconds"] = json_number(seconds);
-  json["save_weights"] = options.save_weights.empty() ? Json(nullptr) : Json(options.save_weights);
-  json["save_ema"] = options.save_ema.empty() ? Json(nullptr) : Json(options.save_ema);
+  json["save_weights"] = written(options.save_weights);
+  json["save_ema"] = written(options.save_ema);
   json["lanes"] = to_json(summary.lanes());
   json["proof"] = proof_member(proof);
   return json;
@@ -125,9 +128,15 @@ void print_kernels(const Trainer& trainer) {
   }
 }
 
-/// Of the last lane, unless it was lost.
-void write_weights(const Trainer& trainer, int lane, const TrainOptions& options) {
-  if (!trainer.has_lane(static_cast<size_t>(lane))) return;
+/// Of the last lane; false if it was lost, and its weights with it.
+bool write_weights(const Trainer& trainer, int lane, const TrainOptions& options) {
+  if (!trainer.has_lane(static_cast<size_t>(lane))) {
+    for (const std::string& file : {options.save_weights, options.save_ema}) {
+      if (file.empty()) continue;
+      fmt::print(stderr, "note: {} is not written: the last lane was lost\n", file);
+    }
+    return false;
+  }
   const NamedTensors averages = trainer.averages(lane);
   NamedTensors weights = trainer.weights(lane);
   if (!options.save_ema.empty()) {
@@ -137,6 +146,17 @@ void write_weights(const Trainer& trainer, int lane, const TrainOptions& options
   }
   for (const auto& [path, tensor] : averages) weights[average_path(path)] = tensor;
   if (!options.save_weights.empty()) write_npz(options.save_weights, weights);
+  return true;
+}
+
+/// Every lane that was lost, with the hint of the first.
+Error lost_error(const Trainer& trainer) {
+  std::string text;
+  for (const Trainer::LostLane& lost : trainer.lost_lanes()) {
+    text += fmt::format("{}lane {} was lost at step {}: {}", text.empty() ? "" : "; ", lost.name,
+                        lost.step, lost.why);
+  }
+  return Error(text, trainer.lost_lanes().front().hint);
 }
 
 int train(const TrainOptions& options, const std::string& command_line) {
@@ -169,10 +189,15 @@ int train(const TrainOptions& options, const std::string& command_line) {
   const auto start = std::chrono::steady_clock::now();
   {
     ProgressLine progress(config.steps, info, options.quiet);
-    trainer->run(&summary, std::ref(progress), stop);
+    try {
+      trainer->run(&summary, std::ref(progress), stop);
+    } catch (const Error&) {
+      // Without any lane left the run has ended, and is told like others.
+      if (trainer->lost_lanes().size() < config.lanes.size()) throw;
+    }
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, options);
+  const bool saved = write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, options);
   if (!options.json && !options.quiet) {
     std::string text = closing_table(summary.lanes());
     if (summary.status() == RunStatus::interrupted) {
@@ -184,19 +209,18 @@ int train(const TrainOptions& options, const std::string& command_line) {
     write_out(text);
   }
   Verified verified;
-  if (options.verify && !stop) {
+  const bool any_lane = trainer->lost_lanes().size() < config.lanes.size();
+  if (options.verify && !stop && any_lane) {
     verified = verify_run(options.out, options.quiet);
     if (!options.json && !options.quiet) {
       if (verified.advice) write_out("advice: " + verified.advice->text + "\n");
       write_out(proof_line(verified));
     }
   }
-  if (options.json) write_json(closing_json(options, summary, elapsed.count(), verified.proof));
-  if (!trainer->lost_lanes().empty()) {
-    const Trainer::LostLane& lost = trainer->lost_lanes().front();
-    throw Error(fmt::format("lane {} was lost at step {}: {}", lost.name, lost.step, lost.why),
-                lost.hint);
+  if (options.json) {
+    write_json(closing_json(options, summary, elapsed.count(), saved, verified.proof));
   }
+  if (!trainer->lost_lanes().empty()) throw lost_error(*trainer);
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }

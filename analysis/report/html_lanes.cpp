@@ -211,7 +211,7 @@ std::string lane_cards(const Report& report) {
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     const LaneReport& lane = report.lanes[i];
     html += fmt::format("<li class=\"{}\"><div>{}</div><b>{}</b><dl>",
-                        lane.reference ? "reference" : verdict_name(lane.state),
+                        lane.reference && !lane.lost ? "reference" : verdict_name(lane.state),
                         lane_state_tag(lane), escape(lane.name));
     if (report.run.inference) {
       html += fmt::format("<div><dt>batches</dt><dd>{}</dd></div>", lane.steps);

@@ -85,8 +85,7 @@ void write_lanes(const Report& report, std::string& md) {
     md += "\n| lane | verdict | batches | accuracy |\n| --- | --- | ---: | ---: |\n";
     for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
       const LaneReport& lane = report.lanes[i];
-      md += fmt::format("| {} | {} | {} | {} |\n", code(lane.name),
-                        lane_verdict(lane), lane.steps,
+      md += fmt::format("| {} | {} | {} | {} |\n", code(lane.name), lane_verdict(lane), lane.steps,
                         lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
     }
     return;
@@ -98,8 +97,7 @@ void write_lanes(const Report& report, std::string& md) {
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
     md += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),
-                      lane_verdict(lane), lane.steps,
-                      lane.skipped, loss_cell(lane.last_loss),
+                      lane_verdict(lane), lane.steps, lane.skipped, loss_cell(lane.last_loss),
                       lane.loss_gap ? report::gap_text(*lane.loss_gap) : "-",
                       lane.last_loss_scale ? scale_text(*lane.last_loss_scale) : "-",
                       lane.test_accuracy ? percent(*lane.test_accuracy) : "-");

@@ -43,7 +43,8 @@ std::string compared(const Report& report, const LaneReport& lane) {
   const bool ended = report.status == RunStatus::complete;
   std::string text =
       fmt::format("its loss {} {}", ended ? "ends at" : "stands at", short_number(*lane.last_loss));
-  if (reference != nullptr && reference->last_loss && reference != &lane) {
+  const bool other = reference != nullptr && reference != &lane;
+  if (other && reference->last_loss && !reference->lost) {
     text += fmt::format(", that of {} at {}", reference->name, short_number(*reference->last_loss));
   }
   return text;

@@ -191,7 +191,8 @@ std::string outcome_text(const LaneFacts& lane, const Course& course, Severity s
            : course.harmed          ? "The outputs were finite again later."
                                     : "The outputs stayed finite.";
   }
-  if (!course.loss_ends_finite) return "The loss is not finite at the end: the lane is lost.";
+  if (!course.loss_ends_finite)
+    return "The loss is not finite at the end: the lane does not recover.";
   if (forward) {
     return course.harmed ? "The loss became finite again later."
                          : "The loss stayed finite or the steps were skipped.";

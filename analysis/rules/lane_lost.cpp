@@ -12,18 +12,20 @@ namespace halfscope {
 void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::optional<LostLane>& lost = lane.run().lost(lane.lane());
   if (!lost) return;
-  const char* const unit = lane.run().info().inference ? "batch" : "step";
+  const bool inference = lane.run().info().inference;
+  const char* const unit = inference ? "batch" : "step";
   Finding finding{
       .rule = "lane_lost", .lane = lane.lane(), .severity = Severity::error, .step = lost->step};
   finding.mechanism = fmt::format("lost at {} {}: {}", unit, lost->step, lost->why);
-  finding.text = fmt::format(
-      "The backend of this lane, {}, failed at {} {}: {}. It has no result; what was recorded "
-      "until then is judged here.",
-      lane.info().backend, unit, lost->step, lost->why);
+  finding.text =
+      fmt::format("The backend of this lane, {}, failed at {} {}: {}. It has no result{}.",
+                  lane.info().backend, unit, lost->step, lost->why,
+                  lost->step > 0 ? "; what was recorded until then is judged here" : "");
   finding.evidence = {{"backend", lane.info().backend}, {"why", lost->why}};
-  finding.action.text =
-      "See what the device says (nvidia-smi), lower --batch where memory ran out, and train the "
-      "lane again.";
+  finding.action.text = fmt::format(
+      "See what the device says (nvidia-smi), lower --batch where memory ran out, and {} the lane "
+      "again.",
+      inference ? "run" : "train");
   findings.push_back(std::move(finding));
 }
 

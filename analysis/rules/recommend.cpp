@@ -55,6 +55,9 @@ std::optional<double> hidden_scale(const LaneFacts& lane) {
   return scale_below(*ceiling);
 }
 
+/// Whether it is about what the lane computed; no plan keeps a device from failing.
+bool is_of_numbers(const Finding& finding) { return finding.rule != "lane_lost"; }
+
 }  // namespace
 
 std::optional<Recommendation> recommend(const RunView& run, std::span<const Finding> findings,
@@ -62,7 +65,8 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   // If full precision does not train either, no format can help.
   const int reference = reference_lane(run);
   for (const Finding& finding : findings) {
-    if (finding.lane == reference && finding.severity == Severity::error) return std::nullopt;
+    const bool fails = finding.severity == Severity::error && is_of_numbers(finding);
+    if (finding.lane == reference && fails) return std::nullopt;
   }
   Recommendation advice{.lane = lane};
   bool fp32_storage = false, safe_buffers = false;
@@ -104,7 +108,7 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
 int default_lane(const RunView& run, std::span<const Finding> findings) {
   for (Severity least : {Severity::warning, Severity::info}) {
     for (const Finding& finding : findings) {  // sorted by lane
-      if (finding.severity >= least) return finding.lane;
+      if (finding.severity >= least && is_of_numbers(finding)) return finding.lane;
     }
   }
   for (int lane = 0; lane < run.lane_count(); ++lane) {

@@ -97,7 +97,7 @@ std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file) {
 
 void normalize_images(Dataset& data, const std::string& rule) {
   if (data.sample_shape.empty()) {
-    throw usage_error("normalization " + rule + " is for images; " + data.name + " holds arrays",
+    throw usage_error("normalize " + rule + ": is for images; " + data.name + " holds arrays",
                       "store the numbers that the network is to see");
   }
   const size_t channels = static_cast<size_t>(data.sample_shape[0]);
@@ -117,7 +117,7 @@ void normalize_images(Dataset& data, const std::string& rule) {
       slash < rule.size() ? std::string_view(rule).substr(slash + 1) : "", channels, rule);
   if (std::any_of(data.deviation.begin(), data.deviation.end(),
                   [](double d) { return d <= 0.0; })) {
-    throw usage_error("normalization " + rule + " divides by a deviation that is not positive");
+    throw usage_error("normalize " + rule + ": divides by a deviation that is not positive");
   }
 }
 

@@ -68,7 +68,11 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       feed_.emplace(lane->executable, data_);
       check_feed(lane->executable);
     }
-    lane->program = lane_config.backend->compile(lane->executable);
+    try {
+      lane->program = lane_config.backend->compile(lane->executable);
+    } catch (const Error& error) {
+      throw Error("lane " + lane_config.name() + ": " + error.what(), error.hint(), error.kind());
+    }
     lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
     lane->scaler = initial_state(lane_config.scaler);
     write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);

@@ -134,7 +134,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     }
   }
   for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.plan.name;
+    const std::string& name = lane->config.name();
     check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
   }
   for (const auto& lane : lanes_) {

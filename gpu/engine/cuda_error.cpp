@@ -8,15 +8,18 @@
 namespace halfscope::gpu {
 namespace {
 
-std::string mebibytes(size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
+std::string amount(size_t bytes) {
+  constexpr double kKibi = 1024.0;
+  const double kibibytes = static_cast<double>(bytes) / kKibi;
+  if (kibibytes < kKibi) return fmt::format("{:.1f} KiB", kibibytes);
+  return fmt::format("{:.1f} MiB", kibibytes / kKibi);
 }
 
 std::string hint_for(cudaError_t error) {
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = 0;
-    return mebibytes(free) + " of the device are free: lower --batch, or train fewer lanes there";
+    return amount(free) + " of the device are free: lower --batch, or train fewer lanes there";
   }
   if (error == cudaErrorNoKernelImageForDevice) {
     return "configure with -DCMAKE_CUDA_ARCHITECTURES=native on this machine";
@@ -28,7 +31,7 @@ std::string hint_for(cudaError_t error) {
 
 void throw_cuda_error(cudaError_t error, const char* call, size_t bytes) {
   static_cast<void>(cudaGetLastError());  // it is in the Error, not in the runtime any more
-  const std::string size = bytes > 0 ? " of " + mebibytes(bytes) : "";
+  const std::string size = bytes > 0 ? " of " + amount(bytes) : "";
   throw Error(fmt::format("CUDA {}{}: {}", call, size, cudaGetErrorString(error)), hint_for(error));
 }
 

@@ -62,6 +62,20 @@ TEST(CliResume, GoesOnWithTheSameBits) {
   }
 }
 
+// A lane's name may hold its backend and is not its plan's then.
+TEST(CliResume, LanesMayNameTheirBackend) {
+  const Bench bench;
+  const auto run = [&](Words more) {
+    more.insert(more.end(), {"--lanes", "float32,emulated:mixed_float16"});
+    const Outcome outcome = bench.run(training(more));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  };
+  run({"--steps", "4", "--out", "whole.hscope", "--save-weights", "whole.npz"});
+  run({"--steps", "2", "--out", "a.hscope", "--checkpoint", "c.npz"});
+  run({"--steps", "4", "--out", "b.hscope", "--resume", "c.npz", "--save-weights", "b.npz"});
+  EXPECT_TRUE(text_of(bench / "b.npz") == text_of(bench / "whole.npz"));
+}
+
 // What Ctrl-C leaves behind, wherever it came, is enough to go on.
 TEST(CliResume, AfterCtrlC) {
   const Bench bench;

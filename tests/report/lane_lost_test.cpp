@@ -61,7 +61,9 @@ TEST(LaneLost, IsWhatTheReportSaysFirst) {
 
 TEST(LaneLost, TheReferenceMayBe) {
   const Report report = make_report(with_lost(0));
-  EXPECT_THAT(report.verdict.text, StartsWith("float32 was lost at step 7: "));
+  EXPECT_THAT(report.verdict.text, AllOf(StartsWith("float32 was lost at step 7: "),
+                                         HasSubstr("mixed_float16 is healthy: its loss ends at "),
+                                         Not(HasSubstr("that of float32"))));
   EXPECT_STREQ(lane_verdict(report.lanes[0]), "lost");
 }
 
@@ -73,6 +75,9 @@ TEST(LaneLost, DoesNotHideWhatPrecisionDid) {
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.headline, before);
   EXPECT_THAT(report.verdict.text, HasSubstr("was lost at step 7: out of memory."));
+  const std::vector<Finding> findings = run_rules(run);
+  EXPECT_EQ(default_lane(run, findings), 1) << "whom to advise";
+  EXPECT_TRUE(recommend(run, findings, 1));
 }
 
 }  // namespace

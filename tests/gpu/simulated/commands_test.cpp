@@ -3,6 +3,8 @@
 // and what becomes of a run whose device runs out of memory or is lost.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/run_view.h"
 #include "tests/cli/program.h"
 
@@ -99,6 +101,48 @@ TEST(OnSimulatedDevice, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(text_of(bench / "a.hsw"), text_of(bench / "b.hsw"));
 }
 
+TEST(OnSimulatedDevice, TrainingsAreResumedThere) {
+  const Bench bench;
+  const std::vector<std::string> lanes{"--model", "mlp:784-16-10", "--lanes",
+                                       "float32,cuda-own:mixed_float16"};
+  const auto steps = [&](const char* number, std::vector<std::string> more) {
+    std::vector<std::string> words{"train", "--steps", number,     "--batch",
+                                   "16",    "--quiet", "--no-eval"};
+    words.insert(words.end(), lanes.begin(), lanes.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return bench.run(words);
+  };
+  const Outcome first = steps("3", {"--checkpoint", "c.npz", "--out", "a.hscope"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Outcome second =
+      steps("5", {"--resume", "c.npz", "--out", "b.hscope", "--save-weights", "b.npz"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  const Outcome whole = steps("5", {"--out", "c.hscope", "--save-weights", "c5.npz"});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(text_of(bench / "b.npz"), text_of(bench / "c5.npz"));
+}
+
+TEST(OnSimulatedDevice, WithoutAnyLaneLeftTheRunIsStillTold) {
+  const Bench bench;
+  const Outcome trained =
+      bench.run({"train", "--model", "mlp:784-16-10", "--steps", "9", "--batch", "16", "--no-eval",
+                 "--no-errors", "--lanes", "cuda-own:float32,cuda:mixed_float16", "--json",
+                 "--save-weights", "w.npz"},
+                "HALFSCOPE_SIMULATED_LOST_AFTER=200");
+  EXPECT_EQ(trained.code, 3);
+  const auto json = nlohmann::json::parse(trained.out);
+  EXPECT_EQ(json.at("status"), "interrupted");
+  EXPECT_TRUE(json.at("save_weights").is_null());
+  for (const auto& lane : json.at("lanes")) {
+    EXPECT_THAT(lane.at("problem").get<std::string>(), HasSubstr("lost at step "));
+  }
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("note: w.npz is not written: the last lane was lost\n"),
+                                 HasSubstr("lane cuda-own:float32 was lost at step "),
+                                 HasSubstr("lane cuda:mixed_float16 was lost at step "),
+                                 HasSubstr("; lane cuda")));
+  EXPECT_FALSE(std::filesystem::exists(bench / "w.npz"));
+}
+
 TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
   const Bench bench;
   const Outcome trained =
@@ -131,8 +175,9 @@ TEST(OnSimulatedDevice, TooLittleMemoryIsOneClearError) {
       bench.run(train({"--model", "mlp:784-4096-10", "--lanes", "float32,cuda:mixed_float16"}),
                 "HALFSCOPE_SIMULATED_MEMORY=300000000");
   EXPECT_EQ(trained.code, 3);
-  EXPECT_THAT(trained.err, AllOf(HasSubstr("CUDA "), HasSubstr(" MiB: out of memory"),
-                                 HasSubstr("hint: "), HasSubstr("lower --batch")));
+  EXPECT_THAT(trained.err,
+              AllOf(HasSubstr("lane cuda:mixed_float16: CUDA "), HasSubstr(" MiB: out of memory"),
+                    HasSubstr("hint: "), HasSubstr("lower --batch")));
   EXPECT_EQ(lines_of(trained.err).size(), 2u) << trained.err;
 }
 
