@@ -11,6 +11,7 @@ namespace {
 std::string amount(size_t bytes) {
   constexpr double kKibi = 1024.0;
   const double kibibytes = static_cast<double>(bytes) / kKibi;
+  if (kibibytes < 1.0) return fmt::format("{} bytes", bytes);
   if (kibibytes < kKibi) return fmt::format("{:.1f} KiB", kibibytes);
   return fmt::format("{:.1f} MiB", kibibytes / kKibi);
 }
