@@ -52,8 +52,8 @@ class Summary final : public TapSink {
     next_.lost(lane, step, why);
   }
   void end(RunEnd how) override {
-    status_ = status_after(how);
     next_.end(how);
+    status_ = status_after(how);
   }
 
   std::span<const LaneSummary> lanes() const { return lanes_; }
@@ -193,7 +193,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
       trainer->run(&summary, std::ref(progress), stop);
     } catch (const Error&) {
       // Without any lane left the run has ended, and is told like others.
-      if (trainer->lost_lanes().size() < config.lanes.size()) throw;
+      if (summary.status() == RunStatus::running) throw;
     }
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -251,12 +251,11 @@ Verdict judge_lanes(const Report& report) {
               {}};
     }
   }
-  for (State state : {State::broken, State::attention}) {
-    const int lane = lane_of(report, state);
-    if (lane >= 0) return of_trouble(report, lane, state);
-    const int lost = lost_lane(report);
-    if (lost >= 0) return of_trouble(report, lost, State::broken);
-  }
+  const int broken = lane_of(report, State::broken), lost = lost_lane(report);
+  if (broken >= 0) return of_trouble(report, broken, State::broken);
+  if (lost >= 0) return of_trouble(report, lost, State::broken);
+  const int ailing = lane_of(report, State::attention);
+  if (ailing >= 0) return of_trouble(report, ailing, State::attention);
   const bool measured =
       std::any_of(report.layers.begin(), report.layers.end(), [](const LayerReport& layer) {
         return std::any_of(layer.sites.begin(), layer.sites.end(),

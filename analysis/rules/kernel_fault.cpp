@@ -81,8 +81,7 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const std::st
           percent(part), name, first.step);
       finding.text = fmt::format(
           "At step {}, {} of {} lie further from the exact sums of the same operands than any "
-          "order "
-          "of summing explains. It is the kernel of {} that fails here, not the format.",
+          "order of summing explains. It is the kernel of {} that fails here, not the format.",
           first.step, percent(part), name, backend);
       return;
     case Fault::other_bits:
