@@ -14,6 +14,7 @@
 #include "core/graph/lower.h"
 #include "core/numeric/sum_diagnostics.h"
 #include "core/numeric/tensor_stats.h"
+#include "core/train/step_queue.h"
 
 namespace halfscope {
 
@@ -68,6 +69,13 @@ class Program {
 
   /// Memory that the program takes on a device; 0 of programs that run on the processor.
   virtual int64_t device_bytes() const { return 0; }
+
+  /// What works off steps of training without being waited for, as long as the program lives; null
+  /// of programs that do all they are told before they return.
+  virtual std::unique_ptr<StepQueue> step_queue(const StepRules& /*rules*/,
+                                                int64_t /*micro_batches*/) {
+    return nullptr;
+  }
 };
 
 class Backend {

@@ -18,17 +18,16 @@ struct Trainer::Lane {
   LaneConfig config;
   Executable executable;
   std::unique_ptr<Program> program;
-  LossScalerState scaler;
-  int64_t updates = 0;  ///< optimizer steps done, for Adam's bias correction
+  std::unique_ptr<StepQueue> steps;  ///< of the program
+  bool waits = true;                 ///< what is launched is done
+  StepState state;                   ///< after the last step that was collected
+  int64_t launched = 0;              ///< steps that are open or not collected
   double best_loss = std::numeric_limits<double>::infinity();  ///< of the evaluations
   std::vector<Comparator> comparators;
   std::vector<int> compared_with;
   std::unique_ptr<KernelChecker> checker{};  ///< of kernels that are not the emulator's
   std::string lost{};                        ///< why it does not go on; empty while it does
-  // Of the step going on.
-  std::vector<TensorStats> stats, micro_stats;
-  double loss = 0.0, accuracy = 0.0;
-  std::chrono::duration<double, std::milli> spent{};
+  std::chrono::duration<double, std::milli> spent{};  ///< on launching the last step
 };
 
 }  // namespace halfscope

@@ -115,7 +115,7 @@ struct StepRow {
   bool skipped = false;    ///< the update was skipped since a gradient was not finite
   double grad_norm = 0.0;  ///< 2-norm of all weight gradients, unscaled
   double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< of this batch, 0..1
-  double ms = 0.0;                                             ///< wall time of the lane's step
+  double ms = 0.0;  ///< of the lane's step: wall time, or a device's
   /// Order of the first site, states left aside, that overflowed or made a non-finite value.
   int first_bad = -1;
 };

@@ -8,23 +8,13 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/numeric/elementary.h"
 #include "core/numeric/rng.h"
 #include "core/ops/ops.h"
+#include "core/train/host_steps.h"
 #include "core/train/lane.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
-namespace {
-
-/// torch.nn.utils.clip_grad_norm_
-double clip_factor(double limit, double norm) {
-  constexpr double kEpsilon = 1e-6;
-  return limit > 0.0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
-}
-
-}  // namespace
-
 BatchOrder::BatchOrder(int64_t samples, int64_t batch, uint64_t seed, bool shuffle)
     : samples_(samples), batch_(batch), seed_(seed), shuffle_(shuffle) {}
 
@@ -74,7 +64,15 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       throw Error("lane " + lane_config.name() + ": " + error.what(), error.hint(), error.kind());
     }
     lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
-    lane->scaler = initial_state(lane_config.scaler);
+    lane->state.scaler = initial_state(lane_config.scaler);
+    const StepRules rules{lane_config.scaler, config_.clip_norm, config_.optimizer.beta1,
+                          config_.optimizer.beta2};
+    lane->steps = lane->program->step_queue(rules, config_.micro_batches);
+    lane->waits = lane->steps == nullptr;
+    if (lane->waits) {
+      lane->steps = std::make_unique<HostSteps>(*lane->program, lane->executable, rules,
+                                                config_.micro_batches);
+    }
     write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
     write_averages(*lane->program, lane->executable, weights);
     lanes_.push_back(std::move(lane));
@@ -157,80 +155,88 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
   const Clock::time_point start = Clock::now();
   const Executable& exe = lane.executable;
   Program& program = *lane.program;
-  if (record) {
-    lane.stats.assign(exe.taps.size(), TensorStats{});
-  } else {
-    lane.stats.clear();
-  }
-  const int64_t parts = config_.micro_batches;
-  // The gradients of the parts, each a mean over its samples, add up to that of the whole batch.
-  program.write_scalar(exe.loss_scale,
-                       static_cast<double>(lane.scaler.scale) / static_cast<double>(parts));
-  program.run(Entry::begin, {});
-  lane.loss = lane.accuracy = 0.0;
-  for (int64_t part = 0; part < parts; ++part) {
+  StepQueue& steps = *lane.steps;
+  steps.open(lane.launched++ == 0 ? &lane.state : nullptr);
+  steps.run(Entry::begin, false);
+  for (int64_t part = 0; part < config_.micro_batches; ++part) {
     feed_->write(exe, program, data_.train,
                  std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
                                             static_cast<size_t>(micro_size_)));
-    program.set_random(config_.seed, static_cast<uint64_t>(step * parts + part));
+    program.set_random(config_.seed, static_cast<uint64_t>(step * config_.micro_batches + part));
     program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
-    const bool merges = record && part > 0;
-    if (merges) lane.micro_stats.assign(exe.taps.size(), TensorStats{});
-    std::vector<TensorStats>& stats = merges ? lane.micro_stats : lane.stats;
-    program.run(Entry::grad, stats);
-    program.run(Entry::accumulate, stats);
-    for (size_t i = 0; merges && i < stats.size(); ++i) lane.stats[i].merge(stats[i]);
-    lane.loss += program.read_scalar(exe.loss) / static_cast<double>(parts);
-    lane.accuracy += exe.accuracy == kNone
-                         ? std::numeric_limits<double>::quiet_NaN()
-                         : program.read_scalar(exe.accuracy) / static_cast<double>(parts);
+    steps.run(Entry::grad, record);
+    steps.run(Entry::accumulate, record);
+    steps.keep(exe.loss);
+    if (exe.accuracy != kNone) steps.keep(exe.accuracy);
   }
-  program.run(Entry::norm, {});
+  steps.run(Entry::norm, false);
   lane.spent = Clock::now() - start;
 }
 
-/// Update or skip, and the next loss scale.
-StepRow Trainer::end_step(Lane& lane, int64_t step) {
-  const Clock::time_point start = Clock::now();
-  const Executable& exe = lane.executable;
-  Program& program = *lane.program;
-  StepRow row;
-  row.step = step;
-  row.loss_scale = static_cast<double>(lane.scaler.scale);
-  row.loss = lane.loss;
-  row.accuracy = lane.accuracy;
-  row.learning_rate =
-      config_.optimizer.learning_rate * rate_factor(config_.schedule, step, config_.steps);
-  const double sum_sq = program.read_scalar(exe.gradient_norm);
-  row.grad_norm = std::sqrt(sum_sq) / row.loss_scale;
-  const bool finite = std::isfinite(sum_sq);
-  // As torch: the inverse is taken in double and rounded to fp32. Of a scale that has collapsed
-  // below 2^-128 it is infinite, and 0 * inf would make NaN of every weight.
-  const float inverse_scale = static_cast<float>(1.0 / static_cast<double>(lane.scaler.scale));
-  row.skipped = skips(lane.config.scaler, finite && std::isfinite(inverse_scale));
-  if (!row.skipped) {
-    ++lane.updates;
-    const double t = static_cast<double>(lane.updates);
-    program.write_scalar(exe.inverse_scale, static_cast<double>(inverse_scale));
-    program.write_scalar(exe.clip, clip_factor(config_.clip_norm, row.grad_norm));
-    if (exe.clip_limit != kNone) program.write_scalar(exe.clip_limit, config_.clip_norm);
-    program.write_scalar(exe.learning_rate, row.learning_rate);
-    program.write_scalar(exe.correction_1, 1.0 - elementary::pow(config_.optimizer.beta1, t));
-    program.write_scalar(exe.correction_2, 1.0 - elementary::pow(config_.optimizer.beta2, t));
-    program.run(Entry::update, lane.stats);
-  }
-  lane.scaler = next_state(lane.scaler, lane.config.scaler, finite);
-  row.first_bad = first_bad_site(exe, lane.stats);
-  lane.spent += Clock::now() - start;
-  row.ms = lane.spent.count();
-  return row;
+double Trainer::learning_rate(int64_t step) const {
+  return config_.optimizer.learning_rate * rate_factor(config_.schedule, step, config_.steps);
 }
 
-/// The lane goes no further: its program may be in any state.
-void Trainer::lose(size_t lane, int64_t step, TapSink* sink, const std::string& why,
+/// Update or skip, and the next loss scale.
+void Trainer::end_step(Lane& lane, int64_t step, bool record) {
+  const Clock::time_point start = Clock::now();
+  const Executable& exe = lane.executable;
+  if (exe.clip_limit != kNone) lane.program->write_scalar(exe.clip_limit, config_.clip_norm);
+  lane.program->write_scalar(exe.learning_rate, learning_rate(step));
+  lane.steps->update(record);
+  lane.steps->close();
+  lane.spent += Clock::now() - start;
+}
+
+/// What came of the oldest step of the lane that was launched; fills in `row`.
+StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
+  StepReport report = lane.steps->collect();
+  --lane.launched;
+  const LossScalerState before = std::exchange(lane.state, report.next).scaler;
+  const double parts = static_cast<double>(config_.micro_batches);
+  const bool classifies = lane.executable.accuracy != kNone;
+  row.loss = 0.0;
+  row.accuracy = classifies ? 0.0 : std::numeric_limits<double>::quiet_NaN();
+  for (size_t i = 0; i < report.kept.size(); ++i) {
+    (classifies && i % 2 == 1 ? row.accuracy : row.loss) += report.kept[i] / parts;
+  }
+  row.loss_scale = static_cast<double>(before.scale);
+  row.learning_rate = learning_rate(row.step);
+  row.grad_norm = unscaled_norm(report.sum_sq, before);
+  row.skipped = report.skipped;
+  row.first_bad = first_bad_site(lane.executable, report.stats);
+  if (!std::isnan(report.ms)) row.ms = report.ms;
+  return report;
+}
+
+/// Tells of the step that is launched.
+void Trainer::settle(const Watchers& watchers) {
+  if (!launched_) return;
+  const Launched launched = std::move(*launched_);
+  launched_.reset();
+  std::vector<StepRow> rows(lanes_.size());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    StepRow& row = rows[i];
+    row = {.step = launched.step, .loss = std::numeric_limits<double>::quiet_NaN()};
+    if (!launched.lanes[i]) continue;
+    StepRow seen{.step = launched.step, .ms = launched.ms[i]};
+    StepReport report;
+    const auto collect = [&](Lane& lane) { report = collect_step(lane, seen); };
+    if (!guarded(i, launched.step, watchers, collect)) continue;
+    row = seen;
+    if (watchers.sink != nullptr) watchers.sink->step(static_cast<int>(i), row, report.stats);
+  }
+  if (watchers.progress) watchers.progress(rows);
+}
+
+/// The lane goes no further: its program may be in any state. What it did before comes first.
+void Trainer::lose(size_t lane, int64_t step, const Watchers& watchers, const std::string& why,
                    const std::string& hint) {
+  settle(watchers);
+  if (!lanes_[lane]->lost.empty()) return;
   lanes_[lane]->lost = why;
   lost_.push_back({lanes_[lane]->config.name(), step, why, hint});
+  TapSink* const sink = watchers.sink;
   if (sink != nullptr) sink->lost(static_cast<int>(lane), step, why);
   for (const auto& each : lanes_) {
     if (each->lost.empty()) return;
@@ -242,7 +248,7 @@ void Trainer::lose(size_t lane, int64_t step, TapSink* sink, const std::string& 
 
 /// work() unless the lane is lost, by which it may be; whether it was done.
 template <class F>
-bool Trainer::guarded(size_t lane, int64_t step, TapSink* sink, const F& work) {
+bool Trainer::guarded(size_t lane, int64_t step, const Watchers& watchers, const F& work) {
   if (!lanes_[lane]->lost.empty()) return false;
   std::string why, hint;
   try {
@@ -255,12 +261,12 @@ bool Trainer::guarded(size_t lane, int64_t step, TapSink* sink, const F& work) {
     why = "out of memory";
     hint = "lower --batch, or train fewer lanes";
   }
-  lose(lane, step, sink, why, hint);
+  lose(lane, step, watchers, why, hint);
   return false;
 }
 
 /// What a comparison fails over is found by asking both programs: the one that fails is lost.
-void Trainer::send_errors(int64_t step, TapSink& sink) {
+void Trainer::send_errors(int64_t step, const Watchers& watchers) {
   const auto probe = [](Lane& lane) {
     static_cast<void>(lane.program->read_scalar(lane.executable.loss));
   };
@@ -268,14 +274,14 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
     std::vector<KernelCheck> checks;
-    guarded(i, step, &sink, [&](Lane& lane) {
+    guarded(i, step, watchers, [&](Lane& lane) {
       try {
         compare_lane(lane, step, errors);
       } catch (const Error&) {
         const size_t lost_before = lost_.size();
         probe(lane);
         for (const int other : lane.compared_with) {
-          guarded(static_cast<size_t>(other), step, &sink, probe);
+          guarded(static_cast<size_t>(other), step, watchers, probe);
         }
         if (lost_.size() == lost_before) throw;
       }
@@ -285,6 +291,7 @@ void Trainer::send_errors(int64_t step, TapSink& sink) {
       }
       sums = diagnosed_sums(lane.executable, *lane.program, step);
     });
+    TapSink& sink = *watchers.sink;
     for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
     for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
     for (const KernelCheck& check : checks) sink.kernel(static_cast<int>(i), check);
@@ -296,8 +303,8 @@ void Trainer::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError
     const Lane& other = *lanes_[static_cast<size_t>(lane.compared_with[pair])];
     if (!other.lost.empty()) continue;
     const std::vector<SiteError> found = lane.comparators[pair].compare(
-        step, {lane.executable, *lane.program, static_cast<double>(lane.scaler.scale)},
-        {other.executable, *other.program, static_cast<double>(other.scaler.scale)});
+        step, {lane.executable, *lane.program, static_cast<double>(lane.state.scaler.scale)},
+        {other.executable, *other.program, static_cast<double>(other.state.scaler.scale)});
     errors.insert(errors.end(), found.begin(), found.end());
   }
 }
@@ -330,13 +337,13 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
 }
 
 /// Returns whether some lane's loss is its best so far.
-bool Trainer::evaluate_all(int64_t step, TapSink* sink) {
+bool Trainer::evaluate_all(int64_t step, const Watchers& watchers) {
   bool better = false;
   // One that has begun is finished: half of it would be taken for all by early stopping.
   for (size_t i = 0; i < lanes_.size(); ++i) {
     EvalRow row;
-    if (!guarded(i, step, sink, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
-    if (sink != nullptr) sink->eval(static_cast<int>(i), row);
+    if (!guarded(i, step, watchers, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
+    if (watchers.sink != nullptr) watchers.sink->eval(static_cast<int>(i), row);
     better = better || row.loss < lanes_[i]->best_loss;
     if (row.loss < lanes_[i]->best_loss) lanes_[i]->best_loss = row.loss;
   }
@@ -344,49 +351,53 @@ bool Trainer::evaluate_all(int64_t step, TapSink* sink) {
 }
 
 void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
+  const Watchers watchers{sink, progress};
   const BatchOrder order(data_.train.size(), config_.batch, config_.seed, config_.shuffle);
   const bool has_test = test_samples() > 0;
-  std::vector<StepRow> rows(lanes_.size());
+  const bool all_wait =
+      std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->waits; });
   // A run that had stopped early is not to train on.
   bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
   bool evaluated = false;
   while (step_ < config_.steps && !stop && !stale) {
     const int64_t step = step_;
-    const bool record = config_.every > 0 && step % config_.every == 0;
+    const bool recorded = config_.every > 0 && step % config_.every == 0;
     const std::vector<int64_t> indices = order.batch(step);
-    const auto begin = [&](Lane& lane) {
-      begin_step(lane, step, indices, record && !lane.config.plan.double_precision);
+    const auto records = [&](const Lane& lane) {
+      return recorded && !lane.config.plan.double_precision;
     };
+    const auto begin = [&](Lane& lane) { begin_step(lane, step, indices, records(lane)); };
     const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
     if (compares) {  // needs the gradients of all lanes and the weights that they were made with
-      for (size_t i = 0; i < lanes_.size(); ++i) guarded(i, step, sink, begin);
-      send_errors(step, *sink);
+      settle(watchers);
+      for (size_t i = 0; i < lanes_.size(); ++i) guarded(i, step, watchers, begin);
+      send_errors(step, watchers);
     }
+    Launched launched{step, std::vector<bool>(lanes_.size()), std::vector<double>(lanes_.size())};
     for (size_t i = 0; i < lanes_.size(); ++i) {
-      const auto work = [&](Lane& lane) {
+      launched.lanes[i] = guarded(i, step, watchers, [&](Lane& lane) {
         if (!compares) begin(lane);
-        rows[i] = end_step(lane, step);
-      };
-      if (!guarded(i, step, sink, work)) {
-        rows[i] = StepRow{.step = step, .loss = std::numeric_limits<double>::quiet_NaN()};
-      } else if (sink != nullptr) {
-        sink->step(static_cast<int>(i), rows[i], lanes_[i]->stats);
-      }
+        end_step(lane, step, records(lane));
+        launched.ms[i] = lane.spent.count();
+      });
     }
+    settle(watchers);
+    launched_ = std::move(launched);
     ++step_;
-    if (progress) progress(rows);
     evaluated = has_test && config_.evaluate_every > 0 && step_ % config_.evaluate_every == 0;
-    if (evaluated) {
-      stale_evaluations_ = evaluate_all(step_, sink) ? 0 : stale_evaluations_ + 1;
-      stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
-    }
     const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0 &&
                      step_ < config_.steps;  // the last one is written below
+    if (all_wait || evaluated || due) settle(watchers);
+    if (evaluated) {
+      stale_evaluations_ = evaluate_all(step_, watchers) ? 0 : stale_evaluations_ + 1;
+      stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
+    }
     if (due) write_checkpoint();
   }
+  settle(watchers);
   const bool interrupted = step_ < config_.steps && !stale;
   if (config_.evaluate && has_test && !interrupted && !evaluated && !stop)
-    evaluate_all(step_, sink);
+    evaluate_all(step_, watchers);
   write_checkpoint();
   if (sink != nullptr) {
     sink->end(interrupted             ? RunEnd::interrupted

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Trainer: lanes in lock step on the same batches. One step of a lane: for every micro-batch, write
 // it and the loss scale -> grad -> sum; all gradients finite? -> clip, update, or skip -> next loss
-// scale -> sink. At sampled steps lanes are compared between gradients and update.
+// scale -> sink. At sampled steps lanes are compared between gradients and update. Where lanes have
+// step queues of their own, a step is launched before the one before it is collected:
+//
+//   launch(n) | collect(n - 1) -> sink, progress | launch(n + 1) | collect(n) ...
 #pragma once
 
 #include <atomic>
@@ -171,16 +174,31 @@ class Trainer {
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
   std::map<std::string, double> setup() const;
+  /// Who sees a run.
+  struct Watchers {
+    TapSink* sink;  ///< may be null
+    const Progress& progress;
+  };
+  /// A step of which nobody has seen anything yet.
+  struct Launched {
+    int64_t step;
+    std::vector<bool> lanes;  ///< that have launched it
+    std::vector<double> ms;   ///< that it took them
+  };
+
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
-  StepRow end_step(Lane& lane, int64_t step);
+  void end_step(Lane& lane, int64_t step, bool record);
+  StepReport collect_step(Lane& lane, StepRow& row);
+  void settle(const Watchers& watchers);
   template <class F>
-  bool guarded(size_t lane, int64_t step, TapSink* sink, const F& work);
-  void lose(size_t lane, int64_t step, TapSink* sink, const std::string& why,
+  bool guarded(size_t lane, int64_t step, const Watchers& watchers, const F& work);
+  void lose(size_t lane, int64_t step, const Watchers& watchers, const std::string& why,
             const std::string& hint);
-  void send_errors(int64_t step, TapSink& sink);
+  double learning_rate(int64_t step) const;
+  void send_errors(int64_t step, const Watchers& watchers);
   void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
   void write_checkpoint() const;
-  bool evaluate_all(int64_t step, TapSink* sink);
+  bool evaluate_all(int64_t step, const Watchers& watchers);
   EvalRow evaluate(Lane& lane, int64_t step);
   EvalRow evaluate_weights(Lane& lane, int64_t step);
 
@@ -191,6 +209,7 @@ class Trainer {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::optional<Feed> feed_;
   int64_t step_ = 0;
+  std::optional<Launched> launched_;
   int64_t stale_evaluations_ = 0;
   std::vector<LostLane> lost_;
 };

@@ -81,8 +81,8 @@ Checkpoint Trainer::checkpoint() const {
   result.setup = setup();
   for (const auto& lane : lanes_) {
     LaneCheckpoint& saved = result.lanes[lane->config.name()];
-    saved.scaler = lane->scaler;
-    saved.updates = lane->updates;
+    saved.scaler = lane->state.scaler;
+    saved.updates = lane->state.updates;
     saved.best_loss = lane->best_loss;
     const Graph& graph = lane->executable.graph;
     for (const Variable& variable : graph.variables()) {
@@ -142,8 +142,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     for (const Variable& variable : lane->executable.graph.variables()) {
       lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
     }
-    lane->scaler = saved.scaler;
-    lane->updates = saved.updates;
+    lane->state = {saved.scaler, saved.updates};
     lane->best_loss = saved.best_loss;
   }
   step_ = checkpoint.step;

@@ -14,11 +14,15 @@
 #include "core/numeric/host_device.h"
 #include "gpu/engine/cuda_error.cuh"
 #include "gpu/engine/device_cores.h"
+#include "gpu/engine/executor.h"
 
 namespace halfscope::gpu {
 
+// `go`, if not null, says on the device whether the launch does anything.
+
 template <class Body>
-__global__ void run_items(int64_t n, const Body body) {
+__global__ void run_items(int64_t n, const int32_t* go, const Body body) {
+  if (go != nullptr && *go == 0) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += stride) {
@@ -27,7 +31,8 @@ __global__ void run_items(int64_t n, const Body body) {
 }
 
 template <class Body>
-__global__ void __launch_bounds__(Body::kThreads) run_block(const Body body) {
+__global__ void __launch_bounds__(Body::kThreads) run_block(const int32_t* go, const Body body) {
+  if (go != nullptr && *go == 0) return;
   __shared__ typename Body::Shared shared;
   typename Body::State state;
   const int64_t steps = body.steps();
@@ -55,14 +60,20 @@ class CudaExecutor {
     const bool same = code.ptxVersion / 10 == major;
     cores_ = {same ? cores_of_capability(major, minor) : "none", code.ptxVersion >= 89};
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "stream");
+    for (cudaEvent_t& half : halves_) half = new_event();
   }
   CudaExecutor(const CudaExecutor&) = delete;
   CudaExecutor& operator=(const CudaExecutor&) = delete;
   ~CudaExecutor() {
     static_cast<void>(cudaStreamSynchronize(stream_));
+    static_cast<void>(cudaStreamSynchronize(copies_));
+    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
     for (cudaGraphExec_t graph : graphs_) static_cast<void>(cudaGraphExecDestroy(graph));
     for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
     static_cast<void>(cudaFreeHost(staging_));
+    for (void* memory : host_memory_) static_cast<void>(cudaFreeHost(memory));
+    static_cast<void>(cudaStreamDestroy(copies_));
     static_cast<void>(cudaStreamDestroy(stream_));
   }
 
@@ -75,7 +86,7 @@ class CudaExecutor {
     constexpr int64_t kThreads = 256, kMostBlocks = int64_t{1} << 20;
     const int64_t blocks = (n + kThreads - 1) / kThreads;
     const cudaLaunchConfig_t grid = config(blocks < kMostBlocks ? blocks : kMostBlocks, kThreads);
-    check_cuda(cudaLaunchKernelEx(&grid, run_items<Body>, n, body), "launch");
+    check_cuda(cudaLaunchKernelEx(&grid, run_items<Body>, n, go_, body), "launch");
   }
 
   template <class Body>
@@ -83,13 +94,16 @@ class CudaExecutor {
     const int64_t blocks = body.blocks();
     if (blocks <= 0) return;
     const cudaLaunchConfig_t grid = config(blocks, Body::kThreads);
-    check_cuda(cudaLaunchKernelEx(&grid, run_block<Body>, body), "launch");
+    check_cuda(cudaLaunchKernelEx(&grid, run_block<Body>, go_, body), "launch");
   }
 
   template <class F>
   void enqueue(const F& f) {
+    check_unconditional(go_);
     f();
   }
+
+  void only_if(const int32_t* go) { go_ = go; }
 
   /// Launches that became a CUDA graph.
   struct Recording {
@@ -132,18 +146,21 @@ class CudaExecutor {
     static_cast<void>(cudaFree(memory));
   }
   int64_t allocated() const { return allocated_; }
-  /// Through pinned memory, so that `from` may go at once and the copy waits for nobody here.
+  /// Through pinned memory, so that `from` may go at once and the copy waits for nobody here. One
+  /// half of it is filled while copies from the other are on their way.
   void upload(void* to, const void* from, size_t bytes) {
     if (staging_ == nullptr) {
-      check_cuda(cudaMallocHost(&staging_, kStagingBytes), "pinned memory", kStagingBytes);
+      check_cuda(cudaMallocHost(&staging_, 2 * kHalfBytes), "pinned memory", 2 * kHalfBytes);
     }
     for (size_t done = 0; done < bytes;) {
-      const size_t part = bytes - done < kStagingBytes ? bytes - done : kStagingBytes;
-      if (staged_ + part > kStagingBytes) {  // what is there may still be on its way
-        check_cuda(cudaStreamSynchronize(stream_), "copy to the device", bytes);
+      const size_t part = bytes - done < kHalfBytes ? bytes - done : kHalfBytes;
+      if (staged_ + part > kHalfBytes) {
+        check_cuda(cudaEventRecord(halves_[half_], stream_), "copy to the device", bytes);
+        half_ = 1 - half_;
         staged_ = 0;
+        check_cuda(cudaEventSynchronize(halves_[half_]), "copy to the device", bytes);
       }
-      std::byte* const at = static_cast<std::byte*>(staging_) + staged_;
+      std::byte* const at = static_cast<std::byte*>(staging_) + half_ * kHalfBytes + staged_;
       std::memcpy(at, static_cast<const std::byte*>(from) + done, part);
       check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, at, part,
                                  cudaMemcpyHostToDevice, stream_),
@@ -157,8 +174,36 @@ class CudaExecutor {
                "copy from the device", bytes);
     check_cuda(cudaStreamSynchronize(stream_), "copy from the device", bytes);
   }
-  void clear(void* to, size_t bytes) {
-    check_cuda(cudaMemsetAsync(to, 0, bytes, stream_), "memset", bytes);
+  void copy(void* to, const void* from, size_t bytes) {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+               "copy on the device", bytes);
+  }
+
+  void* host_memory(size_t bytes) {
+    void* memory = nullptr;
+    check_cuda(cudaMallocHost(&memory, bytes), "pinned memory", bytes);
+    host_memory_.push_back(memory);
+    return memory;
+  }
+  struct Mark {
+    cudaEvent_t begin = nullptr, end = nullptr, copied = nullptr;
+  };
+  void begin(Mark& mark) {
+    if (mark.begin == nullptr) mark = {new_event(), new_event(), new_event()};
+    check_cuda(cudaEventRecord(mark.begin, stream_), "event");
+  }
+  void fetch(Mark& mark, void* to, const void* from, size_t bytes) {
+    check_cuda(cudaEventRecord(mark.end, stream_), "event");
+    check_cuda(cudaStreamWaitEvent(copies_, mark.end, 0), "event");
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, copies_),
+               "copy from the device", bytes);
+    check_cuda(cudaEventRecord(mark.copied, copies_), "event");
+  }
+  double wait(Mark& mark) {
+    check_cuda(cudaEventSynchronize(mark.copied), "copy from the device");
+    float ms = 0.0f;
+    check_cuda(cudaEventElapsedTime(&ms, mark.begin, mark.end), "event");
+    return static_cast<double>(ms);
   }
 
  private:
@@ -168,6 +213,13 @@ class CudaExecutor {
     grid.blockDim = dim3(static_cast<unsigned>(threads));
     grid.stream = stream_;
     return grid;
+  }
+
+  cudaEvent_t new_event() {
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreate(&event), "event");
+    events_.push_back(event);
+    return event;
   }
 
   /// Null if that is not possible. Nothing runs.
@@ -197,12 +249,16 @@ class CudaExecutor {
     return ready;
   }
 
-  static constexpr size_t kStagingBytes = size_t{32} << 20;
+  static constexpr size_t kHalfBytes = size_t{16} << 20;
 
   std::vector<cudaGraphExec_t> graphs_;
-  cudaStream_t stream_ = nullptr;
-  void* staging_ = nullptr;  ///< pinned; its first staged_ bytes may be on their way
-  size_t staged_ = 0;
+  std::vector<cudaEvent_t> events_;
+  cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  const int32_t* go_ = nullptr;
+  void* staging_ = nullptr;  ///< pinned, two halves; of one staged_ bytes are in use
+  size_t half_ = 0, staged_ = 0;
+  cudaEvent_t halves_[2] = {};  ///< when all copies from that half are done
+  std::vector<void*> host_memory_;
   DeviceCores cores_;
   int64_t allocated_ = 0;
   std::map<void*, size_t> memory_;

@@ -4,13 +4,19 @@
 //   items(n, body)             body(i) for all i in [0, n)
 //   blocks(body)               body.blocks() blocks of Body::kThreads threads
 //   enqueue(f)                 f(), which launches work of a library's
-//   replay(recording, f)       f(), which does only the above and clear(), and always the same;
-//                              again from a recording of what it launched
+//   only_if(go)                items and blocks launched from now on do nothing where *go, on the
+//                              device, is 0 by then; null: all run. Nothing is enqueued meanwhile
+//   replay(recording, f)       f(), which does only the above, and always the same; again from a
+//                              recording of what it launched
 //   allocate(bytes)            zeroed, on 256-byte boundaries, for the executor's life
 //   release(memory)            before that
 //   upload(to, from, bytes)    `from` may be used again when it returns
 //   download(to, from, bytes)  waits for what was launched
-//   clear(to, bytes)
+//   copy(to, from, bytes)      on the device
+//   host_memory(bytes)         on the host, for fetch() and the executor's life
+//   begin(mark)                notes the time when all before is done
+//   fetch(mark, to, from, bytes)  download() to host_memory(), beside what is launched later
+//   wait(mark)                 until that is there; ms from begin() to where fetch() was launched
 //   allocated()                bytes
 //   tensor_core()              which mma.sync it has
 //
@@ -18,6 +24,7 @@
 // or shuffled: results must not depend on that.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,10 +37,29 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/numeric/rng.h"
 #include "gpu/engine/device_cores.h"
 
 namespace halfscope::gpu {
+
+/// A library's work cannot be made to depend on what the device finds.
+inline void check_unconditional(const int32_t* go) {
+  if (go != nullptr) throw Error("a library is called in an update, which may be skipped");
+}
+
+/// Launches of an executor depend on *go as long as this lives.
+template <class X>
+class OnlyIf {
+ public:
+  OnlyIf(X& executor, const int32_t* go) : executor_(executor) { executor_.only_if(go); }
+  OnlyIf(const OnlyIf&) = delete;
+  OnlyIf& operator=(const OnlyIf&) = delete;
+  ~OnlyIf() { executor_.only_if(nullptr); }
+
+ private:
+  X& executor_;
+};
 
 enum class HostOrder : uint8_t { serial, shuffled };
 
@@ -72,7 +98,8 @@ class HostExecutor {
 
   template <class Body>
   void items(int64_t n, const Body& body) {
-    enqueue([this, n, body] {
+    launch([this, n, body, go = go_] {
+      if (go != nullptr && *go == 0) return;
       ItemOrder order = next_order(n);
       for (int64_t i = 0; i < n; ++i) body(order.next());
     });
@@ -80,14 +107,18 @@ class HostExecutor {
 
   template <class Body>
   void blocks(const Body& body) {
-    enqueue([this, body] { run_blocks(body); });
+    launch([this, body, go = go_] {
+      if (go == nullptr || *go != 0) run_blocks(body);
+    });
   }
 
   template <class F>
   void enqueue(const F& f) {
-    if (recording_ != nullptr) recording_->launches.emplace_back(f);
-    f();
+    check_unconditional(go_);
+    launch(f);
   }
+
+  void only_if(const int32_t* go) { go_ = go; }
 
   template <class F>
   void replay(Recording& recording, const F& f) {
@@ -119,8 +150,27 @@ class HostExecutor {
   int64_t allocated() const { return allocated_; }
   void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-  void clear(void* to, size_t bytes) {
-    enqueue([to, bytes] { std::memset(to, 0, bytes); });
+  void copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+  void* host_memory(size_t bytes) {
+    host_memory_.push_back(std::make_unique<std::byte[]>(bytes));
+    return host_memory_.back().get();
+  }
+  /// What fetch() is to copy: as late as on any device.
+  struct Mark {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point begin{}, end{};
+    void* to = nullptr;
+    const void* from = nullptr;
+    size_t bytes = 0;
+  };
+  void begin(Mark& mark) { mark.begin = Mark::Clock::now(); }
+  void fetch(Mark& mark, void* to, const void* from, size_t bytes) {
+    mark = {mark.begin, Mark::Clock::now(), to, from, bytes};
+  }
+  double wait(Mark& mark) {
+    std::memcpy(mark.to, mark.from, mark.bytes);
+    return std::chrono::duration<double, std::milli>(mark.end - mark.begin).count();
   }
 
  private:
@@ -136,6 +186,12 @@ class HostExecutor {
   struct Forget {
     void operator()(Recording** current) const { *current = nullptr; }
   };
+
+  template <class F>
+  void launch(const F& f) {
+    if (recording_ != nullptr) recording_->launches.emplace_back(f);
+    f();
+  }
 
   template <class Body>
   void run_blocks(const Body& body) {
@@ -160,8 +216,10 @@ class HostExecutor {
   std::string cores_;
   uint64_t draw_ = 0;
   Recording* recording_ = nullptr;
+  const int32_t* go_ = nullptr;
   int64_t allocated_ = 0;
   std::map<void*, Allocation> memory_;
+  std::vector<std::unique_ptr<std::byte[]>> host_memory_;
 };
 
 }  // namespace halfscope::gpu

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/train/backend.h"
+#include "gpu/engine/device_steps.h"
 #include "gpu/engine/function_steps.h"
 #include "gpu/engine/fused_steps.h"
 #include "gpu/engine/index_steps.h"
@@ -110,6 +111,7 @@ class DeviceProgram final : public Program {
     if (layout_.place(value) < 0) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
     // Most are the same in every step, and a copy takes as long as a small kernel.
+    if (decided_.contains(value)) return put(value, {&number, 1});
     const auto [known, is_new] = scalars_.try_emplace(value, number);
     if (!is_new && std::bit_cast<uint32_t>(known->second) == std::bit_cast<uint32_t>(number))
       return;
@@ -120,15 +122,23 @@ class DeviceProgram final : public Program {
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
 
   void run(Entry entry, std::span<TensorStats> stats) override {
-    const size_t which = static_cast<size_t>(entry);
-    check_labels(entry);
-    const RunState state{.random = random_, .measured = !stats.empty()};
-    if (replays_[which]) {
-      executor_->replay(recordings_[which][state.measured ? 1 : 0], [&] { launch(entry, state); });
-    } else {
-      launch(entry, state);
-    }
-    if (state.measured) taps_.collect(entry, entry == executable_.forward, stats);
+    start(entry, recordings_, !stats.empty());
+    if (!stats.empty()) taps_.collect(entry, entry == executable_.forward, stats);
+  }
+
+  std::unique_ptr<StepQueue> step_queue(const StepRules& rules, int64_t micro_batches) override {
+    StepParts parts{
+        .launch = [this](Entry entry, bool measured) { start(entry, queued_, measured); },
+        .read = [this](ValueId scalar) { return real(scalar); },
+        .write =
+            [this](ValueId scalar) {
+              scalars_.erase(scalar);
+              decided_.insert(scalar);
+              return layout_.place(scalar) < 0 ? Destination{} : destination(scalar);
+            },
+        .sum_sq = wide_place_.at(executable_.gradient_norm)};
+    return std::make_unique<DeviceSteps<X>>(*executor_, executable_, taps_, std::move(parts), rules,
+                                            micro_batches);
   }
 
   Tensor read(ValueId value) const override {
@@ -369,6 +379,20 @@ class DeviceProgram final : public Program {
     return true;
   }
 
+  /// Of entries that repeat, without statistics and with.
+  using Recordings = std::array<std::array<typename X::Recording, 2>, kEntryCount>;
+
+  void start(Entry entry, Recordings& recordings, bool measured) {
+    const size_t which = static_cast<size_t>(entry);
+    check_labels(entry);
+    const RunState state{random_, measured};
+    if (replays_[which]) {
+      executor_->replay(recordings[which][measured ? 1 : 0], [&] { launch(entry, state); });
+    } else {
+      launch(entry, state);
+    }
+  }
+
   /// All of an entry, and what its taps count in total.
   void launch(Entry entry, const RunState& state) {
     const size_t which = static_cast<size_t>(entry);
@@ -503,11 +527,11 @@ class DeviceProgram final : public Program {
   std::vector<void*> memory_;   ///< of steps, for good
   std::array<std::vector<Call>, kEntryCount> calls_;
   std::array<bool, kEntryCount> replays_{};
-  /// Of entries that repeat, without statistics and with.
-  std::array<std::array<typename X::Recording, 2>, kEntryCount> recordings_;
+  Recordings recordings_, queued_;  ///< of run() and of a queue of steps, whose update may not run
   std::map<ValueId, double*> wide_place_;
   std::set<ValueId> wide_;            ///< scalars that were computed in double
   std::map<ValueId, float> scalars_;  ///< that write_scalar() has put there
+  std::set<ValueId> decided_;         ///< scalars that a queue of steps writes, too
   std::map<ValueId, std::vector<int32_t>> indices_;
   RandomSource random_;
 };

@@ -68,17 +68,26 @@ class TapCounters {
     return &at(entry).sums[at(entry).place.at(tap)].slot->lost;
   }
 
-  /// Sums over chunks: the last launch before collect().
+  /// Sums over chunks: the last launch before counters are copied.
   void total(Entry entry) {
     executor_.items(static_cast<int64_t>(at(entry).slots.size()), TapTotals{at(entry).table});
   }
 
+  /// The entry's counters, which the next one that is measured overwrites.
+  const TapSlot* counters() const { return memory_; }
+  int64_t slots(Entry entry) const { return static_cast<int64_t>(at(entry).slots.size()); }
+
   /// One copy to the host.
   void collect(Entry entry, bool forward, std::span<TensorStats> stats) {
-    const std::vector<Slot>& slots = at(entry).slots;
-    if (slots.empty()) return;
-    std::vector<TapSlot> counted(slots.size());
+    std::vector<TapSlot> counted(at(entry).slots.size());
+    if (counted.empty()) return;
     executor_.download(counted.data(), memory_, counted.size() * sizeof(TapSlot));
+    put(entry, forward, counted.data(), stats);
+  }
+
+  /// What the entry's counters, there on the host, say.
+  void put(Entry entry, bool forward, const TapSlot* counted, std::span<TensorStats> stats) const {
+    const std::vector<Slot>& slots = at(entry).slots;
     for (size_t i = 0; i < slots.size(); ++i) {
       stats[static_cast<size_t>(slots[i].tap)] = stats_of(counted[i], slots[i].n);
     }
@@ -101,6 +110,7 @@ class TapCounters {
   };
 
   PerEntry& at(Entry entry) { return entries_[static_cast<size_t>(entry)]; }
+  const PerEntry& at(Entry entry) const { return entries_[static_cast<size_t>(entry)]; }
 
   template <class U>
   U* allocate(size_t count) {

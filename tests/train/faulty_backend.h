@@ -5,9 +5,10 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 
-#include "core/train/backend.h"
 #include "emulation/backends.h"
+#include "tests/train/forwarding_program.h"
 
 namespace halfscope::test {
 
@@ -25,38 +26,18 @@ class FaultyBackend final : public Backend {
   }
 
  private:
-  class Faulty final : public Program {
+  class Faulty final : public ForwardingProgram {
    public:
     Faulty(ValueId faulty, std::unique_ptr<Program> program)
-        : faulty_(faulty), program_(std::move(program)) {}
-    void write(ValueId v, std::span<const float> data) override { program_->write(v, data); }
-    void write(ValueId v, std::span<const int32_t> data) override { program_->write(v, data); }
-    void write_scalar(ValueId v, double x) override { program_->write_scalar(v, x); }
-    void set_random(uint64_t seed, uint64_t step) override { program_->set_random(seed, step); }
-    void run(Entry entry, std::span<TensorStats> stats) override { program_->run(entry, stats); }
+        : ForwardingProgram(std::move(program)), faulty_(faulty) {}
     Tensor read(ValueId v) const override {
-      Tensor tensor = program_->read(v);
+      Tensor tensor = ForwardingProgram::read(v);
       if (v == faulty_) tensor.data.at(3) = NAN;
       return tensor;
-    }
-    double read_scalar(ValueId v) const override { return program_->read_scalar(v); }
-    std::vector<int32_t> read_indices(ValueId v) const override {
-      return program_->read_indices(v);
-    }
-    std::vector<double> read_exact(ValueId v) const override { return program_->read_exact(v); }
-    void write_exact(ValueId v, std::span<const double> data) override {
-      program_->write_exact(v, data);
-    }
-    std::vector<std::vector<double>> rerun(NodeId node, Accumulation how) const override {
-      return program_->rerun(node, how);
-    }
-    std::optional<SumDiagnostics> diagnose(NodeId node) const override {
-      return program_->diagnose(node);
     }
 
    private:
     ValueId faulty_;
-    std::unique_ptr<Program> program_;
   };
 
   std::string path_;

@@ -10,6 +10,7 @@
 #include "analysis/run_view.h"
 #include "core/error.h"
 #include "tests/train/failing_backend.h"
+#include "tests/train/queueing_backend.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
@@ -148,6 +149,56 @@ TEST_F(LostLane, TheLastOneEndsTheTrainingWithItsError) {
   const RunView run = RunView::open(file());
   EXPECT_EQ(run.status(), RunStatus::interrupted);
   EXPECT_EQ(run.steps(0).size(), 1u);
+}
+
+// Steps of a device are told late: those before the one that fails are, whichever way it fails.
+TEST_F(LostLane, TellsTheStepsThatWereOnTheirWay) {
+  const QueueingBackend whole, no_launch(3), no_collect(QueueingBackend::kNever, 3);
+  TrainConfig config = three_lanes(whole);
+  const auto reference = record(config);
+  EXPECT_TRUE(reference->lost_lanes().empty());
+  EXPECT_EQ(whole.most_in_flight(), 2);
+  ASSERT_EQ(progress_.size(), 5u);
+  const std::vector<std::vector<StepRow>> expected = progress_;
+  for (const QueueingBackend* failing : {&no_launch, &no_collect}) {
+    SCOPED_TRACE(failing == &no_launch ? "launch" : "collect");
+    progress_.clear();
+    config.lanes[1].backend = failing;
+    const auto trainer = record(config);
+    ASSERT_EQ(trainer->lost_lanes().size(), 1u);
+    EXPECT_EQ(trainer->lost_lanes()[0].step, 3);
+    EXPECT_EQ(trainer->lost_lanes()[0].why,
+              failing == &no_launch ? "cannot launch" : "cannot collect");
+    const RunView run = RunView::open(file());
+    EXPECT_EQ(run.steps(1).size(), 3u);
+    EXPECT_EQ(run.lost(1).value().step, 3);
+    ASSERT_EQ(progress_.size(), 5u);
+    for (size_t step = 0; step < 5; ++step) {
+      for (size_t lane = 0; lane < 3; ++lane) {
+        EXPECT_EQ(progress_[step][lane].step, static_cast<int64_t>(step));
+        if (lane == 1 && step >= 3) {
+          EXPECT_TRUE(std::isnan(progress_[step][lane].loss));
+        } else {
+          EXPECT_EQ(progress_[step][lane].loss, expected[step][lane].loss);
+        }
+      }
+    }
+    expect_same_weights(trainer->weights(0), reference->weights(0));
+    expect_same_weights(trainer->weights(2), reference->weights(2));
+  }
+}
+
+TEST_F(LostLane, TellsThemWhenItIsTheLastOne) {
+  for (const bool launch : {true, false}) {
+    progress_.clear();
+    const QueueingBackend failing(launch ? 3 : QueueingBackend::kNever,
+                                  launch ? QueueingBackend::kNever : 3);
+    TrainConfig config = three_lanes(failing);
+    config.lanes = {config.lanes[1]};
+    EXPECT_THROW(record(config), Error);
+    EXPECT_EQ(progress_.size(), 3u);
+    EXPECT_EQ(RunView::open(file()).steps(0).size(), 3u);
+  }
 }
 
 }  // namespace

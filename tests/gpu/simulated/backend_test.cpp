@@ -3,11 +3,14 @@
 // given back.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
+#include "core/train/trainer.h"
 #include "tests/gpu/simulated/device.h"
 #include "tests/gpu/small_network.h"
+#include "tests/train/small_training.h"
 
 namespace halfscope {
 namespace {
@@ -40,6 +43,28 @@ TEST(OnSimulatedDevice, StepsBecomeGraphs) {
     const simulated::Launches after = simulated::launches();
     EXPECT_GE(after.graphs - before.graphs, 2) << "of each entry at least one";
     EXPECT_LT(after.single - before.single, 10) << "all else is in them";
+  }
+}
+
+// While one step runs the next is launched, whether it is recorded or not.
+TEST(OnSimulatedDevice, AStepIsWaitedForOnceAndTellsAllInOneCopy) {
+  for (const int every : {0, 1}) {
+    TrainConfig config = test::config(test::kMlp, "mixed_float16", "dynamic");
+    config.steps = 8;
+    config.every = every;
+    config.optimizer = parse_optimizer("adam");
+    config.clip_norm = 1.0;
+    config.lanes[0].backend = &cuda_backend();
+    Trainer trainer(config, test::data());
+    std::vector<simulated::Transfers> seen;
+    trainer.run(
+        nullptr, [&](const std::vector<StepRow>&) { seen.push_back(simulated::transfers()); },
+        std::atomic<bool>{false});
+    ASSERT_EQ(seen.size(), 8u);
+    for (size_t step = 3; step < 8; ++step) {  // kernels are loaded and graphs made before
+      EXPECT_EQ(seen[step].to_host - seen[step - 1].to_host, step < 7 ? 1 : 0);
+      EXPECT_EQ(seen[step].waits - seen[step - 1].waits, 1) << "the host goes on meanwhile";
+    }
   }
 }
 

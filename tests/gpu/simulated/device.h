@@ -69,11 +69,17 @@ struct Launches {
   int64_t single = 0, graphs = 0;
 };
 Launches launches();
+/// Copies from the device to the host, and how often the host waited for work, since the program
+/// began.
+struct Transfers {
+  int64_t to_host = 0, waits = 0;
+};
+Transfers transfers();
 /// What is taken and not given back.
 struct InUse {
   int64_t memory = 0;  ///< allocations of the device, and
   int64_t pinned = 0;  ///< of pinned memory
-  int64_t streams = 0, graphs = 0;
+  int64_t streams = 0, graphs = 0, events = 0;
 
   friend bool operator==(const InUse&, const InUse&) = default;
 };

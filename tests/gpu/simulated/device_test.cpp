@@ -102,6 +102,40 @@ TEST_F(SimulatedDevice, NothingRunsBeforeSomebodyWaits) {
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
+// What another stream waits for runs, and nothing behind it.
+TEST_F(SimulatedDevice, StreamsWaitForEvents) {
+  cudaStream_t other = nullptr;
+  cudaEvent_t here = nullptr, there = nullptr;
+  int* copied = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&here), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&there), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&copied), sizeof(int)), cudaSuccess);
+  *copied = 7;
+  EXPECT_EQ(cudaEventSynchronize(there), cudaSuccess) << "nobody recorded it";
+  clear();
+  ASSERT_EQ(launch(8, 128, count, memory), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(here, stream), cudaSuccess);
+  ASSERT_EQ(launch(8, 128, count, memory), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(other, here, 0), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(copied, memory, sizeof(int), cudaMemcpyDeviceToHost, other),
+            cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(there, other), cudaSuccess);
+  float ms = 0.0f;
+  EXPECT_EQ(cudaEventElapsedTime(&ms, here, there), cudaErrorNotReady);
+  EXPECT_EQ(*copied, 7);
+  ASSERT_EQ(cudaEventSynchronize(there), cudaSuccess);
+  EXPECT_EQ(*copied, 1);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, here, there), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(memory + 1, memory, sizeof(int), cudaMemcpyDeviceToDevice, stream),
+            cudaSuccess);
+  EXPECT_EQ(values()[1], 2);
+  EXPECT_EQ(cudaFreeHost(copied), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(here), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(there), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
+}
+
 TEST_F(SimulatedDevice, MemoryBeginsAsNoNumber) { EXPECT_EQ(values()[5], -1); }
 
 TEST_F(SimulatedDevice, CapturesLaunchesAndNothingElse) {

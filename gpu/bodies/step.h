@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// What a device decides by itself between the gradients and the update of a step.
+#pragma once
+
+#include <cstdint>
+
+#include "core/train/step_decision.h"
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+/// Writes a scalar, rounded to the format of its place; to nothing where nobody reads it.
+HS_HD inline void put_scalar(const Destination& to, double value) {
+  if (to.memory == nullptr) return;
+  to.store(0, round_to_format(static_cast<float>(value), to.format).value);
+}
+
+/// One item.
+struct BeginStep {
+  const StepState* state;
+  Destination loss_scale;
+  double micro_batches;
+
+  HS_HD void operator()(int64_t) const {
+    // The gradients of the parts, each a mean over its samples, add up to that of the whole batch.
+    put_scalar(loss_scale, static_cast<double>(state->scaler.scale) / micro_batches);
+  }
+};
+
+/// What the host is told of a decision.
+struct StepNews {
+  double sum_sq;
+  StepState next;
+  int32_t skipped;
+};
+
+/// One item: decide(), and all that follows from it.
+struct DecideStep {
+  const double* sum_sq;
+  StepRules rules;
+  StepState* state;
+  Destination inverse_scale, clip, correction_1, correction_2;
+  int32_t* updates;  ///< whether the update runs
+  StepNews* news;
+
+  HS_HD void operator()(int64_t) const {
+    const StepDecision decision = decide(*state, rules, *sum_sq);
+    *state = decision.next;
+    *updates = decision.skipped ? 0 : 1;
+    *news = {*sum_sq, decision.next, decision.skipped ? 1 : 0};
+    if (decision.skipped) return;
+    put_scalar(inverse_scale, static_cast<double>(decision.inverse_scale));
+    put_scalar(clip, decision.clip);
+    put_scalar(correction_1, decision.correction_1);
+    put_scalar(correction_2, decision.correction_2);
+  }
+};
+
+/// One item.
+struct KeepScalar {
+  In<float> from;
+  double* to;
+
+  HS_HD void operator()(int64_t) const { *to = static_cast<double>(*from); }
+};
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+// The StepQueue of a device: it decides by itself whether a step is updated or skipped, and what a
+// step tells comes in one copy, which runs beside the step after it.
+//
+//   open | grad, norm ... | decide | update, if so | close: news, scalars, counters -> host
+//
+// Two steps may be on their way, so there are two of everything that is copied.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "core/train/step_queue.h"
+#include "gpu/bodies/step.h"
+#include "gpu/engine/executor.h"
+#include "gpu/engine/tap_counters.h"
+
+namespace halfscope::gpu {
+
+/// What a queue of steps needs of the program whose steps they are.
+struct StepParts {
+  std::function<void(Entry, bool measured)> launch;  ///< an entry
+  std::function<In<float>(ValueId)> read;            ///< where a scalar lies
+  std::function<Destination(ValueId)> write;  ///< likewise; without memory if nobody reads it
+  const double* sum_sq = nullptr;             ///< of the gradients
+};
+
+template <class X>
+class DeviceSteps final : public StepQueue {
+ public:
+  /// All outlive this.
+  DeviceSteps(X& executor, const Executable& executable, TapCounters<X>& taps, StepParts parts,
+              const StepRules& rules, int64_t micro_batches)
+      : executor_(executor),
+        executable_(executable),
+        taps_(taps),
+        parts_(std::move(parts)),
+        micro_batches_(micro_batches) {
+    state_ = allocate<StepState>();
+    updates_ = allocate<int32_t>();
+    begin_ = {state_, parts_.write(executable.loss_scale), static_cast<double>(micro_batches)};
+    decide_ = {.sum_sq = parts_.sum_sq,
+               .rules = rules,
+               .state = state_,
+               .inverse_scale = parts_.write(executable.inverse_scale),
+               .clip = parts_.write(executable.clip),
+               .correction_1 = parts_.write(executable.correction_1),
+               .correction_2 = parts_.write(executable.correction_2),
+               .updates = updates_,
+               .news = nullptr};
+    for (Copy& copy : copies_) reserve(copy, counters_at());
+  }
+
+  void open(const StepState* state) override {
+    Copy& copy = current();
+    copy.measured.clear();
+    copy.kept = 0;
+    copy.end = counters_at();
+    executor_.begin(copy.mark);
+    if (state != nullptr) executor_.upload(state_, state, sizeof *state);
+    executor_.items(1, begin_);
+  }
+
+  void run(Entry entry, bool measured) override {
+    parts_.launch(entry, measured);
+    const int64_t slots = taps_.slots(entry);
+    if (!measured || slots == 0) return;
+    Copy& copy = current();
+    if (copy.bytes < whole()) reserve(copy, whole());  // nothing of the step is in it yet
+    const size_t bytes = static_cast<size_t>(slots) * sizeof(TapSlot);
+    executor_.copy(copy.device + copy.end, taps_.counters(), bytes);
+    copy.measured.push_back({entry, copy.end});
+    copy.end += bytes;
+  }
+
+  void keep(ValueId scalar) override {
+    Copy& copy = current();
+    executor_.items(1, KeepScalar{parts_.read(scalar), kept(copy.device) + copy.kept++});
+  }
+
+  void update(bool measured) override {
+    DecideStep decide = decide_;
+    decide.news = reinterpret_cast<StepNews*>(current().device);
+    executor_.items(1, decide);
+    const OnlyIf<X> as_decided(executor_, updates_);
+    run(Entry::update, measured);
+  }
+
+  void close() override {
+    Copy& copy = current();
+    executor_.fetch(copy.mark, copy.host, copy.device, copy.end);
+    ++closed_;
+  }
+
+  StepReport collect() override {
+    Copy& copy = copies_[collected_++ % kCopies];
+    StepReport report;
+    report.ms = executor_.wait(copy.mark);
+    StepNews news;
+    std::memcpy(&news, copy.host, sizeof news);
+    report.sum_sq = news.sum_sq;
+    report.next = news.next;
+    report.skipped = news.skipped != 0;
+    report.kept.assign(kept(copy.host), kept(copy.host) + copy.kept);
+    if (!copy.measured.empty()) put_stats(copy, report);
+    return report;
+  }
+
+ private:
+  static constexpr size_t kCopies = 2, kAlignment = 256;
+  static constexpr int64_t kScalars = 2;  ///< kept of a micro-batch: loss and accuracy
+
+  /// News, scalars and counters of a step.
+  struct Copy {
+    std::byte *device = nullptr, *host = nullptr;
+    size_t bytes = 0, end = 0;
+    int64_t kept = 0;
+    std::vector<std::pair<Entry, size_t>> measured{};  ///< and where their counters begin
+    typename X::Mark mark{};
+  };
+
+  template <class U>
+  U* allocate() {
+    return static_cast<U*>(executor_.allocate(sizeof(U)));
+  }
+  Copy& current() { return copies_[closed_ % kCopies]; }
+  static double* kept(std::byte* memory) {
+    return reinterpret_cast<double*>(memory + sizeof(StepNews));
+  }
+  size_t counters_at() const {
+    const size_t scalars = static_cast<size_t>(kScalars * micro_batches_) * sizeof(double);
+    return (sizeof(StepNews) + scalars + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  /// With the counters of all entries.
+  size_t whole() const {
+    const int64_t slots =
+        micro_batches_ * (taps_.slots(Entry::grad) + taps_.slots(Entry::accumulate)) +
+        taps_.slots(Entry::update);
+    return counters_at() + static_cast<size_t>(slots) * sizeof(TapSlot);
+  }
+  void reserve(Copy& copy, size_t bytes) {
+    if (copy.device != nullptr) executor_.release(copy.device);
+    copy.device = static_cast<std::byte*>(executor_.allocate(bytes));
+    copy.host = static_cast<std::byte*>(executor_.host_memory(bytes));
+    copy.bytes = bytes;
+  }
+
+  void put_stats(const Copy& copy, StepReport& report) const {
+    report.stats.assign(executable_.taps.size(), TensorStats{});
+    std::vector<TensorStats> part;
+    std::array<bool, kEntryCount> seen{};
+    for (const auto& [entry, at] : copy.measured) {
+      if (entry == Entry::update && report.skipped) continue;
+      const auto* const counted = reinterpret_cast<const TapSlot*>(copy.host + at);
+      const bool forward = entry == executable_.forward;
+      if (!std::exchange(seen[static_cast<size_t>(entry)], true)) {
+        taps_.put(entry, forward, counted, report.stats);
+        continue;
+      }
+      part.assign(report.stats.size(), TensorStats{});
+      taps_.put(entry, forward, counted, part);
+      for (size_t i = 0; i < part.size(); ++i) report.stats[i].merge(part[i]);
+    }
+  }
+
+  X& executor_;
+  const Executable& executable_;
+  TapCounters<X>& taps_;
+  const StepParts parts_;
+  const int64_t micro_batches_;
+  StepState* state_ = nullptr;
+  int32_t* updates_ = nullptr;
+  BeginStep begin_{};
+  DecideStep decide_{};
+  Copy copies_[kCopies]{};
+  size_t closed_ = 0, collected_ = 0;  ///< steps
+};
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+// The functions of the CUDA runtime.
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "tests/gpu/simulated/state.h"
+
+namespace halfscope::simulated {
+namespace {
+
+constexpr size_t kUnit = 256;
+constexpr unsigned char kFresh = 0xff, kFence = 0xa5;  // 0xff...: NaN in every format but e4m3
+
+size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+size_t units(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
+
+/// The bytes behind an allocation, up to the page's end, are as they were.
+void check_fence(std::byte* begin, size_t bytes) {
+  const auto kept = [](std::byte b) { return b == std::byte{kFence}; };
+  if (!std::all_of(begin + units(bytes), begin + pages(bytes), kept)) {
+    violated("a kernel wrote behind its memory");
+  }
+}
+
+bool is_pinned(const void* host, size_t bytes) {
+  const auto* const at = static_cast<const std::byte*>(host);
+  auto after = device().pinned.upper_bound(at);
+  return after != device().pinned.begin() &&
+         at + bytes <= std::prev(after)->first + std::prev(after)->second;
+}
+
+}  // namespace
+}  // namespace halfscope::simulated
+
+using namespace halfscope::simulated;  // NOLINT: the runtime's functions are in no namespace
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  ALIVE();
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* index) {
+  ALIVE();
+  *index = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  ALIVE();
+  if (index != 0) return said(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "simulated device");
+  properties->major = 9;
+  properties->totalGlobalMem = static_cast<size_t>(device().memory);
+  properties->multiProcessorCount = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  ALIVE();
+  if (attribute != cudaDevAttrComputeCapabilityMajor &&
+      attribute != cudaDevAttrComputeCapabilityMinor) {
+    return said(cudaErrorInvalidValue);
+  }
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
+    default:
+      return "an error of the simulated device";
+  }
+}
+cudaError_t cudaGetLastError() {
+  const std::lock_guard<std::recursive_mutex> lock(device().mutex);
+  return std::exchange(device().last, device().lost);
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  *memory = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  const size_t all = pages(bytes);
+  if (device().taken + static_cast<int64_t>(all) > device().memory ||
+      device().used + all > kArena) {
+    return said(cudaErrorMemoryAllocation);
+  }
+  device().taken += static_cast<int64_t>(all);
+  std::byte* begin = nullptr;
+  for (const auto& [place, size] : device().released) {
+    if (size != all) continue;
+    begin = place;
+    break;
+  }
+  if (begin != nullptr) {
+    device().released.erase(begin);
+  } else {
+    begin = device().arena + device().used;
+    device().used += all + kPage;  // what lies just behind an allocation is nobody's
+  }
+  if (device().open > 0) violated("memory is taken by what runs on the device");
+  const Open open;
+  constexpr size_t kMostFilled = size_t{256} << 10;  // of big ones, which may never be touched
+  std::memset(begin, kFresh, std::min(bytes, kMostFilled));
+  std::memset(begin + units(bytes), kFence, all - units(bytes));
+  device().live[begin] = bytes;
+  *memory = begin;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  ALIVE();
+  if (memory == nullptr) return cudaSuccess;
+  NOT_IN_CAPTURE();
+  for (CUstream_st* stream : device().streams) run_all(*stream);
+  const auto found = device().live.find(static_cast<std::byte*>(memory));
+  if (found == device().live.end()) return said(cudaErrorInvalidValue);
+  const size_t all = pages(found->second);
+  {
+    const Open open;
+    check_fence(found->first, found->second);
+  }
+  if (madvise(found->first, all, MADV_DONTNEED) != 0) violated("madvise failed");
+  device().taken -= static_cast<int64_t>(all);
+  device().released[found->first] = all;
+  device().live.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  ALIVE();
+  *total = static_cast<size_t>(device().memory);
+  *free = static_cast<size_t>(std::max<int64_t>(device().memory - device().taken, 0));
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  auto* const place = static_cast<std::byte*>(std::malloc(bytes));
+  device().pinned[place] = bytes;
+  *memory = place;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  ALIVE();
+  if (memory == nullptr) return cudaSuccess;
+  NOT_IN_CAPTURE();
+  for (CUstream_st* stream : device().streams) run_all(*stream);
+  if (device().pinned.erase(static_cast<std::byte*>(memory)) == 0) {
+    return said(cudaErrorInvalidValue);
+  }
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  ALIVE();
+  if (!on_device(memory, bytes)) violated("memset of what is no memory of the device");
+  return said(put(stream, [=] { std::memset(memory, value, bytes); }));
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  ALIVE();
+  if (kind == cudaMemcpyDeviceToDevice) {
+    if (!on_device(to, bytes) || !on_device(from, bytes)) {
+      violated("a copy on the device of what is no memory of it");
+    }
+    return said(put(stream, [=] { std::memcpy(to, from, bytes); }));
+  }
+  const bool up = kind == cudaMemcpyHostToDevice;
+  if (!up && kind != cudaMemcpyDeviceToHost) violated("a copy of a kind that is not simulated");
+  if (!up) ++device().transfers.to_host;
+  const void* const host = up ? from : to;
+  if (!on_device(up ? to : from, bytes)) violated("a copy of what is no memory of the device");
+  if (on_device(host, 0)) violated("a copy that takes the device's memory for the host's");
+  if (is_pinned(host, bytes)) {
+    return said(put(stream, [=] { std::memcpy(to, from, bytes); }));
+  }
+  NOT_IN_CAPTURE();
+  if (up) {  // the runtime has read it when it returns
+    const auto* const begin = static_cast<const std::byte*>(from);
+    return said(put(stream, [to, kept = std::vector<std::byte>(begin, begin + bytes)] {
+      std::memcpy(to, kept.data(), kept.size());
+    }));
+  }
+  return said(put(stream, [=] { std::memcpy(to, from, bytes); }));
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  ALIVE();
+  *stream = new CUstream_st;
+  device().streams.insert(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard<std::recursive_mutex> lock(device().mutex);
+  if (device().streams.erase(stream) == 0) violated("a stream ends twice");
+  if (device().lost == cudaSuccess) run_all(*stream);
+  delete stream;
+  return device().lost;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  if (device().streams.count(stream) == 0) violated("a stream that is gone is waited for");
+  ++device().transfers.waits;
+  run_all(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  if (device().events.count(event) == 0) violated("an event that is gone is waited for");
+  return said(put(stream, [event, until = event->recorded] { run_to(*event, until); }));
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  ALIVE();
+  *event = new CUevent_st;
+  device().events.insert(*event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const std::lock_guard<std::recursive_mutex> lock(device().mutex);
+  if (device().events.erase(event) == 0) violated("an event ends twice");
+  delete event;
+  return device().lost;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  if (device().events.count(event) == 0) violated("an event that is gone is recorded");
+  event->stream = stream;
+  return said(put(stream, [event, number = ++event->recorded] { event->reached = number; }));
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  if (device().events.count(event) == 0) violated("an event that is gone is waited for");
+  if (event->recorded > 0) ++device().transfers.waits;
+  run_to(*event, event->recorded);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  ALIVE();
+  if (begin->recorded == 0 || end->recorded == 0) return said(cudaErrorInvalidResourceHandle);
+  if (begin->reached < begin->recorded || end->reached < end->recorded) {
+    return said(cudaErrorNotReady);
+  }
+  *ms = 1.0f;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  ALIVE();
+  if (stream->capturing) return said(cudaErrorIllegalState);
+  stream->captured.clear();
+  stream->capturing = true;
+  stream->invalid = false;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  ALIVE();
+  *graph = nullptr;
+  if (!stream->capturing) return said(cudaErrorIllegalState);
+  stream->capturing = false;
+  if (stream->invalid) return said(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st{std::move(stream->captured)};
+  ++device().graphs;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  ALIVE();
+  *ready = new CUgraphExec_st{graph->work};
+  ++device().graphs;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  --device().graphs;
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  --device().graphs;
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  ALIVE();
+  if (device().until_lost-- <= 0) {
+    device().lost = cudaErrorLaunchFailure;
+    return said(device().lost);
+  }
+  ++device().launches.graphs;
+  for (const Work& each : graph->work) static_cast<void>(put(stream, each));
+  return cudaSuccess;
+}
+
+}  // extern "C"
