@@ -27,11 +27,6 @@ struct LossRows {
   };
 
   HS_HD bool counts(int64_t row) const { return labels[row] >= 0 && labels[row] != ignored; }
-  HS_HD int64_t count() const {
-    int64_t n = 0;
-    for (int64_t row = 0; row < rows; ++row) n += counts(row) ? 1 : 0;
-    return n;
-  }
 
   struct Terms {
     In<T> row;
@@ -74,9 +69,69 @@ struct RowLoss {
   }
 };
 
-/// One item: the mean of the rows that count.
+/// Counts rows that count.
+template <class T>
+struct CountRows {
+  LossRows<T> of;
+  uint64_t* count;
+
+  HS_HD void operator()(int64_t row) const {
+    if (of.counts(row)) add_to(count, uint64_t{1});
+  }
+};
+
+/// One block: the mean of the rows that count, in their order, by one thread, to which the others
+/// bring the losses.
 template <class T>
 struct MeanLoss {
+  static constexpr int kThreads = 256, kPiece = 1024;
+
+  LossRows<T> of;
+  const double* losses;
+  Out<T> y;
+  FloatFormat write;
+
+  struct Shared {
+    double losses[2][kPiece];
+    bool counts[2][kPiece];
+  };
+  struct State {
+    double total;
+    int64_t count;
+  };
+
+  int64_t blocks() const { return 1; }
+  HS_HD int64_t steps() const { return ceil_div(of.rows, kPiece) + 1; }
+
+  HS_HD void step(int64_t s, int64_t, int thread, Shared& shared, State& state) const {
+    if (s == 0) state = {0.0, 0};
+    if (s + 1 < steps()) load(s * kPiece, thread, shared, s % 2);
+    if (thread != 0) return;
+    if (s > 0) add((s - 1) * kPiece, shared, (s - 1) % 2, state);
+    if (s + 1 == steps()) *y = delivered<T>(state.total / static_cast<double>(state.count), write);
+  }
+
+ private:
+  HS_HD void load(int64_t begin, int thread, Shared& shared, int64_t half) const {
+    const int64_t n = smaller(kPiece, of.rows - begin);
+    for (int64_t at = thread; at < n; at += kThreads) {
+      shared.counts[half][at] = of.counts(begin + at);
+      shared.losses[half][at] = losses[begin + at];
+    }
+  }
+  HS_HD void add(int64_t begin, const Shared& shared, int64_t half, State& state) const {
+    const int n = static_cast<int>(smaller(kPiece, of.rows - begin));
+    for (int at = 0; at < n; ++at) {
+      if (!shared.counts[half][at]) continue;
+      state.total += shared.losses[half][at];
+      ++state.count;
+    }
+  }
+};
+
+/// One item: the same where the plan names the sum.
+template <class T>
+struct NamedMeanLoss {
   LossRows<T> of;
   const double* losses;
   float* counted;  ///< memory for the losses of rows that count
@@ -91,14 +146,11 @@ struct MeanLoss {
   };
 
   HS_HD void operator()(int64_t) const {
-    double total = 0.0;
     int64_t count = 0;
     for (int64_t row = 0; row < of.rows; ++row) {
-      if (!of.counts(row)) continue;
-      total += losses[row];
-      counted[count++] = static_cast<float>(losses[row]);
+      if (of.counts(row)) counted[count++] = static_cast<float>(losses[row]);
     }
-    if (of.named) total = sum_of_terms(of.how.second(), Terms{counted}, count, 0);
+    const double total = sum_of_terms(of.how.second(), Terms{counted}, count, 0);
     *y = delivered<T>(total / static_cast<double>(count), write);
   }
 };
@@ -106,12 +158,12 @@ struct MeanLoss {
 /// One item: the factor that all rows' gradients have.
 template <class T>
 struct LossScale {
-  LossRows<T> of;
+  const uint64_t* count;  ///< of rows that count
   In<T> upstream;
   double* scale;
 
   HS_HD void operator()(int64_t) const {
-    *scale = static_cast<double>(*upstream) / static_cast<double>(of.count());
+    *scale = static_cast<double>(*upstream) / static_cast<double>(*count);
   }
 };
 
@@ -158,12 +210,11 @@ struct RowsRight {
 /// One item.
 template <class T>
 struct ShareRight {
-  LossRows<T> of;
-  const uint64_t* right;
+  const uint64_t *count, *right;  ///< of rows that count
   Out<T> y;
 
   HS_HD void operator()(int64_t) const {
-    *y = static_cast<T>(static_cast<double>(*right) / static_cast<double>(of.count()));
+    *y = static_cast<T>(static_cast<double>(*right) / static_cast<double>(*count));
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "gpu/bodies/chain_sums.h"
 #include "gpu/bodies/loss.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/pooling.h"
@@ -36,10 +37,10 @@ inline Reduction reduction_of(const Node& node, const Shape& shape) {
 }
 
 /// Axes 2 and beyond.
-inline Reduction over_pixels(const Node& node, const Shape& shape) {
+inline std::vector<int64_t> pixel_axes(const Shape& shape) {
   std::vector<int64_t> axes;
   for (size_t i = 2; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  return reduction_over(node, shape, axes);
+  return axes;
 }
 
 /// A step of a body that sums: how_of(body) is the ChainSpec that gets the key of the run.
@@ -64,8 +65,38 @@ Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
   });
 }
 
+/// Of an fp32 chain for each of few results, whose kept axes are neighbours; else nothing.
+template <class X>
+Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& axes, bool mean) {
+  const Shape& x = c.in_shape(0);
+  const ChainSpec how = chain_spec(c.sum_spec());
+  const auto reduced = [&](size_t i) {
+    return std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
+  };
+  size_t first = 0, last = x.size();
+  ChainSums body{c.in[0], c.out[0], 1, 1, 1, 1.0, 1};
+  while (first < last && reduced(first)) body.outer *= x[first++];
+  while (last > first && reduced(last - 1)) body.inner *= x[--last];
+  for (size_t i = first; i < last; ++i) {
+    if (reduced(i)) return {};
+    body.chains *= x[i];
+  }
+  const bool is_fp32 = how.is_single_chain() && (how.kind == Accumulation::Kind::fp32 ||
+                                                 how.kind == Accumulation::Kind::tensor_core);
+  if (!is_fp32 || !ChainSums::suits(body.chains, body.terms())) return {};
+  if (mean) body.divisor = static_cast<double>(body.terms());
+  body.per_block = ChainSums::chains_of_block(body.chains, body.inner);
+  return blocks_step(*c.executor, body);
+}
+template <class X>
+Step chain_sums_step(const NodeCall<X, double>&, const std::vector<int64_t>&, bool) {
+  return {};
+}
+
 template <class X, class T>
-Step sum_step(const NodeCall<X, T>& c, const Reduction& reduction, bool mean) {
+Step sum_step(const NodeCall<X, T>& c, const std::vector<int64_t>& axes, bool mean) {
+  if (Step step = chain_sums_step(c, axes, mean)) return step;
+  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes);
   return sums_step(c, c.out_count(0),
                    Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean},
                    [](Sum<T>& body) -> ChainSpec& { return body.how; });
@@ -137,29 +168,48 @@ template <class X, class T>
 Step loss_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
   double* const losses = c.template working_memory<double>(rows.rows);
-  float* const counted = c.template working_memory<float>(rows.rows);
   const auto how_of = [](auto& body) -> ChainSpec& { return body.of.how; };
-  return in_turn(
-      {sums_step(c, rows.rows, RowLoss<T>{rows, losses}, how_of),
-       sums_step(c, 1, MeanLoss<T>{rows, losses, counted, c.out[0], c.out_format(0)}, how_of)});
+  const Step of_rows = sums_step(c, rows.rows, RowLoss<T>{rows, losses}, how_of);
+  if (!rows.named) {
+    return in_turn(
+        {of_rows, blocks_step(*c.executor, MeanLoss<T>{rows, losses, c.out[0], c.out_format(0)})});
+  }
+  float* const counted = c.template working_memory<float>(rows.rows);
+  const NamedMeanLoss<T> mean{rows, losses, counted, c.out[0], c.out_format(0)};
+  return in_turn({of_rows, sums_step(c, 1, mean, how_of)});
+}
+
+/// Steps that count the rows with a label, to where.
+template <class X, class T>
+uint64_t* count_rows(const NodeCall<X, T>& c, const LossRows<T>& rows, std::vector<Step>& steps) {
+  uint64_t* const count = c.template working_memory<uint64_t>(1);
+  steps.push_back(items_step(*c.executor, 1, Fill<uint64_t>{count, 0}));
+  steps.push_back(items_step(*c.executor, rows.rows, CountRows<T>{rows, count}));
+  return count;
 }
 
 template <class X, class T>
 Step loss_grad_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
   double* const scale = c.template working_memory<double>(1);
-  return in_turn({items_step(*c.executor, 1, LossScale<T>{rows, c.in[2], scale}),
-                  sums_step(c, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)},
-                            [](LossGrad<T>& body) -> ChainSpec& { return body.of.how; })});
+  std::vector<Step> steps;
+  const uint64_t* const count = count_rows(c, rows, steps);
+  steps.push_back(items_step(*c.executor, 1, LossScale<T>{count, c.in[2], scale}));
+  steps.push_back(sums_step(c, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)},
+                            [](LossGrad<T>& body) -> ChainSpec& { return body.of.how; }));
+  return in_turn(std::move(steps));
 }
 
 template <class X, class T>
 Step accuracy_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
   uint64_t* const right = c.template working_memory<uint64_t>(1);
-  return in_turn({items_step(*c.executor, 1, Fill<uint64_t>{right, 0}),
-                  items_step(*c.executor, rows.rows, RowsRight<T>{rows, right}),
-                  items_step(*c.executor, 1, ShareRight<T>{rows, right, c.out[0]})});
+  std::vector<Step> steps;
+  const uint64_t* const count = count_rows(c, rows, steps);
+  steps.push_back(items_step(*c.executor, 1, Fill<uint64_t>{right, 0}));
+  steps.push_back(items_step(*c.executor, rows.rows, RowsRight<T>{rows, right}));
+  steps.push_back(items_step(*c.executor, 1, ShareRight<T>{count, right, c.out[0]}));
+  return in_turn(std::move(steps));
 }
 
 inline Planes planes_of(const Shape& shape) {
@@ -258,9 +308,10 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
 template <class X, class T>
 Step reduction_step(const NodeCall<X, T>& c) {
   const std::string& op = c.node->op;
-  if (op == "ReduceSum") return sum_step(c, reduction_of(*c.node, c.in_shape(0)), false);
-  if (op == "ReduceMean") return sum_step(c, reduction_of(*c.node, c.in_shape(0)), true);
-  if (op == "GlobalAveragePool") return sum_step(c, over_pixels(*c.node, c.in_shape(0)), true);
+  if (op == "ReduceSum" || op == "ReduceMean") {
+    return sum_step(c, reduction_axes(*c.node, c.in_shape(0).size()), op == "ReduceMean");
+  }
+  if (op == "GlobalAveragePool") return sum_step(c, pixel_axes(c.in_shape(0)), true);
   if (op == "ReduceMeanGrad") {
     return items_step(*c.executor, c.out_count(0),
                       MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});

@@ -182,6 +182,11 @@ TEST_P(Operators, WorkOnTensorsOfManyTiles) {
   const auto noisy = [](const Shape& shape, uint64_t seed) {
     return Operand{Tensor{shape, noise(element_count(shape), seed)}};
   };
+  const auto some_labels = [](int32_t rows) {  // of three classes; -1: none
+    std::vector<int32_t> list;
+    for (int32_t row = 0; row < rows; ++row) list.push_back(row % 11 % 4 - 1);
+    return labels(list);
+  };
   const std::vector<OpCase> cases{
       {"wide", "Gemm", {noisy({70, 45}, 1), noisy({45, 131}, 2), noisy({131}, 3)}},
       {"deep",
@@ -193,6 +198,11 @@ TEST_P(Operators, WorkOnTensorsOfManyTiles) {
        {noisy({3, 5, 13, 11}, 6), noisy({67, 5, 3, 3}, 7), noisy({67}, 8)},
        conv({2, 1}, {1, 1, 0, 2}, {1, 2})},
       {"sum", "ReduceSum", {noisy({37, 5, 41}, 9)}, reduce({0, 2}, 0)},
+      {"pixels", "ReduceSum", {noisy({31, 3, 9, 15}, 11)}, reduce({0, 2, 3}, 0)},
+      {"columns", "ReduceSum", {noisy({150, 70}, 12)}, reduce({0}, 0)},
+      {"rows", "ReduceMean", {noisy({3, 7, 150}, 13)}, reduce({2}, 1)},
+      {"average", "GlobalAveragePool", {noisy({2, 3, 12, 13}, 14)}},
+      {"losses", "SoftmaxCrossEntropyLoss", {noisy({2100, 3}, 15), some_labels(2100)}},
       {"relu", "Relu", {noisy({5, 8, 1000}, 10)}}};
   for (const Variant& variant : variants()) {
     for (const OpCase& op : cases) {

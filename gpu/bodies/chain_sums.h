@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Long chains of additions, few at a time: sums over all axes of a tensor but those in the middle,
+// as bias gradients are. A chain has an order and so one thread, which would wait for memory at
+// every element; here a block brings a piece of its chains into shared memory, by neighbours, while
+// the threads that add work on the piece before.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/bodies/work.h"
+
+namespace halfscope::gpu {
+
+/// y[c] = sum of x[o][c][i] over ascending (o, i), from +0 in fp32; x is [outer, chains, inner].
+struct ChainSums {
+  static constexpr int kThreads = 256, kPiece = 2048, kMostChains = 32;
+
+  In<float> x;
+  Out<float> y;
+  int64_t outer, chains, inner;
+  double divisor;     ///< of the sum: 1, or for a mean the number of elements
+  int64_t per_block;  ///< chains of a block, a power of two: neighbours in memory if inner is 1
+
+  struct Shared {
+    float piece[2][kPiece];
+  };
+  struct State {
+    float sum;
+  };
+
+  /// Whether there is more to add than chains to add in.
+  static bool suits(int64_t chains, int64_t terms) {
+    constexpr int64_t kLong = 128, kManyChains = 8192;
+    return terms >= kLong && chains <= kManyChains;
+  }
+  static int64_t chains_of_block(int64_t chains, int64_t inner) {
+    return inner == 1 && chains >= kMostChains ? kMostChains : 1;
+  }
+
+  HS_HD int64_t terms() const { return outer * inner; }
+  HS_HD int64_t terms_of_piece() const { return kPiece / per_block; }
+  int64_t blocks() const { return ceil_div(chains, per_block); }
+  HS_HD int64_t steps() const { return ceil_div(terms(), terms_of_piece()) + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t first = block * per_block;
+    if (s == 0) state.sum = 0.0f;
+    if (s + 1 < steps()) load(s, first, thread, shared.piece[s % 2]);
+    const int64_t chain = first + thread;
+    if (s == 0 || thread >= per_block || chain >= chains) return;
+    state.sum = add(s - 1, thread, shared.piece[(s - 1) % 2], state.sum);
+    if (s + 1 == steps()) y[chain] = static_cast<float>(static_cast<double>(state.sum) / divisor);
+  }
+
+ private:
+  HS_HD int64_t count(int64_t piece) const {
+    return smaller(terms_of_piece(), terms() - piece * terms_of_piece());
+  }
+  HS_HD void load(int64_t piece, int64_t first, int thread, float* to) const {
+    const int64_t begin = piece * terms_of_piece(), n = count(piece) * per_block;
+    for (int64_t at = thread; at < n; at += kThreads) {
+      const int64_t term = begin + at / per_block, chain = first + at % per_block;
+      if (chain < chains) to[at] = x[(term / inner * chains + chain) * inner + term % inner];
+    }
+  }
+  HS_HD float add(int64_t piece, int thread, const float* from, float sum) const {
+    const int n = static_cast<int>(count(piece)), stride = static_cast<int>(per_block);
+    for (int k = 0; k < n; ++k) sum += from[k * stride + thread];
+    return sum;
+  }
+};
+
+}  // namespace halfscope::gpu
