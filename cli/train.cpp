@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -58,6 +59,12 @@ class Summary final : public TapSink {
 
   std::span<const LaneSummary> lanes() const { return lanes_; }
   RunStatus status() const { return status_; }
+  /// By the lane that came furthest.
+  int64_t steps_done() const {
+    int64_t most = 0;
+    for (const LaneSummary& lane : lanes_) most = std::max(most, lane.steps_done());
+    return most;
+  }
 
  private:
   TapSink& next_;
@@ -128,6 +135,14 @@ void print_kernels(const Trainer& trainer) {
   }
 }
 
+/// Lanes that are lost before the first step, as a long training says so at its end only.
+void print_lost(const Trainer& trainer, const TrainOptions& options) {
+  for (const Trainer::LostLane& lost : trainer.lost_lanes()) {
+    fmt::print(stderr, "note: lane {} is lost: {}; the others go on{}\n", lost.name, lost.why,
+               options.checkpoint.empty() ? "" : ", without checkpoints");
+  }
+}
+
 /// Of the last lane; false if it was lost, and its weights with it.
 bool write_weights(const Trainer& trainer, int lane, const TrainOptions& options) {
   if (!trainer.has_lane(static_cast<size_t>(lane))) {
@@ -180,6 +195,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
 
   if (!options.resume.empty()) trainer->resume(load_checkpoint(options.resume));
 
+  if (!options.quiet) print_lost(*trainer, options);
   if (options.kernels) print_kernels(*trainer);
 
   const std::atomic<bool>& stop = catch_stop_signals();
@@ -202,7 +218,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
     std::string text = closing_table(summary.lanes());
     if (summary.status() == RunStatus::interrupted) {
       text += fmt::format("stopped after {} of {} steps; they are in the run file\n",
-                          summary.lanes()[0].steps_done(), options.steps);
+                          summary.steps_done(), options.steps);
     }
     text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", options.out,
                         shell_quoted(options.out), free_name("report", ".html"));

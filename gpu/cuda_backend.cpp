@@ -2,6 +2,8 @@
 // cuda_backend() of a build with nvcc.
 #include "gpu/cuda_backend.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "gpu/backends.h"
 #include "gpu/device_info.h"
@@ -18,6 +20,16 @@ class CudaBackend final : public Backend {
     const GpuReport report = query_gpus();
     if (products_ == GpuProducts::own || report.devices.empty()) return {};
     return gpu::library_orders(report.devices[0].major, report.devices[0].minor);
+  }
+  std::string kernel_identity() const override {
+    const GpuReport report = query_gpus();
+    if (report.devices.empty()) return "";
+    const GpuDevice& device = report.devices[0];
+    return fmt::format(
+        "{}, compute capability {}.{}, {} SMs; driver {}, runtime {}; cuBLASLt {}, "
+        "cuDNN {}",
+        device.name, device.major, device.minor, device.sm_count, report.driver.text(),
+        report.runtime.text(), report.cublas_lt.text(), report.cudnn.text());
   }
   std::unique_ptr<Program> compile(const Executable& executable) const override {
     return gpu::make_cuda_program(executable, products_);

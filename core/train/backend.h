@@ -11,12 +11,20 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/graph/lower.h"
 #include "core/numeric/sum_diagnostics.h"
 #include "core/numeric/tensor_stats.h"
 #include "core/train/step_queue.h"
 
 namespace halfscope {
+
+/// What a backend throws where its device has no memory left or is lost: the lanes there end, the
+/// others go on.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
 
 class Program {
  public:
@@ -84,7 +92,10 @@ class Backend {
   virtual const char* name() const noexcept = 0;
   /// Accumulations that libraries which it calls may sum in, where that is known of the hardware.
   virtual std::vector<Accumulation> known_orders() const { return {}; }
-  /// The program keeps its own copy of the graph.
+  /// All that decides, beside Program::kernel_of(), how libraries which it calls compute on this
+  /// machine: the device, and versions. Empty where that is not known.
+  virtual std::string kernel_identity() const { return ""; }
+  /// The program keeps its own copy of the graph. Throws DeviceError where there is no room for it.
   virtual std::unique_ptr<Program> compile(const Executable& executable) const = 0;
 };
 

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <optional>
-#include <string>
+#include <new>
 
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -79,6 +78,19 @@ void write_weights(Program& program, const Graph& graph, const NamedTensors& wei
     Tensor tensor = found->second;
     if (noise_seed != 0 && !variable.buffer) perturb(tensor, noise_seed, index++);
     program.write(variable.value, tensor.data);
+  }
+}
+
+std::optional<SetupFailure> set_up_lane(const LaneConfig& lane, const std::function<void()>& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const DeviceError& error) {
+    return SetupFailure{error.what(), error.hint()};
+  } catch (const Error& error) {
+    throw Error("lane " + lane.name() + ": " + error.what(), error.hint(), error.kind());
+  } catch (const std::bad_alloc&) {
+    return SetupFailure{"out of memory", "lower --batch, or take fewer lanes"};
   }
 }
 

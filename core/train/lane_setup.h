@@ -3,8 +3,11 @@
 // weights, pairs to compare, their description in a run file, comparisons.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,26 @@ NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTens
 /// Writes those that the program has; a noise seed other than 0 moves each by one fp32 ulp.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    uint64_t noise_seed = 0);
+
+/// Why a lane cannot begin.
+struct SetupFailure {
+  std::string why, hint;
+};
+
+/// Does `work`, which compiles the lane's program or writes to it, and returns what it failed over
+/// where there is no memory for it or the device is lost: that is the end of this lane alone. Any
+/// other Error is thrown on, with the lane's name.
+std::optional<SetupFailure> set_up_lane(const LaneConfig& lane, const std::function<void()>& work);
+
+/// "lane A: out of memory; lane B: ...", with the hint of the first. `Lost` has name, why and hint.
+template <class Lost>
+Error no_lane_left(const std::vector<Lost>& lanes) {
+  std::string text;
+  for (const Lost& lost : lanes) {
+    text += (text.empty() ? "lane " : "; lane ") + lost.name + ": " + lost.why;
+  }
+  return Error(text, lanes.front().hint);
+}
 
 /// Starts the averages with those of `weights`, where it has none with the weights of the program.
 void write_averages(Program& program, const Executable& executable, const NamedTensors& weights);

@@ -41,9 +41,16 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
     lane->config.scaler = parse_loss_scale("none");
     lane->executable = lower_inference(model, lane_config.plan);
     if (!feed_) feed_.emplace(lane->executable, data_);
-    lane->program = lane_config.backend->compile(lane->executable);
     lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
-    write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
+    const std::optional<SetupFailure> failure = set_up_lane(lane_config, [&] {
+      lane->program = lane_config.backend->compile(lane->executable);
+      write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
+    });
+    if (failure) {
+      lane->program.reset();  // what it had there is for the others
+      lane->lost = true;
+      lost_.push_back({lane_config.name(), 0, failure->why, failure->hint, ErrorKind::runtime});
+    }
     lanes_.push_back(std::move(lane));
   }
   if (lanes_.empty()) throw usage_error("there is no lane to run");
@@ -52,6 +59,7 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
                                            static_cast<int>(other));
     lanes_[lane]->compared_with.push_back(other);
   }
+  if (lost_.size() == lanes_.size()) throw no_lane_left(lost_);
   check_last_batch();
   if (config_.labels.empty()) return;
   if (static_cast<int64_t>(config_.labels.size()) != data_.test.size()) {
@@ -275,6 +283,11 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
   const int64_t samples = data_.test.size(), count = batches();
   std::vector<StepRow> rows(lanes_.size());
   std::vector<int64_t> indices;
+  for (size_t i = 0; sink != nullptr && i < lost_.size(); ++i) {
+    const auto named = [&](const auto& lane) { return lane->config.name() == lost_[i].name; };
+    const auto lane = std::find_if(lanes_.begin(), lanes_.end(), named);
+    sink->lost(static_cast<int>(lane - lanes_.begin()), lost_[i].batch, lost_[i].why);
+  }
   int64_t step = 0;
   try {
     for (; step < count && !stop; ++step) {

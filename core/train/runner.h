@@ -33,8 +33,9 @@ struct RunnerConfig {
 class Runner {
  public:
   /// The samples are those of the data's test part. A last batch that is not full is filled up with
-  /// zeros, which are left out of outputs and accuracies; no statistics are taken of it. Throws
-  /// Error (usage) if the set-up does not fit together.
+  /// zeros, which are left out of outputs and accuracies; no statistics are taken of it. A lane
+  /// that there is no memory for, or whose device is lost, is lost before the first batch. Throws
+  /// Error (usage) if the set-up does not fit together, Error if no lane is left.
   Runner(const Model& model, const RunnerConfig& config, const Dataset& data);
   Runner(const Model& model, const RunnerConfig& config, Dataset&& data) = delete;
   ~Runner();

@@ -58,23 +58,14 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       feed_.emplace(lane->executable, data_);
       check_feed(lane->executable);
     }
-    try {
-      lane->program = lane_config.backend->compile(lane->executable);
-    } catch (const Error& error) {
-      throw Error("lane " + lane_config.name() + ": " + error.what(), error.hint(), error.kind());
-    }
     lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
     lane->state.scaler = initial_state(lane_config.scaler);
-    const StepRules rules{lane_config.scaler, config_.clip_norm, config_.optimizer.beta1,
-                          config_.optimizer.beta2};
-    lane->steps = lane->program->step_queue(rules, config_.micro_batches);
-    lane->waits = lane->steps == nullptr;
-    if (lane->waits) {
-      lane->steps = std::make_unique<HostSteps>(*lane->program, lane->executable, rules,
-                                                config_.micro_batches);
-    }
-    write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
-    write_averages(*lane->program, lane->executable, weights);
+    set_up(*lane, [&] {
+      lane->program = lane_config.backend->compile(lane->executable);
+      write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
+      write_averages(*lane->program, lane->executable, weights);
+      make_queue(*lane);
+    });
     lanes_.push_back(std::move(lane));
   }
   for (const auto& [lane, other] : lane_pairs(config_.errors, config_.lanes)) {
@@ -82,9 +73,42 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
                                            static_cast<int>(other));
     lanes_[lane]->compared_with.push_back(static_cast<int>(other));
   }
+  check_any_lane();
 }
 
 Trainer::~Trainer() = default;
+
+/// The lane is lost before the next step if work() fails over memory or the device. What it had
+/// there is given back, so that others may have it.
+void Trainer::set_up(Lane& lane, const std::function<void()>& work) {
+  const std::optional<SetupFailure> failure = set_up_lane(lane.config, work);
+  if (!failure) return;
+  lane.steps.reset();
+  lane.program.reset();
+  lane.lost = failure->why;
+  lost_.push_back({lane.config.name(), step_, failure->why, failure->hint});
+}
+
+void Trainer::check_any_lane() const {
+  if (!lost_.empty() && lost_.size() == lanes_.size()) throw no_lane_left(lost_);
+}
+
+/// Lanes that were lost before the first step.
+void Trainer::tell_lost(TapSink* sink) const {
+  for (size_t i = 0; sink != nullptr && i < lanes_.size(); ++i) {
+    if (!has_lane(i)) sink->lost(static_cast<int>(i), step_, lanes_[i]->lost);
+  }
+}
+
+void Trainer::make_queue(Lane& lane) const {
+  const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
+                        config_.optimizer.beta2};
+  lane.steps = lane.program->step_queue(rules, config_.micro_batches);
+  lane.waits = lane.steps == nullptr;
+  if (!lane.waits) return;
+  lane.steps =
+      std::make_unique<HostSteps>(*lane.program, lane.executable, rules, config_.micro_batches);
+}
 
 void Trainer::check_data() const {
   if (config_.batch < 1 || config_.batch > data_.train.size()) {
@@ -358,6 +382,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
       std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->waits; });
   // A run that had stopped early is not to train on.
   bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
+  tell_lost(sink);
   bool evaluated = false;
   while (step_ < config_.steps && !stop && !stale) {
     const int64_t step = step_;
@@ -411,6 +436,7 @@ bool Trainer::has_lane(size_t lane) const { return lanes_.at(lane)->lost.empty()
 std::vector<Trainer::ProductKernel> Trainer::product_kernels() const {
   std::vector<ProductKernel> kernels;
   for (const auto& lane : lanes_) {
+    if (lane->program == nullptr) continue;
     const std::vector<Node>& nodes = lane->executable.graph.nodes();
     for (NodeId id = 0; id < static_cast<NodeId>(nodes.size()); ++id) {
       const std::string kernel = lane->program->kernel_of(id);
@@ -422,7 +448,8 @@ std::vector<Trainer::ProductKernel> Trainer::product_kernels() const {
 }
 
 int64_t Trainer::device_bytes(int lane) const {
-  return lanes_.at(static_cast<size_t>(lane))->program->device_bytes();
+  const Lane& which = *lanes_.at(static_cast<size_t>(lane));
+  return which.program == nullptr ? 0 : which.program->device_bytes();
 }
 
 const Trainer::Lane& Trainer::whole_lane(int lane) const {

@@ -118,7 +118,9 @@ class BatchOrder {
 
 class Trainer {
  public:
-  /// Compiles all lanes. Throws Error (usage) if the set-up does not fit together.
+  /// Compiles all lanes. One that there is no memory for, or whose device is lost, is lost before
+  /// the first step. Throws Error (usage) if the set-up does not fit together, Error if no lane is
+  /// left.
   Trainer(const TrainConfig& config, const Dataset& data);
   Trainer(const TrainConfig& config, Dataset&& data) = delete;  // it keeps a reference
   ~Trainer();
@@ -126,7 +128,8 @@ class Trainer {
   /// Fills in what a run file wants to know; `command` and the like are the caller's.
   RunInfo describe() const;
 
-  /// Goes on where the checkpoint was taken. Throws Error (usage) if it is of another set-up.
+  /// Goes on where the checkpoint was taken. Lanes may be lost over it as in the constructor.
+  /// Throws Error (usage) if it is of another set-up.
   void resume(const Checkpoint& checkpoint);
   Checkpoint checkpoint() const;
 
@@ -186,6 +189,10 @@ class Trainer {
     std::vector<double> ms;   ///< that it took them
   };
 
+  void set_up(Lane& lane, const std::function<void()>& work);
+  void check_any_lane() const;
+  void tell_lost(TapSink* sink) const;
+  void make_queue(Lane& lane) const;
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   void end_step(Lane& lane, int64_t step, bool record);
   StepReport collect_step(Lane& lane, StepRow& row);

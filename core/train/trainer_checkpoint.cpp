@@ -79,15 +79,16 @@ Checkpoint Trainer::checkpoint() const {
   result.step = step_;
   result.stale_evaluations = stale_evaluations_;
   result.setup = setup();
-  for (const auto& lane : lanes_) {
-    LaneCheckpoint& saved = result.lanes[lane->config.name()];
-    saved.scaler = lane->state.scaler;
-    saved.updates = lane->state.updates;
-    saved.best_loss = lane->best_loss;
-    const Graph& graph = lane->executable.graph;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = whole_lane(static_cast<int>(i));
+    LaneCheckpoint& saved = result.lanes[lane.config.name()];
+    saved.scaler = lane.state.scaler;
+    saved.updates = lane.state.updates;
+    saved.best_loss = lane.best_loss;
+    const Graph& graph = lane.executable.graph;
     for (const Variable& variable : graph.variables()) {
       saved.variables[variable.path] = {graph.value(variable.value).shape,
-                                        lane->program->read_exact(variable.value)};
+                                        lane.program->read_exact(variable.value)};
     }
   }
   return result;
@@ -137,15 +138,20 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     const std::string& name = lane->config.name();
     check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
   }
+  step_ = checkpoint.step;
+  for (LostLane& lost : lost_) lost.step = step_;
   for (const auto& lane : lanes_) {
+    if (!lane->lost.empty()) continue;
     const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
-    for (const Variable& variable : lane->executable.graph.variables()) {
-      lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
-    }
+    set_up(*lane, [&] {
+      for (const Variable& variable : lane->executable.graph.variables()) {
+        lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
+      }
+    });
     lane->state = {saved.scaler, saved.updates};
     lane->best_loss = saved.best_loss;
   }
-  step_ = checkpoint.step;
+  check_any_lane();
   stale_evaluations_ = checkpoint.stale_evaluations;
 }
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/train/backend.h"
 
 namespace halfscope::gpu {
 namespace {
@@ -28,12 +28,30 @@ std::string hint_for(cudaError_t error) {
   return "see what nvidia-smi says about the device";
 }
 
+/// Of the program as it was built, or as it calls: not of the state of the device.
+bool is_of_program(cudaError_t error) {
+  switch (error) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorNotSupported:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 void throw_cuda_error(cudaError_t error, const char* call, size_t bytes) {
   static_cast<void>(cudaGetLastError());  // it is in the Error, not in the runtime any more
   const std::string size = bytes > 0 ? " of " + amount(bytes) : "";
-  throw Error(fmt::format("CUDA {}{}: {}", call, size, cudaGetErrorString(error)), hint_for(error));
+  const std::string what = fmt::format("CUDA {}{}: {}", call, size, cudaGetErrorString(error));
+  if (is_of_program(error)) throw Error(what, hint_for(error));
+  throw DeviceError(what, hint_for(error));
 }
 
 }  // namespace halfscope::gpu

@@ -8,7 +8,8 @@
 
 namespace halfscope::gpu {
 
-/// Throws an Error that names the call and how many bytes it was about, if any.
+/// Throws an Error that names the call and how many bytes it was about, if any: a DeviceError where
+/// memory ran out or the device is lost.
 [[noreturn]] void throw_cuda_error(cudaError_t error, const char* call, size_t bytes);
 
 inline void check_cuda(cudaError_t error, const char* call, size_t bytes = 0) {

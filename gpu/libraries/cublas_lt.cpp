@@ -10,7 +10,7 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "core/train/backend.h"
 #include "gpu/engine/cuda_error.cuh"
 #include "gpu/libraries/libraries.h"
 #include "gpu/libraries/shared_library.h"
@@ -70,10 +70,13 @@ std::string shape_of(const MatrixPlan& plan) {
 
 void check(cublasStatus_t status, const char* call, const MatrixPlan& plan) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string what = fmt::format("cuBLASLt: {} for the product {}: {}", call, shape_of(plan),
+                                       functions().status_name(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
+    throw DeviceError(what, "lower --batch, or train fewer lanes on the device");
+  }
   throw Error(
-      fmt::format("cuBLASLt: {} for the product {}: {}", call, shape_of(plan),
-                  functions().status_name(status)),
-      "train the lane as cuda-own:PLAN, which uses no library, and see what nvidia-smi says");
+      what, "train the lane as cuda-own:PLAN, which uses no library, and see what nvidia-smi says");
 }
 
 cudaDataType_t type_of(Storage storage) {
@@ -333,6 +336,9 @@ std::unique_ptr<ProductLibrary> open_cublas_lt(StreamPointer stream, bool fast, 
   }
   auto context = std::make_shared<Context>(stream);
   const cublasStatus_t status = functions().create(&context->handle);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
+    throw DeviceError("cuBLASLt does not start: no memory", "train fewer lanes on the device");
+  }
   if (status != CUBLAS_STATUS_SUCCESS) {
     why = fmt::format("cuBLASLt does not start: {}", functions().status_name(status));
     return nullptr;

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/train/backend.h"
 #include "gpu/engine/cuda_error.cuh"
 #include "gpu/libraries/libraries.h"
 #include "gpu/libraries/shared_library.h"
@@ -570,6 +570,10 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std:
   cudnnStatus_t status = functions().create(&context->handle);
   if (status == CUDNN_STATUS_SUCCESS) {
     status = functions().set_stream(context->handle, static_cast<cudaStream_t>(stream));
+  }
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
+    throw DeviceError("cuDNN does not start: no memory", "train fewer lanes on the device");
   }
   if (status != CUDNN_STATUS_SUCCESS) {
     why = "cuDNN does not start: " + words_of(status);

@@ -94,11 +94,15 @@ RunModel::RunModel(std::string file, std::shared_ptr<const RunView> view, bool w
   if (report_ && report_->sick >= 0) {
     first_lane_ = report_->sick;
   } else {
+    int any = -1;
     for (int lane = 0; lane < lane_count() && first_lane_ < 0; ++lane) {
+      // One that was lost before its first step has nothing to show.
+      if (view_->steps(lane).empty() && view_->lost(lane)) continue;
+      if (any < 0) any = lane;
       const std::optional<Plan> plan = plan_of(view_->lane(lane));
       if (plan && !is_full_precision(*plan)) first_lane_ = lane;
     }
-    if (first_lane_ < 0 && lane_count() > 0) first_lane_ = 0;
+    if (first_lane_ < 0 && lane_count() > 0) first_lane_ = std::max(any, 0);
   }
 }
 

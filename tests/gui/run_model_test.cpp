@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "core/plan/plan.h"
 #include "tests/report/report_fixtures.h"
 
 namespace halfscope::gui {
@@ -90,6 +91,32 @@ TEST(RunModel, CellsAreTheSharesOfTheirWindows) {
     }
   }
   EXPECT_GT(cells, 0);
+}
+
+// Of a lane that was lost before its first step there is nothing to look at.
+TEST(RunModel, PassesOverALaneThatNeverBegan) {
+  RunInfo info;
+  for (const char* name : {"mixed_float16", "float32", "bfloat16"}) {
+    LaneInfo& lane = info.lanes.emplace_back();
+    lane.name = name;
+    lane.backend = "cuda";
+    lane.plan_json = plan_to_json(preset_plan(name).value());
+    lane.sites.push_back(
+        {.path = "fc1", .tensor = "activation", .op = "Gemm", .format = kFp16, .shape = {4}});
+  }
+  for (const bool with_bfloat16 : {true, false}) {
+    RunView run(info, RunStatus::complete);
+    for (int lane = 1; lane < (with_bfloat16 ? 3 : 2); ++lane) {
+      for (const int64_t step : {0, 1}) run.add_step(lane, {.step = step, .loss = 1.0});
+    }
+    run.set_lost(0, {0, "out of memory"});
+    if (!with_bfloat16) run.set_lost(2, {0, "out of memory"});
+    const auto model = model_of(run);
+    EXPECT_EQ(model->first_lane(), with_bfloat16 ? 2 : 1);
+    EXPECT_EQ(model->step_row(0, 0), nullptr);
+    EXPECT_EQ(model->stats(0, 0, 0), std::nullopt);
+    EXPECT_EQ(model->lane(0).layers.size(), 1u);
+  }
 }
 
 TEST(RunModel, LooksAtTheLaneThatSuffers) {

@@ -201,5 +201,125 @@ TEST_F(LostLane, TellsThemWhenItIsTheLastOne) {
   }
 }
 
+void no_room() { throw DeviceError("CUDA allocation of 3 MiB: out of memory", "lower --batch"); }
+void no_host_memory() { throw std::bad_alloc(); }
+using SetUp = FailingBackend::SetUp;
+
+TEST_F(LostLane, MayBeLostBeforeItsFirstStep) {
+  for (const auto where : {SetUp::compile, SetUp::write}) {
+    const FailingBackend failing(where, no_room);
+    const TrainConfig config = three_lanes(failing);
+    const auto trainer = record(config);
+    ASSERT_EQ(trainer->lost_lanes().size(), 1u);
+    EXPECT_EQ(trainer->lost_lanes()[0].name, "mixed_float16");
+    EXPECT_EQ(trainer->lost_lanes()[0].step, 0);
+    EXPECT_EQ(trainer->lost_lanes()[0].why, "CUDA allocation of 3 MiB: out of memory");
+    EXPECT_EQ(trainer->lost_lanes()[0].hint, "lower --batch");
+    EXPECT_FALSE(trainer->has_lane(1));
+    EXPECT_EQ(trainer->device_bytes(1), 0);
+    EXPECT_TRUE(trainer->product_kernels().empty());
+    EXPECT_THROW(trainer->weights(1), Error);
+    EXPECT_THROW(trainer->averages(1), Error);
+    EXPECT_THROW(trainer->checkpoint(), Error);
+
+    const RunView run = RunView::open(file());
+    EXPECT_EQ(run.status(), RunStatus::complete);
+    EXPECT_EQ(run.steps(0).size(), 5u);
+    EXPECT_TRUE(run.steps(1).empty());
+    EXPECT_EQ(run.steps(2).size(), 5u);
+    ASSERT_TRUE(run.lost(1));
+    EXPECT_EQ(run.lost(1)->step, 0);
+    EXPECT_EQ(run.lost(1)->why, "CUDA allocation of 3 MiB: out of memory");
+    EXPECT_EQ(run.total(1, 1).n, 0);
+    EXPECT_GT(run.total(2, 1).n, 0);
+
+    TrainConfig alone = config;
+    alone.lanes.erase(alone.lanes.begin() + 1);
+    Trainer reference(alone, data());
+    const std::atomic<bool> stop{false};
+    reference.run(nullptr, {}, stop);
+    expect_same_weights(trainer->weights(0), reference.weights(0));
+    expect_same_weights(trainer->weights(2), reference.weights(1));
+  }
+}
+
+// The reference, which the others are compared with, and lanes beside it.
+TEST_F(LostLane, BeforeItsFirstStepIsComparedWithNothing) {
+  const FailingBackend failing(SetUp::compile, no_host_memory);
+  for (const size_t which : {size_t{0}, size_t{2}}) {
+    TrainConfig config = three_lanes(emulation_backend());
+    config.lanes[which].backend = &failing;
+    config.errors.enabled = true;
+    config.evaluate_every = 2;
+    const auto trainer = record(config);
+    ASSERT_EQ(trainer->lost_lanes().size(), 1u);
+    EXPECT_EQ(trainer->lost_lanes()[0].why, "out of memory");
+    const RunView run = RunView::open(file());
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(run.steps(static_cast<int>(i)).size(), i == which ? 0u : 5u);
+      EXPECT_EQ(run.evals(static_cast<int>(i)).size(), i == which ? 0u : 3u);
+    }
+    EXPECT_EQ(run.errors(1).empty(), which == 0);
+    EXPECT_TRUE(run.errors(2).empty());
+  }
+}
+
+TEST_F(LostLane, MayBeLostOverACheckpoint) {
+  TrainConfig config = three_lanes(emulation_backend());
+  config.steps = 2;
+  Trainer first(config, data());
+  const std::atomic<bool> stop{false};
+  first.run(nullptr, {}, stop);
+  const Checkpoint checkpoint = first.checkpoint();
+
+  const FailingBackend in_compile(SetUp::compile, no_room), in_resume(SetUp::write_exact, no_room);
+  config.steps = 5;
+  for (const FailingBackend* failing : {&in_compile, &in_resume}) {
+    config.lanes[1].backend = failing;
+    Trainer trainer(config, data());
+    trainer.resume(checkpoint);
+    Recorder recorder(file(), {.force = true});
+    recorder.begin(trainer.describe());
+    trainer.run(&recorder, {}, stop);
+    ASSERT_EQ(trainer.lost_lanes().size(), 1u);
+    EXPECT_EQ(trainer.lost_lanes()[0].step, 2);
+    const RunView run = RunView::open(file());
+    ASSERT_TRUE(run.lost(1));
+    EXPECT_EQ(run.lost(1)->step, 2);
+    EXPECT_EQ(run.steps(0).size(), 3u);
+  }
+  config.lanes = {config.lanes[1]};
+  Trainer alone(config, data());
+  EXPECT_THROW(alone.resume(checkpoint), Error);
+}
+
+TEST_F(LostLane, WithoutAnyNothingBegins) {
+  const FailingBackend failing(SetUp::compile, no_room), other(SetUp::write, no_host_memory);
+  TrainConfig config = three_lanes(failing);
+  config.lanes[0].backend = config.lanes[2].backend = &other;
+  try {
+    Trainer trainer(config, data());
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "lane float32: out of memory; lane mixed_float16: CUDA allocation of 3 MiB: out "
+                 "of memory; lane bfloat16: out of memory");
+    EXPECT_EQ(error.kind(), ErrorKind::runtime);
+    EXPECT_THAT(error.hint(), HasSubstr("lower --batch"));
+  }
+}
+
+// What is no matter of the device ends all.
+TEST_F(LostLane, IsNotWhatAWrongPlanMakes) {
+  const FailingBackend failing(SetUp::compile, [] { throw usage_error("fc1: no such operator"); });
+  try {
+    Trainer trainer(three_lanes(failing), data());
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "lane mixed_float16: fc1: no such operator");
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+  }
+}
+
 }  // namespace
 }  // namespace halfscope

@@ -358,6 +358,40 @@ TEST(RunnerLanes, TheOneThatFailsAComparisonIsLost) {
   EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::complete});
 }
 
+TEST(RunnerLanes, OneWithoutMemoryIsLostBeforeTheFirstBatch) {
+  const Dataset data = vectors(8);
+  const test::FailingBackend failing(test::FailingBackend::SetUp::compile, [] {
+    throw DeviceError("CUDA allocation of 3 MiB: out of memory", "lower --batch");
+  });
+  RunnerConfig config = lanes({"float32", "mixed_float16", "bfloat16"});
+  config.errors.enabled = true;
+  config.lanes[0].backend = &failing;
+  Runner runner(mlp(4), config, data);
+  const std::string file = testing::TempDir() + "halfscope_lost_at_once.hscope";
+  Recorder recorder(file, {.force = true});
+  recorder.begin(runner.describe());
+  runner.run(&recorder, {}, std::atomic<bool>{false});
+  ASSERT_EQ(runner.lost_lanes().size(), 1u);
+  EXPECT_EQ(runner.lost_lanes()[0].batch, 0);
+  EXPECT_FALSE(runner.has_lane(0));
+  EXPECT_TRUE(runner.result(0).outputs.empty());
+  const RunView run = RunView::open(file);
+  EXPECT_EQ(run.status(), RunStatus::complete);
+  ASSERT_TRUE(run.lost(0));
+  EXPECT_EQ(run.lost(0)->why, "CUDA allocation of 3 MiB: out of memory");
+  EXPECT_EQ(run.steps(0).size(), 0u);
+  EXPECT_EQ(run.steps(1).size(), 2u);
+
+  config.lanes = {config.lanes[0]};
+  try {
+    const Runner alone(mlp(4), config, data);
+    ADD_FAILURE() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "lane float32: CUDA allocation of 3 MiB: out of memory");
+    EXPECT_EQ(error.hint(), "lower --batch");
+  }
+}
+
 TEST(RunnerLanes, TheLastOneEndsTheRun) {
   const Dataset data = vectors(20);
   const test::FailingBackend first(Entry::eval, 2), second(Entry::eval, 4, true);

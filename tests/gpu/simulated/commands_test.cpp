@@ -169,16 +169,76 @@ TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
   EXPECT_THAT(text_of(bench / "report.md"), HasSubstr("was lost at step "));
 }
 
+constexpr const char* kLittleMemory = "HALFSCOPE_SIMULATED_MEMORY=300000000";
+
 TEST(OnSimulatedDevice, TooLittleMemoryIsOneClearError) {
   const Bench bench;
-  const Outcome trained =
-      bench.run(train({"--model", "mlp:784-4096-10", "--lanes", "float32,cuda:mixed_float16"}),
-                "HALFSCOPE_SIMULATED_MEMORY=300000000");
+  const Outcome trained = bench.run(
+      train({"--model", "mlp:784-4096-10", "--lanes", "cuda:mixed_float16"}), kLittleMemory);
   EXPECT_EQ(trained.code, 3);
   EXPECT_THAT(trained.err,
               AllOf(HasSubstr("lane cuda:mixed_float16: CUDA "), HasSubstr(" MiB: out of memory"),
                     HasSubstr("hint: "), HasSubstr("lower --batch")));
   EXPECT_EQ(lines_of(trained.err).size(), 2u) << trained.err;
+  EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
+}
+
+// The lanes that fit train, and every reader of the run file copes with one without steps.
+TEST(OnSimulatedDevice, ALaneWithoutMemoryIsLostBeforeItsFirstStep) {
+  const Bench bench;
+  const Outcome trained =
+      bench.run({"train", "--model", "mlp:784-4096-10", "--steps", "2", "--batch", "16", "--lanes",
+                 "cuda:mixed_float16,emulated:float32", "--json", "--save-weights", "w.npz",
+                 "--checkpoint", "c.npz"},
+                kLittleMemory);
+  EXPECT_EQ(trained.code, 3);
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("note: lane cuda:mixed_float16 is lost: CUDA "),
+                                 HasSubstr("; the others go on, without checkpoints\n"),
+                                 HasSubstr("lane cuda:mixed_float16 was lost at step 0: CUDA "),
+                                 HasSubstr(" MiB: out of memory\nhint: "),
+                                 HasSubstr("of the device are free: lower --batch")));
+  const auto json = nlohmann::json::parse(trained.out);
+  EXPECT_EQ(json.at("status"), "complete");
+  EXPECT_EQ(json.at("lanes")[0].at("steps"), 0);
+  EXPECT_THAT(json.at("lanes")[0].at("problem").get<std::string>(),
+              HasSubstr("lost at step 0: CUDA "));
+  EXPECT_EQ(json.at("lanes")[1].at("steps"), 2);
+  EXPECT_EQ(json.at("save_weights"), "w.npz");
+  EXPECT_TRUE(std::filesystem::exists(bench / "w.npz"));
+  EXPECT_FALSE(std::filesystem::exists(bench / "c.npz"));
+
+  const RunView run = RunView::open(bench / "run.hscope");
+  EXPECT_EQ(run.status(), RunStatus::complete);
+  ASSERT_TRUE(run.lost(0));
+  EXPECT_EQ(run.lost(0)->step, 0);
+  EXPECT_TRUE(run.steps(0).empty());
+  EXPECT_EQ(run.steps(1).size(), 2u);
+  EXPECT_THAT(bench.run({"runs", "run.hscope"}).out, HasSubstr("cuda:mixed_float16  lost "));
+  EXPECT_EQ(bench.run({"recommend", "run.hscope"}).code, 0);
+  const Outcome report = bench.run({"report", "run.hscope", "--md", "r.md", "--html", "r.html",
+                                    "--json", "r.json", "--fail-on", "error"});
+  EXPECT_EQ(report.code, 1) << report.err;
+  EXPECT_THAT(text_of(bench / "r.md"), HasSubstr("was lost at step 0: CUDA "));
+  EXPECT_EQ(bench
+                .run({"export", "run.hscope", "--steps", "s.csv", "--stats", "t.csv", "--sums",
+                      "u.csv", "--kernels", "k.csv"})
+                .code,
+            0);
+}
+
+TEST(OnSimulatedDevice, ANetworkRunsInTheLanesThatFit) {
+  const Bench bench;
+  const Outcome ran = bench.run(
+      {"run", "mlp:784-4096-10", "--random-input", "1", "--limit", "16", "--lanes",
+       "cuda:mixed_float16,emulated:float32", "--record", "run.hscope", "--out", "o.npz", "--json"},
+      "HALFSCOPE_SIMULATED_MEMORY=10000000");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("lane cuda:mixed_float16 was lost at batch 0: CUDA "));
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json.at("lanes")[0].at("samples"), 0);
+  EXPECT_EQ(json.at("lanes")[1].at("samples"), 16);
+  EXPECT_EQ(json.at("outputs")[0].at("shape").dump(), "[16,10]");
+  EXPECT_EQ(bench.run({"report", "run.hscope", "--md", "r.md"}).code, 0);
 }
 
 }  // namespace
