@@ -53,8 +53,9 @@ std::optional<DoctorNetwork> examined(const DoctorOptions& options) {
   }
   Model network;
   if (is_network_file(options.model)) {
-    network = load_network_file(options.model, wanted).model;
-    if (!takes_batch(network, wanted.batch)) result.batch = 0;
+    OnnxImport import = load_network_file(options.model, wanted);
+    if (!takes_batch(import, wanted.batch)) result.batch = 0;
+    network = std::move(import.model);
   } else {
     network = load_network(options.model, wanted);
   }

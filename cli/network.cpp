@@ -20,28 +20,31 @@ bool is_answer(const SampleArray& array) {
   return array.name == "labels" || array.name == "targets" || array.name == "y";
 }
 
-/// The file's inputs that have dimensions.
-std::vector<const Input*> inputs_with_dimensions(const Model& network) {
+/// The file's inputs that have a dimension for samples. Where that is not open, a vector is one
+/// sample.
+std::vector<const Input*> inputs_of_samples(const OnnxImport& import) {
+  const bool open = !import.open_batch.empty() || !import.given_batch.empty();
   std::vector<const Input*> inputs;
-  for (const Input& input : network.graph.inputs()) {
-    if (!network.graph.value(input.value).shape.empty()) inputs.push_back(&input);
+  for (const Input& input : import.model.graph.inputs()) {
+    const size_t dimensions = import.model.graph.value(input.value).shape.size();
+    if (dimensions > 1 || (dimensions == 1 && open)) inputs.push_back(&input);
   }
   return inputs;
 }
 
 }  // namespace
 
-bool takes_batch(const Model& network, int64_t batch) {
-  const std::vector<const Input*> inputs = inputs_with_dimensions(network);
+bool takes_batch(const OnnxImport& import, int64_t batch) {
+  const std::vector<const Input*> inputs = inputs_of_samples(import);
   if (inputs.empty()) return batch == 1;
   return std::any_of(inputs.begin(), inputs.end(), [&](const Input* input) {
-    return network.graph.value(input->value).shape[0] == batch;
+    return import.model.graph.value(input->value).shape[0] == batch;
   });
 }
 
-int64_t first_dimension(const Model& network) {
-  const std::vector<const Input*> inputs = inputs_with_dimensions(network);
-  return inputs.empty() ? 1 : network.graph.value(inputs.front()->value).shape[0];
+int64_t samples_at_once(const OnnxImport& import) {
+  const std::vector<const Input*> inputs = inputs_of_samples(import);
+  return inputs.empty() ? 1 : import.model.graph.value(inputs.front()->value).shape[0];
 }
 
 Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes) {
@@ -53,7 +56,7 @@ Error batch_error(const std::string& file, const OnnxImport& import, int64_t bat
                        "leave out one of the two");
   }
   std::string hint = "leave --batch out, or export the network again with a symbolic batch";
-  if (const auto inputs = inputs_with_dimensions(import.model); !inputs.empty()) {
+  if (const auto inputs = inputs_of_samples(import); !inputs.empty()) {
     hint +=
         fmt::format("; --dimension {}.0={} tries it with this file", inputs.front()->name, batch);
   }
@@ -67,8 +70,8 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
     throw Error("cannot read " + file.string() + ": no such file", "check the path");
   }
   OnnxImport import = read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
-  if (options.batch_given && !takes_batch(import.model, options.batch)) {
-    throw batch_error(file.string(), import, options.batch, first_dimension(import.model));
+  if (options.batch_given && !takes_batch(import, options.batch)) {
+    throw batch_error(file.string(), import, options.batch, samples_at_once(import));
   }
   static std::set<std::string> told;  // a training reads the file several times
   for (const std::string& note : import.notes) {

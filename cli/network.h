@@ -54,12 +54,12 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
 /// who fixes that, the file or --dimension, and what can be done.
 Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes);
 
-/// Whether that is the first dimension of one of its inputs. One sample is what inputs without a
-/// dimension take, too.
-bool takes_batch(const Model& network, int64_t batch);
+/// Whether that is the first dimension of one of its inputs. One sample is what inputs without any
+/// dimension take, and vectors whose length the file fixes.
+bool takes_batch(const OnnxImport& import, int64_t batch);
 
-/// The first dimension of the first input that has one; 1 if none has.
-int64_t first_dimension(const Model& network);
+/// The first dimension of the first input that has one for samples; 1 if none has.
+int64_t samples_at_once(const OnnxImport& import);
 
 /// A preset, a file, or kAsExported of that network. Throws Error, of kind usage for what cannot be
 /// a plan.

@@ -234,7 +234,7 @@ void check_batch(const RunOptions& options, const NetworkOptions& wanted, const 
   // Random samples may have all of an input's shape.
   const bool whole = options.random_seed && runner.batch() == 1;
   throw batch_error(options.network, import, options.batch,
-                    whole ? first_dimension(import.model) : runner.batch());
+                    whole ? samples_at_once(import) : runner.batch());
 }
 
 int run_network(const RunOptions& options, const std::string& command_line) {
@@ -264,10 +264,16 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   const int64_t available =
       options.random_seed ? std::max<int64_t>(options.limit, 1) : samples.data.test.size();
   wanted.batch = options.batch > 0 ? options.batch : std::min(kUsualBatch, available);
-  const Model network = load_network(options.network, wanted);
+  OnnxImport imported;
+  if (is_network_file(options.network)) {
+    imported = load_network_file(options.network, wanted);
+  } else {
+    imported.model = load_network(options.network, wanted);
+  }
+  const Model& network = imported.model;
   if (options.random_seed) {
     // A network of one sample at a time has a dimension of 1 for it, or none.
-    const int64_t first = first_dimension(network);
+    const int64_t first = samples_at_once(imported);
     const int64_t batch = first == wanted.batch || first == 1 ? first : 0;
     samples.data = random_inputs(network, batch, available, *options.random_seed);
   }

@@ -266,6 +266,43 @@ TEST(CliOnnx, DoctorListsTheLayersOfAFile) {
   EXPECT_EQ(fixed.at("layers").at(0).at("read"), "fp32");
 }
 
+// The only dimension of a vector that the file fixes is no batch; one that is open is.
+TEST(CliOnnx, AVectorIsOneSample) {
+  const Bench bench;
+  test::FileBuilder vector;
+  vector.input("x", {5}).output("y").floats("w", {7, 5}, std::vector<float>(35, 0.5f));
+  vector.node("MatMul", {"w", "x"}, {"y"}, "fc");
+  write_file(bench, "vector.onnx", vector);
+  test::FileBuilder scalars;
+  scalars.input("x", {-1}).output("y").node("Relu", {"x"}, {"y"}, "relu");
+  write_file(bench, "scalars.onnx", scalars);
+
+  const auto batch_of = [&](const Words& words) {
+    Words all{"doctor", "--json", "--model"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = bench.run(all);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Json::parse(outcome.out).at("network").at("batch");
+  };
+  EXPECT_TRUE(batch_of({"vector.onnx"}).is_null());
+  EXPECT_EQ(batch_of({"vector.onnx", "--batch", "1"}), 1);
+  EXPECT_EQ(batch_of({"scalars.onnx", "--batch", "5"}), 5);
+  for (const Words& words :
+       {Words{"doctor", "--model", "vector.onnx", "--batch", "5"},
+        Words{"run", "vector.onnx", "--random-input", "1", "--batch", "5", "--quiet"}}) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err,
+                HasSubstr("vector.onnx takes 1 sample at once, not the 5 of --batch\n"
+                          "hint: leave --batch out, or export the network again with a symbolic "
+                          "batch\n"));
+  }
+  const Outcome ran = bench.run(
+      {"run", "vector.onnx", "--random-input", "1", "--limit", "5", "--json", "--out", "y.npz"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(Json::parse(ran.out).at("outputs")[0].at("shape").dump(), "[5,7]");
+}
+
 TEST(CliOnnx, TellsWhatIsWrong) {
   const Bench bench;
   convert(bench, kNetwork, "net.onnx");
