@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/order_cache.h"
 #include "cli/arguments.h"
 #include "cli/backends.h"
 #include "cli/network.h"
@@ -97,6 +98,8 @@ ErrorSampling error_sampling(const TrainOptions& options) {
   sampling.enabled = !options.no_errors && !options.no_record;
   sampling.every = options.errors_every;
   sampling.emulator = &backend_for(preset_plan("float32").value());
+  static OrderFiles orders(cache_folder());
+  sampling.orders = &orders;
   for (const std::string& pair : options.compare) {
     const size_t comma = pair.find(',');
     if (comma == 0 || comma == std::string::npos || comma + 1 == pair.size()) {

@@ -276,6 +276,29 @@ void KernelChecker::explain(NodeId id, const Program& program, KernelCheck& chec
   check.order = best.text();
 }
 
+/// What an earlier run found, if it is the same kernel on the same machine.
+ProbedOrder KernelChecker::kept_or_probed(NodeId id, const std::string& kernel,
+                                          const std::string& product) {
+  // To be raised when FPRev or its operands change what is found.
+  constexpr const char* kVersion = "order 1";
+  const Graph& graph = executable_.graph;
+  const auto probe = [&] { return probe_order(graph, id, backend_, kernel); };
+  const std::string identity = orders_ == nullptr ? "" : backend_.kernel_identity();
+  if (identity.empty()) return probe();
+  const std::string key = std::string(kVersion) + "|" + backend_.name() + "|" + identity + "|" +
+                          accumulation_name(graph.node(id).plan.accumulation) + "|" + product;
+  if (std::optional<ProbedOrder> kept = orders_->find(key)) {
+    const std::optional<ProductTerms> terms = ProductTerms::of(graph, graph.node(id));
+    if (!kept->tree || (terms && terms->terms() == kept->tree->leaves)) return std::move(*kept);
+  }
+  ProbedOrder found = probe();
+  // That a kernel follows no tree is only kept if it says so twice: it may be one that does not
+  // repeat itself.
+  const auto repeats = [&] { return found.tree || probe().why == found.why; };
+  if (found.of_kernel && repeats()) orders_->store(key, found);
+  return found;
+}
+
 const KernelChecker::Found& KernelChecker::probed(NodeId id, const std::string& kernel) {
   const Graph& graph = executable_.graph;
   const Node& node = graph.node(id);
@@ -284,7 +307,9 @@ const KernelChecker::Found& KernelChecker::probed(NodeId id, const std::string& 
   if (!is_new) return found;
   std::optional<SummationTree> tree;
   try {
-    tree = probe_order(graph, id, backend_, kernel, found.why);
+    ProbedOrder order = kept_or_probed(id, kernel, place->first);
+    tree = std::move(order.tree);
+    found.why = std::move(order.why);
   } catch (const Error& error) {  // the lane may do without; a device may be full
     found.why = error.what();
   }

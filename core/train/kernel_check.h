@@ -24,9 +24,10 @@ namespace halfscope {
 
 class KernelChecker {
  public:
-  /// The three are used as long as the checker lives.
-  KernelChecker(const Executable& executable, const Backend& backend, const Backend& emulator)
-      : executable_(executable), backend_(backend), emulator_(emulator) {}
+  /// All are used as long as the checker lives. `orders` may be null.
+  KernelChecker(const Executable& executable, const Backend& backend, const Backend& emulator,
+                SumOrderCache* orders = nullptr)
+      : executable_(executable), backend_(backend), emulator_(emulator), orders_(orders) {}
 
   /// Of all taps of values that nodes of the forward and backward pass made, in execution order.
   /// `program` has run `grad` (or an inference's `eval`) with these random words, and not yet
@@ -40,10 +41,12 @@ class KernelChecker {
   };
   void explain(NodeId node, const Program& program, KernelCheck& check);
   const Found& probed(NodeId node, const std::string& kernel);
+  ProbedOrder kept_or_probed(NodeId node, const std::string& kernel, const std::string& product);
 
   const Executable& executable_;
   const Backend& backend_;
   const Backend& emulator_;
+  SumOrderCache* orders_;
   std::map<NodeId, SumOrder> best_;
   std::map<std::string, Found> probed_;  ///< by kernel, operator, shapes and formats
 };

@@ -177,7 +177,8 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
 std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const LaneConfig& lane,
                                               const Executable& executable) {
   if (!checks_kernels(errors, lane)) return nullptr;
-  return std::make_unique<KernelChecker>(executable, *lane.backend, *errors.emulator);
+  return std::make_unique<KernelChecker>(executable, *lane.backend, *errors.emulator,
+                                         errors.orders);
 }
 
 LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {

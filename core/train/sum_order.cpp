@@ -165,14 +165,16 @@ int64_t ProductSample::explained_by(const SumOrder& order) const {
   return explained;
 }
 
-std::optional<SummationTree> probe_order(const Graph& graph, NodeId node, const Backend& backend,
-                                         const std::string& kernel, std::string& why) {
+ProbedOrder probe_order(const Graph& graph, NodeId node, const Backend& backend,
+                        const std::string& kernel) {
+  ProbedOrder order;
+  std::string& why = order.why;
   const Executable single = bare_product(graph, node);
   const Node& product = single.graph.node(node);
   const std::optional<ProductTerms> terms = ProductTerms::of(single.graph, product);
   if (!terms) {
     why = "no terms of " + product.op + " are known";
-    return std::nullopt;
+    return order;
   }
   const ProductTerms::Apart apart = terms->apart();
   const std::optional<Marks> marks =
@@ -183,7 +185,7 @@ std::optional<SummationTree> probe_order(const Graph& graph, NodeId node, const 
       element_count(single.graph.value(product.inputs[apart.operand]).shape) + terms->results());
   if (product.inputs[0] == product.inputs[1]) {
     why = "both operands are one tensor";
-    return std::nullopt;
+    return order;
   }
   // FPRev takes about 9 n probes of blocks of 16, and as many that check the tree.
   if (!marks) {
@@ -194,11 +196,11 @@ std::optional<SummationTree> probe_order(const Graph& graph, NodeId node, const 
              std::ceil(18.0 * n / rows) * operand > kMostWritten) {
     why = "there are too many summands to look at";
   }
-  if (!why.empty()) return std::nullopt;
+  if (!why.empty()) return order;
   const std::unique_ptr<Program> program = backend.compile(single);
   if (const std::string found = program->kernel_of(node); found != kernel) {
     why = "alone it is computed by " + found;
-    return std::nullopt;
+    return order;
   }
   Probe probe(single, node, *terms, apart, *program);
   const FprevValues values{
@@ -208,9 +210,10 @@ std::optional<SummationTree> probe_order(const Graph& graph, NodeId node, const 
       [&](std::span<const float> a, std::span<const float>, int64_t, int64_t,
           std::span<float> out) { probe.sums(a, out); },
       values);
+  order.of_kernel = true;
   why = found.problem;
-  if (!why.empty()) return std::nullopt;
-  return std::move(found.tree);
+  if (why.empty()) order.tree = std::move(found.tree);
+  return order;
 }
 
 }  // namespace halfscope

@@ -62,10 +62,26 @@ class ProductSample {
   std::vector<Element> elements_;
 };
 
+/// What FPRev finds in a kernel.
+struct ProbedOrder {
+  std::optional<SummationTree> tree{};
+  /// There is none: formats too narrow to mark summands, too many of them, results that follow no
+  /// tree, another kernel than the one asked for.
+  std::string why{};
+  bool of_kernel = false;  ///< the kernel itself was asked
+};
+
 /// FPRev on the node's product as `backend` computes it, with operands and results of its shapes.
-/// `why` says why there is no tree: formats too narrow to mark summands, too many of them, results
-/// that follow none, another kernel than `kernel`.
-std::optional<SummationTree> probe_order(const Graph& graph, NodeId node, const Backend& backend,
-                                         const std::string& kernel, std::string& why);
+ProbedOrder probe_order(const Graph& graph, NodeId node, const Backend& backend,
+                        const std::string& kernel);
+
+/// Keeps what was found, under keys that hold all that decides it. Nothing fails here: what cannot
+/// be kept is found anew.
+class SumOrderCache {
+ public:
+  virtual ~SumOrderCache() = default;
+  virtual std::optional<ProbedOrder> find(const std::string& key) = 0;
+  virtual void store(const std::string& key, const ProbedOrder& order) = 0;
+};
 
 }  // namespace halfscope

@@ -33,6 +33,8 @@
 
 namespace halfscope {
 
+class SumOrderCache;  // core/train/sum_order.h
+
 struct LaneConfig {
   Plan plan;
   LossScalerConfig scaler;
@@ -57,6 +59,8 @@ struct ErrorSampling {
   /// What lanes with kernels of their own are checked by at the same steps (KernelCheck); null for
   /// no checks.
   const Backend* emulator = nullptr;
+  /// Where those checks keep the orders of sums that they find in kernels; may be null.
+  SumOrderCache* orders = nullptr;
 
   bool samples(int64_t step, int64_t steps) const noexcept {
     if (!enabled) return false;

@@ -81,6 +81,7 @@ class Bench {
     std::vector<char*> arguments{const_cast<char*>("halfscope")};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
+    setenv("HALFSCOPE_CACHE", "cache", 1);  // in the folder, not in that of whoever runs the test
     const size_t equals = environment.find('=');
     if (equals != std::string::npos) {
       setenv(environment.substr(0, equals).c_str(), environment.c_str() + equals + 1, 1);

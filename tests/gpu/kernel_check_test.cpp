@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -190,6 +192,121 @@ TEST(KernelCheck, AnUnknownOrderIsFoundInTheKernel) {
     }
     EXPECT_GE(trees, 3) << plan;
   }
+}
+
+/// Keeps orders in memory.
+class KeptOrders final : public SumOrderCache {
+ public:
+  std::optional<ProbedOrder> find(const std::string& key) override {
+    const auto found = orders.find(key);
+    return found == orders.end() ? std::nullopt : std::optional(found->second);
+  }
+  void store(const std::string& key, const ProbedOrder& order) override { orders[key] = order; }
+
+  std::map<std::string, ProbedOrder> orders;
+};
+
+/// A library that counts for how many programs it is asked.
+class CountingBackend final : public Backend {
+ public:
+  CountingBackend(InterpretedOptions options, std::string identity)
+      : library_(std::move(options)), identity_(std::move(identity)) {}
+  const char* name() const noexcept override { return library_.name(); }
+  std::string kernel_identity() const override { return identity_; }
+  std::unique_ptr<Program> compile(const Executable& executable) const override {
+    ++compiled;
+    return library_.compile(executable);
+  }
+
+  mutable int64_t compiled = 0;
+
+ private:
+  LibraryBackend library_;
+  std::string identity_;
+};
+
+/// What is told of the kernels, and how often one was looked into.
+struct Looked {
+  std::vector<std::string> orders;
+  int64_t probed;
+};
+
+/// In one forward pass of three layers.
+Looked look(const InterpretedOptions& options, const std::string& identity, SumOrderCache* kept) {
+  constexpr int64_t kBatch = 4, kInputs = 48;
+  Dataset vectors{.name = "vectors", .sample_shape = {}, .train = {}, .test = {}};
+  SampleArray array{.name = "input", .sample_shape = {kInputs}, .samples = kBatch};
+  for (uint64_t i = 0; i < kBatch * kInputs; ++i) {
+    array.reals.push_back(static_cast<float>(splitmix64(i) >> 40) * 0x1p-23f - 1.0f);
+  }
+  vectors.test.arrays.push_back(std::move(array));
+  const CountingBackend backend(options, identity);
+  RunnerConfig setup;
+  setup.lanes = {{preset("float32"), parse_loss_scale("none"), &backend}};
+  setup.errors = {.enabled = true, .every = 1, .emulator = &emulation_backend(), .orders = kept};
+  Runner runner(build_network("mlp:48-40-32-24", kBatch, {kInputs}, 24), setup, vectors);
+  Collector seen;
+  runner.run(&seen, {}, std::atomic<bool>{false});
+  Looked result{{}, backend.compiled - 1};
+  for (const auto& [lane, check] : seen.checks) {
+    result.orders.push_back(check.order + " " + std::to_string(check.explained) + "/" +
+                            std::to_string(check.sampled) + check.unexplained);
+  }
+  return result;
+}
+
+TEST(KernelCheck, OrdersThatWereFoundAreKept) {
+  InterpretedOptions options;
+  options.sum = descending_chain;
+  options.channels_inside = true;
+  KeptOrders kept;
+  const Looked first = look(options, "device A", &kept);
+  EXPECT_EQ(first.probed, 3);
+  EXPECT_EQ(kept.orders.size(), static_cast<size_t>(first.probed));
+  const Looked second = look(options, "device A", &kept);
+  EXPECT_EQ(second.probed, 0);
+  EXPECT_EQ(second.orders, first.orders);
+
+  const Looked other = look(options, "device B", &kept);
+  EXPECT_EQ(other.probed, first.probed) << "another machine";
+  EXPECT_EQ(kept.orders.size(), static_cast<size_t>(2 * first.probed));
+  const Looked unknown = look(options, "", &kept);
+  EXPECT_EQ(unknown.probed, first.probed) << "nobody knows which machine";
+  EXPECT_EQ(kept.orders.size(), static_cast<size_t>(2 * first.probed));
+  EXPECT_EQ(look(options, "device A", nullptr).probed, first.probed);
+
+  // A tree over another number of summands is none of this kernel.
+  for (auto& [key, order] : kept.orders) order.tree->leaves = 1;
+  const Looked again = look(options, "device A", &kept);
+  EXPECT_EQ(again.probed, first.probed);
+  EXPECT_EQ(again.orders, first.orders);
+}
+
+// That there is no tree is kept where the kernel says so twice, and not of one that is moody.
+TEST(KernelCheck, OnlyWhatRepeatsItselfIsKept) {
+  InterpretedOptions options;
+  options.sum = [](std::span<const float> a, std::span<const float> b) {
+    return chain_of_products(a, b) + 0.5f;
+  };
+  KeptOrders kept;
+  const Looked first = look(options, "device", &kept);
+  EXPECT_EQ(first.probed, 6) << "each twice";
+  EXPECT_EQ(kept.orders.size(), static_cast<size_t>(first.probed / 2));
+  for (const auto& [key, order] : kept.orders) {
+    EXPECT_FALSE(order.tree);
+    EXPECT_TRUE(order.why.starts_with("not a summation tree")) << order.why;
+  }
+  const Looked second = look(options, "device", &kept);
+  EXPECT_EQ(second.probed, 0);
+  EXPECT_EQ(second.orders, first.orders);
+
+  auto calls = std::make_shared<int64_t>(0);
+  options.sum = [calls](std::span<const float> a, std::span<const float> b) {
+    return chain_of_products(a, b) + static_cast<float>(++*calls);
+  };
+  KeptOrders none;
+  EXPECT_EQ(look(options, "device", &none).probed, 6);
+  EXPECT_TRUE(none.orders.empty());
 }
 
 // Blocks of a tensor core in two halves of k: the tree tells both.
