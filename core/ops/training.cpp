@@ -4,8 +4,10 @@
 // in memory in that format. With g' = (g * inverse_scale) * clip, + weight_decay * w if that is
 // not zero and not decoupled:
 //
-// GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double, in chunks of a fixed
-//   order; it is finite exactly if every element is.
+// GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double; it is finite exactly if
+//   every element is. Element i of a chunk of 4096 goes to partial i % 16, the partials are added
+//   as a balanced tree; the sums of all chunks of all g in one row are added likewise, until one is
+//   left.
 // GradientSum(sum, g, keep): keep ? sum + g : g
 // Assign(x): x
 // Momentum(w, g, inverse_scale, clip, v): momentum * v + g'

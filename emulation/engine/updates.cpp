@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "emulation/engine/kernel.h"
 #include "emulation/measure/measure.h"
@@ -16,39 +18,45 @@ namespace {
 
 constexpr int64_t kChunk = kSumChunk;
 
-/// Sum of squares of one chunk: 16 interleaved partials, then a balanced tree.
-template <class T>
-double chunk_squares(const T* x, int64_t n) {
+/// Sum of one chunk, or of its squares: 16 interleaved partials, then a balanced tree.
+template <bool kSquares, class T>
+double chunk_sum(const T* x, int64_t n) {
   std::array<double, 16> partial{};
+  const auto add = [&](size_t j, T element) {
+    const double value = static_cast<double>(element);
+    partial[j] += kSquares ? value * value : value;
+  };
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
-    for (size_t j = 0; j < 16; ++j) {
-      const double value = static_cast<double>(x[i + static_cast<int64_t>(j)]);
-      partial[j] += value * value;
-    }
+    for (size_t j = 0; j < 16; ++j) add(j, x[i + static_cast<int64_t>(j)]);
   }
-  for (; i < n; ++i) {
-    const double value = static_cast<double>(x[i]);
-    partial[static_cast<size_t>(i % 16)] += value * value;
-  }
+  for (; i < n; ++i) add(static_cast<size_t>(i % 16), x[i]);
   for (size_t width = 8; width > 0; width /= 2) {
     for (size_t j = 0; j < width; ++j) partial[j] += partial[j + width];
   }
   return partial[0];
 }
 
+/// Appends the sums of all chunks.
+template <bool kSquares, class T>
+void append_chunk_sums(const T* x, int64_t n, std::vector<double>& sums) {
+  const size_t first = sums.size();
+  sums.resize(first + static_cast<size_t>((n + kChunk - 1) / kChunk));
+  parallel_ranges(n, kChunk, [&](int64_t begin, int64_t end) {
+    sums[first + static_cast<size_t>(begin / kChunk)] = chunk_sum<kSquares>(x + begin, end - begin);
+  });
+}
+
 template <class T>
 void gradient_norm(KernelCall<T>& c) {
-  double total = 0.0;
-  for (size_t i = 0; i < c.in.size(); ++i) {
-    const T* g = c.in[i];
-    const int64_t n = c.in_count(i);
-    std::vector<double> sums(static_cast<size_t>((n + kChunk - 1) / kChunk));
-    parallel_ranges(n, kChunk, [&](int64_t begin, int64_t end) {
-      sums[static_cast<size_t>(begin / kChunk)] = chunk_squares(g + begin, end - begin);
-    });
-    for (double sum : sums) total += sum;
+  std::vector<double> sums;
+  for (size_t i = 0; i < c.in.size(); ++i) append_chunk_sums<true>(c.in[i], c.in_count(i), sums);
+  while (sums.size() > 1) {
+    std::vector<double> totals;
+    append_chunk_sums<false>(sums.data(), static_cast<int64_t>(sums.size()), totals);
+    sums = std::move(totals);
   }
+  const double total = sums.empty() ? 0.0 : sums[0];
   c.wide = total;
   c.out[0][0] = static_cast<T>(total);
 }

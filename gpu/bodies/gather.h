@@ -24,7 +24,7 @@ HS_HD constexpr ChainSpec chain_of_row(ChainSpec how, int64_t row) noexcept {
 
 /// x as [outer, length, inner], of which `count` lines are read for each outer one.
 struct GatherShape {
-  int64_t length = 1, inner = 1, count = 1;
+  Divisor length = 1, inner = 1, count = 1;
 };
 
 /// Item: an element of y.
@@ -133,15 +133,17 @@ struct GatherElementsGrad {
   Out<T> dx;
   int rank;
   int axis;
-  int64_t size[kMaxRank], taken[kMaxRank];  ///< of x, of indices
+  Divisors<kMaxRank> size;  ///< of x
+  int64_t taken[kMaxRank];  ///< of indices
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
     int64_t rest = item, first = 0, stride = 1, step = 0, row = 0;
     bool inside = true;
     for (int d = rank - 1; d >= 0; --d) {
-      const int64_t at = rest % size[d];
-      rest /= size[d];
+      const Divisor along = size[d];
+      const int64_t at = rest % along;
+      rest /= along;
       if (d == axis) {
         row = at;
         step = stride;
@@ -209,11 +211,11 @@ struct GatherLabelsGrad {
   In<T> dy;
   const int32_t* index;
   Out<T> dx;
-  int64_t columns;
+  Divisor columns;
 
   HS_HD void operator()(int64_t i) const {
     const int64_t row = i / columns;
-    dx[i] = index[row] == i % columns ? dy[row] : T{0};
+    dx[i] = index[row] == i - row * columns ? dy[row] : T{0};
   }
 };
 

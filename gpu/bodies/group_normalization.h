@@ -9,6 +9,7 @@
 
 #include "core/numeric/axis_lines.h"
 #include "core/numeric/chain.h"
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/work.h"
 
@@ -21,6 +22,19 @@ HS_HD double named_products(const ChainSpec& how, const Terms& terms, int64_t n,
       deliver_sum(how, sum_of_terms(how, terms, n, element), nullptr, n, element));
 }
 
+/// NormGroups, ready to be divided by.
+struct DeviceGroups {
+  int64_t groups;
+  Divisor size, params, inner;
+
+  HS_HD int64_t param(int64_t i) const { return i / inner % params; }
+  HS_HD int64_t of_param(int64_t p, int64_t k) const {
+    const int64_t run = k / inner;
+    return (run * params + p) * inner + (k - run * inner);
+  }
+  HS_HD int64_t per_param() const { return groups * size / params; }
+};
+
 /// Line: a group.
 template <class T>
 struct GroupStatistics {
@@ -31,7 +45,7 @@ struct GroupStatistics {
   };
   struct State {};
 
-  NormGroups groups;
+  DeviceGroups groups;
   In<T> x;
   Out<T> mean;  ///< null: no mean is taken away
   Out<T> inverse;
@@ -101,7 +115,7 @@ struct GroupStatistics {
 
 template <class T>
 struct NormalizeGroup {
-  NormGroups groups;
+  DeviceGroups groups;
   In<T> x, mean, inverse, scale, bias;  ///< mean and bias may be null
   Out<T> y;
 
@@ -116,7 +130,7 @@ struct NormalizeGroup {
 /// What all sums of the gradient read.
 template <class T>
 struct NormOperands {
-  NormGroups groups;
+  DeviceGroups groups;
   In<T> dy, x, scale, mean, inverse;  ///< mean may be null
 
   /// (x - mean) / deviation.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -13,15 +14,17 @@ inline constexpr int kMaxRank = 8;
 /// Where element i of a box of these sizes lies, at these distances.
 struct Strided {
   int rank = 0;
-  int64_t size[kMaxRank] = {};
+  Divisors<kMaxRank> size;
   int64_t stride[kMaxRank] = {};
 
   HS_HD int64_t offset(int64_t i) const noexcept {
     if (rank == 0) return 0;
     int64_t result = 0;
     for (int d = rank - 1; d > 0; --d) {
-      result += i % size[d] * stride[d];
-      i /= size[d];
+      const Divisor along = size[d];
+      const int64_t outer = i / along;
+      result += (i - outer * along) * stride[d];
+      i = outer;
     }
     return result + i * stride[0];
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/products.h"
 
 namespace halfscope::gpu {
@@ -15,12 +16,12 @@ template <class Source, bool kFirst>
 struct PackLines {
   Source source;
   void* to;
-  int64_t pitch;
+  Divisor pitch;
   Storage storage;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t line = item / pitch, l = item % pitch;
-    const bool exists = l < source.k && line < (kFirst ? source.m : source.n);
+    const int64_t line = item / pitch, l = item - line * pitch;
+    const bool exists = l < source.k && line < (kFirst ? source.m : int64_t{source.n});
     store(to, storage, item, exists ? value(line, l) : 0.0f);
   }
 
@@ -30,17 +31,98 @@ struct PackLines {
   }
 };
 
-/// [outer][channel][pixel] as [outer][pixel][channel]; item: an element of the latter.
+/// [outer][channel][pixel] and [outer][pixel][channel] in tiles of some channels and pixels, by way
+/// of shared memory: each of the two is read or written by neighbours.
+class ChannelTiles {
+ public:
+  static constexpr int kThreads = 256;
+  static constexpr int kMostElements = 4096, kMostChannels = 256;  ///< of a tile
+
+  /// A channel's pixels begin in another bank than the next one's.
+  struct Shared {
+    float element[kMostElements + kMostChannels];
+  };
+
+  ChannelTiles(int64_t outer, int64_t channels, int64_t pixels)
+      : outer_(channels == 1 ? 1 : outer),
+        channels_(channels),
+        pixels_(channels == 1 ? outer * pixels : pixels),
+        tall_(smaller(channels_, most_channels(pixels_))),
+        wide_(smaller(pixels_, kMostElements / larger(tall_, 1))),
+        down_(ceil_div(channels_, tall_)),
+        across_(ceil_div(pixels_, wide_)) {}
+
+  HS_HD int64_t blocks() const { return outer_ * down_ * across_; }
+
+  /// f(element in shared memory, place with channels before pixels, channel) for a thread's share
+  /// of a tile, pixel by pixel.
+  template <class F>
+  HS_HD void by_pixels(int64_t block, int thread, const F& f) const {
+    const Corner first = corner(block);
+    for (int at = thread; at < size(); at += kThreads) {
+      const int row = at / wide_, column = at - row * width();
+      const int64_t channel = first.channel + row, pixel = first.pixel + column;
+      if (channel >= channels_ || pixel >= pixels_) continue;
+      f(row * pitch() + column, (first.outer * channels_ + channel) * pixels_ + pixel, channel);
+    }
+  }
+  /// f(element in shared memory, place with channels last) likewise, channel by channel.
+  template <class F>
+  HS_HD void by_channels(int64_t block, int thread, const F& f) const {
+    const Corner first = corner(block);
+    for (int at = thread; at < size(); at += kThreads) {
+      const int column = at / tall_, row = at - column * height();
+      const int64_t channel = first.channel + row, pixel = first.pixel + column;
+      if (channel >= channels_ || pixel >= pixels_) continue;
+      f(row * pitch() + column, (first.outer * pixels_ + pixel) * channels_ + channel);
+    }
+  }
+
+ private:
+  /// Of a tile that is to have 64 pixels, or all of them.
+  static int64_t most_channels(int64_t pixels) {
+    return smaller(kMostElements / larger(smaller(pixels, 64), 1), kMostChannels);
+  }
+  struct Corner {
+    int64_t outer, channel, pixel;
+  };
+  HS_HD Corner corner(int64_t block) const {
+    const int64_t row = block / across_, outer = row / down_;
+    return {outer, (row - outer * down_) * tall_, (block - row * across_) * wide_};
+  }
+  HS_HD int height() const { return static_cast<int>(static_cast<int64_t>(tall_)); }
+  HS_HD int width() const { return static_cast<int>(static_cast<int64_t>(wide_)); }
+  HS_HD int size() const { return height() * width(); }
+  HS_HD int pitch() const { return width() | 1; }
+
+  int64_t outer_, channels_, pixels_;
+  Divisor tall_, wide_;    ///< channels and pixels of a tile
+  Divisor down_, across_;  ///< tiles of one outer
+};
+
+/// [outer][channel][pixel] as [outer][pixel][channel].
 struct ChannelsLast {
+  static constexpr int kThreads = ChannelTiles::kThreads;
+  using Shared = ChannelTiles::Shared;
+  struct State {};
+
   In<float> x;
   void* to;
-  int64_t channels, pixels;
   Storage storage;
+  ChannelTiles tiles;
 
-  HS_HD void operator()(int64_t item) const {
-    const int64_t channel = item % channels, rest = item / channels;
-    const int64_t pixel = rest % pixels, outer = rest / pixels;
-    store(to, storage, item, x[(outer * channels + channel) * pixels + pixel]);
+  int64_t blocks() const { return tiles.blocks(); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    if (s == 0) {
+      tiles.by_pixels(block, thread,
+                      [&](int k, int64_t place, int64_t) { shared.element[k] = x[place]; });
+    } else {
+      tiles.by_channels(block, thread, [&](int k, int64_t place) {
+        store(to, storage, place, shared.element[k]);
+      });
+    }
   }
 };
 
@@ -53,30 +135,50 @@ struct FinishMatrix {
   int64_t pitch;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t i = item / source.n, j = item % source.n, at = source.place(i, j);
+    const int64_t i = item / source.n, j = item - i * source.n, at = source.place(i, j);
     const double sum = static_cast<double>(sums[i * pitch + j]);
     source.y[at] = epilogue.finish(sum, source.bias_index(i, j), source.k, at);
   }
 };
 
-/// Sums of a convolution, with channels last or, if `pixels` is 0, as they are to lie; item: an
-/// element of the result. `per_bias` neighbours share a bias, of which there are `biases`.
-struct FinishTensor {
+/// Sums of a convolution that lie as its result; item: an element of it. `per_bias` neighbours
+/// share a bias, of which there are `biases`.
+struct FinishPlanes {
   Epilogue<float> epilogue;
   In<float> sums;
   Out<float> y;
-  int64_t channels, pixels, per_bias, biases;
+  Divisor per_bias, biases;
 
   HS_HD void operator()(int64_t item) const {
-    const double sum = static_cast<double>(sums[place(item)]);
+    const double sum = static_cast<double>(sums[item]);
     y[item] = epilogue.finish(sum, item / per_bias % biases, 0, item);
   }
+};
 
- private:
-  HS_HD int64_t place(int64_t item) const {
-    if (pixels == 0) return item;
-    const int64_t pixel = item % pixels, rest = item / pixels;
-    return (rest / channels * pixels + pixel) * channels + rest % channels;
+/// Sums of a convolution with channels last; a bias is a channel's.
+struct FinishChannelsLast {
+  static constexpr int kThreads = ChannelTiles::kThreads;
+  using Shared = ChannelTiles::Shared;
+  struct State {};
+
+  Epilogue<float> epilogue;
+  In<float> sums;
+  Out<float> y;
+  ChannelTiles tiles;
+
+  int64_t blocks() const { return tiles.blocks(); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    if (s == 0) {
+      tiles.by_channels(block, thread,
+                        [&](int k, int64_t place) { shared.element[k] = sums[place]; });
+    } else {
+      tiles.by_pixels(block, thread, [&](int k, int64_t place, int64_t channel) {
+        const double sum = static_cast<double>(shared.element[k]);
+        y[place] = epilogue.finish(sum, channel, 0, place);
+      });
+    }
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Batch normalization, fused: statistics and sums in double, a plane (sample, channel) in a fixed
-// order by 16 threads, then one channel an item, which adds its planes in order; the rest in fp32.
+// order by 16 threads, then a channel by one thread, which adds its planes in order; the rest in
+// fp32.
 // An accumulation that the plan names runs over (sample, pixel) of a channel.
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <cstdint>
 
 #include "core/numeric/chain.h"
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/updates.h"
 #include "gpu/bodies/work.h"
 
@@ -15,7 +17,7 @@ namespace halfscope::gpu {
 
 /// [batch, channels, plane...]
 struct Planes {
-  int64_t batch = 1, channels = 1, size = 1;
+  Divisor batch = 1, channels = 1, size = 1;
 
   HS_HD int64_t offset(int64_t sample, int64_t channel) const {
     return (sample * channels + channel) * size;
@@ -52,6 +54,61 @@ struct LineSums {
   /// For the thread that leads a line, after all have met.
   HS_HD PlaneSums total(int thread) const {
     return {add_tree(first + thread), add_tree(second + thread)};
+  }
+};
+
+/// Sums of the planes of kLines channels by a block: pieces of them are brought to shared memory by
+/// neighbours, and one thread a channel adds them in ascending order. `kSums` sums at once.
+template <int kSums>
+struct ChannelSums {
+  static constexpr int kLines = 8, kPiece = 256, kThreads = 256;
+
+  struct Shared {
+    double term[kSums][kLines][kPiece + 1];  // one more, so that channels lie in different banks
+  };
+  struct State {
+    double sum[kSums] = {};
+  };
+
+  const Planes& planes;
+  const double* terms[kSums];  ///< [channel][sample]; null: none
+
+  static int64_t blocks(const Planes& planes) { return ceil_div(planes.channels, kLines); }
+  HS_HD static int64_t steps(const Planes& planes) {
+    return 2 * larger(ceil_div(planes.batch, kPiece), 1);
+  }
+
+  /// The channel that the thread has the sums of in `state` now, or -1.
+  HS_HD int64_t step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t begin = s / 2 * kPiece, first = block * kLines;
+    const int samples = static_cast<int>(smaller(kPiece, planes.batch - begin));
+    const int lines = static_cast<int>(smaller(kLines, planes.channels - first));
+    if (s == 0) {
+      for (double& sum : state.sum) sum = 0.0;
+    }
+    if (s % 2 == 0) {
+      load(first * planes.batch + begin, lines, samples, thread, shared);
+    } else if (thread < lines) {
+      for (int k = 0; k < kSums; ++k) {
+        double sum = state.sum[k];
+        for (int i = 0; i < samples; ++i) sum += shared.term[k][thread][i];
+        state.sum[k] = sum;
+      }
+      if (s + 1 == steps(planes)) return first + thread;
+    }
+    return -1;
+  }
+
+ private:
+  HS_HD void load(int64_t from, int lines, int samples, int thread, Shared& shared) const {
+    for (int at = thread; at < lines * kPiece; at += kThreads) {
+      const int line = at / kPiece, sample = at % kPiece;
+      if (sample >= samples) continue;
+      for (int k = 0; k < kSums; ++k) {
+        shared.term[k][line][sample] =
+            terms[k] != nullptr ? terms[k][from + line * planes.batch + sample] : 0.0;
+      }
+    }
   }
 };
 
@@ -121,30 +178,43 @@ struct PlaneMoment {
   }
 };
 
-/// Item: a channel.
 template <class T>
 struct BatchMean {
+  using Sums = ChannelSums<1>;
+  static constexpr int kThreads = Sums::kThreads;
+  using Shared = Sums::Shared;
+  using State = Sums::State;
+
   Planes planes;
   In<T> x;
-  const double* sums;
+  const double* parts;
   double* mean;
   ChainSpec how;
   bool named;
 
-  HS_HD void operator()(int64_t channel) const {
-    double sum = 0.0;
-    for (int64_t sample = 0; sample < planes.batch; ++sample) {
-      sum += sums[channel * planes.batch + sample];
-    }
+  int64_t blocks() const { return Sums::blocks(planes); }
+  HS_HD int64_t steps() const { return Sums::steps(planes); }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t channel = Sums{planes, {parts}}.step(s, block, thread, shared, state);
+    if (channel >= 0) finish(channel, state.sum[0]);
+  }
+
+ private:
+  HS_HD void finish(int64_t channel, double sum) const {
     if (named) sum = ChannelTerms<T>{planes, channel, x, nullptr, 0.0, 0.0}.sum(how);
     mean[channel] = sum / planes.count();
   }
 };
 
-/// Item: a channel. In training its statistics, running and of the batch; then what all its
-/// elements need.
+/// In training a channel's statistics, running and of the batch; then what all its elements need.
 template <class T>
 struct ChannelFactors {
+  using Sums = ChannelSums<1>;
+  static constexpr int kThreads = Sums::kThreads;
+  using Shared = Sums::Shared;
+  using State = Sums::State;
+
   Planes planes;
   In<T> x, scale, old_mean, old_var;
   const double *batch_mean, *squares;  ///< null in inference
@@ -154,15 +224,20 @@ struct ChannelFactors {
   ChainSpec how;
   bool named;
 
-  HS_HD void operator()(int64_t channel) const {
+  int64_t blocks() const { return Sums::blocks(planes); }
+  HS_HD int64_t steps() const { return Sums::steps(planes); }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t channel = Sums{planes, {squares}}.step(s, block, thread, shared, state);
+    if (channel >= 0) finish(channel, state.sum[0]);
+  }
+
+ private:
+  HS_HD void finish(int64_t channel, double sum) const {
     double centre = static_cast<double>(old_mean[channel]);
     double var = static_cast<double>(old_var[channel]);
     if (batch_mean != nullptr) {
       const double fresh = batch_mean[channel];
-      double sum = 0.0;
-      for (int64_t sample = 0; sample < planes.batch; ++sample) {
-        sum += squares[channel * planes.batch + sample];
-      }
       if (named) sum = ChannelTerms<T>{planes, channel, x, x, fresh, fresh}.sum(how.second());
       const double batch_var = sum / planes.count();
       next_mean[channel] = static_cast<T>(momentum * centre + (1.0 - momentum) * fresh);
@@ -232,9 +307,13 @@ struct PlaneGradSums {
   }
 };
 
-/// Item: a channel.
 template <class T>
 struct ChannelGrads {
+  using Sums = ChannelSums<2>;
+  static constexpr int kThreads = Sums::kThreads;
+  using Shared = Sums::Shared;
+  using State = Sums::State;
+
   Planes planes;
   In<T> dy, x, scale, mean, inverse;
   const double *first, *second;
@@ -243,12 +322,16 @@ struct ChannelGrads {
   ChainSpec how;
   bool named;
 
-  HS_HD void operator()(int64_t channel) const {
-    double gradients = 0.0, products = 0.0;
-    for (int64_t sample = 0; sample < planes.batch; ++sample) {
-      gradients += first[channel * planes.batch + sample];
-      products += second[channel * planes.batch + sample];
-    }
+  int64_t blocks() const { return Sums::blocks(planes); }
+  HS_HD int64_t steps() const { return Sums::steps(planes); }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t channel = Sums{planes, {first, second}}.step(s, block, thread, shared, state);
+    if (channel >= 0) finish(channel, state.sum[0], state.sum[1]);
+  }
+
+ private:
+  HS_HD void finish(int64_t channel, double gradients, double products) const {
     const double centre = static_cast<double>(mean[channel]);
     const double deviation = static_cast<double>(inverse[channel]);
     if (named) {

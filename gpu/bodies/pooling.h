@@ -12,10 +12,15 @@
 namespace halfscope::gpu {
 
 struct PoolGeometry {
-  int64_t height = 1, width = 1, out_height = 1, out_width = 1;
-  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t height = 1;
+  Divisor width = 1;
+  int64_t out_height = 1;
+  Divisor out_width = 1;
+  int64_t kernel_h = 1;
+  Divisor kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   bool counts_padding = false;  ///< of averages
+  Divisor plane = height * width, out_plane = out_height * out_width;
 
   /// Place in the plane of tap (i, j) of window (p, q); -1 on the padding.
   HS_HD int64_t place(int64_t p, int64_t q, int64_t i, int64_t j) const {
@@ -52,8 +57,8 @@ struct WindowRange {
 };
 
 /// Those along one axis whose span holds `at`, a place in the padded plane.
-HS_HD inline WindowRange windows_at(int64_t at, int64_t kernel, int64_t dilation, int64_t stride,
-                                    int64_t count) {
+HS_HD inline WindowRange windows_at(int64_t at, int64_t kernel, int64_t dilation,
+                                    const Divisor& stride, int64_t count) {
   const int64_t before = larger(at - dilation * (kernel - 1), 0);
   return {ceil_div(before, stride), smaller(at / stride, count - 1)};
 }
@@ -67,9 +72,9 @@ struct MaxPool {
   PoolGeometry s;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t plane = item / (s.out_height * s.out_width);
-    const int64_t pixel = item % (s.out_height * s.out_width);
-    const In<T> in = x + plane * s.height * s.width;
+    const int64_t plane = item / s.out_plane;
+    const int64_t pixel = item % s.out_plane;
+    const In<T> in = x + plane * s.plane;
     const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
     int64_t at = -1;
     for (int64_t i = 0; i < s.kernel_h; ++i) {
@@ -93,7 +98,7 @@ struct MaxPoolGrad {
   PoolGeometry s;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t plane = item / (s.height * s.width), pixel = item % (s.height * s.width);
+    const int64_t plane = item / s.plane, pixel = item % s.plane;
     const int64_t h = pixel / s.width, w = pixel % s.width;
     const WindowRange rows =
         windows_at(h + s.pad_top, s.kernel_h, s.dilation_h, s.stride_h, s.out_height);
@@ -119,10 +124,10 @@ struct AveragePool {
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t plane = item / (s.out_height * s.out_width);
-    const int64_t pixel = item % (s.out_height * s.out_width);
+    const int64_t plane = item / s.out_plane;
+    const int64_t pixel = item % s.out_plane;
     const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
-    const Terms terms{x + plane * s.height * s.width, s, p, q};
+    const Terms terms{x + plane * s.plane, s, p, q};
     const double mean = total(terms, item, T{0}) / static_cast<double>(s.divisor(p, q));
     y[item] = how.is_wide() ? delivered<T>(mean, how.write) : static_cast<T>(mean);
   }
@@ -169,9 +174,9 @@ struct AveragePoolGrad {
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t plane = item / (s.height * s.width), pixel = item % (s.height * s.width);
+    const int64_t plane = item / s.plane, pixel = item % s.plane;
     const int64_t h = pixel / s.width + s.pad_top, w = pixel % s.width + s.pad_left;
-    const Terms terms{dy + plane * s.out_height * s.out_width,
+    const Terms terms{dy + plane * s.out_plane,
                       s,
                       h,
                       w,

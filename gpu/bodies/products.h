@@ -15,6 +15,7 @@
 
 #include "core/numeric/chain.h"
 #include "core/numeric/tensor_core_chain.h"
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/indexing.h"
 #include "gpu/bodies/work.h"
 
@@ -22,21 +23,35 @@ namespace halfscope::gpu {
 
 /// Sizes of a 2-D convolution; layouts as in ONNX. `in` and `out` are the channels of one group.
 struct ConvGeometry {
-  int64_t batch = 1, group = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
-  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
-  int64_t pad_bottom = 0, pad_right = 0;
-  int64_t out_height = 1, out_width = 1;
+  int64_t batch = 1, group = 1, in = 1, height = 1;
+  Divisor width = 1, out = 1;
+  int64_t kernel_h = 1;
+  Divisor kernel_w = 1, stride_h = 1, stride_w = 1;
+  int64_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+  int64_t out_height = 1;
+  Divisor out_width = 1;
+  Divisor pixels = out_height * out_width, taps = kernel_h * kernel_w, plane = height * width;
 
-  HS_HD int64_t pixels() const { return out_height * out_width; }
-  HS_HD int64_t taps() const { return kernel_h * kernel_w; }
-  HS_HD int64_t plane() const { return height * width; }
+  /// Place in x that tap l, of (channel, kernel_h, kernel_w), of output j, of (image, pixel),
+  /// reads; -1 on the padding.
+  HS_HD int64_t input(int64_t l, int64_t j) const {
+    const int64_t image = j / pixels, pixel = j - image * pixels, p = pixel / out_width;
+    const int64_t channel = l / taps, tap = l - channel * taps, r = tap / kernel_w;
+    const int64_t row = p * stride_h - pad_top + r * dilation_h;
+    const int64_t column =
+        (pixel - p * out_width) * stride_w - pad_left + (tap - r * kernel_w) * dilation_w;
+    const bool inside = row >= 0 && row < height && column >= 0 && column < width;
+    return inside ? ((image * group * in + channel) * height + row) * width + column : -1;
+  }
 };
 
 template <class T>
 struct GemmSource {
   In<T> x, w;
   Out<T> y;
-  int64_t m, n, k;
+  int64_t m;
+  Divisor n;
+  int64_t k;
   int64_t a_row, a_column, b_row, b_column;  ///< strides
   int64_t count = 1;
   Strided a_batch{}, b_batch{};           ///< of product p
@@ -64,32 +79,28 @@ template <class T>
 struct ConvSource {
   In<T> x, w;
   Out<T> y;
-  int64_t m, n, k;
+  int64_t m;
+  Divisor n;
+  int64_t k;
   ConvGeometry s;
   int64_t count = 1, group = 0;
 
   HS_HD ConvSource product(int64_t p) const {
     ConvSource one = *this;
-    one.x += p * s.in * s.plane();
+    one.x += p * s.in * s.plane;
     one.w += p * m * k;
     one.group = p;
     return one;
   }
   HS_HD T a(int64_t i, int64_t l) const { return w[i * k + l]; }
   HS_HD T b(int64_t l, int64_t j) const {
-    const int64_t image = j / s.pixels(), pixel = j % s.pixels();
-    const int64_t channel = l / s.taps(), tap = l % s.taps();
-    const int64_t row =
-        pixel / s.out_width * s.stride_h - s.pad_top + tap / s.kernel_w * s.dilation_h;
-    const int64_t column =
-        pixel % s.out_width * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
-    if (row < 0 || row >= s.height || column < 0 || column >= s.width) return T{0};
-    return x[((image * s.group * s.in + channel) * s.height + row) * s.width + column];
+    const int64_t at = s.input(l, j);
+    return at < 0 ? T{0} : x[at];
   }
   HS_HD bool present(int64_t, int64_t) const { return true; }
   HS_HD int64_t bias_index(int64_t i, int64_t) const { return group * s.out + i; }
   HS_HD int64_t place(int64_t i, int64_t j) const {
-    return ((j / s.pixels() * s.group + group) * s.out + i) * s.pixels() + j % s.pixels();
+    return ((j / s.pixels * s.group + group) * s.out + i) * s.pixels + j % s.pixels;
   }
 };
 
@@ -99,41 +110,45 @@ template <class T>
 struct ConvGradInputSource {
   In<T> dy, w;
   Out<T> y;  ///< dx
-  int64_t m, n, k;
+  int64_t m;
+  Divisor n;
+  int64_t k;
   ConvGeometry s;
   bool zeros_take_part;
   int64_t count = 1, group = 0;
 
   HS_HD ConvGradInputSource product(int64_t p) const {
     ConvGradInputSource one = *this;
-    one.dy += p * s.out * s.pixels();
-    one.w += p * s.out * s.in * s.taps();
+    one.dy += p * s.out * s.pixels;
+    one.w += p * s.out * s.in * s.taps;
     one.group = p;
     return one;
   }
 
   HS_HD T a(int64_t i, int64_t l) const {
     const int64_t tap = l / s.out, channel = l % s.out;
-    return w[(channel * s.in + i) * s.taps() + tap];
+    return w[(channel * s.in + i) * s.taps + tap];
   }
   /// Output pixel that reads input pixel j through the tap of l, or -1.
   HS_HD int64_t reader(int64_t l, int64_t j) const {
-    const int64_t tap = l / s.out, pixel = j % (s.height * s.width);
-    const int64_t row = pixel / s.width + s.pad_top - tap / s.kernel_w * s.dilation_h;
-    const int64_t column = pixel % s.width + s.pad_left - tap % s.kernel_w * s.dilation_w;
-    if (row < 0 || column < 0 || row % s.stride_h != 0 || column % s.stride_w != 0) return -1;
+    const int64_t tap = l / s.out, pixel = j % s.plane;
+    const int64_t h = pixel / s.width, r = tap / s.kernel_w;
+    const int64_t row = h + s.pad_top - r * s.dilation_h;
+    const int64_t column = pixel - h * s.width + s.pad_left - (tap - r * s.kernel_w) * s.dilation_w;
+    if (row < 0 || column < 0) return -1;
     const int64_t p = row / s.stride_h, q = column / s.stride_w;
+    if (p * s.stride_h != row || q * s.stride_w != column) return -1;
     return p < s.out_height && q < s.out_width ? p * s.out_width + q : -1;
   }
   HS_HD T b(int64_t l, int64_t j) const {
     const int64_t at = reader(l, j);
     if (at < 0) return T{0};
-    return dy[(j / s.plane() * s.group * s.out + l % s.out) * s.pixels() + at];
+    return dy[(j / s.plane * s.group * s.out + l % s.out) * s.pixels + at];
   }
   HS_HD bool present(int64_t l, int64_t j) const { return zeros_take_part || reader(l, j) >= 0; }
   HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }
   HS_HD int64_t place(int64_t i, int64_t j) const {
-    return ((j / s.plane() * s.group + group) * s.in + i) * s.plane() + j % s.plane();
+    return ((j / s.plane * s.group + group) * s.in + i) * s.plane + j % s.plane;
   }
 };
 
@@ -142,24 +157,26 @@ template <class T>
 struct ConvGradWeightSource {
   In<T> dy, x;
   Out<T> y;  ///< dw
-  int64_t m, n, k;
+  int64_t m;
+  Divisor n;
+  int64_t k;
   ConvGeometry s;
   int64_t count = 1, group = 0;
 
   HS_HD ConvGradWeightSource product(int64_t p) const {
     ConvGradWeightSource one = *this;
-    one.dy += p * s.out * s.pixels();
-    one.x += p * s.in * s.plane();
+    one.dy += p * s.out * s.pixels;
+    one.x += p * s.in * s.plane;
     one.group = p;
     return one;
   }
 
   HS_HD T a(int64_t i, int64_t l) const {
-    return dy[(l / s.pixels() * s.group * s.out + i) * s.pixels() + l % s.pixels()];
+    return dy[(l / s.pixels * s.group * s.out + i) * s.pixels + l % s.pixels];
   }
   HS_HD T b(int64_t l, int64_t j) const {
-    const ConvSource<T> image{x, nullptr, nullptr, m, k, n, s};
-    return image.b(j, l);
+    const int64_t at = s.input(j, l);
+    return at < 0 ? T{0} : x[at];
   }
   HS_HD bool present(int64_t, int64_t) const { return true; }
   HS_HD int64_t bias_index(int64_t, int64_t) const { return 0; }

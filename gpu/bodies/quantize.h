@@ -11,6 +11,7 @@
 #include "core/numeric/block_format.h"
 #include "core/numeric/tensor_scale.h"
 #include "core/numeric/tensor_scaling.h"
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -89,14 +90,14 @@ struct Multiply {
 /// A tensor cut into blocks, and where each has its scale.
 struct Blocks {
   BlockShape shape;
-  int64_t block = 1;
+  Divisor block = 1;
+  Divisor inner = shape.inner, length = shape.length, outer_block = shape.outer_block;
+  Divisor along = ceil_div(shape.length, block);
 
-  HS_HD int64_t along() const { return ceil_div(shape.length, block); }
   /// Of element i.
   HS_HD int64_t scale_of(int64_t i) const {
-    const int64_t inner = i % shape.inner, rest = i / shape.inner;
-    const int64_t at = rest % shape.length, outer = rest / shape.length;
-    return (outer / shape.outer_block * along() + at / block) * shape.inner + inner;
+    const int64_t rest = i / inner, outer = rest / length, at = rest - outer * length;
+    return (outer / outer_block * along + at / block) * inner + (i - rest * inner);
   }
 };
 
@@ -121,9 +122,9 @@ struct BlockScale {
 
   HS_HD void operator()(int64_t item) const {
     const BlockShape& s = of.shape;
-    const int64_t inner = item % s.inner, rest = item / s.inner;
-    const int64_t first = rest % of.along() * of.block;
-    const int64_t outer = rest / of.along() * s.outer_block;
+    const int64_t inner = item % of.inner, rest = item / of.inner;
+    const int64_t first = rest % of.along * of.block;
+    const int64_t outer = rest / of.along * s.outer_block;
     uint32_t largest = 0;
     for (int64_t o = outer; o < smaller(outer + s.outer_block, s.outer); ++o) {
       for (int64_t i = first; i < smaller(first + of.block, s.length); ++i) {

@@ -13,7 +13,7 @@ namespace halfscope::gpu {
 
 struct Reduction {
   Strided outer, inner;
-  int64_t count = 1;  ///< elements for one output
+  Divisor count = 1;  ///< elements for one output
 
   HS_HD int64_t at(int64_t o, int64_t k) const { return outer.offset(o) + inner.offset(k); }
 };
@@ -92,7 +92,7 @@ template <class T>
 struct CumulativeSum {
   In<T> x;
   Out<T> y;
-  int64_t length, inner;
+  Divisor length, inner;
   bool reverse, exclusive;
   ChainSpec how;
 
@@ -108,7 +108,7 @@ struct CumulativeSum {
     const int64_t place = item / inner % length;
     const int64_t passed = reverse ? length - 1 - place : place;
     const int64_t first = item - place * inner + (reverse ? (length - 1) * inner : 0);
-    const Terms terms{x + first, reverse ? -inner : inner};
+    const Terms terms{x + first, reverse ? -inner : int64_t{inner}};
     const double sum = total(terms, exclusive ? passed : passed + 1, item, T{0});
     y[item] = how.is_wide() ? delivered<T>(sum, how.write) : static_cast<T>(sum);
   }

@@ -71,13 +71,20 @@ HS_HD inline float half_of_code(uint16_t code) noexcept {
   return decode(code, kFp16);
 #endif
 }
-/// Of a value of fp16.
+/// Rounded to nearest even.
 HS_HD inline uint16_t code_of_half(float value) noexcept {
 #if defined(__CUDA_ARCH__)
   return __half_as_ushort(__float2half_rn(value));
 #else
-  return static_cast<uint16_t>(detail::code_of_value(value, kFp16));
+  return static_cast<uint16_t>(detail::code_of_value(round_to_format(value, kFp16).value, kFp16));
 #endif
+}
+/// The upper half of a float, rounded to nearest even: a carry goes on into the exponent, and from
+/// the last one to infinity. Of a NaN whose payload lies below a quiet one is left.
+HS_HD inline uint16_t code_of_bfloat(float value) noexcept {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+  return static_cast<uint16_t>(value != value ? bits >> 16 | 0x40u : rounded >> 16);
 }
 
 /// Element i, as a float.
@@ -105,9 +112,8 @@ HS_HD inline void store(void* memory, Storage storage, int64_t i, float value) n
     case Storage::fp16:
       static_cast<uint16_t*>(memory)[i] = code_of_half(value);
       return;
-    case Storage::bf16:  // of a NaN whose payload lies below a quiet one is left
-      static_cast<uint16_t*>(memory)[i] = static_cast<uint16_t>(
-          std::bit_cast<uint32_t>(value) >> 16 | (value != value ? 0x40u : 0u));
+    case Storage::bf16:
+      static_cast<uint16_t*>(memory)[i] = code_of_bfloat(value);
       return;
     case Storage::e4m3fn:
       static_cast<uint8_t*>(memory)[i] =
@@ -154,12 +160,24 @@ struct Destination {
   void* memory = nullptr;
   Storage storage = Storage::fp32;
   FloatFormat format = kFp32;
+  /// Whether to store in 16 bits is to round to the format.
+  bool rounds_itself = bytes_of(storage) == 2 && format == format_of(storage);
 
   HS_HD Destination operator+(int64_t n) const noexcept {
-    return {static_cast<std::byte*>(memory) + n * bytes_of(storage), storage, format};
+    return {static_cast<std::byte*>(memory) + n * bytes_of(storage), storage, format,
+            rounds_itself};
   }
   /// Of a value of the format.
   HS_HD void store(int64_t i, float value) const noexcept { gpu::store(memory, storage, i, value); }
+  /// Rounded to nearest even.
+  HS_HD void round(int64_t i, float value) const noexcept {
+    if (rounds_itself) {
+      static_cast<uint16_t*>(memory)[i] =
+          storage == Storage::fp16 ? code_of_half(value) : code_of_bfloat(value);
+    } else {
+      store(i, round_to_format(value, format).value);
+    }
+  }
 };
 
 /// Where floats are written: exact, or, while `*at_once` is not zero, rounded to nearest even and
@@ -191,7 +209,7 @@ class StoredOutput {
 
   HS_HD void write(int64_t i, float value) const noexcept {
     if (at_once_ != nullptr && *at_once_ != 0) {
-      to_.store(i, round_to_format(value, to_.format).value);
+      to_.round(i, value);
     } else {
       exact_[i] = value;
     }

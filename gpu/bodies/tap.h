@@ -42,14 +42,40 @@ struct Round {
   TensorRounding rounding{};
 
   HS_HD void operator()(int64_t i) const {
-    out.store(i, round_to_format(in[i], out.format, rounding.element(i)).value);
+    if (rounding.mode == RoundingMode::nearest_even) {
+      out.round(i, in[i]);
+    } else {
+      out.store(i, round_to_format(in[i], out.format, rounding.element(i)).value);
+    }
   }
 };
+
+/// What rounding to nearest even does to magnitudes, given as bits, of a format.
+struct Losses {
+  bool known = false;
+  uint32_t last_flushed = 0, first_normal = 0, first_overflow = 0;
+
+  HS_HD constexpr bool overflows(uint32_t finite) const { return finite >= first_overflow; }
+  HS_HD constexpr bool flushes(uint32_t nonzero) const { return nonzero <= last_flushed; }
+  HS_HD constexpr bool makes_subnormal(uint32_t nonzero) const {
+    return nonzero > last_flushed && nonzero < first_normal;
+  }
+};
+
+/// Of the formats that most tensors have: ties below the smallest normal number go to that, ties
+/// below the smallest number to zero, ties beyond the largest to infinity.
+HS_HD constexpr Losses losses_of(const FloatFormat& format) {
+  if (format == format_of(Storage::fp32)) return {true, 0, 0x00800000, detail::kInfinityBits};
+  if (format == format_of(Storage::bf16)) return {true, 0x00008000, 0x007f8000, 0x7f7f8000};
+  if (format == format_of(Storage::fp16)) return {true, 0x33000000, 0x387fe000, 0x477ff000};
+  return {};
+}
 
 struct Measure {
   static constexpr int kLanes = 16;  ///< partial sums of a chunk
   static constexpr int kChunks = 8;  ///< of a block
   static constexpr int kThreads = kLanes * kChunks;
+  static constexpr int kCopies = 8;  ///< of the histogram
 
   In<float> in;
   Destination out;  ///< may be `in`, or without memory to measure only
@@ -61,7 +87,8 @@ struct Measure {
   struct Shared {
     uint32_t counters[TapSlot::kCounters];
     uint32_t max_bits, min_bits;
-    uint32_t exponents[kExponentBins];
+    /// Neighbours count apart, since most elements have one of few exponents.
+    uint32_t exponents[kCopies][kExponentBins];
     double sums[kThreads], squares[kThreads];
   };
   struct State {};
@@ -78,7 +105,9 @@ struct Measure {
 
  private:
   HS_HD void clear(int thread, Shared& shared) const {
-    for (int i = thread; i < kExponentBins; i += kThreads) shared.exponents[i] = 0;
+    for (int i = thread; i < kExponentBins; i += kThreads) {
+      for (int copy = 0; copy < kCopies; ++copy) shared.exponents[copy][i] = 0;
+    }
     if (thread < TapSlot::kCounters) shared.counters[thread] = 0;
     if (thread == 0) {
       shared.max_bits = 0;
@@ -92,10 +121,19 @@ struct Measure {
     uint32_t counters[TapSlot::kCounters] = {};
     uint32_t max_bits = 0, min_bits = detail::kInfinityBits;
     double sum = 0.0, square = 0.0;
+    uint32_t* const exponents = shared.exponents[thread % kCopies];
+    const Losses losses = losses_of(out.format);
+    const bool quick = losses.known && rounding.mode == RoundingMode::nearest_even;
     for (int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
       const float x = in[i];
-      const Rounded<float> result = round_to_format(x, out.format, rounding.element(i));
-      if (out.memory != nullptr) out.store(i, result.value);
+      int flags = 0;
+      if (!quick) {
+        const Rounded<float> result = round_to_format(x, out.format, rounding.element(i));
+        if (out.memory != nullptr) out.store(i, result.value);
+        flags = result.flags;
+      } else if (out.memory != nullptr) {
+        out.round(i, x);
+      }
       const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & ~detail::kSignBit;
       if (magnitude >= detail::kInfinityBits) {
         const bool nan = magnitude > detail::kInfinityBits;
@@ -109,12 +147,15 @@ struct Measure {
         ++counters[TapSlot::kZero];
         continue;
       }
-      counters[TapSlot::kOverflowed] += (result.flags & kOverflow) != 0 ? 1 : 0;
-      counters[TapSlot::kUnderflowed] += (result.flags & kFlushed) != 0 ? 1 : 0;
-      counters[TapSlot::kSubnormals] += (result.flags & kSubnormal) != 0 ? 1 : 0;
+      const auto tell = [&](TapSlot::Counter which, int flag, bool quickly) {
+        counters[which] += (quick ? quickly : (flags & flag) != 0) ? 1 : 0;
+      };
+      tell(TapSlot::kOverflowed, kOverflow, losses.overflows(magnitude));
+      tell(TapSlot::kUnderflowed, kFlushed, losses.flushes(magnitude));
+      tell(TapSlot::kSubnormals, kSubnormal, losses.makes_subnormal(magnitude));
       max_bits = magnitude > max_bits ? magnitude : max_bits;
       min_bits = magnitude < min_bits ? magnitude : min_bits;
-      add_to(&shared.exponents[bin_of(magnitude)], uint32_t{1});
+      add_to(&exponents[bin_of(magnitude)], uint32_t{1});
     }
     for (int c = 0; c < TapSlot::kCounters; ++c) {
       if (counters[c] != 0) add_to(&shared.counters[c], counters[c]);
@@ -131,7 +172,9 @@ struct Measure {
       squares[chunk] = add_tree(shared.squares + thread);
     }
     for (int i = thread; i < kExponentBins; i += kThreads) {
-      if (shared.exponents[i] != 0) add_to(&slot->exponents[i], uint64_t{shared.exponents[i]});
+      uint64_t all = 0;
+      for (int copy = 0; copy < kCopies; ++copy) all += shared.exponents[copy][i];
+      if (all != 0) add_to(&slot->exponents[i], all);
     }
     if (thread < TapSlot::kCounters && shared.counters[thread] != 0) {
       add_to(&slot->counters[thread], uint64_t{shared.counters[thread]});

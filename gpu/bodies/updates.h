@@ -28,24 +28,6 @@ struct Gradient {
   }
 };
 
-/// Sum of squares of a tensor. Item = chunk * 16 + j: partial j of that chunk of 4096 elements.
-template <class T>
-struct SquarePartials {
-  In<T> x;
-  int64_t n;
-  double* partials;
-
-  HS_HD void operator()(int64_t item) const {
-    const int64_t begin = item / 16 * kSumChunk, end = smaller(begin + kSumChunk, n);
-    double sum = 0.0;
-    for (int64_t i = begin + item % 16; i < end; i += 16) {
-      const double value = static_cast<double>(x[i]);
-      sum += value * value;
-    }
-    partials[item] = sum;
-  }
-};
-
 /// The 16 partial sums of a chunk as a balanced tree.
 HS_HD inline double add_tree(const double* partials) {
   double sum[16];
@@ -56,19 +38,50 @@ HS_HD inline double add_tree(const double* partials) {
   return sum[0];
 }
 
-/// One item: the chunks of all tensors in order.
+/// The sum of each chunk of 4096 elements, or of their squares: of 16 partials, each a thread's.
+template <class T, bool kSquares>
+struct ChunkTotals {
+  static constexpr int kLanes = 16, kChunks = 16, kThreads = kLanes * kChunks;
+  struct Shared {
+    double partials[kThreads];
+  };
+  struct State {};
+
+  In<T> x;
+  int64_t n;
+  double* sums;
+
+  HS_HD int64_t chunks() const { return ceil_div(n, kSumChunk); }
+  int64_t blocks() const { return ceil_div(chunks(), kChunks); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int64_t chunk = block * kChunks + thread / kLanes;
+    if (s == 0) {
+      const int64_t begin = chunk * kSumChunk, end = smaller(begin + kSumChunk, n);
+      double sum = 0.0;
+      for (int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
+        const double value = static_cast<double>(x[i]);
+        sum += kSquares ? value * value : value;
+      }
+      shared.partials[thread] = sum;
+    } else if (thread % kLanes == 0 && chunk < chunks()) {
+      sums[chunk] = add_tree(shared.partials + thread);
+    }
+  }
+};
+
+/// One item.
 template <class T>
 struct NormTotal {
-  const double* partials;
-  int64_t chunks;
+  const double* total;  ///< null: nothing was added
   double* wide;
   Out<T> y;
 
   HS_HD void operator()(int64_t) const {
-    double total = 0.0;
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) total += add_tree(partials + chunk * 16);
-    if (wide != nullptr) *wide = total;
-    *y = static_cast<T>(total);
+    const double value = total != nullptr ? *total : 0.0;
+    if (wide != nullptr) *wide = value;
+    *y = static_cast<T>(value);
   }
 };
 

@@ -25,7 +25,7 @@ inline Reduction reduction_over(const Node& node, const Shape& shape,
     const bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
     sizes[reduced].push_back(shape[i]);
     strides[reduced].push_back(own[i]);
-    if (reduced) result.count *= shape[i];
+    if (reduced) result.count = result.count * shape[i];
   }
   result.outer = strided(node, sizes[0], strides[0]);
   result.inner = strided(node, sizes[1], strides[1]);
@@ -249,7 +249,6 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
                             .unbiased = 1.0,
                             .how = chain_spec(spec),
                             .named = named};
-  const auto how_of = [](auto& body) -> ChainSpec& { return body.how; };
   std::vector<Step> steps;
   if (training) {
     factors.next_mean = c.out[1];
@@ -259,12 +258,11 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     const double n = planes.count();
     if (int_attribute(*c.node, "unbiased", 0) != 0) factors.unbiased = n / (n - 1.0);
     steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
-    steps.push_back(sums_step(c, planes.channels,
-                              BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named},
-                              how_of));
+    steps.push_back(
+        block_sums_step(c, BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named}));
     steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], mean, squares}));
   }
-  steps.push_back(sums_step(c, planes.channels, factors, how_of));
+  steps.push_back(block_sums_step(c, factors));
   steps.push_back(items_step(executor, c.out_count(0),
                              Normalize<T>{planes, c.in[0], centre, factor, c.in[2], c.out[0]}));
   return in_turn(std::move(steps));
@@ -298,8 +296,7 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
                               .named = std::is_same_v<T, float> && names_inner_sums(spec)};
   return in_turn(
       {blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
-       sums_step(c, planes.channels, grads,
-                 [](ChannelGrads<T>& body) -> ChainSpec& { return body.how; }),
+       block_sums_step(c, grads),
        items_step(
            executor, c.out_count(0),
            NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]})});

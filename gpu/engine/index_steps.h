@@ -74,7 +74,7 @@ Step gather_elements_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> d
                              .size = {},
                              .taken = {},
                              .how = chain_spec(c.sum_spec())};
-  std::copy(x.begin(), x.end(), body.size);
+  for (size_t d = 0; d < x.size(); ++d) body.size.set(static_cast<int>(d), x[d]);
   std::copy(indices.begin(), indices.end(), body.taken);
   X& executor = *c.executor;
   const int64_t n = c.out_count(0);

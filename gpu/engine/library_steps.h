@@ -146,36 +146,41 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   c.libraries->scratch->need(at.end);
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  // With one channel that is a copy.
-  const ChannelsLast pack_a{c.in[0], nullptr, planar ? 1 : a.size[1], a.size[2] * a.size[3],
-                            operands};
-  const ChannelsLast pack_b{c.in[1], nullptr, planar ? 1 : b.size[1], b.size[2] * b.size[3],
-                            operands};
-  const FinishTensor finish{.epilogue = epilogue,
-                            .sums = nullptr,
-                            .y = c.out[0],
-                            .channels = made.size[1],
-                            .pixels = planar ? 0 : made_pixels,
-                            .per_bias = forward ? made_pixels : 1,
-                            .biases = forward ? made.size[1] : 1};
-  return [&executor, scratch, pack_a, pack_b, finish, product, at, a_count, b_count, count, planar,
+  // Planar operands are copied, which is what one channel takes.
+  const auto tiles = [planar](const TensorPlan& of, int64_t n) {
+    const int64_t channels = planar ? 1 : of.size[1], pixels = planar ? 1 : of.size[2] * of.size[3];
+    return ChannelTiles(n / std::max<int64_t>(channels * pixels, 1), channels, pixels);
+  };
+  const ChannelsLast pack_a{c.in[0], nullptr, operands, tiles(a, a_count)};
+  const ChannelsLast pack_b{c.in[1], nullptr, operands, tiles(b, b_count)};
+  const FinishPlanes as_it_lies{.epilogue = epilogue,
+                                .sums = nullptr,
+                                .y = c.out[0],
+                                .per_bias = forward ? made_pixels : 1,
+                                .biases = forward ? made.size[1] : 1};
+  const FinishChannelsLast turned{epilogue, nullptr, c.out[0], tiles(made, count)};
+  return [&executor, scratch, pack_a, pack_b, as_it_lies, turned, product, at, count, planar,
           reads_a, reads_b, result](const RunState& state) {
-    const auto operand = [&](ChannelsLast pack, bool reads, int64_t place,
-                             int64_t n) -> const void* {
+    const auto operand = [&](ChannelsLast pack, bool reads, int64_t place) -> const void* {
       if (reads) return pack.x.memory();
       pack.to = scratch->memory + place;
-      executor.items(n, pack);
+      executor.blocks(pack);
       return pack.to;
     };
-    const void* const x = operand(pack_a, reads_a, at.a, a_count);
-    const void* const w = operand(pack_b, reads_b, at.b, b_count);
-    void* const sums = planar ? static_cast<void*>(finish.y.exact())
+    const void* const x = operand(pack_a, reads_a, at.a);
+    const void* const w = operand(pack_b, reads_b, at.b);
+    void* const sums = planar ? static_cast<void*>(as_it_lies.y.exact())
                               : static_cast<void*>(scratch->memory + at.sums);
     executor.enqueue([product, x, w, sums] { product->run(x, w, sums); });
-    if (planar && sums_are_results(finish.y, finish.epilogue, state)) return;
-    FinishTensor now = finish;
-    now.sums = In<float>(sums, result);
-    executor.items(count, now);
+    if (!planar) {
+      FinishChannelsLast now = turned;
+      now.sums = In<float>(sums, result);
+      executor.blocks(now);
+    } else if (!sums_are_results(as_it_lies.y, as_it_lies.epilogue, state)) {
+      FinishPlanes now = as_it_lies;
+      now.sums = In<float>(sums, result);
+      executor.items(count, now);
+    }
   };
 }
 

@@ -18,13 +18,13 @@ inline Strided strided(const Node& node, const std::vector<int64_t>& sizes,
     if (sizes[d] == 1) continue;
     const int last = result.rank - 1;
     if (last >= 0 && result.stride[last] == strides[d] * sizes[d]) {
-      result.size[last] *= sizes[d];
+      result.size.set(last, result.size[last] * sizes[d]);
       result.stride[last] = strides[d];
       continue;
     }
     check_node(node, result.rank < kMaxRank,
                "more than " + std::to_string(kMaxRank) + " dimensions do not run on a GPU");
-    result.size[result.rank] = sizes[d];
+    result.size.set(result.rank, sizes[d]);
     result.stride[result.rank++] = strides[d];
   }
   return result;

@@ -40,9 +40,13 @@ Step softmax_grad_step(const NodeCall<X, T>& c, bool log) {  // (dy, y)
   return sums_step(c, body.lines.count, body, [](auto& each) -> ChainSpec& { return each.how; });
 }
 
+inline DeviceGroups on_device(const NormGroups& of) {
+  return {of.groups, of.size, of.params, of.inner};
+}
+
 template <class X, class T>
 Step group_norm_step(const NodeCall<X, T>& c) {
-  const NormGroups groups = norm_groups(*c.node, c.in_shape(0));
+  const DeviceGroups groups = on_device(norm_groups(*c.node, c.in_shape(0)));
   const SumSpec spec = c.sum_spec();
   const bool centred = c.out.size() > 2;
   T *const mean = centred ? exact(c.out[1]) : nullptr, *const inverse =
@@ -62,12 +66,13 @@ Step group_norm_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step normalization_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean?, inverse)
-  const NormOperands<T> of{.groups = norm_groups_of_gradient(*c.node, c.in_shape(1), c.in_shape(2)),
-                           .dy = c.in[0],
-                           .x = c.in[1],
-                           .scale = c.in[2],
-                           .mean = c.in[3],
-                           .inverse = c.in[4]};
+  const NormOperands<T> of{
+      .groups = on_device(norm_groups_of_gradient(*c.node, c.in_shape(1), c.in_shape(2))),
+      .dy = c.in[0],
+      .x = c.in[1],
+      .scale = c.in[2],
+      .mean = c.in[3],
+      .inverse = c.in[4]};
   const SumSpec spec = c.sum_spec();
   const ChainSpec how = chain_spec(spec);
   const bool named = takes_named_sums<T>(spec);

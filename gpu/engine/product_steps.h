@@ -152,8 +152,8 @@ Step product_step(const NodeCall<X, T>& c) {
   if (op == "Conv") {
     const ConvGeometry s = conv_geometry(*c.node, c.in_shape(0), c.in_shape(1), c.out_shape(0));
     return sums_of_products(c,
-                            ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels(),
-                                          s.in * s.taps(), s, s.group},
+                            ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels,
+                                          s.in * s.taps, s, s.group},
                             c.sum_spec().swapped());
   }
   if (op == "ConvGradInput") {  // (dy, w) -> dx
@@ -161,16 +161,15 @@ Step product_step(const NodeCall<X, T>& c) {
     return sums_of_products(
         c,
         ConvGradInputSource<T>{c.in[0], c.in[1], c.out[0], s.in, s.batch * s.height * s.width,
-                               s.taps() * s.out, s, zeros_take_part(c.sum_spec()), s.group},
+                               s.taps * s.out, s, zeros_take_part(c.sum_spec()), s.group},
         c.sum_spec().swapped());
   }
   if (op == "ConvGradWeight") {  // (dy, x) -> dw
     const ConvGeometry s = conv_geometry(*c.node, c.in_shape(1), c.out_shape(0), c.in_shape(0));
-    return sums_of_products(
-        c,
-        ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.in * s.taps(),
-                                s.batch * s.pixels(), s, s.group},
-        c.sum_spec());
+    return sums_of_products(c,
+                            ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out,
+                                                    s.in * s.taps, s.batch * s.pixels, s, s.group},
+                            c.sum_spec());
   }
   return {};
 }

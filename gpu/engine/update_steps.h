@@ -67,17 +67,25 @@ Step average_step(const NodeCall<X, T>& c) {
 template <class X, class T>
 Step norm_step(const NodeCall<X, T>& c) {
   X& executor = *c.executor;
-  int64_t chunks = 0;
-  for (size_t i = 0; i < c.in.size(); ++i) chunks += ceil_div(c.in_count(i), kSumChunk);
-  double* const partials = c.template working_memory<double>(chunks * 16);
+  int64_t count = 0;
+  for (size_t i = 0; i < c.in.size(); ++i) count += ceil_div(c.in_count(i), kSumChunk);
+  double* sums = c.template working_memory<double>(count);
   std::vector<Step> steps;
-  double* next = partials;
+  double* next = sums;
   for (size_t i = 0; i < c.in.size(); ++i) {
-    const int64_t items = ceil_div(c.in_count(i), kSumChunk) * 16;
-    steps.push_back(items_step(executor, items, SquarePartials<T>{c.in[i], c.in_count(i), next}));
-    next += items;
+    const ChunkTotals<T, true> squares{c.in[i], c.in_count(i), next};
+    steps.push_back(blocks_step(executor, squares));
+    next += squares.chunks();
   }
-  steps.push_back(items_step(executor, 1, NormTotal<T>{partials, chunks, c.wide, c.out[0]}));
+  while (count > 1) {
+    const int64_t chunks = ceil_div(count, kSumChunk);
+    double* const totals = c.template working_memory<double>(chunks);
+    steps.push_back(blocks_step(executor, ChunkTotals<double, false>{sums, count, totals}));
+    sums = totals;
+    count = chunks;
+  }
+  steps.push_back(
+      items_step(executor, 1, NormTotal<T>{count != 0 ? sums : nullptr, c.wide, c.out[0]}));
   return in_turn(std::move(steps));
 }
 

@@ -77,6 +77,28 @@ TEST(Stored, ResultsAreExactOrStoredAtOnce) {
   EXPECT_EQ(codes[2], encode(-1.0f - 0x1p-10f, kFp16));
 }
 
+// Rounding in integers, or by the device, where storing is rounding: every upper half of a float
+// with lower halves next to every tie, against the rounding of the project.
+TEST(Stored, StoringRoundsLikeEveryOtherRounding) {
+  for (const char* name : {"fp16", "bf16", "fp16:sat", "bf16:ftz", "e5m9"}) {
+    const FloatFormat format = parse_format(name).value();
+    const Storage storage = gpu::storage_for(format);
+    uint16_t code = 0;
+    const gpu::Destination to{&code, storage, format};
+    EXPECT_EQ(to.rounds_itself, format == kFp16 || format == kBf16) << name;
+    for (uint32_t upper = 0; upper < 0x10000; ++upper) {
+      for (const uint32_t lower : {0x0000u, 0x0001u, 0x0fffu, 0x1000u, 0x1001u, 0x2fffu, 0x3000u,
+                                   0x3001u, 0x7fffu, 0x8000u, 0x8001u, 0xe000u, 0xffffu}) {
+        const float x = std::bit_cast<float>(upper << 16 | lower);
+        to.round(0, x);
+        const float rounded = round_to_format(x, format).value;
+        ASSERT_EQ(code, detail::code_of_value(rounded, gpu::format_of(storage)))
+            << name << ", bits " << std::hex << (upper << 16 | lower);
+      }
+    }
+  }
+}
+
 TEST(Stored, TrainingsInHalfPrecisionTakeLessMemory) {
   const auto bytes = [](const char* plan) {
     const Model model = build_model("resnet20", 32, {3, 32, 32}, 10);
