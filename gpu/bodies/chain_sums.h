@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "gpu/bodies/divisor.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -17,9 +18,10 @@ struct ChainSums {
 
   In<float> x;
   Out<float> y;
-  int64_t outer, chains, inner;
+  int64_t outer, chains;
+  Divisor inner;
   double divisor;     ///< of the sum: 1, or for a mean the number of elements
-  int64_t per_block;  ///< chains of a block, a power of two: neighbours in memory if inner is 1
+  Divisor per_block;  ///< chains of a block; more than one are neighbours in memory
 
   struct Shared {
     float piece[2][kPiece];
@@ -60,11 +62,12 @@ struct ChainSums {
     const int64_t begin = piece * terms_of_piece(), n = count(piece) * per_block;
     for (int64_t at = thread; at < n; at += kThreads) {
       const int64_t term = begin + at / per_block, chain = first + at % per_block;
-      if (chain < chains) to[at] = x[(term / inner * chains + chain) * inner + term % inner];
+      const int64_t o = term / inner, i = term - o * inner;
+      if (chain < chains) to[at] = x[(o * chains + chain) * inner + i];
     }
   }
   HS_HD float add(int64_t piece, int thread, const float* from, float sum) const {
-    const int n = static_cast<int>(count(piece)), stride = static_cast<int>(per_block);
+    const int n = static_cast<int>(count(piece)), stride = static_cast<int>(int64_t{per_block});
     for (int k = 0; k < n; ++k) sum += from[k * stride + thread];
     return sum;
   }

@@ -11,8 +11,7 @@ namespace halfscope::gpu {
 
 /// Writes a scalar, rounded to the format of its place; to nothing where nobody reads it.
 HS_HD inline void put_scalar(const Destination& to, double value) {
-  if (to.memory == nullptr) return;
-  to.store(0, round_to_format(static_cast<float>(value), to.format).value);
+  if (to.memory != nullptr) to.round(0, static_cast<float>(value));
 }
 
 /// One item.

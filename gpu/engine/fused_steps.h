@@ -75,17 +75,19 @@ Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& ax
   };
   size_t first = 0, last = x.size();
   ChainSums body{c.in[0], c.out[0], 1, 1, 1, 1.0, 1};
+  int64_t inner = 1;
   while (first < last && reduced(first)) body.outer *= x[first++];
-  while (last > first && reduced(last - 1)) body.inner *= x[--last];
+  while (last > first && reduced(last - 1)) inner *= x[--last];
   for (size_t i = first; i < last; ++i) {
     if (reduced(i)) return {};
     body.chains *= x[i];
   }
+  body.inner = inner;
   const bool is_fp32 = how.is_single_chain() && (how.kind == Accumulation::Kind::fp32 ||
                                                  how.kind == Accumulation::Kind::tensor_core);
   if (!is_fp32 || !ChainSums::suits(body.chains, body.terms())) return {};
+  body.per_block = ChainSums::chains_of_block(body.chains, inner);
   if (mean) body.divisor = static_cast<double>(body.terms());
-  body.per_block = ChainSums::chains_of_block(body.chains, body.inner);
   return blocks_step(*c.executor, body);
 }
 template <class X>

@@ -111,7 +111,6 @@ TEST_P(StepQueues, RunningStatisticsMoveWithUpdatesOnly) {
   TrainConfig config = test::config("resnet20", "mixed_float16", "dynamic:1e9");
   config.batch = 8;
   config.steps = 4;
-  if (GetParam() == Candidate::shuffled) return;  // the same bodies as above
   expect_the_emulators(config, small_images());
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/train/backend.h"
 #include "emulation/backends.h"
+#include "tests/train/forwarding_program.h"
 
 namespace halfscope::test {
 
@@ -33,40 +33,37 @@ class FailingBackend final : public Backend {
   }
 
  private:
-  class Failing final : public Program {
+  class Failing final : public ForwardingProgram {
    public:
     Failing(const FailingBackend& how, std::unique_ptr<Program> program)
-        : how_(how), program_(std::move(program)) {}
+        : ForwardingProgram(std::move(program)), how_(how) {}
     void write(ValueId v, std::span<const float> data) override {
       how_.fails_in(SetUp::write);
-      program_->write(v, data);
+      ForwardingProgram::write(v, data);
     }
-    void write(ValueId v, std::span<const int32_t> data) override { program_->write(v, data); }
-    void write_scalar(ValueId v, double x) override { program_->write_scalar(v, x); }
-    void set_random(uint64_t seed, uint64_t step) override { program_->set_random(seed, step); }
+    using ForwardingProgram::write;
     void run(Entry entry, std::span<TensorStats> stats) override {
       if (entry == how_.entry_ && --left_ == 0) broken_ = true;
       check();
-      program_->run(entry, stats);
+      ForwardingProgram::run(entry, stats);
     }
-    Tensor read(ValueId v) const override { return check(), program_->read(v); }
-    double read_scalar(ValueId v) const override { return check(), program_->read_scalar(v); }
-    std::vector<int32_t> read_indices(ValueId value) const override {
-      return program_->read_indices(value);
+    Tensor read(ValueId v) const override { return check(), ForwardingProgram::read(v); }
+    double read_scalar(ValueId v) const override {
+      return check(), ForwardingProgram::read_scalar(v);
     }
     std::vector<double> read_exact(ValueId v) const override {
-      return check(), program_->read_exact(v);
+      return check(), ForwardingProgram::read_exact(v);
     }
     void write_exact(ValueId v, std::span<const double> data) override {
       how_.fails_in(SetUp::write_exact);
-      program_->write_exact(v, data);
+      ForwardingProgram::write_exact(v, data);
     }
     std::vector<std::vector<double>> rerun(NodeId node, Accumulation how) const override {
       if (how_.entry_ == Entry::begin) broken_ = true;  // a test that fails in comparisons
-      return check(), program_->rerun(node, how);
+      return check(), ForwardingProgram::rerun(node, how);
     }
     std::optional<SumDiagnostics> diagnose(NodeId node) const override {
-      return check(), program_->diagnose(node);
+      return check(), ForwardingProgram::diagnose(node);
     }
 
    private:
@@ -75,7 +72,6 @@ class FailingBackend final : public Backend {
       if (broken_) throw Error("CUDA launch: unspecified launch failure", "look at the device");
     }
     const FailingBackend& how_;
-    std::unique_ptr<Program> program_;
     int left_ = how_.runs_;
     mutable bool broken_ = false;
   };
