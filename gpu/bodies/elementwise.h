@@ -10,6 +10,7 @@
 #include "core/numeric/elementary.h"
 #include "core/numeric/float_format.h"
 #include "gpu/bodies/indexing.h"
+#include "gpu/bodies/several.h"
 
 namespace halfscope::gpu {
 
@@ -32,6 +33,40 @@ struct Binary {
   Operation operation{};
 
   HS_HD void operator()(int64_t i) const { y[i] = operation(a[at_a(i)], b[at_b(i)]); }
+};
+
+/// Operations that take no longer than reading their operands, on operands of one shape; item:
+/// several elements of n.
+template <class T, class Operation>
+struct SimpleBinary {
+  In<T> a, b;
+  Out<T> y;
+  int64_t n;
+  Operation operation{};
+
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T left[kSeveral], right[kSeveral];
+    read(a, at, left);
+    read(b, at, right);
+    for (int j = 0; j < kSeveral; ++j) left[j] = operation(left[j], right[j]);
+    write(y, at, left);
+  }
+};
+template <class T, class Operation>
+struct SimpleUnary {
+  In<T> x;
+  Out<T> y;
+  int64_t n;
+  Operation operation{};
+
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T value[kSeveral];
+    read(x, at, value);
+    for (T& each : value) each = operation(each);
+    write(y, at, value);
+  }
 };
 
 template <class T, class Operation>

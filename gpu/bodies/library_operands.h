@@ -7,6 +7,7 @@
 
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/products.h"
+#include "gpu/bodies/several.h"
 
 namespace halfscope::gpu {
 
@@ -48,40 +49,69 @@ class ChannelTiles {
         channels_(channels),
         pixels_(channels == 1 ? outer * pixels : pixels),
         tall_(smaller(channels_, most_channels(pixels_))),
-        wide_(smaller(pixels_, kMostElements / larger(tall_, 1))),
+        wide_(smaller(pixels_, whole(kMostElements / larger(tall_, 1)))),
+        pixel_packs_(pixels_ % kSeveral == 0 ? int64_t{wide_} / kSeveral : 0),
+        channel_packs_(channels_ % kSeveral == 0 ? int64_t{tall_} / kSeveral : 0),
         down_(ceil_div(channels_, tall_)),
         across_(ceil_div(pixels_, wide_)) {}
 
   HS_HD int64_t blocks() const { return outer_ * down_ * across_; }
 
-  /// f(element in shared memory, place with channels before pixels, channel) for a thread's share
-  /// of a tile, pixel by pixel.
+  /// Elements with their places in shared memory, the first one's and how far apart.
+  struct Share {
+    Neighbours at;
+    int place, step;
+    int64_t channel;  ///< of the first
+  };
+
+  /// f(Share) for a thread's share of a tile in the order with channels before pixels: several
+  /// elements at a time if rows are made of them, else one.
   template <class F>
   HS_HD void by_pixels(int64_t block, int thread, const F& f) const {
+    const bool several = pixel_packs_ != 0;
+    const Divisor& across = several ? pixel_packs_ : wide_;
+    const int each = several ? kSeveral : 1, count = height() * narrow(across);
     const Corner first = corner(block);
-    for (int at = thread; at < size(); at += kThreads) {
-      const int row = at / wide_, column = at - row * width();
+    for (int at = thread; at < count; at += kThreads) {
+      const int row = at / across, column = (at - row * narrow(across)) * each;
       const int64_t channel = first.channel + row, pixel = first.pixel + column;
       if (channel >= channels_ || pixel >= pixels_) continue;
-      f(row * pitch() + column, (first.outer * channels_ + channel) * pixels_ + pixel, channel);
+      const int64_t place = (first.outer * channels_ + channel) * pixels_ + pixel;
+      f(Share{{place, each}, row * pitch() + column, 1, channel});
     }
   }
-  /// f(element in shared memory, place with channels last) likewise, channel by channel.
+  /// Likewise in the order with channels last.
   template <class F>
   HS_HD void by_channels(int64_t block, int thread, const F& f) const {
+    const bool several = channel_packs_ != 0;
+    const Divisor& down = several ? channel_packs_ : tall_;
+    const int each = several ? kSeveral : 1, count = width() * narrow(down);
     const Corner first = corner(block);
-    for (int at = thread; at < size(); at += kThreads) {
-      const int column = at / tall_, row = at - column * height();
+    for (int at = thread; at < count; at += kThreads) {
+      const int column = at / down, row = (at - column * narrow(down)) * each;
       const int64_t channel = first.channel + row, pixel = first.pixel + column;
       if (channel >= channels_ || pixel >= pixels_) continue;
-      f(row * pitch() + column, (first.outer * pixels_ + pixel) * channels_ + channel);
+      const int64_t place = (first.outer * pixels_ + pixel) * channels_ + channel;
+      f(Share{{place, each}, row * pitch() + column, pitch(), channel});
     }
   }
 
+  /// Between a tensor, or what its elements become, and shared memory.
+  HS_HD static void take(const In<float>& x, const Share& share, Shared& shared) {
+    if (share.at.count == 1) {
+      shared.element[share.place] = x[share.at.first];
+      return;
+    }
+    float element[kSeveral];
+    read(x, share.at, element);
+    for (int j = 0; j < kSeveral; ++j) shared.element[share.place + j * share.step] = element[j];
+  }
+
  private:
+  static int64_t whole(int64_t n) { return n / kSeveral * kSeveral; }
   /// Of a tile that is to have 64 pixels, or all of them.
   static int64_t most_channels(int64_t pixels) {
-    return smaller(kMostElements / larger(smaller(pixels, 64), 1), kMostChannels);
+    return whole(smaller(kMostElements / larger(smaller(pixels, 64), 1), kMostChannels));
   }
   struct Corner {
     int64_t outer, channel, pixel;
@@ -90,13 +120,15 @@ class ChannelTiles {
     const int64_t row = block / across_, outer = row / down_;
     return {outer, (row - outer * down_) * tall_, (block - row * across_) * wide_};
   }
-  HS_HD int height() const { return static_cast<int>(static_cast<int64_t>(tall_)); }
-  HS_HD int width() const { return static_cast<int>(static_cast<int64_t>(wide_)); }
-  HS_HD int size() const { return height() * width(); }
+  HS_HD static int narrow(const Divisor& d) { return static_cast<int>(int64_t{d}); }
+  HS_HD int height() const { return narrow(tall_); }
+  HS_HD int width() const { return narrow(wide_); }
   HS_HD int pitch() const { return width() | 1; }
 
   int64_t outer_, channels_, pixels_;
-  Divisor tall_, wide_;    ///< channels and pixels of a tile
+  Divisor tall_, wide_;  ///< channels and pixels of a tile
+  /// Of kSeveral, in a row and in a column of it; 0: rows or columns are not made of them.
+  Divisor pixel_packs_, channel_packs_;
   Divisor down_, across_;  ///< tiles of one outer
 };
 
@@ -116,13 +148,24 @@ struct ChannelsLast {
 
   HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
     if (s == 0) {
-      tiles.by_pixels(block, thread,
-                      [&](int k, int64_t place, int64_t) { shared.element[k] = x[place]; });
-    } else {
-      tiles.by_channels(block, thread, [&](int k, int64_t place) {
-        store(to, storage, place, shared.element[k]);
+      tiles.by_pixels(block, thread, [&](const ChannelTiles::Share& share) {
+        ChannelTiles::take(x, share, shared);
       });
+    } else {
+      tiles.by_channels(block, thread,
+                        [&](const ChannelTiles::Share& share) { give(share, shared); });
     }
+  }
+
+ private:
+  HS_HD void give(const ChannelTiles::Share& share, const Shared& shared) const {
+    if (share.at.count == 1) {
+      store(to, storage, share.at.first, shared.element[share.place]);
+      return;
+    }
+    float element[kSeveral];
+    for (int j = 0; j < kSeveral; ++j) element[j] = shared.element[share.place + j * share.step];
+    store(to, storage, share.at, element);
   }
 };
 
@@ -138,6 +181,34 @@ struct FinishMatrix {
     const int64_t i = item / source.n, j = item - i * source.n, at = source.place(i, j);
     const double sum = static_cast<double>(sums[i * pitch + j]);
     source.y[at] = epilogue.finish(sum, source.bias_index(i, j), source.k, at);
+  }
+};
+
+/// Sums that lie as the one matrix of results that they are; item: several elements.
+struct FinishRows {
+  Epilogue<float> epilogue;
+  In<float> sums;
+  Out<float> y;
+  int64_t elements;
+  Divisor n;
+  int64_t k, bias_row, bias_column;
+  int64_t first;  ///< of the elements among all results
+
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, elements);
+    float made[kSeveral];
+    read(sums, at, made);
+    int64_t i = at.first / n, j = at.first - i * n;
+    for (int e = 0; e < kSeveral; ++e) {
+      if (e >= at.count) continue;
+      const int64_t bias = i * bias_row + j * bias_column;
+      made[e] = epilogue.finish(static_cast<double>(made[e]), bias, k, first + at.first + e);
+      if (++j == n) {
+        j = 0;
+        ++i;
+      }
+    }
+    write(y, at, made);
   }
 };
 
@@ -171,14 +242,24 @@ struct FinishChannelsLast {
 
   HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
     if (s == 0) {
-      tiles.by_channels(block, thread,
-                        [&](int k, int64_t place) { shared.element[k] = sums[place]; });
-    } else {
-      tiles.by_pixels(block, thread, [&](int k, int64_t place, int64_t channel) {
-        const double sum = static_cast<double>(shared.element[k]);
-        y[place] = epilogue.finish(sum, channel, 0, place);
+      tiles.by_channels(block, thread, [&](const ChannelTiles::Share& share) {
+        ChannelTiles::take(sums, share, shared);
       });
+    } else {
+      tiles.by_pixels(block, thread,
+                      [&](const ChannelTiles::Share& share) { give(share, shared); });
     }
+  }
+
+ private:
+  HS_HD void give(const ChannelTiles::Share& share, const Shared& shared) const {
+    float made[kSeveral] = {};
+    for (int j = 0; j < kSeveral; ++j) {
+      if (j >= share.at.count) continue;
+      const double sum = static_cast<double>(shared.element[share.place + j * share.step]);
+      made[j] = epilogue.finish(sum, share.channel, 0, share.at.first + j);
+    }
+    write(y, share.at, made);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include "core/numeric/chain.h"
 #include "gpu/bodies/divisor.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/updates.h"
 #include "gpu/bodies/work.h"
 
@@ -23,6 +24,21 @@ struct Planes {
     return (sample * channels + channel) * size;
   }
   HS_HD double count() const { return static_cast<double>(batch * size); }
+  HS_HD int64_t elements() const { return batch * channels * size; }
+
+  /// f(channel, begin, end) for the elements at.first + begin to at.first + end that a plane has.
+  template <class F>
+  HS_HD void by_channel(const Neighbours& at, const F& f) const {
+    int64_t plane = at.first / size;
+    int begin = 0;
+    while (begin < at.count) {
+      const int64_t left = (plane + 1) * size - at.first;
+      const int end = static_cast<int>(smaller(left, at.count));
+      f(plane % channels, begin, end);
+      begin = end;
+      ++plane;
+    }
+  }
 };
 
 inline constexpr int kPartials = 16;  // as add_tree() has them
@@ -43,7 +59,17 @@ struct LineSums {
   HS_HD static int line_of(int thread) { return thread / kPartials; }
   HS_HD static bool leads(int thread) { return thread % kPartials == 0; }
 
-  /// What the thread adds of the n elements of its line.
+  /// What the thread adds of the n elements of its line, several at a time in their order.
+  template <class F>
+  HS_HD void add_several(int64_t n, int thread, const F& f) {
+    double one = 0.0, other = 0.0;
+    for (int64_t i = thread % kPartials; i < n; i += kSeveral * kPartials) {
+      f(spaced_from(i, kPartials, n), one, other);
+    }
+    first[thread] = one;
+    second[thread] = other;
+  }
+  /// The same one by one.
   template <class F>
   HS_HD void add(int64_t n, int thread, const F& f) {
     double one = 0.0, other = 0.0;
@@ -170,10 +196,13 @@ struct PlaneMoment {
     const In<T> in = x + planes.offset(line % planes.batch, channel);
     const double centre = mean != nullptr ? mean[channel] : 0.0;
     const bool squares = mean != nullptr;
-    shared.add(planes.size, thread, [&](int64_t i, double& total, double&) {
-      const double value = static_cast<double>(in[i]);
-      const double centred = value - centre;
-      total += squares ? centred * centred : value;
+    shared.add_several(planes.size, thread, [&](const Spaced& at, double& total, double&) {
+      T element[kSeveral];
+      read(in, at, element);
+      for (int j = 0; j < kSeveral; ++j) {
+        const double value = static_cast<double>(element[j]), centred = value - centre;
+        if (j < at.count) total += squares ? centred * centred : value;
+      }
     });
   }
 };
@@ -255,15 +284,24 @@ struct ChannelFactors {
   }
 };
 
+/// Item: several elements.
 template <class T>
 struct Normalize {
   Planes planes;
   In<T> x, mean, factor, bias;
   Out<T> y;
 
-  HS_HD void operator()(int64_t i) const {
-    const int64_t channel = i / planes.size % planes.channels;
-    y[i] = (x[i] - mean[channel]) * factor[channel] + bias[channel];
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, planes.elements());
+    T value[kSeveral];
+    read(x, at, value);
+    planes.by_channel(at, [&](int64_t channel, int begin, int end) {
+      const T middle = mean[channel], times = factor[channel], plus = bias[channel];
+      for (int j = 0; j < kSeveral; ++j) {
+        if (begin <= j && j < end) value[j] = (value[j] - middle) * times + plus;
+      }
+    });
+    write(y, at, value);
   }
 };
 
@@ -299,10 +337,16 @@ struct PlaneGradSums {
     const int64_t channel = line / planes.batch;
     const int64_t at = planes.offset(line % planes.batch, channel);
     const double centre = static_cast<double>(mean[channel]);
-    shared.add(planes.size, thread, [&](int64_t i, double& sum, double& product) {
-      const double g = static_cast<double>(dy[at + i]);
-      sum += g;
-      product += g * (static_cast<double>(x[at + i]) - centre);
+    const In<T> gradient = dy + at, in = x + at;
+    shared.add_several(planes.size, thread, [&](const Spaced& some, double& sum, double& product) {
+      T g[kSeveral], element[kSeveral];
+      read(gradient, some, g);
+      read(in, some, element);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= some.count) continue;
+        sum += static_cast<double>(g[j]);
+        product += static_cast<double>(g[j]) * (static_cast<double>(element[j]) - centre);
+      }
     });
   }
 };
@@ -347,16 +391,27 @@ struct ChannelGrads {
   }
 };
 
+/// Item: several elements.
 template <class T>
 struct NormalizeGrad {
   Planes planes;
   In<T> dy, x, mean, factor, share, slope;
   Out<T> dx;
 
-  HS_HD void operator()(int64_t i) const {
-    const int64_t channel = i / planes.size % planes.channels;
-    const T centred = (x[i] - mean[channel]) * slope[channel];
-    dx[i] = factor[channel] * ((dy[i] - share[channel]) - centred);
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, planes.elements());
+    T value[kSeveral], g[kSeveral];
+    read(x, at, value);
+    read(dy, at, g);
+    planes.by_channel(at, [&](int64_t channel, int begin, int end) {
+      const T middle = mean[channel], inclined = slope[channel];
+      const T times = factor[channel], less = share[channel];
+      for (int j = 0; j < kSeveral; ++j) {
+        const T centred = (value[j] - middle) * inclined;
+        if (begin <= j && j < end) value[j] = times * ((g[j] - less) - centred);
+      }
+    });
+    write(dx, at, value);
   }
 };
 

@@ -183,6 +183,12 @@ struct ConvGradWeightSource {
   HS_HD int64_t place(int64_t i, int64_t j) const { return (group * m + i) * n + j; }
 };
 
+/// deliver_sum() of accumulations that deliver something else than an fp32 sum.
+HS_HD HS_SELDOM inline float delivered_otherwise(ChainSpec how, double sum, bool biased, float bias,
+                                                 int64_t terms, int64_t element) noexcept {
+  return deliver_sum(how, sum, biased ? &bias : nullptr, terms, element);
+}
+
 /// What a sum becomes: with the bias as the accumulation has it, or, if it is scaled, times
 /// the scales of its operands and alpha, and then beta times the bias, in fp32.
 template <class T>
@@ -208,7 +214,13 @@ struct Epilogue {
 
  private:
   HS_HD float plain(double sum, const float* added, int64_t terms, int64_t element) const {
-    return deliver_sum(how, sum, added, terms, element);
+    const bool biased = added != nullptr;
+    const float bias_or_zero = biased ? *added : 0.0f;
+    if (how.is_wide() || (biased && how.sums_in_format() && how.is_single_chain())) {
+      return delivered_otherwise(how, sum, biased, bias_or_zero, terms, element);
+    }
+    const float plain_sum = static_cast<float>(sum);
+    return quiet_nan_of(biased ? plain_sum + bias_or_zero : plain_sum);
   }
   HS_HD double plain(double sum, const double* added, int64_t, int64_t) const {
     return added != nullptr ? sum + *added : sum;

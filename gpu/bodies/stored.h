@@ -18,6 +18,13 @@
 #include "core/numeric/float_format.h"
 #include "core/numeric/round.h"
 
+// Out of line: work that kernels do seldom, for which they would make themselves ready every time.
+#if defined(__CUDACC__)
+#define HS_SELDOM __noinline__
+#else
+#define HS_SELDOM
+#endif
+
 namespace halfscope::gpu {
 
 /// How elements lie in memory. tf32 is fp32 that a library multiplies as tf32.
@@ -87,6 +94,21 @@ HS_HD inline uint16_t code_of_bfloat(float value) noexcept {
   return static_cast<uint16_t>(value != value ? bits >> 16 | 0x40u : rounded >> 16);
 }
 
+HS_HD HS_SELDOM inline float value_of_e4m3fn(uint8_t code) noexcept {
+  return decode(code, format_of(Storage::e4m3fn));
+}
+/// Of a value of an 8-bit storage.
+HS_HD HS_SELDOM inline uint8_t code_of_byte(float value, Storage storage) noexcept {
+  return static_cast<uint8_t>(detail::code_of_value(value, format_of(storage)));
+}
+HS_HD HS_SELDOM inline Rounded<float> rounded_by(float value, FloatFormat format,
+                                                 Rounding rounding) noexcept {
+  return round_to_format(value, format, rounding);
+}
+HS_HD HS_SELDOM inline float rounded_to(float value, FloatFormat format) noexcept {
+  return round_to_format(value, format).value;
+}
+
 /// Element i, as a float.
 HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept {
   switch (storage) {
@@ -95,7 +117,7 @@ HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept
     case Storage::bf16:
       return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(memory)[i]} << 16);
     case Storage::e4m3fn:
-      return decode(static_cast<const uint8_t*>(memory)[i], format_of(Storage::e4m3fn));
+      return value_of_e4m3fn(static_cast<const uint8_t*>(memory)[i]);
     case Storage::e5m2:
       // The upper half of an fp16 code.
       return half_of_code(static_cast<uint16_t>(static_cast<const uint8_t*>(memory)[i] << 8));
@@ -116,12 +138,8 @@ HS_HD inline void store(void* memory, Storage storage, int64_t i, float value) n
       static_cast<uint16_t*>(memory)[i] = code_of_bfloat(value);
       return;
     case Storage::e4m3fn:
-      static_cast<uint8_t*>(memory)[i] =
-          static_cast<uint8_t>(detail::code_of_value(value, format_of(Storage::e4m3fn)));
-      return;
     case Storage::e5m2:
-      static_cast<uint8_t*>(memory)[i] =
-          static_cast<uint8_t>(detail::code_of_value(value, format_of(Storage::e5m2)));
+      static_cast<uint8_t*>(memory)[i] = code_of_byte(value, storage);
       return;
     case Storage::fp32:
     case Storage::tf32:
@@ -175,7 +193,7 @@ struct Destination {
       static_cast<uint16_t*>(memory)[i] =
           storage == Storage::fp16 ? code_of_half(value) : code_of_bfloat(value);
     } else {
-      store(i, round_to_format(value, format).value);
+      store(i, rounded_to(value, format));
     }
   }
 };
@@ -208,7 +226,7 @@ class StoredOutput {
   HS_HD bool operator==(std::nullptr_t) const noexcept { return exact_ == nullptr; }
 
   HS_HD void write(int64_t i, float value) const noexcept {
-    if (at_once_ != nullptr && *at_once_ != 0) {
+    if (stores_now()) {
       to_.round(i, value);
     } else {
       exact_[i] = value;
@@ -216,7 +234,8 @@ class StoredOutput {
   }
   /// Where exact results go, if they do.
   HS_HD float* exact() const noexcept { return exact_; }
-  /// Whether results may be stored at once.
+  /// Whether results are stored at once, and whether they may be.
+  HS_HD bool stores_now() const noexcept { return at_once_ != nullptr && *at_once_ != 0; }
   HS_HD bool stores() const noexcept { return at_once_ != nullptr; }
   HS_HD const Destination& destination() const noexcept { return to_; }
 

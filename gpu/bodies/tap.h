@@ -11,6 +11,7 @@
 #include "core/numeric/round.h"
 #include "core/numeric/tensor_rounding.h"
 #include "core/numeric/tensor_stats.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/updates.h"
 #include "gpu/bodies/work.h"
 
@@ -45,7 +46,7 @@ struct Round {
     if (rounding.mode == RoundingMode::nearest_even) {
       out.round(i, in[i]);
     } else {
-      out.store(i, round_to_format(in[i], out.format, rounding.element(i)).value);
+      out.store(i, rounded_by(in[i], out.format, rounding.element(i)).value);
     }
   }
 };
@@ -115,55 +116,74 @@ struct Measure {
     }
   }
 
-  /// Its sixteenth of a chunk.
-  HS_HD void count(int64_t chunk, int thread, Shared& shared) const {
-    const int64_t begin = chunk * kSumChunk, end = smaller(begin + kSumChunk, n);
+  /// What a thread has seen. Counters are told apart by constants, so that they stay in registers.
+  struct Seen {
     uint32_t counters[TapSlot::kCounters] = {};
     uint32_t max_bits = 0, min_bits = detail::kInfinityBits;
     double sum = 0.0, square = 0.0;
+  };
+
+  /// Its sixteenth of a chunk.
+  HS_HD void count(int64_t chunk, int thread, Shared& shared) const {
+    const int64_t begin = chunk * kSumChunk, end = smaller(begin + kSumChunk, n);
+    Seen seen;
     uint32_t* const exponents = shared.exponents[thread % kCopies];
-    const Losses losses = losses_of(out.format);
-    const bool quick = losses.known && rounding.mode == RoundingMode::nearest_even;
-    for (int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
-      const float x = in[i];
-      int flags = 0;
-      if (!quick) {
-        const Rounded<float> result = round_to_format(x, out.format, rounding.element(i));
-        if (out.memory != nullptr) out.store(i, result.value);
-        flags = result.flags;
-      } else if (out.memory != nullptr) {
-        out.round(i, x);
+    const bool nearest = rounding.mode == RoundingMode::nearest_even;
+    const Losses losses = nearest ? losses_of(out.format) : Losses{};
+    for (int64_t i = begin + thread % kLanes; i < end; i += kSeveral * kLanes) {
+      const Spaced at = spaced_from(i, kLanes, end);
+      float element[kSeveral];
+      read(in, at, element);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j < at.count) count(element[j], i + j * kLanes, losses, exponents, seen);
       }
-      const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & ~detail::kSignBit;
-      if (magnitude >= detail::kInfinityBits) {
-        const bool nan = magnitude > detail::kInfinityBits;
-        ++counters[nan ? TapSlot::kNan : bits >> 31 != 0 ? TapSlot::kNegInf : TapSlot::kPosInf];
-        continue;
-      }
-      const double value = static_cast<double>(x);
-      sum += value;
-      square += value * value;
-      if (magnitude == 0) {
-        ++counters[TapSlot::kZero];
-        continue;
-      }
-      const auto tell = [&](TapSlot::Counter which, int flag, bool quickly) {
-        counters[which] += (quick ? quickly : (flags & flag) != 0) ? 1 : 0;
-      };
-      tell(TapSlot::kOverflowed, kOverflow, losses.overflows(magnitude));
-      tell(TapSlot::kUnderflowed, kFlushed, losses.flushes(magnitude));
-      tell(TapSlot::kSubnormals, kSubnormal, losses.makes_subnormal(magnitude));
-      max_bits = magnitude > max_bits ? magnitude : max_bits;
-      min_bits = magnitude < min_bits ? magnitude : min_bits;
-      add_to(&exponents[bin_of(magnitude)], uint32_t{1});
     }
     for (int c = 0; c < TapSlot::kCounters; ++c) {
-      if (counters[c] != 0) add_to(&shared.counters[c], counters[c]);
+      if (seen.counters[c] != 0) add_to(&shared.counters[c], seen.counters[c]);
     }
-    raise_to(&shared.max_bits, max_bits);
-    lower_to(&shared.min_bits, min_bits);
-    shared.sums[thread] = sum;
-    shared.squares[thread] = square;
+    raise_to(&shared.max_bits, seen.max_bits);
+    lower_to(&shared.min_bits, seen.min_bits);
+    shared.sums[thread] = seen.sum;
+    shared.squares[thread] = seen.square;
+  }
+
+  /// Element i.
+  HS_HD void count(float x, int64_t i, const Losses& losses, uint32_t* exponents,
+                   Seen& seen) const {
+    int flags = 0;
+    if (!losses.known) {
+      const Rounded<float> result = rounded_by(x, out.format, rounding.element(i));
+      if (out.memory != nullptr) out.store(i, result.value);
+      flags = result.flags;
+    } else if (out.memory != nullptr) {
+      out.round(i, x);
+    }
+    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & ~detail::kSignBit;
+    const auto add_if = [&](TapSlot::Counter which, bool so) {
+      seen.counters[which] += so ? 1 : 0;
+    };
+    if (magnitude >= detail::kInfinityBits) {
+      const bool nan = magnitude > detail::kInfinityBits, negative = bits >> 31 != 0;
+      add_if(TapSlot::kNan, nan);
+      add_if(TapSlot::kNegInf, !nan && negative);
+      add_if(TapSlot::kPosInf, !nan && !negative);
+      return;
+    }
+    const double value = static_cast<double>(x);
+    seen.sum += value;
+    seen.square += value * value;
+    if (magnitude == 0) {
+      add_if(TapSlot::kZero, true);
+      return;
+    }
+    const bool quick = losses.known;
+    add_if(TapSlot::kOverflowed, quick ? losses.overflows(magnitude) : (flags & kOverflow) != 0);
+    add_if(TapSlot::kUnderflowed, quick ? losses.flushes(magnitude) : (flags & kFlushed) != 0);
+    add_if(TapSlot::kSubnormals,
+           quick ? losses.makes_subnormal(magnitude) : (flags & kSubnormal) != 0);
+    seen.max_bits = magnitude > seen.max_bits ? magnitude : seen.max_bits;
+    seen.min_bits = magnitude < seen.min_bits ? magnitude : seen.min_bits;
+    add_to(&exponents[bin_of(magnitude)], uint32_t{1});
   }
 
   HS_HD void hand_over(int64_t chunk, int thread, Shared& shared) const {

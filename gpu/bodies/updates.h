@@ -10,6 +10,7 @@
 #include "core/numeric/round.h"
 #include "core/numeric/tensor_rounding.h"
 #include "core/numeric/tensor_stats.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -60,9 +61,14 @@ struct ChunkTotals {
     if (s == 0) {
       const int64_t begin = chunk * kSumChunk, end = smaller(begin + kSumChunk, n);
       double sum = 0.0;
-      for (int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
-        const double value = static_cast<double>(x[i]);
-        sum += kSquares ? value * value : value;
+      for (int64_t i = begin + thread % kLanes; i < end; i += kSeveral * kLanes) {
+        const Spaced at = spaced_from(i, kLanes, end);
+        T element[kSeveral];
+        read(x, at, element);
+        for (int j = 0; j < kSeveral; ++j) {
+          const double value = static_cast<double>(element[j]);
+          if (j < at.count) sum += kSquares ? value * value : value;
+        }
       }
       shared.partials[thread] = sum;
     } else if (thread % kLanes == 0 && chunk < chunks()) {
@@ -222,7 +228,7 @@ struct Update {
 
  private:
   HS_HD float stored(float x, int64_t i) const {
-    return rounds ? round_to_format(x, storage, rounding.element(i)).value : x;
+    return rounds ? rounded_by(x, storage, rounding.element(i)).value : x;
   }
   HS_HD double stored(double x, int64_t) const { return x; }
 };
@@ -261,7 +267,7 @@ struct WeightAverage {
   }
   HS_HD double in_format(double x) const { return x; }
   HS_HD float stored(float x, int64_t i) const {
-    return rounds ? round_to_format(x, storage, rounding.element(i)).value : x;
+    return rounds ? rounded_by(x, storage, rounding.element(i)).value : x;
   }
   HS_HD double stored(double x, int64_t) const { return x; }
 };

@@ -265,7 +265,7 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], mean, squares}));
   }
   steps.push_back(block_sums_step(c, factors));
-  steps.push_back(items_step(executor, c.out_count(0),
+  steps.push_back(items_step(executor, items_of_several(c.out_count(0)),
                              Normalize<T>{planes, c.in[0], centre, factor, c.in[2], c.out[0]}));
   return in_turn(std::move(steps));
 }
@@ -300,7 +300,7 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
       {blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
        block_sums_step(c, grads),
        items_step(
-           executor, c.out_count(0),
+           executor, items_of_several(c.out_count(0)),
            NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]})});
 }
 

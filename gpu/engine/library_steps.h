@@ -91,7 +91,9 @@ Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
       executor.enqueue([product, s, result] { product->run(s.x.memory(), s.w.memory(), result); });
       if (narrow ? !state.measured : sums_are_results(s.y, epilogue, state)) continue;
       const In<float> made = narrow ? In<float>(to.memory, to.storage) : In<float>(exact);
-      executor.items(s.m * s.n, FinishMatrix<GemmSource<float>>{s, epilogue, made, s.n});
+      const int64_t n = s.m * s.n;
+      executor.items(items_of_several(n), FinishRows{epilogue, made, s.y + s.first, n, s.n, s.k,
+                                                     s.bias_row, s.bias_column, s.first});
     }
   };
 }

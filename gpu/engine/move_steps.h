@@ -64,6 +64,21 @@ Step binary_step(const NodeCall<X, T>& c, Operation operation) {
                            operand_of(*c.node, c.in_shape(1), to), operation});
 }
 
+/// Of operations that take no longer than reading their operands.
+template <class X, class T, class Operation>
+Step simple_binary_step(const NodeCall<X, T>& c, Operation operation) {
+  const int64_t n = c.out_count(0);
+  if (c.in_count(0) != n || c.in_count(1) != n) return binary_step(c, operation);
+  return items_step(*c.executor, items_of_several(n),
+                    SimpleBinary<T, Operation>{c.in[0], c.in[1], c.out[0], n, operation});
+}
+template <class X, class T, class Operation>
+Step simple_unary_step(const NodeCall<X, T>& c, Operation operation) {
+  const int64_t n = c.out_count(0);
+  return items_step(*c.executor, items_of_several(n),
+                    SimpleUnary<T, Operation>{c.in[0], c.out[0], n, operation});
+}
+
 template <class X, class T, class Operation>
 Step unary_step(const NodeCall<X, T>& c, Operation operation) {
   return items_step(*c.executor, c.out_count(0), Unary<T, Operation>{c.in[0], c.out[0], operation});
@@ -176,16 +191,16 @@ Step slice_step(const NodeCall<X, T>& c) {
 template <class X, class T>
 Step movement_step(const NodeCall<X, T>& c) {
   const std::string& op = c.node->op;
-  if (op == "Add") return binary_step(c, AddOp{});
-  if (op == "Sub") return binary_step(c, SubOp{});
-  if (op == "Mul") return binary_step(c, MulOp{});
+  if (op == "Add") return simple_binary_step(c, AddOp{});
+  if (op == "Sub") return simple_binary_step(c, SubOp{});
+  if (op == "Mul") return simple_binary_step(c, MulOp{});
   if (op == "Div") return binary_step(c, DivOp{});
-  if (op == "ReluGrad") return binary_step(c, ReluGradOp{});
-  if (op == "Neg") return unary_step(c, NegOp{});
+  if (op == "ReluGrad") return simple_binary_step(c, ReluGradOp{});
+  if (op == "Neg") return simple_unary_step(c, NegOp{});
   if (op == "Sqrt") return unary_step(c, SqrtOp{});
   if (op == "Exp") return unary_step(c, ExpOp{c.out_format(0)});
   if (op == "Log") return unary_step(c, LogOp{c.out_format(0)});
-  if (op == "Relu") return unary_step(c, ReluOp{});
+  if (op == "Relu") return simple_unary_step(c, ReluOp{});
   if (op == "Expand" || op == "Assign" || is_view(*c.node)) {
     const Shape& to = c.out_shape(0);
     const Strided from = op == "Expand" ? broadcast(*c.node, c.in_shape(0), to)
