@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a step adds after the gradients (formulas in core/ops/training.cpp); one element an item. A
-// variable's new value is rounded to its storage format here, because whether an update was lost
-// shows only by comparing it with the old one; states are rounded afterwards like other results.
+// What a step adds after the gradients (formulas in core/ops/training.cpp); an item is an element,
+// or several of what every training does. A variable's new value is rounded to its storage format
+// here, because whether an update was lost shows only by comparing it with the old one; states are
+// rounded afterwards like other results.
 #pragma once
 
 #include <cmath>
@@ -26,6 +27,19 @@ struct Gradient {
     if (decay == T{0}) return plain;  // an infinite weight times 0 would be NaN
     const T decayed = decay * w[i];
     return plain + decayed;
+  }
+  /// Of several.
+  HS_HD void operator()(const Neighbours& at, T (&to)[kSeveral]) const {
+    const T unscaled = *inverse_scale, clipped = *clip;
+    read(g, at, to);
+    for (T& each : to) each = (each * unscaled) * clipped;
+    if (decay == T{0}) return;
+    T weight[kSeveral];
+    read(w, at, weight);
+    for (int j = 0; j < kSeveral; ++j) {
+      const T decayed = decay * weight[j];
+      to[j] = to[j] + decayed;
+    }
   }
 };
 
@@ -100,16 +114,25 @@ struct GradientSum {
   HS_HD void operator()(int64_t i) const { y[i] = *keep != T{0} ? sum[i] + g[i] : g[i]; }
 };
 
+/// Item: several elements.
 template <class T>
 struct Momentum {
   Gradient<T> gradient;
   In<T> velocity;
   Out<T> y;
   T momentum;
+  int64_t n;
 
-  HS_HD void operator()(int64_t i) const {
-    const T kept = momentum * velocity[i];
-    y[i] = kept + gradient(i);
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T value[kSeveral], g[kSeveral];
+    read(velocity, at, value);
+    gradient(at, g);
+    for (int j = 0; j < kSeveral; ++j) {
+      const T kept = momentum * value[j];
+      value[j] = kept + g[j];
+    }
+    write(y, at, value);
   }
 };
 
@@ -156,15 +179,21 @@ struct RmsMomentum {
   }
 };
 
-// What the optimizers add to a variable.
+// What the optimizers add to several elements of a variable.
 
 template <class T>
 struct SgdRule {
   Gradient<T> gradient;
   In<T> rate, velocity;  ///< velocity may be null
 
-  HS_HD T operator()(int64_t i) const {
-    return -(*rate * (velocity != nullptr ? velocity[i] : gradient(i)));
+  HS_HD void operator()(const Neighbours& at, T (&to)[kSeveral]) const {
+    const T by = *rate;
+    if (velocity != nullptr) {
+      read(velocity, at, to);
+    } else {
+      gradient(at, to);
+    }
+    for (T& each : to) each = -(by * each);
   }
   HS_HD double decay() const { return 0.0; }
 };
@@ -175,9 +204,17 @@ struct RmsRule {
   In<T> rate, average, velocity;  ///< velocity may be null
   T eps;
 
-  HS_HD T operator()(int64_t i) const {
-    if (velocity != nullptr) return -(*rate * velocity[i]);
-    return -(*rate * (gradient(i) / (std::sqrt(average[i]) + eps)));
+  HS_HD void operator()(const Neighbours& at, T (&to)[kSeveral]) const {
+    const T by = *rate;
+    if (velocity != nullptr) {
+      read(velocity, at, to);
+      for (T& each : to) each = -(by * each);
+      return;
+    }
+    T squares[kSeveral];
+    gradient(at, to);
+    read(average, at, squares);
+    for (int j = 0; j < kSeveral; ++j) to[j] = -(by * (to[j] / (std::sqrt(squares[j]) + eps)));
   }
   HS_HD double decay() const { return 0.0; }
 };
@@ -188,42 +225,56 @@ struct AdamRule {
   T eps;
   double decoupled_decay;
 
-  HS_HD T operator()(int64_t i) const {
+  HS_HD void operator()(const Neighbours& at, T (&to)[kSeveral]) const {
     const T step_size =
         static_cast<T>(static_cast<double>(*rate) / static_cast<double>(*correction_1));
     const T root_2 = static_cast<T>(std::sqrt(static_cast<double>(*correction_2)));
-    const T denominator = std::sqrt(v[i]) / root_2 + eps;
-    return -(step_size * (m[i] / denominator));
+    T squares[kSeveral];
+    read(m, at, to);
+    read(v, at, squares);
+    for (int j = 0; j < kSeveral; ++j) {
+      const T denominator = std::sqrt(squares[j]) / root_2 + eps;
+      to[j] = -(step_size * (to[j] / denominator));
+    }
   }
   HS_HD double decay() const { return static_cast<double>(*rate) * decoupled_decay; }
 };
 
+/// Item: several elements.
 template <class T, class Rule>
 struct Update {
   Rule rule;
   In<T> w;
   Out<T> next, update;
+  int64_t n;
   FloatFormat storage;
   bool rounds;  ///< the storage format is not fp32
   TensorRounding rounding{};
   uint64_t* lost = nullptr;  ///< null: not counted
 
-  HS_HD void operator()(int64_t i) const {
-    const T old = w[i];
-    T change = rule(i);
-    T fresh;
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T old[kSeveral], change[kSeveral], fresh[kSeveral] = {};
+    read(w, at, old);
+    rule(at, change);
     const double decay = rule.decay();
-    if (decay == 0.0) {
-      fresh = old + change;
-    } else {
-      const T shrunk = old * static_cast<T>(1.0 - decay), lost_part = static_cast<T>(decay) * old;
-      fresh = shrunk + change;
-      change = change - lost_part;
+    uint64_t stayed = 0;
+    for (int j = 0; j < kSeveral; ++j) {
+      if (j >= at.count) continue;
+      if (decay == 0.0) {
+        fresh[j] = old[j] + change[j];
+      } else {
+        const T shrunk = old[j] * static_cast<T>(1.0 - decay);
+        const T lost_part = static_cast<T>(decay) * old[j];
+        fresh[j] = shrunk + change[j];
+        change[j] = change[j] - lost_part;
+      }
+      fresh[j] = stored(fresh[j], at.first + j);
+      stayed += change[j] != T{0} && fresh[j] == old[j] ? 1 : 0;
     }
-    fresh = stored(fresh, i);
-    next[i] = fresh;
-    update[i] = change;
-    if (lost != nullptr && change != T{0} && fresh == old) add_to(lost, uint64_t{1});
+    write(next, at, fresh);
+    write(update, at, change);
+    if (lost != nullptr && stayed != 0) add_to(lost, stayed);
   }
 
  private:

@@ -22,18 +22,18 @@ Step apply_step(const NodeCall<X, T>& c, const Rule& rule) {
                               .w = c.in[0],
                               .next = c.out[0],
                               .update = c.out[1],
+                              .n = c.out_count(0),
                               .storage = c.out_format(0),
                               .rounds = c.out_format(0) != kFp32};
   const RoundingChoice choice = c.graph->value(c.node->outputs[0]).rounding;
   const ValueId value = c.node->outputs[0];
-  const int64_t n = c.out_count(0);
   uint64_t* const lost = c.lost;
   X& executor = *c.executor;
-  return [&executor, plain, choice, value, n, lost](const RunState& state) {
+  return [&executor, plain, choice, value, lost](const RunState& state) {
     Update<T, Rule> body = plain;
     body.rounding = rounding_now(choice, value, state.random);
     body.lost = state.measured ? lost : nullptr;
-    executor.items(n, body);
+    executor.items(items_of_several(body.n), body);
   };
 }
 
@@ -96,7 +96,8 @@ Step state_step(const NodeCall<X, T>& c) {
   const int64_t n = c.out_count(0);
   const T momentum = attribute_of<T>(node, "momentum"), eps = attribute_of<T>(node, "eps");
   if (node.op == "Momentum") {
-    return items_step(*c.executor, n, Momentum<T>{gradient, c.in[4], c.out[0], momentum});
+    return items_step(*c.executor, items_of_several(n),
+                      Momentum<T>{gradient, c.in[4], c.out[0], momentum, n});
   }
   if (node.op == "AdamMoments") {
     const double b1 = real_attribute(node, "beta1", 0.9), b2 = real_attribute(node, "beta2", 0.999);
