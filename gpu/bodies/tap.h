@@ -36,17 +36,26 @@ struct ClearSlot {
   }
 };
 
-/// Rounding without statistics, to the format of `out`, which may be `in`.
+/// Rounding without statistics, to the format of `out`, which may be `in`. Item: several elements.
 struct Round {
   In<float> in;
   Destination out;
+  int64_t n;
   TensorRounding rounding{};
 
-  HS_HD void operator()(int64_t i) const {
+  int64_t items() const { return items_of_several(n); }
+
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    float x[kSeveral];
+    read(in, at, x);
     if (rounding.mode == RoundingMode::nearest_even) {
-      out.round(i, in[i]);
-    } else {
-      out.store(i, rounded_by(in[i], out.format, rounding.element(i)).value);
+      write(out, at, x);
+      return;
+    }
+    for (int j = 0; j < at.count; ++j) {
+      const int64_t i = at.first + j;
+      out.store(i, rounded_by(x[j], out.format, rounding.element(i)).value);
     }
   }
 };

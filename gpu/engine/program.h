@@ -227,7 +227,8 @@ class DeviceProgram final : public Program {
     float* const at = bytes_of(to.storage) < 4 ? exact_ : static_cast<float*>(to.memory);
     executor_->upload(at, data.data(), data.size_bytes());
     if (to.format != kFp32) {
-      executor_->items(static_cast<int64_t>(data.size()), Round{at, to, {}});
+      const Round round{at, to, static_cast<int64_t>(data.size())};
+      executor_->items(round.items(), round);
     }
   }
   /// What lies there, as floats on the device until the next node runs.
@@ -420,7 +421,8 @@ class DeviceProgram final : public Program {
     if (there && !measures) return;
     const TensorRounding rounding = rounding_now(result.rounding, result.value, state.random);
     if (!measures) {
-      executor_->items(result.count, Round{result.exact, result.to, rounding});
+      const Round round{result.exact, result.to, result.count, rounding};
+      executor_->items(round.items(), round);
       return;
     }
     Destination to = result.to;
