@@ -83,8 +83,8 @@ TEST(Stored, StoringRoundsLikeEveryOtherRounding) {
   for (const char* name : {"fp16", "bf16", "fp16:sat", "bf16:ftz", "e5m9"}) {
     const FloatFormat format = parse_format(name).value();
     const Storage storage = gpu::storage_for(format);
-    uint16_t code = 0;
-    const gpu::Destination to{&code, storage, format};
+    std::array<uint16_t, 2> codes{};  // an element of any storage
+    const gpu::Destination to{codes.data(), storage, format};
     EXPECT_EQ(to.rounds_itself, format == kFp16 || format == kBf16) << name;
     for (uint32_t upper = 0; upper < 0x10000; ++upper) {
       for (const uint32_t lower : {0x0000u, 0x0001u, 0x0fffu, 0x1000u, 0x1001u, 0x2fffu, 0x3000u,
@@ -92,7 +92,7 @@ TEST(Stored, StoringRoundsLikeEveryOtherRounding) {
         const float x = std::bit_cast<float>(upper << 16 | lower);
         to.round(0, x);
         const float rounded = round_to_format(x, format).value;
-        ASSERT_EQ(code, detail::code_of_value(rounded, gpu::format_of(storage)))
+        ASSERT_EQ(codes[0], detail::code_of_value(rounded, gpu::format_of(storage)))
             << name << ", bits " << std::hex << (upper << 16 | lower);
       }
     }
