@@ -236,7 +236,13 @@ int train(const TrainOptions& options, const std::string& command_line) {
   if (options.json) {
     write_json(closing_json(options, summary, elapsed.count(), saved, verified.proof));
   }
-  if (!trainer->lost_lanes().empty()) throw lost_error(*trainer);
+  if (!trainer->lost_lanes().empty()) {
+    if (!options.checkpoint.empty()) {
+      fmt::print(stderr, "note: no checkpoint was written after lane {} was lost\n",
+                 trainer->lost_lanes().front().name);
+    }
+    throw lost_error(*trainer);
+  }
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }

@@ -79,9 +79,10 @@ class Program {
   virtual int64_t device_bytes() const { return 0; }
 
   /// What works off steps of training without being waited for, as long as the program lives; null
-  /// of programs that do all they are told before they return.
+  /// of programs that do all they are told before they return. `measures`: statistics will be
+  /// wanted of some. Throws DeviceError where there is no room for it.
   virtual std::unique_ptr<StepQueue> step_queue(const StepRules& /*rules*/,
-                                                int64_t /*micro_batches*/) {
+                                                int64_t /*micro_batches*/, bool /*measures*/) {
     return nullptr;
   }
 };

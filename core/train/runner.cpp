@@ -207,6 +207,7 @@ bool Runner::has_lane(size_t lane) const { return !lanes_.at(lane)->lost; }
 /// The lane goes no further: its program may be in any state.
 void Runner::lose(size_t lane, TapSink* sink, LostLane&& lost) {
   lanes_[lane]->lost = true;
+  lanes_[lane]->program.reset();  // others may need the room
   if (sink != nullptr) sink->lost(static_cast<int>(lane), lost.batch, lost.why);
   lost_.push_back(std::move(lost));
   if (lost_.size() < lanes_.size()) return;

@@ -103,7 +103,8 @@ void Trainer::tell_lost(TapSink* sink) const {
 void Trainer::make_queue(Lane& lane) const {
   const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
                         config_.optimizer.beta2};
-  lane.steps = lane.program->step_queue(rules, config_.micro_batches);
+  const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
+  lane.steps = lane.program->step_queue(rules, config_.micro_batches, measures);
   lane.waits = lane.steps == nullptr;
   if (!lane.waits) return;
   lane.steps =
@@ -259,6 +260,8 @@ void Trainer::lose(size_t lane, int64_t step, const Watchers& watchers, const st
   settle(watchers);
   if (!lanes_[lane]->lost.empty()) return;
   lanes_[lane]->lost = why;
+  lanes_[lane]->steps.reset();
+  lanes_[lane]->program.reset();  // others may need the room
   lost_.push_back({lanes_[lane]->config.name(), step, why, hint});
   TapSink* const sink = watchers.sink;
   if (sink != nullptr) sink->lost(static_cast<int>(lane), step, why);

@@ -138,7 +138,8 @@ class Trainer {
   Checkpoint checkpoint() const;
 
   using Progress = std::function<void(const std::vector<StepRow>& rows)>;
-  /// Runs all steps. `sink` may be null. Stops after the current step once `stop` is true. A lane
+  /// Runs all steps. `sink` may be null. Stops once `stop` is true, after the steps that are
+  /// launched: the one that is told, and where a lane is on a device the next. A lane
   /// whose backend fails (Error, out of memory) is lost, and the others go on: its rows for
   /// `progress` have a NaN for a loss, and no more checkpoints are written. Throws that Error once
   /// no lane is left, after it has told `sink` that the run was interrupted.

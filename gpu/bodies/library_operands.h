@@ -52,8 +52,8 @@ class ChannelTiles {
         wide_(smaller(pixels_, whole(kMostElements / larger(tall_, 1)))),
         pixel_packs_(pixels_ % kSeveral == 0 ? int64_t{wide_} / kSeveral : 0),
         channel_packs_(channels_ % kSeveral == 0 ? int64_t{tall_} / kSeveral : 0),
-        down_(ceil_div(channels_, tall_)),
-        across_(ceil_div(pixels_, wide_)) {}
+        down_(ceil_div(channels_, larger(tall_, 1))),
+        across_(ceil_div(pixels_, larger(wide_, 1))) {}
 
   HS_HD int64_t blocks() const { return outer_ * down_ * across_; }
 

@@ -36,6 +36,24 @@ struct ClearSlot {
   }
 };
 
+/// Adds what was counted in `slots` to `totals`, as TensorStats::merge() does.
+struct MergeSlot {
+  const TapSlot* slots;
+  TapSlot* totals;
+
+  HS_HD void operator()(int64_t i) const {
+    const TapSlot& slot = slots[i];
+    TapSlot& total = totals[i];
+    for (int c = 0; c < TapSlot::kCounters; ++c) total.counters[c] += slot.counters[c];
+    total.lost += slot.lost;
+    raise_to(&total.max_bits, slot.max_bits);
+    lower_to(&total.min_bits, slot.min_bits);
+    total.sum += slot.sum;
+    total.sum_sq += slot.sum_sq;
+    for (int bin = 0; bin < kExponentBins; ++bin) total.exponents[bin] += slot.exponents[bin];
+  }
+};
+
 /// Rounding without statistics, to the format of `out`, which may be `in`. Item: several elements.
 struct Round {
   In<float> in;

@@ -7,7 +7,6 @@
 // Two steps may be on their way, so there are two of everything that is copied.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,12 +34,13 @@ class DeviceSteps final : public StepQueue {
  public:
   /// All outlive this.
   DeviceSteps(X& executor, const Executable& executable, TapCounters<X>& taps, StepParts parts,
-              const StepRules& rules, int64_t micro_batches)
+              const StepRules& rules, int64_t micro_batches, bool measures)
       : executor_(executor),
         executable_(executable),
         taps_(taps),
         parts_(std::move(parts)),
-        micro_batches_(micro_batches) {
+        micro_batches_(micro_batches),
+        measures_(measures) {
     state_ = allocate<StepState>();
     updates_ = allocate<int32_t>();
     begin_ = {state_, parts_.write(executable.loss_scale), static_cast<double>(micro_batches)};
@@ -53,7 +53,11 @@ class DeviceSteps final : public StepQueue {
                .correction_2 = parts_.write(executable.correction_2),
                .updates = updates_,
                .news = nullptr};
-    for (Copy& copy : copies_) reserve(copy, counters_at());
+    for (Copy& copy : copies_) {
+      const size_t bytes = counters_at() + (measures ? counter_bytes() : 0);
+      copy.device = static_cast<std::byte*>(executor_.allocate(bytes));
+      copy.host = static_cast<std::byte*>(executor_.host_memory(bytes));
+    }
   }
 
   void open(const StepState* state) override {
@@ -68,14 +72,8 @@ class DeviceSteps final : public StepQueue {
 
   void run(Entry entry, bool measured) override {
     parts_.launch(entry, measured);
-    const int64_t slots = taps_.slots(entry);
-    if (!measured || slots == 0) return;
-    Copy& copy = current();
-    if (copy.bytes < whole()) reserve(copy, whole());  // nothing of the step is in it yet
-    const size_t bytes = static_cast<size_t>(slots) * sizeof(TapSlot);
-    executor_.copy(copy.device + copy.end, taps_.counters(), bytes);
-    copy.measured.push_back({entry, copy.end});
-    copy.end += bytes;
+    if (measured) add_counters(entry);
+    if (entry == Entry::norm) executor_.pause(current().mark);  // lanes may be compared here
   }
 
   void keep(ValueId scalar) override {
@@ -84,6 +82,7 @@ class DeviceSteps final : public StepQueue {
   }
 
   void update(bool measured) override {
+    executor_.go_on(current().mark);
     DecideStep decide = decide_;
     decide.news = reinterpret_cast<StepNews*>(current().device);
     executor_.items(1, decide);
@@ -115,12 +114,17 @@ class DeviceSteps final : public StepQueue {
   static constexpr size_t kCopies = 2, kAlignment = 256;
   static constexpr int64_t kScalars = 2;  ///< kept of a micro-batch: loss and accuracy
 
+  struct Measured {
+    Entry entry;
+    size_t at;         ///< where its counters begin
+    int64_t runs = 1;  ///< in this step, whose counters are added up
+  };
   /// News, scalars and counters of a step.
   struct Copy {
     std::byte *device = nullptr, *host = nullptr;
-    size_t bytes = 0, end = 0;
+    size_t end = 0;
     int64_t kept = 0;
-    std::vector<std::pair<Entry, size_t>> measured{};  ///< and where their counters begin
+    std::vector<Measured> measured{};
     typename X::Mark mark{};
   };
 
@@ -136,35 +140,38 @@ class DeviceSteps final : public StepQueue {
     const size_t scalars = static_cast<size_t>(kScalars * micro_batches_) * sizeof(double);
     return (sizeof(StepNews) + scalars + kAlignment - 1) / kAlignment * kAlignment;
   }
-  /// With the counters of all entries.
-  size_t whole() const {
-    const int64_t slots =
-        micro_batches_ * (taps_.slots(Entry::grad) + taps_.slots(Entry::accumulate)) +
-        taps_.slots(Entry::update);
-    return counters_at() + static_cast<size_t>(slots) * sizeof(TapSlot);
+  size_t counter_bytes(Entry entry) const {
+    return static_cast<size_t>(taps_.slots(entry)) * sizeof(TapSlot);
   }
-  void reserve(Copy& copy, size_t bytes) {
-    if (copy.device != nullptr) executor_.release(copy.device);
-    copy.device = static_cast<std::byte*>(executor_.allocate(bytes));
-    copy.host = static_cast<std::byte*>(executor_.host_memory(bytes));
-    copy.bytes = bytes;
+  /// Of all entries of a step.
+  size_t counter_bytes() const {
+    return counter_bytes(Entry::grad) + counter_bytes(Entry::accumulate) +
+           counter_bytes(Entry::update);
+  }
+
+  /// What the entry counted just now, added to what it did before in this step.
+  void add_counters(Entry entry) {
+    if (!measures_) throw Error("this queue of steps was made without room for statistics");
+    if (taps_.slots(entry) == 0) return;
+    Copy& copy = current();
+    for (Measured& each : copy.measured) {
+      if (each.entry != entry) continue;
+      ++each.runs;
+      auto* const totals = reinterpret_cast<TapSlot*>(copy.device + each.at);
+      executor_.items(taps_.slots(entry), MergeSlot{taps_.counters(), totals});
+      return;
+    }
+    executor_.copy(copy.device + copy.end, taps_.counters(), counter_bytes(entry));
+    copy.measured.push_back({entry, copy.end});
+    copy.end += counter_bytes(entry);
   }
 
   void put_stats(const Copy& copy, StepReport& report) const {
     report.stats.assign(executable_.taps.size(), TensorStats{});
-    std::vector<TensorStats> part;
-    std::array<bool, kEntryCount> seen{};
-    for (const auto& [entry, at] : copy.measured) {
-      if (entry == Entry::update && report.skipped) continue;
-      const auto* const counted = reinterpret_cast<const TapSlot*>(copy.host + at);
-      const bool forward = entry == executable_.forward;
-      if (!std::exchange(seen[static_cast<size_t>(entry)], true)) {
-        taps_.put(entry, forward, counted, report.stats);
-        continue;
-      }
-      part.assign(report.stats.size(), TensorStats{});
-      taps_.put(entry, forward, counted, part);
-      for (size_t i = 0; i < part.size(); ++i) report.stats[i].merge(part[i]);
+    for (const Measured& each : copy.measured) {
+      if (each.entry == Entry::update && report.skipped) continue;
+      taps_.put(each.entry, each.entry == executable_.forward,
+                reinterpret_cast<const TapSlot*>(copy.host + each.at), each.runs, report.stats);
     }
   }
 
@@ -173,6 +180,7 @@ class DeviceSteps final : public StepQueue {
   TapCounters<X>& taps_;
   const StepParts parts_;
   const int64_t micro_batches_;
+  const bool measures_;
   StepState* state_ = nullptr;
   int32_t* updates_ = nullptr;
   BeginStep begin_{};

@@ -14,9 +14,9 @@
 //   download(to, from, bytes)  waits for what was launched
 //   copy(to, from, bytes)      on the device
 //   host_memory(bytes)         on the host, for fetch() and the executor's life
-//   begin(mark)                notes the time when all before is done
+//   begin(mark), pause(mark), go_on(mark)  note the time when all before is done
 //   fetch(mark, to, from, bytes)  download() to host_memory(), beside what is launched later
-//   wait(mark)                 until that is there; ms from begin() to where fetch() was launched
+//   wait(mark)                 until that is there; ms from begin() to fetch(), pauses left out
 //   allocated()                bytes
 //   tensor_core()              which mma.sync it has
 //
@@ -159,18 +159,21 @@ class HostExecutor {
   /// What fetch() is to copy: as late as on any device.
   struct Mark {
     using Clock = std::chrono::steady_clock;
-    Clock::time_point begin{}, end{};
+    Clock::time_point begin{}, pause{}, go_on{}, end{};
     void* to = nullptr;
     const void* from = nullptr;
     size_t bytes = 0;
   };
   void begin(Mark& mark) { mark.begin = Mark::Clock::now(); }
+  void pause(Mark& mark) { mark.pause = Mark::Clock::now(); }
+  void go_on(Mark& mark) { mark.go_on = Mark::Clock::now(); }
   void fetch(Mark& mark, void* to, const void* from, size_t bytes) {
-    mark = {mark.begin, Mark::Clock::now(), to, from, bytes};
+    mark = {mark.begin, mark.pause, mark.go_on, Mark::Clock::now(), to, from, bytes};
   }
   double wait(Mark& mark) {
     std::memcpy(mark.to, mark.from, mark.bytes);
-    return std::chrono::duration<double, std::milli>(mark.end - mark.begin).count();
+    const auto spent = (mark.pause - mark.begin) + (mark.end - mark.go_on);
+    return std::chrono::duration<double, std::milli>(spent).count();
   }
 
  private:

@@ -2,8 +2,8 @@
 // The Program of a GPU backend over any executor. One arena holds all values, stored in as few
 // bytes as their formats take; every node is a step that launches bodies, behind which its results
 // pass the tap and are rounded to their format. Where nothing is measured most bodies do that
-// themselves (gpu/bodies/stored.h). What the taps counted stays on the device until the entry has
-// run, and is then copied at once.
+// themselves (gpu/bodies/stored.h). What the taps counted stays on the device until the entry, or
+// in training the step (device_steps.h), has run, and is then copied at once.
 #pragma once
 
 #include <algorithm>
@@ -126,7 +126,8 @@ class DeviceProgram final : public Program {
     if (!stats.empty()) taps_.collect(entry, entry == executable_.forward, stats);
   }
 
-  std::unique_ptr<StepQueue> step_queue(const StepRules& rules, int64_t micro_batches) override {
+  std::unique_ptr<StepQueue> step_queue(const StepRules& rules, int64_t micro_batches,
+                                        bool measures) override {
     StepParts parts{
         .launch = [this](Entry entry, bool measured) { start(entry, queued_, measured); },
         .read = [this](ValueId scalar) { return real(scalar); },
@@ -138,7 +139,7 @@ class DeviceProgram final : public Program {
             },
         .sum_sq = wide_place_.at(executable_.gradient_norm)};
     return std::make_unique<DeviceSteps<X>>(*executor_, executable_, taps_, std::move(parts), rules,
-                                            micro_batches);
+                                            micro_batches, measures);
   }
 
   Tensor read(ValueId value) const override {

@@ -82,14 +82,15 @@ class TapCounters {
     std::vector<TapSlot> counted(at(entry).slots.size());
     if (counted.empty()) return;
     executor_.download(counted.data(), memory_, counted.size() * sizeof(TapSlot));
-    put(entry, forward, counted.data(), stats);
+    put(entry, forward, counted.data(), 1, stats);
   }
 
-  /// What the entry's counters, there on the host, say.
-  void put(Entry entry, bool forward, const TapSlot* counted, std::span<TensorStats> stats) const {
+  /// What the entry's counters, there on the host, say after so many `runs` of it.
+  void put(Entry entry, bool forward, const TapSlot* counted, int64_t runs,
+           std::span<TensorStats> stats) const {
     const std::vector<Slot>& slots = at(entry).slots;
     for (size_t i = 0; i < slots.size(); ++i) {
-      stats[static_cast<size_t>(slots[i].tap)] = stats_of(counted[i], slots[i].n);
+      stats[static_cast<size_t>(slots[i].tap)] = stats_of(counted[i], runs * slots[i].n);
     }
     if (!forward) return;
     for (const auto& [from, to] : shared_) {

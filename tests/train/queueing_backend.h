@@ -65,7 +65,8 @@ class QueueingBackend final : public Backend {
         : ForwardingProgram(emulation_backend().compile(executable)),
           how_(how),
           executable_(executable) {}
-    std::unique_ptr<StepQueue> step_queue(const StepRules& rules, int64_t micro_batches) override {
+    std::unique_ptr<StepQueue> step_queue(const StepRules& rules, int64_t micro_batches,
+                                          bool) override {
       return std::make_unique<Steps>(how_, HostSteps(*this, executable_, rules, micro_batches));
     }
 

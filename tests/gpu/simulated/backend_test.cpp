@@ -68,6 +68,44 @@ TEST(OnSimulatedDevice, AStepIsWaitedForOnceAndTellsAllInOneCopy) {
   }
 }
 
+/// Milliseconds of the steps of such a training; a kernel takes one.
+std::vector<double> step_times(const TrainConfig& config) {
+  Trainer trainer(config, test::data());
+  test::Collector seen;
+  trainer.run(&seen, {}, std::atomic<bool>{false});
+  std::vector<double> times;
+  for (const StepRow& row : seen.rows) times.push_back(row.ms);
+  return times;
+}
+
+// What comparisons run on the device between gradients and update is no part of a step.
+TEST(OnSimulatedDevice, StepsTakeAsLongWhereTheyAreCompared) {
+  TrainConfig config = test::config(test::kMlp, "mixed_float16", "static:64");
+  config.steps = 5;
+  config.every = 0;
+  config.lanes[0].backend = &cuda_backend(GpuProducts::own);
+  const std::vector<double> alone = step_times(config);
+  config.errors = {.enabled = true, .every = 2, .emulator = &emulation_backend()};
+  const std::vector<double> checked = step_times(config);
+  ASSERT_EQ(alone.size(), 5u);
+  EXPECT_GT(alone[4], 10.0);
+  EXPECT_EQ(alone, checked);
+}
+
+// Counters of micro-batches are added up where they are.
+TEST(OnSimulatedDevice, MicroBatchesTakeNoMoreRoom) {
+  const auto bytes = [](int64_t micro_batches) {
+    const Executable exe = lower(test::small_network(2), preset_plan("mixed_float16").value(),
+                                 TrainingSpec{parse_optimizer("sgd"), micro_batches});
+    const std::unique_ptr<Program> program = cuda_backend().compile(exe);
+    const int64_t before = program->device_bytes();
+    const std::unique_ptr<StepQueue> steps = program->step_queue({}, micro_batches, true);
+    return program->device_bytes() - before;
+  };
+  EXPECT_GT(bytes(2), 0);
+  EXPECT_LT(bytes(64) - bytes(2), 64 * 1024);
+}
+
 TEST(OnSimulatedDevice, ProgramsGiveBackWhatTheyTook) {
   const Executable exe = small_training();
   const simulated::InUse before = simulated::in_use();

@@ -150,6 +150,7 @@ void run_block(const Work& kernel, const std::vector<unsigned>& threads) {
 }
 
 void run_grid(const cudaLaunchConfig_t& config, const Work& kernel) {
+  ++device().clock;
   this_thread().threads = config.blockDim;
   this_thread().blocks = config.gridDim;
   for (const unsigned b : shuffled(config.gridDim.x)) {

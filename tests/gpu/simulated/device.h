@@ -8,7 +8,8 @@
 //   - memory begins as NaN, ends at its last 256 bytes, and is gone when it is freed;
 //   - threads of a block meet at every barrier, blocks and threads run in any order;
 //   - between the begin and the end of a capture nothing is allocated, freed or waited for;
-//   - memory runs out, and the device is lost, when a test wants it.
+//   - memory runs out, and the device is lost, when a test wants it;
+//   - a kernel takes a millisecond.
 //
 // It says nothing about speed, about what nvcc makes of the kernels (tensor cores, contraction,
 // memory order), or about which algorithms the libraries choose.

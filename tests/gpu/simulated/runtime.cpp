@@ -250,7 +250,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   NOT_IN_CAPTURE();
   if (device().events.count(event) == 0) violated("an event that is gone is recorded");
   event->stream = stream;
-  return said(put(stream, [event, number = ++event->recorded] { event->reached = number; }));
+  return said(put(stream, [event, number = ++event->recorded] {
+    event->reached = number;
+    event->time = device().clock;
+  }));
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ALIVE();
@@ -266,7 +269,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
   if (begin->reached < begin->recorded || end->reached < end->recorded) {
     return said(cudaErrorNotReady);
   }
-  *ms = 1.0f;
+  *ms = static_cast<float>(end->time - begin->time);
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

@@ -29,6 +29,7 @@ struct CUstream_st {
 struct CUevent_st {
   CUstream_st* stream = nullptr;
   int64_t recorded = 0, reached = 0;
+  int64_t time = 0;  ///< when it was reached last
 };
 /// A graph, and one that can be launched.
 struct CUgraph_st {
@@ -56,7 +57,8 @@ struct Device {
   Transfers transfers{};
   int64_t graphs = 0;  ///< of both kinds that are not destroyed
   uint64_t draw = 1;
-  int open = 0;  ///< of those who may touch the arena
+  int64_t clock = 0;  ///< kernels that ran
+  int open = 0;       ///< of those who may touch the arena
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 
   Device();
