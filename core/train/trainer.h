@@ -177,11 +177,6 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  const Lane& whole_lane(int lane) const;
-  void check_data() const;
-  void check_feed(const Executable& executable) const;
-  int64_t test_samples() const;
-  std::map<std::string, double> setup() const;
   /// Who sees a run.
   struct Watchers {
     TapSink* sink;  ///< may be null
@@ -194,6 +189,11 @@ class Trainer {
     std::vector<double> ms;   ///< that it took them
   };
 
+  const Lane& whole_lane(int lane) const;
+  void check_data() const;
+  void check_feed(const Executable& executable) const;
+  int64_t test_samples() const;
+  std::map<std::string, double> setup() const;
   void set_up(Lane& lane, const std::function<void()>& work);
   void check_any_lane() const;
   void tell_lost(TapSink* sink) const;

@@ -50,6 +50,17 @@ class LostLane : public testing::Test {
     return trainer;
   }
 
+  /// The lanes beside the middle one do as they do without it.
+  static void expect_others_as_without(const Trainer& trainer, const TrainConfig& config) {
+    TrainConfig alone = config;
+    alone.lanes.erase(alone.lanes.begin() + 1);
+    Trainer reference(alone, data());
+    const std::atomic<bool> stop{false};
+    reference.run(nullptr, {}, stop);
+    expect_same_weights(trainer.weights(0), reference.weights(0));
+    expect_same_weights(trainer.weights(2), reference.weights(1));
+  }
+
   std::vector<std::vector<StepRow>> progress_;
 
  private:
@@ -83,14 +94,7 @@ TEST_F(LostLane, EndsAloneAndWhatItRecordedStays) {
   EXPECT_TRUE(std::isnan(progress_[4][1].loss));
   EXPECT_EQ(progress_[4][1].step, 4);
 
-  // The others do as they do without it.
-  TrainConfig alone = config;
-  alone.lanes.erase(alone.lanes.begin() + 1);
-  Trainer reference(alone, data());
-  const std::atomic<bool> stop{false};
-  reference.run(nullptr, {}, stop);
-  expect_same_weights(trainer->weights(0), reference.weights(0));
-  expect_same_weights(trainer->weights(2), reference.weights(1));
+  expect_others_as_without(*trainer, config);
 }
 
 TEST_F(LostLane, MayBeTheFirstOrTheLast) {
@@ -233,13 +237,7 @@ TEST_F(LostLane, MayBeLostBeforeItsFirstStep) {
     EXPECT_EQ(run.total(1, 1).n, 0);
     EXPECT_GT(run.total(2, 1).n, 0);
 
-    TrainConfig alone = config;
-    alone.lanes.erase(alone.lanes.begin() + 1);
-    Trainer reference(alone, data());
-    const std::atomic<bool> stop{false};
-    reference.run(nullptr, {}, stop);
-    expect_same_weights(trainer->weights(0), reference.weights(0));
-    expect_same_weights(trainer->weights(2), reference.weights(1));
+    expect_others_as_without(*trainer, config);
   }
 }
 
