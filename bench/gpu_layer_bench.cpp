@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -97,6 +98,7 @@ void run_model(const Options& options, const std::string& name, const Backend& b
     }
   }
   fmt::print("\n{}, batch {}, {}\n{}\n{}\n", name, options.batch, backend.name(), heads, columns);
+  std::fflush(stdout);
   std::vector<Measured> sums(lanes.size());
   for (size_t i = 0; i < products.front().size(); ++i) {
     const LayerProduct& product = products.front()[i];

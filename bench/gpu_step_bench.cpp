@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Training steps on a GPU against PyTorch on the same device, in one run: for each model and plan
 // the step of every backend without statistics, with statistics every tenth step and every step,
-// and PyTorch's. Prints medians over the rounds, ratios, and the memory that a lane takes.
+// and PyTorch's. Prints medians over the rounds, ratios, and the memory that a lane takes. Where
+// PyTorch fails, its column is empty, and a line says why:
+//   PyTorch failed: LAST LINE OF ITS ERROR
 //   gpu_step_bench [--backends cuda,cuda-fast] [--models A,B] [--plans A,B] [--batch 512]
-//                  [--steps 60] [--rounds 3] [--python PROGRAM]
+//                  [--steps 60] [--rounds 3] [--python PROGRAM] [--torch-script FILE]
 // Needs a GPU (exit code 3 without), but for the backend "emulated", which tries the program out.
 #include <fmt/format.h>
 
@@ -32,6 +34,7 @@ struct Options {
   std::string models = "mlp:784-4096-4096-4096-10,lenet,resnet20";
   std::string plans = "float32,mixed_float16,mixed_bfloat16";
   std::string python = "python3";
+  std::string torch_script = HALFSCOPE_SOURCE_DIR "/bench/torch_gpu_step.py";
   int64_t batch = 512, steps = 60;
   int rounds = 3;
 };
@@ -85,12 +88,28 @@ Step our_step(const Options& options, const std::string& model, const std::strin
   return {sum / static_cast<double>(times.size() - warm), trainer.device_bytes(0)};
 }
 
-nlohmann::json torch_step(const Options& options, const std::string& model,
-                          const std::string& plan) {
-  const std::string command =
-      fmt::format("{} {}/bench/torch_gpu_step.py --model {} --precision {} --batch {} 2>/dev/null",
-                  options.python, HALFSCOPE_SOURCE_DIR, model, plan, options.batch);
-  return json_of(command);
+/// PyTorch's steps. After the first failure no more rounds run.
+struct TorchSteps {
+  std::vector<double> ms{};
+  int64_t bytes = 0;
+  std::string failure{};
+};
+
+void torch_step(const Options& options, const std::string& model, const std::string& plan,
+                TorchSteps& steps) {
+  if (!steps.failure.empty()) return;
+  const OtherOutput output =
+      output_of(fmt::format("'{}' '{}' --model {} --precision {} --batch {}", options.python,
+                            options.torch_script, model, plan, options.batch));
+  const nlohmann::json& json = output.json;
+  if (json.is_object() && json.contains("ms") && json.contains("bytes")) {
+    steps.ms.push_back(json.at("ms").get<double>());
+    steps.bytes = json.at("bytes").get<int64_t>();
+    return;
+  }
+  steps.failure = output.error.empty() ? "it printed no times" : output.error;
+  fmt::print("PyTorch failed: {}\n", steps.failure);
+  std::fflush(stdout);
 }
 
 void row(const std::string& model, const std::string& plan, const std::string& step, double ms,
@@ -113,22 +132,19 @@ void run(const Options& options) {
       options.batch, options.steps, options.rounds);
   fmt::print("{:<26} {:<15} {:<24} {:>9} {:>11} {:>11} {:>9} {:>9}\n", "model", "plan", "step",
              "ms", "to PyTorch", "unrecorded", "speedup", "MiB");
+  std::fflush(stdout);
+  int compared = 0, failed = 0;  // with PyTorch
   for (const std::string& model : words(options.models)) {
     std::map<std::string, double> fp32;
     for (const std::string& plan : words(options.plans)) {
-      std::vector<double> torch;
-      int64_t torch_bytes = 0;
+      TorchSteps torch;
       struct Times {
         std::vector<double> off, tenth, every;
         int64_t bytes = 0;
       };
       std::map<std::string, Times> times;
       for (int round = 0; round < options.rounds; ++round) {
-        const nlohmann::json theirs = torch_step(options, model, plan);
-        if (theirs.is_object() && theirs.contains("ms") && theirs.contains("bytes")) {
-          torch.push_back(theirs.at("ms").get<double>());
-          torch_bytes = theirs.at("bytes").get<int64_t>();
-        }
+        torch_step(options, model, plan, torch);
         for (const std::string& name : words(options.backends)) {
           const Backend& backend = backend_of(name);
           Times& own = times[name];
@@ -139,13 +155,14 @@ void run(const Options& options) {
           own.every.push_back(our_step(options, model, plan, backend, 1, data).ms);
         }
       }
-      const double theirs = median(torch);
+      ++(torch.failure.empty() ? compared : failed);
+      const double theirs = median(torch.ms);
       const auto remember = [&](const std::string& who, double ms) {
         if (plan == "float32") fp32[who] = ms;
         return fp32.contains(who) ? fp32[who] : 0.0;
       };
       if (theirs > 0.0) {
-        row(model, plan, "PyTorch", theirs, 0.0, 0.0, remember("PyTorch", theirs), torch_bytes);
+        row(model, plan, "PyTorch", theirs, 0.0, 0.0, remember("PyTorch", theirs), torch.bytes);
       }
       for (const auto& [name, own] : times) {
         const double off = median(own.off), base = remember(name, off);
@@ -154,6 +171,10 @@ void run(const Options& options) {
         row(model, plan, name + ", every step", median(own.every), theirs, off, base, 0);
       }
     }
+  }
+  if (failed > 0) {
+    fmt::print("PyTorch failed for {} of {} models and plans{}\n", failed, compared + failed,
+               compared == 0 ? ": there is nothing to compare with" : "");
   }
 }
 
@@ -175,6 +196,8 @@ int main(int argc, char** argv) {
       options.plans = value;
     } else if (flag == "--python" && !value.empty()) {
       options.python = value;
+    } else if (flag == "--torch-script" && !value.empty()) {
+      options.torch_script = value;
     } else if (flag == "--batch" && !value.empty()) {
       options.batch = number(value, 1);
     } else if (flag == "--steps" && !value.empty()) {

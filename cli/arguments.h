@@ -34,6 +34,9 @@ CLI::Option* offer(CLI::Option* option, const Offer& values);
 /// What was attached, if anything was.
 std::optional<Offer> offered(const CLI::Option& option);
 
+/// The largest number of samples that an option takes.
+inline constexpr uint64_t kMostSamples = 1'000'000'000;
+
 /// An option for a whole number from `least` to `most`.
 template <typename Integer>
 CLI::Option* add_integer(CLI::App& app, const std::string& flag, Integer& value, uint64_t least,

@@ -23,8 +23,6 @@
 namespace halfscope {
 namespace {
 
-constexpr uint64_t kMostSamples = 1'000'000'000;
-
 /// Numbers of samples that tell what depends on them: more than one, and no multiples.
 constexpr int64_t kSamples = 2, kMoreSamples = 19;
 

@@ -15,8 +15,6 @@
 namespace halfscope {
 namespace {
 
-constexpr uint64_t kMostSamples = 1'000'000'000;
-
 struct DoctorOptions {
   std::string model, data, plan;
   std::vector<std::string> dimensions;

@@ -15,12 +15,12 @@
 namespace halfscope {
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::string run, steps, stats, sums, kernels;
   bool force = false;
 };
 
-int export_command(const Options& options) {
+int export_command(const ExportOptions& options) {
   const std::pair<const std::string&, void (*)(const RunView&, std::ostream&)> tables[] = {
       {options.steps, write_steps_csv},
       {options.stats, write_stats_csv},
@@ -50,7 +50,7 @@ int export_command(const Options& options) {
 }  // namespace
 
 void add_export(CLI::App& app, Command& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   CLI::App* sub =
       app.add_subcommand("export", "Write steps, statistics, sums and kernels of a run as CSV");
   sub->footer("Example:  halfscope export run.hscope --steps steps.csv --stats stats.csv");

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostSummands = 4096, kMostSide = 65536;
 
-struct Options {
+struct FprevOptions {
   FprevChoice choice;
   int n = 64;
   std::string svg;
@@ -27,7 +27,7 @@ struct Options {
   bool sized = false;  ///< the product's rows or columns were given
 };
 
-int fprev(const Options& options) {
+int fprev(const FprevOptions& options) {
   if (options.sized && options.choice.backend.empty()) {
     throw usage_error("--rows and --columns are of a backend's product", "name one by --backend");
   }
@@ -99,7 +99,7 @@ void add_plan_flag(CLI::App& sub, const std::string& flag, int64_t& value, Fprev
 }  // namespace
 
 void add_fprev(CLI::App& app, Command& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FprevOptions>();
   FprevChoice& choice = options->choice;
   CLI::App* sub = app.add_subcommand("fprev", "Find the order in which a dot product is summed");
   sub->footer("Example:  halfscope fprev --model h100 --input bf16 --n 64 --split-k 2");

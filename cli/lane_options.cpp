@@ -197,6 +197,11 @@ void add_lane_options(CLI::App& sub, TrainOptions& options) {
                "Lanes on cuda let the libraries choose: bits may change from run to run, and "
                "statistics of products may be those after rounding")
       ->group(kGroup);
+  sub.add_flag(
+         "--kernels", options.kernels,
+         "Print the kernel that runs each matrix product on the GPU and, at the end, what was "
+         "launched as CUDA graphs")
+      ->group(kGroup);
   sub.add_option("--fp32", options.fp32,
                  "Keep layers whose path matches in fp32; may be given several times")
       ->expected(1)

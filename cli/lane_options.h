@@ -15,7 +15,7 @@ namespace halfscope {
 
 inline constexpr uint64_t kMostCounted = 1'000'000'000'000'000;  ///< steps, samples
 
-/// --lanes, --backend, --fast, --fp32, --accumulate.
+/// --lanes, --backend, --fast, --kernels, --fp32, --accumulate.
 void add_lane_options(CLI::App& sub, TrainOptions& options);
 /// --errors-every, --compare, --no-errors; `steps` is what is counted.
 void add_comparison_options(CLI::App& sub, TrainOptions& options, const std::string& steps);

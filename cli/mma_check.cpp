@@ -18,7 +18,7 @@
 namespace halfscope {
 namespace {
 
-struct Options {
+struct MmaCheckOptions {
   std::vector<std::string> files;
   std::string arch, input, output;
   uint64_t show = 3;
@@ -94,7 +94,7 @@ bool same(float x, float y) {
          (std::isnan(x) && std::isnan(y));
 }
 
-Result check(const std::string& file, const Options& options) {
+Result check(const std::string& file, const MmaCheckOptions& options) {
   MmaVectorReader reader(file);
   const NameParts name = parts_of(file);
   const FloatFormat input =
@@ -155,7 +155,7 @@ std::string counted(int64_t n, const char* what, const char* ending) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : ending);
 }
 
-int mma_check(const Options& options) {
+int mma_check(const MmaCheckOptions& options) {
   std::vector<std::vector<std::string>> rows{
       {"file", "arch", "input", "output", "k", "vectors", "mismatches"}};
   std::string details;
@@ -193,7 +193,7 @@ int mma_check(const Options& options) {
 }  // namespace
 
 void add_mma_check(CLI::App& app, Command& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MmaCheckOptions>();
   CLI::App* sub = app.add_subcommand("mma-check", "Check the tensor-core model on GPU results");
   sub->footer("Example:  halfscope mma-check A100_bf16_fp32.txt.gz");
   offer(sub->add_option("file", options->files,

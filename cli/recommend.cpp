@@ -23,13 +23,14 @@
 namespace halfscope {
 namespace {
 
-struct Options {
+struct RecommendOptions {
   std::string run, lane, out, fail_on;
   bool verify = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
 
-int lane_of(const RunView& run, const Options& options, const std::vector<Finding>& findings) {
+int lane_of(const RunView& run, const RecommendOptions& options,
+            const std::vector<Finding>& findings) {
   if (options.lane.empty()) {
     const int lane = default_lane(run, findings);
     if (lane < 0) throw Error(options.run + " has no lanes");
@@ -149,7 +150,7 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
   return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other) + "\n";
 }
 
-int recommend_command(const Options& options) {
+int recommend_command(const RecommendOptions& options) {
   check_distinct({options.run, options.out});
   if (!options.out.empty()) check_output_file(options.out, options.force);
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
@@ -204,7 +205,7 @@ int recommend_command(const Options& options) {
 }  // namespace
 
 void add_recommend(CLI::App& app, Command& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RecommendOptions>();
   CLI::App* sub = app.add_subcommand("recommend", "Say which layers to keep in fp32, and why");
   sub->footer("Example:  halfscope recommend hot.hscope --out plan.json");
   add_run_file(*sub, options->run);

@@ -13,12 +13,12 @@
 namespace halfscope {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::string run, html, md, json, csv, fail_on;
   bool force = false, quiet = false, summary = false;
 };
 
-int report_command(const Options& options) {
+int report_command(const ReportOptions& options) {
   check_distinct({options.run, options.html, options.md, options.json, options.csv});
   const struct {
     const std::string& file;
@@ -52,7 +52,7 @@ int report_command(const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& app, Command& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* sub = app.add_subcommand("report", "Explain a run: HTML, Markdown, JSON, CSV");
   sub->footer("Example:  halfscope report run.hscope --html report.html");
   add_run_file(*sub, options->run);

@@ -15,6 +15,7 @@
 #include "analysis/recorder.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/kernel_lines.h"
 #include "cli/lane_options.h"
 #include "cli/lane_summary.h"
 #include "cli/network.h"
@@ -305,10 +306,12 @@ int run_network(const RunOptions& options, const std::string& command_line) {
     recorder.emplace(options.record, Recorder::Options{.force = options.shared.force});
     recorder->begin(info);
   }
+  if (lanes.kernels) print_kernels(runner->product_kernels());
   {
     ProgressLine progress(info.steps_planned, info, options.shared.quiet);
     runner->run(recorder ? &*recorder : nullptr, std::ref(progress), stop);
   }
+  if (lanes.kernels) print_launches(runner->entry_launches());
   const std::vector<LaneResult> results = results_of(*runner, info);
   if (!options.out.empty() && runner->samples_done() > 0) write_outputs(options, *runner, info);
   if (options.shared.json) {

@@ -9,7 +9,7 @@
 namespace halfscope {
 namespace {
 
-const ConfigForm& form() {
+const ConfigForm& run_form() {
   static const ConfigForm run{
       .command = "run",
       .schema = "halfscope.run-config/1",
@@ -38,7 +38,8 @@ int with_run_file(const std::string& file, const CLI::App& given,
     lane_pairs(error_sampling(lanes), lanes_of(lanes));
     parse_dimensions(options.dimensions);
   };
-  return with_settings<RunOptions>(form(), file, given, RunOptions(), add_run_options, check, body);
+  return with_settings<RunOptions>(run_form(), file, given, RunOptions(), add_run_options, check,
+                                   body);
 }
 
 Json run_file_json(const RunOptions& options) {
@@ -48,7 +49,7 @@ Json run_file_json(const RunOptions& options) {
   error_sampling(lanes);
   ConfigJson set;
   Json& json = set.json;
-  json["schema"] = form().schema;
+  json["schema"] = run_form().schema;
   set.text("network", options.network);
   set.list("input", options.inputs);
   set.text("data", options.data);

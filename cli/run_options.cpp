@@ -10,8 +10,6 @@
 namespace halfscope {
 namespace {
 
-constexpr uint64_t kMostSamples = 1'000'000'000;
-
 void add_input_options(CLI::App& sub, RunOptions& options) {
   const char* kGroup = "Network and data";
   offer(sub.add_option("network", options.network,

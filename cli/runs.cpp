@@ -12,7 +12,7 @@
 namespace halfscope {
 namespace {
 
-struct Options {
+struct RunsOptions {
   std::vector<std::string> files;
   bool json = false;
 };
@@ -35,7 +35,7 @@ Json run_json(const std::string& file, const RunView& run) {
   return json;
 }
 
-int runs_command(const Options& options) {
+int runs_command(const RunsOptions& options) {
   std::vector<std::vector<std::string>> rows{
       {"run", "model", "data", "lane", "status", "steps", "last loss", "skipped", "test acc"}};
   Json runs = Json::array();
@@ -64,7 +64,7 @@ int runs_command(const Options& options) {
 }  // namespace
 
 void add_runs(CLI::App& app, Command& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunsOptions>();
   CLI::App* sub = app.add_subcommand("runs", "List the lanes of run files, also of growing ones");
   sub->footer("Example:  halfscope runs run.hscope hot.hscope");
   offer(sub->add_option("run", options->files, "Files that `halfscope train` has written")

@@ -15,6 +15,7 @@
 #include "analysis/recorder.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/kernel_lines.h"
 #include "cli/lane_summary.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
@@ -128,13 +129,6 @@ void check_files(const TrainOptions& options) {
   }
 }
 
-/// What computes the products of lanes on a GPU, on standard error.
-void print_kernels(const Trainer& trainer) {
-  for (const Trainer::ProductKernel& each : trainer.product_kernels()) {
-    fmt::print(stderr, "{} {} {}: {}\n", each.lane, each.node, each.op, each.kernel);
-  }
-}
-
 /// Lanes that are lost before the first step, as a long training says so at its end only.
 void print_lost(const Trainer& trainer, const TrainOptions& options) {
   for (const Trainer::LostLane& lost : trainer.lost_lanes()) {
@@ -196,7 +190,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
   if (!options.resume.empty()) trainer->resume(load_checkpoint(options.resume));
 
   if (!options.quiet) print_lost(*trainer, options);
-  if (options.kernels) print_kernels(*trainer);
+  if (options.kernels) print_kernels(trainer->product_kernels());
 
   const std::atomic<bool>& stop = catch_stop_signals();
   Recorder recorder(options.out, {.force = options.force});
@@ -213,6 +207,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
     }
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (options.kernels) print_launches(trainer->entry_launches());
   const bool saved = write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, options);
   if (!options.json && !options.quiet) {
     std::string text = closing_table(summary.lanes());

@@ -9,7 +9,7 @@ namespace halfscope {
 namespace {
 
 /// The training, not where its results go.
-const ConfigForm& form() {
+const ConfigForm& train_form() {
   static const ConfigForm train{
       .command = "train",
       .schema = "halfscope.train-config/1",
@@ -73,15 +73,15 @@ int with_train_file(const std::string& file, const CLI::App& given,
     lane_pairs(config.errors, config.lanes);
     parse_dimensions(options.dimensions);
   };
-  return with_settings<TrainOptions>(form(), file, given, TrainOptions(), add_train_options, check,
-                                     body);
+  return with_settings<TrainOptions>(train_form(), file, given, TrainOptions(), add_train_options,
+                                     check, body);
 }
 
 Json train_file_json(const TrainOptions& options) {
   const TrainConfig config = train_config(options);
   ConfigJson set;
   Json& json = set.json;
-  json["schema"] = form().schema;
+  json["schema"] = train_form().schema;
   set.text("model", options.model);
   set.text("loss", options.loss);
   set.text("running_variance", options.running_variance);

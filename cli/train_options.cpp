@@ -151,8 +151,6 @@ void add_plan_options(CLI::App& sub, TrainOptions& options) {
             ->type_name("PLAN")
             ->group(kGroup),
         {.words = plan_words(), .files = "*.json"});
-  sub.add_flag("--kernels", options.kernels, "Print what computes each product of lanes on a GPU")
-      ->group(kGroup);
   offer(sub.add_option("--loss-scale", options.loss_scale,
                        "dynamic, dynamic:INIT, static:X or none; default: dynamic for formats "
                        "with fewer than 8 exponent bits, scaled operands aside")

@@ -42,9 +42,9 @@ int view(gui::ViewOptions options) {
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   if (errno == ENOENT) {
-    throw Error("the viewer is not there: this build has none",
-                "install libimgui-dev libstb-dev libglfw3-dev libgl-dev libegl-dev and build "
-                "again; `halfscope report` needs none of them");
+    throw Error("the viewer is not built yet",
+                "build it with scripts/run --view, or build the target halfscope_view; it needs "
+                "libimgui-dev libstb-dev libglfw3-dev libgl-dev libegl-dev");
   }
   throw Error("cannot start " + words[0] + ": " + std::strerror(errno));
 }

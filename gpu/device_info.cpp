@@ -30,10 +30,10 @@ void describe_state(const GpuReport& report, std::vector<std::string>& lines) {
   const std::string details = report.problem.empty() ? "" : fmt::format(" ({})", report.problem);
   switch (report.state) {
     case GpuState::not_built:
-      lines.push_back("this build knows no GPU: the CUDA toolkit was not there or not wanted");
+      lines.push_back("this build has no GPU code");
       lines.push_back(
-          "to do: nothing, everything runs on the processor; to see GPUs here, install the CUDA "
-          "toolkit and configure with -DHALFSCOPE_CUDA=ON");
+          "to do: nothing, everything runs on the processor; to use a GPU, install the CUDA "
+          "toolkit and build with scripts/run --gpu (-DHALFSCOPE_CUDA=ON)");
       return;
     case GpuState::no_driver:
       lines.push_back("no NVIDIA driver is loaded");
@@ -117,7 +117,7 @@ Error no_gpu_error(const GpuReport& report) {
   describe_state(report, lines);
   std::string hint = "use --backend emulated, which needs no GPU";
   // What is to be done by those who have one.
-  for (const std::string_view start : {"otherwise ", "to see GPUs here, "}) {
+  for (const std::string_view start : {"otherwise ", "to use a GPU, "}) {
     const size_t at = lines.back().find(start);
     if (at != std::string::npos) hint += "; or " + lines.back().substr(at + start.size());
   }

@@ -2,6 +2,7 @@
 #include "gpu/backends.h"
 #include "gpu/engine/executor.h"
 #include "gpu/engine/program.h"
+#include "gpu/engine/steps.h"
 #include "gpu/host_program.h"
 
 namespace halfscope {

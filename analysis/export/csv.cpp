@@ -90,7 +90,7 @@ void write_header(CsvWriter& csv, std::initializer_list<const char*> columns) {
 
 /// One row of a table and what orders it.
 template <typename Row>
-struct Entry {
+struct OrderedRow {
   int64_t step;
   int lane;
   int site;
@@ -99,8 +99,8 @@ struct Entry {
 
 /// By step, then lane, then execution order.
 template <typename Row>
-void sort_entries(std::vector<Entry<Row>>& entries) {
-  std::sort(entries.begin(), entries.end(), [](const Entry<Row>& a, const Entry<Row>& b) {
+void sort_entries(std::vector<OrderedRow<Row>>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const OrderedRow<Row>& a, const OrderedRow<Row>& b) {
     return std::tie(a.step, a.lane, a.site) < std::tie(b.step, b.lane, b.site);
   });
 }
@@ -148,7 +148,7 @@ void write_steps_csv(const RunView& run, std::ostream& out) {
   CsvWriter csv(out);
   write_header(csv, {"step", "lane", "loss", "loss_scale", "skipped", "grad_norm", "accuracy", "ms",
                      "first_bad"});
-  std::vector<Entry<const StepRow*>> entries;
+  std::vector<OrderedRow<const StepRow*>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const StepRow& row : run.steps(lane)) entries.push_back({row.step, lane, 0, &row});
   }
@@ -181,7 +181,7 @@ void write_sums_csv(const RunView& run, std::ostream& out) {
   write_header(csv, {"step", "lane", "site", "path", "tensor", "phase", "op", "format", "layer",
                      "accumulation", "sums", "products", "swamped", "largest", "overflowed",
                      "first_overflow"});
-  std::vector<Entry<const SiteSums*>> entries;
+  std::vector<OrderedRow<const SiteSums*>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const SiteSums& row : run.sums(lane)) entries.push_back({row.step, lane, row.site, &row});
   }
@@ -204,7 +204,7 @@ void write_kernels_csv(const RunView& run, std::ostream& out) {
   write_header(csv, {"step", "lane", "site", "path", "tensor", "phase", "op", "format", "n",
                      "differing", "max_ulps", "worst", "beyond", "kernel", "order", "sampled",
                      "explained", "unexplained"});
-  std::vector<Entry<const KernelCheck*>> entries;
+  std::vector<OrderedRow<const KernelCheck*>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const KernelCheck& row : run.kernels(lane)) {
       entries.push_back({row.step, lane, row.site, &row});
@@ -230,7 +230,7 @@ void write_stats_csv(const RunView& run, std::ostream& out) {
                      "role",    "phase",      "op",      "format",   "n",         "zero",
                      "pos_inf", "neg_inf",    "nan",     "overflow", "underflow", "subnormal",
                      "lost",    "max_abs",    "min_abs", "mean",     "rms",       "exponents"});
-  std::vector<Entry<PackedWindow>> entries;
+  std::vector<OrderedRow<PackedWindow>> entries;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
     for (const SiteInfo& site : run.lane(lane).sites) {
       for (const PackedWindow& window : run.windows(lane, site.order)) {

@@ -16,7 +16,7 @@ namespace {
 
 /// The drawing's own units; the page stretches it.
 constexpr double kWidth = 1000.0;
-constexpr double kHeight = 100.0;
+constexpr double kChartHeight = 100.0;
 constexpr double kTop = 12.0;  ///< the strip above the curves, for steps without a value
 constexpr size_t kCurveLanes = 8;
 constexpr size_t kCurvePoints = 400;
@@ -29,7 +29,7 @@ struct Axis {
   double position(double value) const {
     const double t = log ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
                          : (value - low) / (high - low);
-    return kHeight - std::clamp(t, 0.0, 1.0) * (kHeight - kTop);
+    return kChartHeight - std::clamp(t, 0.0, 1.0) * (kChartHeight - kTop);
   }
 };
 

@@ -13,7 +13,7 @@
 namespace halfscope::html {
 namespace {
 
-constexpr int kHeight = 16;  ///< of a histogram, in its own units
+constexpr int kHistogramHeight = 16;  ///< of a histogram, in its own units
 
 /// First exponents of the bands of a format: subnormal, normal, overflow.
 struct Bands {
@@ -29,7 +29,7 @@ std::string band_id(const FloatFormat& format) { return "b-" + anchor(format_nam
 std::string rect(const char* kind, int from, int to) {
   if (to <= from) return "";
   return fmt::format("<rect class=\"{}\" x=\"{}\" width=\"{}\" height=\"{}\"/>", kind, from,
-                     to - from, kHeight);
+                     to - from, kHistogramHeight);
 }
 
 /// Bars as two outlines: what the format holds, and what it loses. Heights are square roots of
@@ -53,13 +53,13 @@ std::string bars(const SiteReport& site, const ExponentAxis& axis) {
     if (counts[at] == 0) continue;
     std::string& path = outline[outside(bin) ? 1 : 0];
     const bool goes_on = bin > 0 && counts[at - 1] > 0 && outside(bin - 1) == outside(bin);
-    if (!goes_on) path += fmt::format("M{} {}", bin, kHeight);
+    if (!goes_on) path += fmt::format("M{} {}", bin, kHistogramHeight);
     const double full = std::sqrt(static_cast<double>(counts[at]) / static_cast<double>(most));
-    const int height = std::max(1, static_cast<int>(std::lround(kHeight * full)));
-    path += fmt::format("V{}h1", kHeight - height);
+    const int height = std::max(1, static_cast<int>(std::lround(kHistogramHeight * full)));
+    path += fmt::format("V{}h1", kHistogramHeight - height);
     const bool more =
         bin + 1 < axis.bins() && counts[at + 1] > 0 && outside(bin + 1) == outside(bin);
-    if (!more) path += fmt::format("V{}", kHeight);
+    if (!more) path += fmt::format("V{}", kHistogramHeight);
   }
   std::string html;
   if (!outline[0].empty()) html += fmt::format("<path class=\"g\" d=\"{}\"/>", outline[0]);
@@ -105,7 +105,7 @@ std::string band_definitions(const Report& report, const ExponentAxis& axis) {
       html += rect("zl", x(bands.overflow), axis.bins());
       for (int edge : {bands.normal, bands.overflow}) {
         if (x(edge) == 0 || x(edge) == axis.bins()) continue;
-        html += fmt::format("<path class=\"edge\" d=\"M{} 0v{}\"/>", x(edge), kHeight);
+        html += fmt::format("<path class=\"edge\" d=\"M{} 0v{}\"/>", x(edge), kHistogramHeight);
       }
       html += "</g>";
     }
@@ -122,7 +122,7 @@ std::string histogram(const SiteReport& site, const ExponentAxis& axis, bool big
   return fmt::format(
       "<svg class=\"h{}\" viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" "
       "role=\"img\"><title>{}</title><use href=\"#{}\"/>{}</svg>",
-      big ? " big" : "", axis.bins(), kHeight, escape(title), band_id(site.format),
+      big ? " big" : "", axis.bins(), kHistogramHeight, escape(title), band_id(site.format),
       bars(site, axis));
 }
 

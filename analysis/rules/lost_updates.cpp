@@ -31,7 +31,7 @@ bool is_made_up_for(const LaneFacts& lane) {
   return rounding && rounding->mode == RoundingMode::stochastic;
 }
 
-struct Lost {
+struct LostCounts {
   int64_t lost = 0, non_zero = 0;
   int64_t first_step = -1;
   double share() const {
@@ -39,8 +39,8 @@ struct Lost {
   }
 };
 
-Lost measure_site(const LaneFacts& lane, int site) {
-  Lost result;
+LostCounts measure_site(const LaneFacts& lane, int site) {
+  LostCounts result;
   for (const PackedWindow& window : lane.run().windows(lane.lane(), site)) {
     const TensorCounts counts = window.counts();
     result.lost += counts.lost;
@@ -62,7 +62,7 @@ bool moves_average(const LaneFacts& lane, const SiteInfo& site) {
 
 struct LostSites {
   std::vector<std::string> layers;
-  Lost all;
+  LostCounts all;
   int worst_site = -1;
   double worst_share = kLostShare;
   int64_t first_step = -1;
@@ -74,7 +74,7 @@ LostSites find_sites(const LaneFacts& lane, bool averages) {
   LostSites found;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::update || moves_average(lane, site) != averages) continue;
-    const Lost lost = measure_site(lane, site.order);
+    const LostCounts lost = measure_site(lane, site.order);
     if (!(lost.share() > kLostShare)) continue;
     const FloatFormat kept_in = averages ? site.format : storage_of(lane, site);
     // fp32 may stand still too, at the end of training: nothing a format could change.

@@ -18,7 +18,7 @@ namespace halfscope {
 namespace {
 
 /// Below this share of its values a state may be flushed without a word.
-constexpr double kFlushedShare = 0.05;
+constexpr double kStateFlushedShare = 0.05;
 /// Updates so many times the reference's largest have another cause than the course of training.
 constexpr double kBlownUp = 16.0;
 /// Without a reference: more than weights, which are around 1 at most, can take.
@@ -102,7 +102,7 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
     if (lane.is_average(site)) continue;  // the training takes no notice of it
     if (full_precision(site.format)) continue;
     const State state = measure_state(lane, site, harm);
-    if (state.share() < kFlushedShare && state.overflow == 0) continue;
+    if (state.share() < kStateFlushedShare && state.overflow == 0) continue;
     const BlowUp blow_up = find_blow_up(lane, site.path, harm);
     if (blow_up.step < 0 && state.overflow == 0) continue;
     layers.push_back(site.path);

@@ -29,7 +29,7 @@ constexpr double kFlushedMost = 0.25;
 /// values, and so their first scales, something else than they will be.
 constexpr int64_t kSettling = 10;
 
-struct Lost {
+struct LostValues {
   int64_t finite = 0, clipped = 0, non_zero = 0, flushed = 0;
   int64_t windows = 0;
   double clipped_energy = 0.0, flushed_energy = 0.0;  ///< shares, summed over the windows
@@ -47,8 +47,8 @@ struct Lost {
   }
 };
 
-Lost measure(const LaneFacts& lane, const SiteInfo& site) {
-  Lost lost;
+LostValues measure(const LaneFacts& lane, const SiteInfo& site) {
+  LostValues lost;
   const bool delayed = site.scale.starts_with("delayed");
   for (const RecordedStep& step : lane.recorded()) {
     if (!step.finite() || (delayed && step.step < kSettling)) continue;
@@ -72,14 +72,15 @@ Lost measure(const LaneFacts& lane, const SiteInfo& site) {
   return lost;
 }
 
-bool clips(const Lost& lost) { return lost.mean(lost.clipped_energy) > kFlushedEnergy; }
+bool clips(const LostValues& lost) { return lost.mean(lost.clipped_energy) > kFlushedEnergy; }
 
-bool flushes(const Lost& lost) {
+bool flushes(const LostValues& lost) {
   return lost.flushed_share() > kFlushedMost ||
          (lost.flushed_share() > kFlushedShare && lost.mean(lost.flushed_energy) > kFlushedEnergy);
 }
 
-Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const Lost& lost, bool clips) {
+Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostValues& lost,
+                      bool clips) {
   const std::string format = format_name(site.format);
   const double share = clips ? lost.clipped_share() : lost.flushed_share();
   const double energy = lost.mean(clips ? lost.clipped_energy : lost.flushed_energy);
@@ -131,7 +132,7 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const Lost& l
 void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings) {
   for (const SiteInfo& site : lane.info().sites) {
     if (site.scale.empty()) continue;
-    const Lost lost = measure(lane, site);
+    const LostValues lost = measure(lane, site);
     if (clips(lost)) findings.push_back(finding_about(lane, site, lost, true));
     if (flushes(lost)) findings.push_back(finding_about(lane, site, lost, false));
   }

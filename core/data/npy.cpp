@@ -22,7 +22,6 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr uint64_t kPreamble = 8;  // magic and two version bytes
 constexpr uint64_t kMaxHeader = uint64_t{1} << 20;
-constexpr const char* kDamaged = "the file is damaged or not finished; copy or make it again";
 constexpr const char* kOtherType =
     "save it as numbers: numpy.save(file, array.astype(numpy.float32))";
 
@@ -96,7 +95,7 @@ class HeaderParser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(name_ + ": .npy header: " + what, kDamaged);
+    throw Error(name_ + ": .npy header: " + what, kDamagedFileHint);
   }
 
   char peek() noexcept {
@@ -247,7 +246,7 @@ Result read_array(ByteSource& source, const std::string& name) {
     if (count > left) {
       throw Error(name + ": truncated: the .npy header needs " + std::to_string(count - left) +
                       " bytes more than the " + std::to_string(source.size()) + " there are",
-                  kDamaged);
+                  kDamagedFileHint);
     }
     std::vector<uint8_t> bytes(count);
     source.read(bytes);
@@ -264,7 +263,7 @@ Result read_array(ByteSource& source, const std::string& name) {
   if (version < 1 || version > 3 || preamble[7] != 0) {
     throw usage_error(name + ": .npy version " + std::to_string(version) + "." +
                           std::to_string(preamble[7]) + ", expected 1.0, 2.0 or 3.0",
-                      kDamaged);
+                      kDamagedFileHint);
   }
   uint64_t header_size = 0;
   const std::vector<uint8_t> length = take(version == 1 ? 2 : 4);
@@ -272,7 +271,7 @@ Result read_array(ByteSource& source, const std::string& name) {
   if (header_size > kMaxHeader) {
     throw Error(name + ": .npy header of " + std::to_string(header_size) +
                     " bytes, expected at most " + std::to_string(kMaxHeader),
-                kDamaged);
+                kDamagedFileHint);
   }
   const std::vector<uint8_t> text = take(header_size);
   const Header header =
@@ -283,7 +282,7 @@ Result read_array(ByteSource& source, const std::string& name) {
     throw Error(name + ": shape " + to_string(header.shape) + " with " +
                     std::to_string(header.type.size) + " bytes per value does not fit the " +
                     std::to_string(left) + " bytes of data",
-                kDamaged);
+                kDamagedFileHint);
   }
   decltype(Result::data) values;
   try {

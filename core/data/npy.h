@@ -15,6 +15,10 @@
 
 namespace halfscope {
 
+/// The hint of errors about damaged .npy and .npz files.
+inline constexpr const char* kDamagedFileHint =
+    "the file is damaged or not finished; copy or make it again";
+
 /// Bytes of known number that are read in order.
 class ByteSource {
  public:

@@ -13,7 +13,6 @@
 namespace halfscope {
 namespace {
 
-constexpr const char* kDamaged = "the file is damaged or not finished; copy or make it again";
 constexpr const char* kNotNpz = "expected a .npz file as numpy.savez writes it";
 
 constexpr uint32_t kLocalHeader = 0x04034B50;     // 4.3.7
@@ -35,7 +34,7 @@ class Fields {
   Fields(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
 
   std::span<const uint8_t> take(uint64_t count) {
-    if (count > bytes_.size()) throw Error(name_ + ": truncated ZIP structure", kDamaged);
+    if (count > bytes_.size()) throw Error(name_ + ": truncated ZIP structure", kDamagedFileHint);
     const std::span<const uint8_t> part = bytes_.first(static_cast<size_t>(count));
     bytes_ = bytes_.subspan(static_cast<size_t>(count));
     return part;
@@ -104,7 +103,7 @@ class MemberSource : public ByteSource {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(name_ + ": " + what, kDamaged);
+    throw Error(name_ + ": " + what, kDamagedFileHint);
   }
 
   void inflate_into(std::span<uint8_t> target) {
@@ -168,7 +167,7 @@ uint64_t find_end_record(std::span<const uint8_t> bytes, const std::string& name
     if (record.u16() == comment) return at;
   }
   const bool zip = bytes.size() >= 4 && Fields(bytes, name).u32() == kLocalHeader;
-  if (zip) throw Error(name + ": truncated: its ZIP directory is missing", kDamaged);
+  if (zip) throw Error(name + ": truncated: its ZIP directory is missing", kDamagedFileHint);
   throw usage_error(name + ": not a ZIP archive (" + std::to_string(bytes.size()) + " bytes)",
                     kNotNpz);
 }
@@ -189,10 +188,10 @@ Directory read_end_records(std::span<const uint8_t> bytes, const std::string& na
       locator.take(4);
       const uint64_t at = locator.u64();
       if (at > bytes.size() || bytes.size() - at < kEnd64Size) {
-        throw Error(name + ": the ZIP64 end record is outside of the file", kDamaged);
+        throw Error(name + ": the ZIP64 end record is outside of the file", kDamagedFileHint);
       }
       Fields end64(bytes.subspan(at, kEnd64Size), name);
-      if (end64.u32() != kEnd64) throw Error(name + ": no ZIP64 end record", kDamaged);
+      if (end64.u32() != kEnd64) throw Error(name + ": no ZIP64 end record", kDamagedFileHint);
       end64.take(8 + 2 + 2 + 4 + 4 + 8);
       directory.count = end64.u64();
       directory.size = end64.u64();
@@ -204,10 +203,10 @@ Directory read_end_records(std::span<const uint8_t> bytes, const std::string& na
     throw usage_error(name + ": a ZIP archive in several parts", kNotNpz);
   }
   if (count_here != 0xFFFF && count_here != directory.count) {
-    throw Error(name + ": the ZIP end record contradicts itself", kDamaged);
+    throw Error(name + ": the ZIP end record contradicts itself", kDamagedFileHint);
   }
   if (directory.offset > end || directory.size != end - directory.offset) {
-    throw Error(name + ": the ZIP directory is not where the end record says", kDamaged);
+    throw Error(name + ": the ZIP directory is not where the end record says", kDamagedFileHint);
   }
   return directory;
 }
@@ -228,7 +227,8 @@ void apply_zip64(ZipMember& member, std::span<const uint8_t> extra, const std::s
 
 ZipMember read_entry(Fields& directory, const std::string& archive) {
   Fields fields(directory.take(kCentralSize), archive);
-  if (fields.u32() != kCentralHeader) throw Error(archive + ": damaged ZIP directory", kDamaged);
+  if (fields.u32() != kCentralHeader)
+    throw Error(archive + ": damaged ZIP directory", kDamagedFileHint);
   ZipMember member;
   fields.take(2 + 2);
   const uint16_t flags = fields.u16();
@@ -258,7 +258,7 @@ ZipMember read_entry(Fields& directory, const std::string& archive) {
   if (!possible) {
     throw Error(subject + ": " + std::to_string(member.packed_size) + " bytes cannot hold " +
                     std::to_string(member.size),
-                kDamaged);
+                kDamagedFileHint);
   }
   return member;
 }
@@ -271,7 +271,7 @@ ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
   const std::span<const uint8_t> all = bytes_;
   Fields entries(all.subspan(directory.offset, directory.size), name_);
   for (uint64_t i = 0; i < directory.count; ++i) members_.push_back(read_entry(entries, name_));
-  if (!entries.empty()) throw Error(name_ + ": more ZIP entries than declared", kDamaged);
+  if (!entries.empty()) throw Error(name_ + ": more ZIP entries than declared", kDamagedFileHint);
 
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (ZipMember& member : members_) {
@@ -282,7 +282,7 @@ ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].first < ranges[i - 1].second) {
-      throw Error(name_ + ": ZIP members overlap", kDamaged);
+      throw Error(name_ + ": ZIP members overlap", kDamagedFileHint);
     }
   }
 }
@@ -290,7 +290,7 @@ ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
 void ZipReader::locate_data(ZipMember& member, uint64_t directory_offset) const {
   const std::string subject = describe(member);
   const std::string kOutside = subject + " reaches beyond the archive's data";
-  if (member.header_offset > directory_offset) throw Error(kOutside, kDamaged);
+  if (member.header_offset > directory_offset) throw Error(kOutside, kDamagedFileHint);
   const std::span<const uint8_t> data = std::span(bytes_).first(directory_offset);
   Fields local(data.subspan(member.header_offset), subject);
   const bool signed_right = local.u32() == kLocalHeader;
@@ -301,11 +301,12 @@ void ZipReader::locate_data(ZipMember& member, uint64_t directory_offset) const 
   const std::span<const uint8_t> local_name = local.take(name_size);
   if (!signed_right || method != member.method ||
       std::string(local_name.begin(), local_name.end()) != member.name) {
-    throw Error(subject + ": its local header contradicts the ZIP directory", kDamaged);
+    throw Error(subject + ": its local header contradicts the ZIP directory", kDamagedFileHint);
   }
   local.take(extra_size);
   member.data_offset = member.header_offset + kLocalSize + name_size + extra_size;
-  if (member.packed_size > directory_offset - member.data_offset) throw Error(kOutside, kDamaged);
+  if (member.packed_size > directory_offset - member.data_offset)
+    throw Error(kOutside, kDamagedFileHint);
 }
 
 std::unique_ptr<ByteSource> ZipReader::open(const ZipMember& member) const {

@@ -14,16 +14,16 @@
 namespace halfscope {
 namespace {
 
-struct NamedFormat {
+struct NamedBlockFormat {
   std::string_view name;
   BlockFormat format;
 };
-constexpr std::array<NamedFormat, 6> kNames{{{"mxfp8_e4m3", kMxfp8E4m3},
-                                             {"mxfp8_e5m2", kMxfp8E5m2},
-                                             {"mxfp6_e3m2", kMxfp6E3m2},
-                                             {"mxfp6_e2m3", kMxfp6E2m3},
-                                             {"mxfp4", kMxfp4},
-                                             {"nvfp4", kNvfp4}}};
+constexpr std::array<NamedBlockFormat, 6> kBlockFormatNames{{{"mxfp8_e4m3", kMxfp8E4m3},
+                                                             {"mxfp8_e5m2", kMxfp8E5m2},
+                                                             {"mxfp6_e3m2", kMxfp6E3m2},
+                                                             {"mxfp6_e2m3", kMxfp6E2m3},
+                                                             {"mxfp4", kMxfp4},
+                                                             {"nvfp4", kNvfp4}}};
 
 constexpr double kLargestFloat = static_cast<double>(std::numeric_limits<float>::max());
 
@@ -144,7 +144,7 @@ std::optional<BlockFormat> parse_block_format(std::string_view text) {
   constexpr std::string_view kUp = ":up";
   const bool up = text.ends_with(kUp);
   if (up) text.remove_suffix(kUp.size());
-  for (const auto& [name, format] : kNames) {
+  for (const auto& [name, format] : kBlockFormatNames) {
     if (text != name || (up && format.scale != ScaleKind::ue8m0)) continue;
     BlockFormat result = format;
     if (up) result.rule = ScaleRule::up;
@@ -156,7 +156,7 @@ std::optional<BlockFormat> parse_block_format(std::string_view text) {
 std::string block_format_name(const BlockFormat& format) {
   BlockFormat plain = format;
   plain.rule = ScaleRule::floor;
-  for (const auto& [name, each] : kNames) {
+  for (const auto& [name, each] : kBlockFormatNames) {
     if (plain != each) continue;
     const bool up = format.rule == ScaleRule::up && format.scale == ScaleKind::ue8m0;
     return std::string(name) + (up ? ":up" : "");

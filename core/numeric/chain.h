@@ -12,6 +12,7 @@
 
 #include "core/numeric/accumulate.h"
 #include "core/numeric/arithmetic.h"
+#include "core/numeric/host_device.h"
 #include "core/numeric/round.h"
 #include "core/numeric/round_odd.h"
 #include "core/numeric/tensor_rounding.h"
@@ -28,6 +29,11 @@ struct ChainSpec {
   uint64_t key = 0;  ///< of stochastic sums, of this run: sum_key()
 
   HS_HD constexpr bool is_single_chain() const noexcept { return promote == 0 && split_k == 1; }
+  /// One ascending fp32 chain; operands that are not tensor cores' are summed like that, too.
+  HS_HD constexpr bool is_fp32_chain() const noexcept {
+    return is_single_chain() &&
+           (kind == Accumulation::Kind::fp32 || kind == Accumulation::Kind::tensor_core);
+  }
   HS_HD constexpr bool is_wide() const noexcept {
     return kind == Accumulation::Kind::fp64 && is_single_chain();
   }
@@ -120,8 +126,8 @@ HS_HD float kahan_sum(const Terms& terms, int64_t begin, int64_t end) noexcept {
 }
 
 /// One step of the sums in a narrow format; acc and the result are values of `format`.
-HS_HD inline double format_step(Accumulation::Kind kind, const FloatFormat& format, float a,
-                                float b, double acc) noexcept {
+HS_HD HS_SELDOM inline double format_step(Accumulation::Kind kind, const FloatFormat& format,
+                                          float a, float b, double acc) noexcept {
   const double product = static_cast<double>(a) * static_cast<double>(b);
   if (kind == Accumulation::Kind::format) {
     return round_to_format(add_to_odd(product, acc), format).value;
@@ -135,9 +141,9 @@ HS_HD inline double format_step(Accumulation::Kind kind, const FloatFormat& form
 }
 
 /// The same in another rounding than to nearest even, with the draws of term k.
-HS_HD inline double rounded_step(Accumulation::Kind kind, FloatFormat format,
-                                 const TensorRounding& rounding, int64_t k, float a, float b,
-                                 double acc) noexcept {
+HS_HD HS_SELDOM inline double rounded_step(Accumulation::Kind kind, FloatFormat format,
+                                           const TensorRounding& rounding, int64_t k, float a,
+                                           float b, double acc) noexcept {
   format.flush_in = false;  // what is read was flushed when it was written
   const float sum = static_cast<float>(acc);
   if (kind == Accumulation::Kind::format) {
@@ -147,19 +153,23 @@ HS_HD inline double rounded_step(Accumulation::Kind kind, FloatFormat format,
   return static_cast<double>(add(product, sum, format, rounding.element(2 * k + 1)).value);
 }
 
+template <class Terms>
+HS_HD float fp32_chain(const Terms& terms, int64_t begin, int64_t end) noexcept {
+  float sum = 0.0f;
+  for (int64_t k = begin; k < end; ++k) {
+    if (terms.present(k)) sum = std::fma(terms.left(k), terms.right(k), sum);
+  }
+  return sum;
+}
+
 /// One chain from +0 over [begin, end).
 template <class Terms>
 HS_HD double chain(const ChainSpec& how, const TensorRounding& rounding, const Terms& terms,
                    int64_t begin, int64_t end) noexcept {
   switch (how.kind) {
     case Accumulation::Kind::tensor_core:  // plain values, and operands in fp32
-    case Accumulation::Kind::fp32: {
-      float sum = 0.0f;
-      for (int64_t k = begin; k < end; ++k) {
-        if (terms.present(k)) sum = std::fma(terms.left(k), terms.right(k), sum);
-      }
-      return static_cast<double>(sum);
-    }
+    case Accumulation::Kind::fp32:
+      return static_cast<double>(fp32_chain(terms, begin, end));
     case Accumulation::Kind::fp64: {
       double sum = 0.0;
       for (int64_t k = begin; k < end; ++k) {
@@ -199,6 +209,21 @@ HS_HD double promoted_sum(const ChainSpec& how, const TensorRounding& rounding, 
   return static_cast<double>(total);
 }
 
+/// Any sum but the one fp32 chain. By value, so that what callers keep in registers stays there.
+template <class Terms>
+HS_HD HS_SELDOM double named_sum(ChainSpec how, Terms terms, int64_t n, int64_t element) noexcept {
+  const TensorRounding rounding = how.rounding_of(n, element);
+  if (how.split_k == 1) return promoted_sum(how, rounding, terms, 0, n);
+  const int64_t ceiling = (n + how.split_k - 1) / how.split_k;
+  const int64_t length = ceiling > 1 ? ceiling : 1;
+  float total = 0.0f;
+  for (int64_t begin = 0; begin < n; begin += length) {
+    const int64_t end = begin + length < n ? begin + length : n;
+    total += static_cast<float>(promoted_sum(how, rounding, terms, begin, end));
+  }
+  return static_cast<double>(total);
+}
+
 }  // namespace detail
 
 /// The sum of n terms, the one of that element of a tensor of sums. Not delivered yet: the double
@@ -206,16 +231,8 @@ HS_HD double promoted_sum(const ChainSpec& how, const TensorRounding& rounding, 
 template <class Terms>
 HS_HD double sum_of_terms(const ChainSpec& how, const Terms& terms, int64_t n,
                           int64_t element) noexcept {
-  const TensorRounding rounding = how.rounding_of(n, element);
-  if (how.split_k == 1) return detail::promoted_sum(how, rounding, terms, 0, n);
-  const int64_t ceiling = (n + how.split_k - 1) / how.split_k;
-  const int64_t length = ceiling > 1 ? ceiling : 1;
-  float total = 0.0f;
-  for (int64_t begin = 0; begin < n; begin += length) {
-    const int64_t end = begin + length < n ? begin + length : n;
-    total += static_cast<float>(detail::promoted_sum(how, rounding, terms, begin, end));
-  }
-  return static_cast<double>(total);
+  if (how.is_fp32_chain()) return static_cast<double>(detail::fp32_chain(terms, 0, n));
+  return detail::named_sum(how, terms, n, element);
 }
 
 /// Any NaN as the quiet one of the sums.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// HS_HD marks functions that compile for the host and, under nvcc, for the device too.
+// HS_HD marks functions that compile for the host and, under nvcc, for the device too. HS_SELDOM
+// keeps work that kernels do rarely out of line: inlined, it costs every kernel registers and the
+// compiler most of its time.
 #pragma once
 
 #if defined(__CUDACC__)
 #define HS_HD __host__ __device__
+#define HS_SELDOM __noinline__
 #else
 #define HS_HD
+#define HS_SELDOM
 #endif

@@ -180,9 +180,9 @@ HS_HD constexpr Rounded<float> round_subnormal(bool negative, uint32_t kept, int
   return {compose(negative, kept, quantum), static_cast<uint8_t>(flags)};
 }
 
-/// The one rounding.
-HS_HD constexpr Rounded<float> round_unpacked(const Unpacked& exact, const FloatFormat& format,
-                                              const Rounding& rounding) noexcept {
+/// The one rounding. By value, as it is a call on devices.
+HS_HD HS_SELDOM constexpr Rounded<float> round_unpacked(Unpacked exact, FloatFormat format,
+                                                        Rounding rounding) noexcept {
   const Unpacked x = normalised(exact);
   const int m = format.mantissa_bits;
   const int min_exponent = format.min_exponent();

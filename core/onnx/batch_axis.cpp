@@ -11,9 +11,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-using Names = std::initializer_list<std::string_view>;
-
-bool among(const std::string& op, Names names) {
+bool is_one_of(const std::string& op, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
@@ -88,22 +86,22 @@ class SampleAxis {
       return batched(x) && std::none_of(node.inputs.begin() + 1, node.inputs.end(),
                                         [&](ValueId input) { return batched(input); });
     };
-    if (among(op, {"Identity",  "StopGradient", "Neg",  "Exp",         "Log",        "Sqrt",
-                   "Abs",       "Reciprocal",   "Erf",  "Tanh",        "Sigmoid",    "Softplus",
-                   "HardSwish", "HardSigmoid",  "Sin",  "Cos",         "Sign",       "Floor",
-                   "Ceil",      "Round",        "Relu", "LeakyRelu",   "Elu",        "Clip",
-                   "Gelu",      "Swish",        "Not",  "IndexToReal", "RealToIndex"})) {
+    if (is_one_of(op, {"Identity",  "StopGradient", "Neg",  "Exp",         "Log",        "Sqrt",
+                       "Abs",       "Reciprocal",   "Erf",  "Tanh",        "Sigmoid",    "Softplus",
+                       "HardSwish", "HardSigmoid",  "Sin",  "Cos",         "Sign",       "Floor",
+                       "Ceil",      "Round",        "Relu", "LeakyRelu",   "Elu",        "Clip",
+                       "Gelu",      "Swish",        "Not",  "IndexToReal", "RealToIndex"})) {
       return true;
     }
-    if (among(op, {"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "PRelu", "Where", "Equal",
-                   "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Mod"})) {
+    if (is_one_of(op, {"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "PRelu", "Where", "Equal",
+                       "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Mod"})) {
       return operands_fit(node, shape(node.outputs[0]).size());
     }
-    if (among(op, {"Conv", "ConvGradInput", "BatchNormalization", "InstanceNormalization",
-                   "GroupNormalization"})) {
+    if (is_one_of(op, {"Conv", "ConvGradInput", "BatchNormalization", "InstanceNormalization",
+                       "GroupNormalization"})) {
       return only_first();
     }
-    if (among(op, {"MaxPool", "AveragePool", "GlobalAveragePool", "Reshape"})) return true;
+    if (is_one_of(op, {"MaxPool", "AveragePool", "GlobalAveragePool", "Reshape"})) return true;
     if (op == "Flatten") return int_attribute(node, "axis", 1) == 1;
     if (op == "Gemm") {
       const bool bias = node.inputs.size() < 3 || !batched(node.inputs[2]);
@@ -114,9 +112,9 @@ class SampleAxis {
     }
     if (op == "MatMul") return products_fit(node);
     if (op == "Attention") return attention_fits(node);
-    if (among(op, {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"}))
+    if (is_one_of(op, {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"}))
       return axis_is_inner(-1);
-    if (among(op, {"CumSum", "ArgMax", "Split"})) return axis_is_inner(0);
+    if (is_one_of(op, {"CumSum", "ArgMax", "Split"})) return axis_is_inner(0);
     if (op == "Concat") {
       return axis_is_inner(0) && std::all_of(node.inputs.begin(), node.inputs.end(),
                                              [&](ValueId input) { return batched(input); });

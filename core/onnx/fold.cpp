@@ -15,14 +15,6 @@
 namespace halfscope::onnx_files {
 namespace {
 
-using Result = std::vector<KnownTensor>;
-
-Result one(KnownTensor tensor) {
-  Result result;
-  result.push_back(std::move(tensor));
-  return result;
-}
-
 // ---- makers of constants ----
 
 Result constant(const FoldCall& c) {

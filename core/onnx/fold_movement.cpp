@@ -11,14 +11,6 @@
 namespace halfscope::onnx_files {
 namespace {
 
-using Result = std::vector<KnownTensor>;
-
-Result one(KnownTensor tensor) {
-  Result result;
-  result.push_back(std::move(tensor));
-  return result;
-}
-
 std::vector<int64_t> strides_of(const Shape& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
@@ -312,11 +304,11 @@ Result dequantize(const FoldCall& c) {
   return one(std::move(result));
 }
 
-struct Row {
+struct MovementRow {
   std::string_view op;
   Result (*run)(const FoldCall&);
 };
-constexpr Row kRows[] = {
+constexpr MovementRow kMovementRows[] = {
     {"Squeeze", squeeze},       {"Unsqueeze", unsqueeze},
     {"Reshape", reshape},       {"Transpose", transpose},
     {"Expand", expand},         {"Tile", tile},
@@ -330,7 +322,7 @@ constexpr Row kRows[] = {
 
 std::optional<std::vector<KnownTensor>> fold_movement(const FoldCall& call) {
   const std::string_view op = call.node.op_type();
-  for (const Row& row : kRows) {
+  for (const MovementRow& row : kMovementRows) {
     if (row.op == op) return row.run(call);
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/numeric/float_format.h"
@@ -12,8 +13,17 @@
 
 namespace halfscope::onnx_files {
 
+/// What an operator makes.
+using Result = std::vector<KnownTensor>;
+
+inline Result one(KnownTensor tensor) {
+  Result result;
+  result.push_back(std::move(tensor));
+  return result;
+}
+
 /// Evaluates operators that move elements; nothing for others.
-std::optional<std::vector<KnownTensor>> fold_movement(const FoldCall& call);
+std::optional<Result> fold_movement(const FoldCall& call);
 
 inline int64_t wrapping_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));

@@ -246,7 +246,7 @@ void arg_max(Translation& t) {
   t.set_integers(0, position, DataType::int64);
 }
 
-constexpr Translator kTranslators[] = {
+constexpr Translator kMathTranslators[] = {
     {"Add", arithmetic<true>},
     {"Sub", arithmetic<true>},
     {"Mul", arithmetic<false>},
@@ -307,6 +307,6 @@ constexpr Translator kTranslators[] = {
 
 }  // namespace
 
-std::span<const Translator> math_translators() { return kTranslators; }
+std::span<const Translator> math_translators() { return kMathTranslators; }
 
 }  // namespace halfscope::onnx_files

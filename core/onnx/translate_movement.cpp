@@ -446,7 +446,7 @@ void resize(Translation& t) {
   t.set(0, t.add("Identity", {y}));
 }
 
-constexpr Translator kTranslators[] = {
+constexpr Translator kMovementTranslators[] = {
     {"Reshape", reshape},
     {"Flatten", flatten},
     {"Squeeze", squeeze},
@@ -471,6 +471,6 @@ constexpr Translator kTranslators[] = {
 
 }  // namespace
 
-std::span<const Translator> movement_translators() { return kTranslators; }
+std::span<const Translator> movement_translators() { return kMovementTranslators; }
 
 }  // namespace halfscope::onnx_files

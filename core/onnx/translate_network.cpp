@@ -284,7 +284,7 @@ void cross_entropy(Translation& t) {
   t.set(0, t.add("SoftmaxCrossEntropyLoss", {scores, labels}, attributes));
 }
 
-constexpr Translator kTranslators[] = {
+constexpr Translator kNetworkTranslators[] = {
     {"Conv", conv},
     {"ConvTranspose", conv_transpose},
     {"MaxPool", max_pool},
@@ -304,6 +304,6 @@ constexpr Translator kTranslators[] = {
 
 }  // namespace
 
-std::span<const Translator> network_translators() { return kTranslators; }
+std::span<const Translator> network_translators() { return kNetworkTranslators; }
 
 }  // namespace halfscope::onnx_files

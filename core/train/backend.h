@@ -75,6 +75,11 @@ class Program {
   /// Whether that is a library's, whose order of summing is its own affair.
   virtual bool by_library(NodeId) const { return false; }
 
+  /// Returns how the work of an entry reaches the device, in words, one for each way that was taken
+  /// so far: as a CUDA graph, or launch by launch and why. Empty if the entry has not run, and for
+  /// programs that run on the processor.
+  virtual std::vector<std::string> launches_of(Entry) const { return {}; }
+
   /// Memory that the program takes on a device; 0 of programs that run on the processor.
   virtual int64_t device_bytes() const { return 0; }
 

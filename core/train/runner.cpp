@@ -119,6 +119,24 @@ std::vector<std::string> Runner::output_names() const {
   return names;
 }
 
+std::vector<ProductKernel> Runner::product_kernels() const {
+  std::vector<ProductKernel> kernels;
+  for (const auto& lane : lanes_) {
+    if (lane->program == nullptr) continue;
+    add_product_kernels(kernels, lane->config.name(), lane->executable, *lane->program);
+  }
+  return kernels;
+}
+
+std::vector<EntryLaunch> Runner::entry_launches() const {
+  std::vector<EntryLaunch> launches;
+  for (const auto& lane : lanes_) {
+    if (lane->program == nullptr) continue;
+    add_entry_launches(launches, lane->config.name(), *lane->program);
+  }
+  return launches;
+}
+
 RunInfo Runner::describe() const {
   RunInfo info;
   info.model = model_name_;

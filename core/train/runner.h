@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/train/feed.h"
+#include "core/train/lane_kernels.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
@@ -74,6 +75,10 @@ class Runner {
   /// Lanes that did not reach the end.
   const std::vector<LostLane>& lost_lanes() const noexcept { return lost_; }
   std::vector<std::string> output_names() const;
+
+  /// As of a Trainer.
+  std::vector<ProductKernel> product_kernels() const;
+  std::vector<EntryLaunch> entry_launches() const;
 
   struct Lane;
 

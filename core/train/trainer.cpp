@@ -436,18 +436,22 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
 
 bool Trainer::has_lane(size_t lane) const { return lanes_.at(lane)->lost.empty(); }
 
-std::vector<Trainer::ProductKernel> Trainer::product_kernels() const {
+std::vector<ProductKernel> Trainer::product_kernels() const {
   std::vector<ProductKernel> kernels;
   for (const auto& lane : lanes_) {
     if (lane->program == nullptr) continue;
-    const std::vector<Node>& nodes = lane->executable.graph.nodes();
-    for (NodeId id = 0; id < static_cast<NodeId>(nodes.size()); ++id) {
-      const std::string kernel = lane->program->kernel_of(id);
-      const Node& node = nodes[static_cast<size_t>(id)];
-      if (!kernel.empty()) kernels.push_back({lane->config.name(), node.path, node.op, kernel});
-    }
+    add_product_kernels(kernels, lane->config.name(), lane->executable, *lane->program);
   }
   return kernels;
+}
+
+std::vector<EntryLaunch> Trainer::entry_launches() const {
+  std::vector<EntryLaunch> launches;
+  for (const auto& lane : lanes_) {
+    if (lane->program == nullptr) continue;
+    add_entry_launches(launches, lane->config.name(), *lane->program);
+  }
+  return launches;
 }
 
 int64_t Trainer::device_bytes(int lane) const {

@@ -26,6 +26,7 @@
 #include "core/train/backend.h"
 #include "core/train/checkpoint.h"
 #include "core/train/feed.h"
+#include "core/train/lane_kernels.h"
 #include "core/train/loss_scaler.h"
 #include "core/train/optimizer.h"
 #include "core/train/recording.h"
@@ -166,11 +167,10 @@ class Trainer {
   /// Lanes that did not reach the end.
   const std::vector<LostLane>& lost_lanes() const noexcept { return lost_; }
 
-  struct ProductKernel {
-    std::string lane, node, op, kernel;
-  };
   /// What computes the products of lanes whose backends have several ways.
   std::vector<ProductKernel> product_kernels() const;
+  /// How the entries of lanes on a device have been launched so far.
+  std::vector<EntryLaunch> entry_launches() const;
 
   struct Lane;
 

@@ -8,11 +8,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/graph/execution.h"
 #include "core/graph/graph.h"
 #include "core/graph/narrow.h"
+#include "core/numeric/accumulate.h"
+#include "core/numeric/round_odd.h"
 #include "core/ops/ops.h"
 #include "emulation/gemm/gemm.h"
 
@@ -59,6 +62,15 @@ struct KernelCall {
     return factor;
   }
 };
+
+/// Returns the sum as the kernel writes it. An fp64 sum is rounded here in such a way that the
+/// Program's rounding to the format gives the same bits as rounding once.
+template <class T>
+T delivered(double sum, const SumSpec& spec) {
+  if constexpr (std::is_same_v<T, double>) return sum;
+  return spec.accumulation == Accumulation::fp64 ? static_cast<T>(deliver(sum, spec.write))
+                                                 : static_cast<T>(sum);
+}
 
 template <class T>
 using Kernel = void (*)(KernelCall<T>&);

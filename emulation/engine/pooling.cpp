@@ -125,7 +125,7 @@ void max_pool_grad(KernelCall<T>& c) {
 }
 
 /// The sum of a window's elements, or of an element's shares, not delivered yet.
-double sum_of(const SumSpec& spec, const std::vector<float>& values, int64_t element) {
+double sum_of_window(const SumSpec& spec, const std::vector<float>& values, int64_t element) {
   if (spec.accumulation == Accumulation::fp32) {
     float sum = 0.0f;
     for (const float value : values) sum += value;
@@ -133,17 +133,10 @@ double sum_of(const SumSpec& spec, const std::vector<float>& values, int64_t ele
   }
   return sum_of_values(sums_of_row(spec, element), values);
 }
-double sum_of(const SumSpec&, const std::vector<double>& values, int64_t) {
+double sum_of_window(const SumSpec&, const std::vector<double>& values, int64_t) {
   double sum = 0.0;
   for (const double value : values) sum += value;
   return sum;
-}
-
-template <class T>
-T delivered(double value, const SumSpec& spec) {
-  if constexpr (std::is_same_v<T, double>) return value;
-  return spec.accumulation == Accumulation::fp64 ? static_cast<T>(deliver(value, spec.write))
-                                                 : static_cast<T>(value);
 }
 
 template <class T>
@@ -163,7 +156,7 @@ void average_pool(KernelCall<T>& c) {
           for_window(w, height, width, p, q, [&](int64_t at) { values.push_back(in[at]); });
           const int64_t element = (plane * out[2] + p) * out[3] + q;
           const double count = static_cast<double>(divisor(w, height, width, p, q));
-          c.out[0][element] = delivered<T>(sum_of(spec, values, element) / count, spec);
+          c.out[0][element] = delivered<T>(sum_of_window(spec, values, element) / count, spec);
         }
       }
     }
@@ -192,7 +185,7 @@ void average_pool_grad(KernelCall<T>& c) {  // dy -> dx, with x's shape
       for (int64_t at = 0; at < pixels; ++at) {
         const int64_t element = plane * pixels + at;
         c.out[0][element] =
-            delivered<T>(sum_of(spec, shares[static_cast<size_t>(at)], element), spec);
+            delivered<T>(sum_of_window(spec, shares[static_cast<size_t>(at)], element), spec);
       }
     }
   });

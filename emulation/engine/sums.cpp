@@ -226,13 +226,6 @@ double accumulate(const double* x, int64_t base, const std::vector<int64_t>& inn
 }
 
 template <class T>
-T delivered(double value, const SumSpec& spec) {
-  if constexpr (std::is_same_v<T, double>) return value;
-  return spec.accumulation == Accumulation::fp64 ? static_cast<T>(deliver(value, spec.write))
-                                                 : static_cast<T>(value);
-}
-
-template <class T>
 void reduce_sum(KernelCall<T>& c) {
   const SumSpec spec = c.sum_spec();
   if constexpr (std::is_same_v<T, float>) {

@@ -183,14 +183,14 @@ std::vector<Segment> segments_of(const Accumulation& how, int64_t promote, int64
 }
 
 /// A part of a segment: K elements from `begin` on, `given` of them real, as whole blocks.
-struct Piece {
+struct BlockPiece {
   int64_t begin, given, packed, length;  ///< packed: relative to the group of pieces
   bool starts, ends, ends_slice;         ///< of its chain
 };
 
 /// Pieces that are packed together.
 struct Group {
-  std::vector<Piece> pieces{};
+  std::vector<BlockPiece> pieces{};
   int64_t length = 0;
 };
 
@@ -233,7 +233,7 @@ void pack_pieces(const Group& group, int64_t lines, const float* from, int64_t l
                  int64_t k_stride, int64_t width, const F& encode) {
   const Kernels<float>& kernels = active_kernels().fp32;
   float* const packed = scratch<float, Purpose::image>(kPiece * width);
-  for (const Piece& piece : group.pieces) {
+  for (const BlockPiece& piece : group.pieces) {
     if (piece.given > 0) {
       pack_lines(kernels, lines, piece.given, from + piece.begin * k_stride, line_stride, k_stride,
                  packed, width);
@@ -368,7 +368,7 @@ class BlockProduct {
           tile.fraction_bits = plan_.profile.dot.fraction_bits;
           tile.zero_exponent = plan_.profile.dot.zero_exponent + 127;
           const bool narrow = n - q * panel_ <= kernels_.lanes;
-          for (const Piece& piece : group.pieces) {
+          for (const BlockPiece& piece : group.pieces) {
             tile.a = packed_a + piece.packed * kBlockRows;
             tile.a_codes = a_codes + piece.packed * kBlockRows;
             tile.b = packed_b + q * panel_ * longest_ + piece.packed * panel_;
@@ -394,7 +394,7 @@ class BlockProduct {
   void pack_panel(const Group& group, int64_t j, int64_t lines, float* to, uint32_t* codes,
                   const BlockLines& notes) const {
     pack_pieces(group, lines, b_.data + j * b_.column_stride, b_.column_stride, b_.row_stride,
-                panel_, [&](const Piece& piece, const float* packed) {
+                panel_, [&](const BlockPiece& piece, const float* packed) {
                   kernels_.encode_panel(plan_.coding[1], plan_.wide(), piece.length, packed,
                                         to + piece.packed * panel_,
                                         codes + piece.packed * code_lines_, notes);
@@ -404,14 +404,14 @@ class BlockProduct {
   void pack_rows(const Group& group, int64_t i, int64_t lines, float* to, uint32_t* codes,
                  const BlockLines& notes) const {
     pack_pieces(group, lines, a_.data + i * a_.row_stride, a_.row_stride, a_.column_stride,
-                kBlockRows, [&](const Piece& piece, const float* packed) {
+                kBlockRows, [&](const BlockPiece& piece, const float* packed) {
                   kernels_.encode_rows(plan_.coding[0], plan_.wide(), piece.length, kBlockRows,
                                        packed, to + piece.packed * kBlockRows,
                                        codes + piece.packed * kBlockRows, notes);
                 });
   }
 
-  void run_piece(const Piece& piece, BlockTile& tile, bool narrow, const State& state,
+  void run_piece(const BlockPiece& piece, BlockTile& tile, bool narrow, const State& state,
                  int64_t offset) const {
     const int64_t size = tile.rows * panel_;
     tile.c = state.chain + offset;

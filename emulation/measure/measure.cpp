@@ -55,14 +55,14 @@ const Kernels& active_kernels() {
 }
 
 /// What one call works with, looked up once per array.
-struct Tap {
+struct ArrayTap {
   const Kernels& kernels;
   const FloatFormat& format;
   const TensorRounding& rounding;
   RoundSpec spec;
   bool stream;
 
-  Tap(const FloatFormat& wanted, const TensorRounding& how, bool past_caches)
+  ArrayTap(const FloatFormat& wanted, const TensorRounding& how, bool past_caches)
       : kernels(active_kernels()),
         format(wanted),
         rounding(how),
@@ -77,7 +77,7 @@ bool should_stream(const float* in, const float* out, int64_t n) {
 }
 
 /// Orders a thread's streaming stores before whatever it does next.
-void end_streaming(const Tap& tap) {
+void end_streaming(const ArrayTap& tap) {
 #if defined(__x86_64__)
   if (tap.stream) _mm_sfence();
 #else
@@ -100,7 +100,8 @@ int64_t set_aside_non_finite(const float* in, int64_t n, float* finite, TensorSt
 }
 
 /// Adds fp32 subnormals to their histogram bins and returns how many there are.
-int64_t count_fp32_subnormals(const Tap& tap, const float* finite, int64_t n, TensorStats& stats) {
+int64_t count_fp32_subnormals(const ArrayTap& tap, const float* finite, int64_t n,
+                              TensorStats& stats) {
   int64_t powers[23] = {};
   tap.kernels.subnormals(finite, n, powers);
   int64_t count = 0;
@@ -118,7 +119,7 @@ int64_t count_at_least(const float* finite, int64_t n, uint32_t magnitude) {
 }
 
 /// Elements first .. first + n of the array of the call.
-void measure_one_chunk(const Tap& tap, int64_t first, const float* in, float* out, int64_t n,
+void measure_one_chunk(const ArrayTap& tap, int64_t first, const float* in, float* out, int64_t n,
                        TensorStats& stats, double* sum, double* sum_sq) {
   const uint64_t index = tap.rounding.from(first).first;
   int64_t* const by_biased_exponent = stats.exponents.data() + (-127 - kMinExponentBin);
@@ -171,7 +172,7 @@ float* advance(float* out, int64_t by) { return out == nullptr ? nullptr : out +
 
 void round_array(const float* in, float* out, int64_t n, const FloatFormat& format,
                  const TensorRounding& rounding) {
-  const Tap tap(format, rounding, should_stream(in, out, n));
+  const ArrayTap tap(format, rounding, should_stream(in, out, n));
   tap.kernels.round(in, out, n, tap.spec, rounding.first, tap.stream);
   end_streaming(tap);
 }
@@ -179,12 +180,12 @@ void round_array(const float* in, float* out, int64_t n, const FloatFormat& form
 void measure_chunk(const float* in, float* out, int64_t n, const FloatFormat& format,
                    TensorStats& stats, double* sum, double* sum_sq,
                    const TensorRounding& rounding) {
-  measure_one_chunk(Tap(format, rounding, false), 0, in, out, n, stats, sum, sum_sq);
+  measure_one_chunk(ArrayTap(format, rounding, false), 0, in, out, n, stats, sum, sum_sq);
 }
 
 TensorStats measure_tensor(const float* in, float* out, int64_t n, const FloatFormat& format,
                            const TensorRounding& rounding) {
-  const Tap tap(format, rounding, out != nullptr && should_stream(in, out, n));
+  const ArrayTap tap(format, rounding, out != nullptr && should_stream(in, out, n));
   const int64_t chunks = chunk_count(n);
   TensorStats total;
   if (n < kThreadedFrom || omp_get_max_threads() == 1 || omp_in_parallel() != 0) {
@@ -227,7 +228,7 @@ void round_tensor(const float* in, float* out, int64_t n, const FloatFormat& for
     round_array(in, out, n, format, rounding);
     return;
   }
-  const Tap tap(format, rounding, should_stream(in, out, n));
+  const ArrayTap tap(format, rounding, should_stream(in, out, n));
   const int64_t chunks = chunk_count(n);
 #pragma omp parallel
   {

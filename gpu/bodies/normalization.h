@@ -231,7 +231,9 @@ struct BatchMean {
 
  private:
   HS_HD void finish(int64_t channel, double sum) const {
-    if (named) sum = ChannelTerms<T>{planes, channel, x, nullptr, 0.0, 0.0}.sum(how);
+    if constexpr (kNamesSums<T>) {
+      if (named) sum = ChannelTerms<T>{planes, channel, x, nullptr, 0.0, 0.0}.sum(how);
+    }
     mean[channel] = sum / planes.count();
   }
 };
@@ -267,7 +269,9 @@ struct ChannelFactors {
     double var = static_cast<double>(old_var[channel]);
     if (batch_mean != nullptr) {
       const double fresh = batch_mean[channel];
-      if (named) sum = ChannelTerms<T>{planes, channel, x, x, fresh, fresh}.sum(how.second());
+      if constexpr (kNamesSums<T>) {
+        if (named) sum = ChannelTerms<T>{planes, channel, x, x, fresh, fresh}.sum(how.second());
+      }
       const double batch_var = sum / planes.count();
       next_mean[channel] = static_cast<T>(momentum * centre + (1.0 - momentum) * fresh);
       next_var[channel] = static_cast<T>(momentum * var + (1.0 - momentum) * batch_var * unbiased);
@@ -378,9 +382,11 @@ struct ChannelGrads {
   HS_HD void finish(int64_t channel, double gradients, double products) const {
     const double centre = static_cast<double>(mean[channel]);
     const double deviation = static_cast<double>(inverse[channel]);
-    if (named) {
-      gradients = ChannelTerms<T>{planes, channel, dy, nullptr, 0.0, 0.0}.sum(how);
-      products = ChannelTerms<T>{planes, channel, dy, x, 0.0, centre}.sum(how.second());
+    if constexpr (kNamesSums<T>) {
+      if (named) {
+        gradients = ChannelTerms<T>{planes, channel, dy, nullptr, 0.0, 0.0}.sum(how);
+        products = ChannelTerms<T>{planes, channel, dy, x, 0.0, centre}.sum(how.second());
+      }
     }
     const double of_scale = products * deviation;
     dscale[channel] = static_cast<T>(of_scale);

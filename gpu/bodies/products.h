@@ -230,7 +230,7 @@ struct Epilogue {
 /// The factors of result (i, j).
 template <class Source>
 struct SourceTerms {
-  const Source& source;
+  Source source;
   int64_t i, j;
   HS_HD auto left(int64_t k) const { return source.a(i, k); }
   HS_HD auto right(int64_t k) const { return source.b(k, j); }

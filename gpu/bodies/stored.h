@@ -16,14 +16,8 @@
 
 #include "core/numeric/codes.h"
 #include "core/numeric/float_format.h"
+#include "core/numeric/host_device.h"
 #include "core/numeric/round.h"
-
-// Out of line: work that kernels do seldom, for which they would make themselves ready every time.
-#if defined(__CUDACC__)
-#define HS_SELDOM __noinline__
-#else
-#define HS_SELDOM
-#endif
 
 namespace halfscope::gpu {
 

@@ -46,6 +46,10 @@ bool is_of_program(cudaError_t error) {
 
 }  // namespace
 
+std::string cuda_failure(cudaError_t error, const char* call) {
+  return fmt::format("{}: {} ({})", call, cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
 void throw_cuda_error(cudaError_t error, const char* call, size_t bytes) {
   static_cast<void>(cudaGetLastError());  // it is in the Error, not in the runtime any more
   const std::string size = bytes > 0 ? " of " + amount(bytes) : "";

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -15,13 +15,15 @@
 #include "gpu/engine/cuda_error.cuh"
 #include "gpu/engine/device_cores.h"
 #include "gpu/engine/executor.h"
+#include "gpu/engine/pinned_staging.cuh"
 
 namespace halfscope::gpu {
 
-// `go`, if not null, says on the device whether the launch does anything.
+// `go`, if not null, says on the device whether the launch does anything. Bodies are read where
+// the launch put them, also by functions out of line that get their address.
 
 template <class Body>
-__global__ void run_items(int64_t n, const int32_t* go, const Body body) {
+__global__ void run_items(int64_t n, const int32_t* go, const __grid_constant__ Body body) {
   if (go != nullptr && *go == 0) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
@@ -31,7 +33,8 @@ __global__ void run_items(int64_t n, const int32_t* go, const Body body) {
 }
 
 template <class Body>
-__global__ void __launch_bounds__(Body::kThreads) run_block(const int32_t* go, const Body body) {
+__global__ void __launch_bounds__(Body::kThreads)
+    run_block(const int32_t* go, const __grid_constant__ Body body) {
   if (go != nullptr && *go == 0) return;
   __shared__ typename Body::Shared shared;
   typename Body::State state;
@@ -52,6 +55,7 @@ class CudaExecutor {
   CudaExecutor() {
     int device = 0, major = 0, minor = 0;
     check_cuda(cudaGetDevice(&device), "device");
+    staging_ = &PinnedStaging::of_device(device);
     check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device");
     check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "device");
     // What is compiled on the way from an older architecture's PTX has no newer instructions.
@@ -61,17 +65,17 @@ class CudaExecutor {
     cores_ = {same ? cores_of_capability(major, minor) : "none", code.ptxVersion >= 89};
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "stream");
-    for (cudaEvent_t& half : halves_) half = new_event();
+    for (cudaEvent_t& event : staged_) event = new_event();
   }
   CudaExecutor(const CudaExecutor&) = delete;
   CudaExecutor& operator=(const CudaExecutor&) = delete;
   ~CudaExecutor() {
     static_cast<void>(cudaStreamSynchronize(stream_));
     static_cast<void>(cudaStreamSynchronize(copies_));
+    staging_->forget(staged_);
     for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
     for (cudaGraphExec_t graph : graphs_) static_cast<void>(cudaGraphExecDestroy(graph));
     for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
-    static_cast<void>(cudaFreeHost(staging_));
     for (void* memory : host_memory_) static_cast<void>(cudaFreeHost(memory));
     static_cast<void>(cudaStreamDestroy(copies_));
     static_cast<void>(cudaStreamDestroy(stream_));
@@ -110,7 +114,25 @@ class CudaExecutor {
     enum class State : uint8_t { fresh, warm, graph, none };
     State state = State::fresh;
     cudaGraphExec_t graph = nullptr;
+    size_t nodes = 0;   ///< of the graph
+    std::string why{};  ///< there is none
   };
+
+  /// Returns how it is launched, in words; "" if it has not run yet.
+  static std::string describe(const Recording& recording) {
+    using State = typename Recording::State;
+    switch (recording.state) {
+      case State::warm:
+        return "launched one by one: not run twice yet";
+      case State::graph:
+        return "CUDA graph of " + std::to_string(recording.nodes) + " nodes";
+      case State::none:
+        return "not captured: " + recording.why;
+      case State::fresh:
+        break;
+    }
+    return "";
+  }
 
   /// The first time plainly, as kernels are loaded and libraries set up then; where what is
   /// launched cannot be captured, always.
@@ -118,7 +140,7 @@ class CudaExecutor {
   void replay(Recording& recording, const F& f) {
     using State = typename Recording::State;
     if (recording.state == State::warm) {
-      recording.graph = captured(f);
+      capture(recording, f);
       recording.state = recording.graph != nullptr ? State::graph : State::none;
     }
     if (recording.state == State::graph) {
@@ -146,28 +168,8 @@ class CudaExecutor {
     static_cast<void>(cudaFree(memory));
   }
   int64_t allocated() const { return allocated_; }
-  /// Through pinned memory, so that `from` may go at once and the copy waits for nobody here. One
-  /// half of it is filled while copies from the other are on their way.
   void upload(void* to, const void* from, size_t bytes) {
-    if (staging_ == nullptr) {
-      check_cuda(cudaMallocHost(&staging_, 2 * kHalfBytes), "pinned memory", 2 * kHalfBytes);
-    }
-    for (size_t done = 0; done < bytes;) {
-      const size_t part = bytes - done < kHalfBytes ? bytes - done : kHalfBytes;
-      if (staged_ + part > kHalfBytes) {
-        check_cuda(cudaEventRecord(halves_[half_], stream_), "copy to the device", bytes);
-        half_ = 1 - half_;
-        staged_ = 0;
-        check_cuda(cudaEventSynchronize(halves_[half_]), "copy to the device", bytes);
-      }
-      std::byte* const at = static_cast<std::byte*>(staging_) + half_ * kHalfBytes + staged_;
-      std::memcpy(at, static_cast<const std::byte*>(from) + done, part);
-      check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, at, part,
-                                 cudaMemcpyHostToDevice, stream_),
-                 "copy to the device", bytes);
-      staged_ += (part + 255) / 256 * 256;
-      done += part;
-    }
+    staging_->upload(to, from, bytes, stream_, staged_);
   }
   void download(void* to, const void* from, size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
@@ -227,42 +229,49 @@ class CudaExecutor {
     return event;
   }
 
-  /// Null if that is not possible. Nothing runs.
+  /// Makes a graph, or says why there is none. Nothing runs.
   template <class F>
-  cudaGraphExec_t captured(const F& f) {
-    // Calls of other threads must not end it.
-    if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+  void capture(Recording& recording, const F& f) {
+    const auto succeeds = [&recording](cudaError_t error, const char* call) {
+      if (error == cudaSuccess) return true;
+      // The first failure is the reason of the others.
+      if (recording.why.empty()) recording.why = cuda_failure(error, call);
       static_cast<void>(cudaGetLastError());
-      return nullptr;
+      return false;
+    };
+    // Calls of other threads must not end it.
+    if (!succeeds(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                  "cudaStreamBeginCapture")) {
+      return;
     }
-    bool launched = true;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     try {
       f();
-    } catch (const Error&) {  // it will come again, with its reason, when the work is launched
-      launched = false;
+    } catch (const Error& error) {  // if it does not come from capturing, it will come again
+      recording.why = error.what();
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream_, &graph));
       if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
       throw;
     }
-    const bool whole = cudaStreamEndCapture(stream_, &graph) == cudaSuccess && launched;
-    if (whole && cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess) graphs_.push_back(ready);
+    const bool ended = succeeds(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    if (ended && recording.why.empty() &&
+        succeeds(cudaGraphGetNodes(graph, nullptr, &recording.nodes), "cudaGraphGetNodes") &&
+        succeeds(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate")) {
+      graphs_.push_back(ready);
+      recording.graph = ready;
+    }
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
     static_cast<void>(cudaGetLastError());
-    return ready;
   }
-
-  static constexpr size_t kHalfBytes = size_t{16} << 20;
 
   std::vector<cudaGraphExec_t> graphs_;
   std::vector<cudaEvent_t> events_;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
   const int32_t* go_ = nullptr;
-  void* staging_ = nullptr;  ///< pinned, two halves; of one staged_ bytes are in use
-  size_t half_ = 0, staged_ = 0;
-  cudaEvent_t halves_[2] = {};  ///< when all copies from that half are done
+  PinnedStaging* staging_ = nullptr;  ///< of all executors of the device
+  PinnedStaging::Events staged_{};
   std::vector<void*> host_memory_;
   DeviceCores cores_;
   int64_t allocated_ = 0;

@@ -8,6 +8,7 @@
 //                              device, is 0 by then; null: all run. Nothing is enqueued meanwhile
 //   replay(recording, f)       f(), which does only the above, and always the same; again from a
 //                              recording of what it launched
+//   describe(recording)        how that is launched, in words; "" if it has not run yet
 //   allocate(bytes)            zeroed, on 256-byte boundaries, for the executor's life
 //   release(memory)            before that
 //   upload(to, from, bytes)    `from` may be used again when it returns
@@ -95,6 +96,10 @@ class HostExecutor {
     std::vector<std::function<void()>> launches;
     bool complete = false;
   };
+  static std::string describe(const Recording& recording) {
+    if (!recording.complete) return "";
+    return "repeats " + std::to_string(recording.launches.size()) + " launches";
+  }
 
   template <class Body>
   void items(int64_t n, const Body& body) {

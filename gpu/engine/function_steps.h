@@ -4,7 +4,7 @@
 
 #include "core/ops/functions.h"
 #include "gpu/bodies/functions.h"
-#include "gpu/engine/move_steps.h"
+#include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {

@@ -7,7 +7,7 @@
 
 #include "gpu/bodies/choice.h"
 #include "gpu/bodies/gather.h"
-#include "gpu/engine/move_steps.h"
+#include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {

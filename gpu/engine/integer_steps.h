@@ -10,7 +10,7 @@
 #include "core/ops/index_functions.h"
 #include "gpu/bodies/integers.h"
 #include "gpu/engine/index_steps.h"
-#include "gpu/engine/move_steps.h"
+#include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {

@@ -108,7 +108,9 @@ T attribute_of(const Node& node, const char* name) {
 
 // One function per file: nothing for operators that are elsewhere.
 template <class X, class T>
-Step movement_step(const NodeCall<X, T>& call);  // move_steps.h: elementwise, shapes
+Step integer_step(const NodeCall<X, T>& call);  // integer_steps.h: integers at run time
+template <class X, class T>
+Step movement_step(const NodeCall<X, T>& call);  // movement_steps.h: elementwise, shapes
 template <class X, class T>
 Step index_step(const NodeCall<X, T>& call);  // index_steps.h: gathers, comparisons, choices
 template <class X, class T>
@@ -116,9 +118,11 @@ Step function_step(const NodeCall<X, T>& call);  // function_steps.h: functions 
 template <class X, class T>
 Step product_step(const NodeCall<X, T>& call);  // product_steps.h
 template <class X, class T>
-Step reduction_step(const NodeCall<X, T>& call);  // fused_steps.h: reductions, pooling, loss, norm
+Step reduction_step(
+    const NodeCall<X, T>& call);  // reduction_steps.h: reductions, pooling, loss, norm
 template <class X, class T>
-Step normalization_step(const NodeCall<X, T>& call);  // norm_steps.h: softmax, layer normalization
+Step normalization_step(
+    const NodeCall<X, T>& call);  // normalization_steps.h: softmax, layer normalization
 template <class X, class T>
 Step update_step(const NodeCall<X, T>& call);  // update_steps.h: optimizers, scaled operands
 

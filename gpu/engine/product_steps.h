@@ -9,7 +9,7 @@
 #include "gpu/bodies/products.h"
 #include "gpu/engine/device_cores.h"
 #include "gpu/engine/library_steps.h"
-#include "gpu/engine/move_steps.h"
+#include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {

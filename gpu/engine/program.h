@@ -15,18 +15,12 @@
 #include <utility>
 
 #include "core/train/backend.h"
+#include "gpu/bodies/elementwise.h"
 #include "gpu/engine/device_steps.h"
-#include "gpu/engine/function_steps.h"
-#include "gpu/engine/fused_steps.h"
-#include "gpu/engine/index_steps.h"
-#include "gpu/engine/integer_steps.h"
 #include "gpu/engine/layout.h"
-#include "gpu/engine/move_steps.h"
+#include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
-#include "gpu/engine/norm_steps.h"
-#include "gpu/engine/product_steps.h"
 #include "gpu/engine/tap_counters.h"
-#include "gpu/engine/update_steps.h"
 
 namespace halfscope::gpu {
 
@@ -77,7 +71,7 @@ class DeviceProgram final : public Program {
       for (NodeId id : executable_.entries[entry]) {
         calls_[entry].push_back(make_call(static_cast<Entry>(entry), id));
       }
-      replays_[entry] = repeats(executable_.entries[entry]);
+      one_by_one_[entry] = changes(executable_.entries[entry]);
     }
     scratch_.memory = allocate<std::byte>(scratch_.bytes());
   }
@@ -89,6 +83,22 @@ class DeviceProgram final : public Program {
   bool by_library(NodeId node) const override {
     const auto found = kernels_.find(node);
     return found != kernels_.end() && found->second.by_library;
+  }
+
+  std::vector<std::string> launches_of(Entry entry) const override {
+    const size_t which = static_cast<size_t>(entry);
+    std::vector<std::string> ways;
+    if (!started_[which] || calls_[which].empty()) return ways;
+    if (!one_by_one_[which].empty()) return {"launched one by one: " + one_by_one_[which]};
+    for (const size_t measured : {0, 1}) {
+      for (const Recordings* recordings : {&queued_, &recordings_}) {
+        std::string way = X::describe((*recordings)[which][measured]);
+        if (way.empty()) continue;
+        if (measured != 0) way += " (with statistics)";
+        if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
+      }
+    }
+    return ways;
   }
 
   int64_t device_bytes() const override {
@@ -367,18 +377,20 @@ class DeviceProgram final : public Program {
     }
   }
 
-  /// Whether an entry launches the same every time: it draws no random words, and nothing is looked
-  /// at here on the way.
-  bool repeats(const std::vector<NodeId>& nodes) const {
+  /// Returns why an entry does not launch the same every time; "" if it does.
+  std::string changes(const std::vector<NodeId>& nodes) const {
     for (NodeId id : nodes) {
       const Node& node = executable_.graph.node(id);
       bool draws = node.plan.accumulation.rounding.mode == RoundingMode::stochastic;
       for (ValueId value : node.outputs) {
         draws = draws || description(value).rounding.mode == RoundingMode::stochastic;
       }
-      if (draws || made_indices_.contains(id)) return false;
+      if (draws) return node.path + " (" + node.op + ") draws random words";
+      if (made_indices_.contains(id)) {
+        return node.path + " (" + node.op + "): its indices are checked on the way";
+      }
     }
-    return true;
+    return "";
   }
 
   /// Of entries that repeat, without statistics and with.
@@ -387,8 +399,9 @@ class DeviceProgram final : public Program {
   void start(Entry entry, Recordings& recordings, bool measured) {
     const size_t which = static_cast<size_t>(entry);
     check_labels(entry);
+    started_[which] = true;
     const RunState state{random_, measured};
-    if (replays_[which]) {
+    if (one_by_one_[which].empty()) {
       executor_->replay(recordings[which][measured ? 1 : 0], [&] { launch(entry, state); });
     } else {
       launch(entry, state);
@@ -529,7 +542,8 @@ class DeviceProgram final : public Program {
   int32_t* at_once_ = nullptr;  ///< on the device: nothing is measured
   std::vector<void*> memory_;   ///< of steps, for good
   std::array<std::vector<Call>, kEntryCount> calls_;
-  std::array<bool, kEntryCount> replays_{};
+  std::array<std::string, kEntryCount> one_by_one_;  ///< why entries are not replayed; "": they are
+  std::array<bool, kEntryCount> started_{};
   Recordings recordings_, queued_;  ///< of run() and of a queue of steps, whose update may not run
   std::map<ValueId, double*> wide_place_;
   std::set<ValueId> wide_;            ///< scalars that were computed in double

@@ -16,8 +16,8 @@
 
 #include "core/train/backend.h"
 #include "gpu/engine/cuda_error.cuh"
+#include "gpu/libraries/cudnn_descriptor.cuh"
 #include "gpu/libraries/libraries.h"
-#include "gpu/libraries/shared_library.h"
 
 #if CUDNN_VERSION >= 90800
 #define HALFSCOPE_CUDNN_DESCRIBES_DEVICES  // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR
@@ -26,108 +26,13 @@
 namespace halfscope::gpu {
 namespace {
 
+using cudnn::Descriptor;
+using cudnn::functions;
+using cudnn::NotDone;
+using cudnn::require;
+using cudnn::words_of;
+
 constexpr int64_t kWorkspaceBytes = int64_t{256} << 20;
-
-struct Functions {
-  SharedLibrary library{"libcudnn.so.9"};
-  decltype(cudnnCreate)* create = nullptr;
-  decltype(cudnnDestroy)* destroy = nullptr;
-  decltype(cudnnSetStream)* set_stream = nullptr;
-  decltype(cudnnGetVersion)* version = nullptr;
-  decltype(cudnnGetErrorString)* error_string = nullptr;
-  decltype(cudnnGetLastErrorString)* last_error = nullptr;
-  decltype(cudnnBackendCreateDescriptor)* create_descriptor = nullptr;
-  decltype(cudnnBackendDestroyDescriptor)* destroy_descriptor = nullptr;
-  decltype(cudnnBackendSetAttribute)* set_attribute = nullptr;
-  decltype(cudnnBackendGetAttribute)* get_attribute = nullptr;
-  decltype(cudnnBackendFinalize)* finalize = nullptr;
-  decltype(cudnnBackendExecute)* execute = nullptr;
-
-  Functions() {
-    library.find(create, "cudnnCreate");
-    library.find(destroy, "cudnnDestroy");
-    library.find(set_stream, "cudnnSetStream");
-    library.find(version, "cudnnGetVersion");
-    library.find(error_string, "cudnnGetErrorString");
-    library.find(last_error, "cudnnGetLastErrorString");
-    library.find(create_descriptor, "cudnnBackendCreateDescriptor");
-    library.find(destroy_descriptor, "cudnnBackendDestroyDescriptor");
-    library.find(set_attribute, "cudnnBackendSetAttribute");
-    library.find(get_attribute, "cudnnBackendGetAttribute");
-    library.find(finalize, "cudnnBackendFinalize");
-    library.find(execute, "cudnnBackendExecute");
-  }
-};
-
-const Functions& functions() {
-  static const Functions all;
-  return all;
-}
-
-/// Something that this cuDNN does not do; another engine, or another library, may.
-struct NotDone {
-  std::string why;
-};
-
-std::string words_of(cudnnStatus_t status) {
-  char details[256] = "";
-  functions().last_error(details, sizeof details);
-  std::string words = functions().error_string(status);
-  if (details[0] != '\0') words += std::string(" (") + details + ")";
-  std::replace(words.begin(), words.end(), '\n', ' ');
-  return words;
-}
-
-void require(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS) throw NotDone{std::string(call) + ": " + words_of(status)};
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(cudnnBackendDescriptorType_t type) {
-    require(functions().create_descriptor(type, &descriptor_), "descriptor");
-  }
-  Descriptor(Descriptor&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (descriptor_ != nullptr) static_cast<void>(functions().destroy_descriptor(descriptor_));
-  }
-
-  template <class T>
-  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T* values,
-           int64_t count = 1) {
-    require(functions().set_attribute(descriptor_, name, type, count, values),
-            fmt::format("attribute {}", static_cast<int>(name)).c_str());
-  }
-  void set(cudnnBackendAttributeName_t name, const Descriptor& other) {
-    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &other.descriptor_);
-  }
-  /// At most `most` values, those that are there.
-  template <class T>
-  std::vector<T> get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                     int64_t most) const {
-    std::vector<T> values(static_cast<size_t>(most));
-    int64_t count = 0;
-    const cudnnStatus_t status =
-        functions().get_attribute(descriptor_, name, type, most, &count, values.data());
-    if (status != CUDNN_STATUS_SUCCESS) count = 0;
-    values.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, most)));
-    return values;
-  }
-  /// Fills `other`, which was created for it.
-  void get(cudnnBackendAttributeName_t name, Descriptor& other) const {
-    int64_t count = 0;
-    require(functions().get_attribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                      &other.descriptor_),
-            "attribute");
-  }
-  void finalize(const char* what) { require(functions().finalize(descriptor_), what); }
-  cudnnBackendDescriptor_t raw() const { return descriptor_; }
-
- private:
-  cudnnBackendDescriptor_t descriptor_ = nullptr;
-};
 
 cudnnDataType_t type_of(Storage storage) {
   switch (storage) {
@@ -374,9 +279,9 @@ class Convolution final : public LibraryProduct {
     graph_.finalize("operation graph");
   }
 
-  /// Throws NotDone if no engine will do.
-  void choose(bool fast) {
-    std::string reason = "it proposes none";
+  /// Engines that heuristics list, best first; the fallback's are the last. `reason`: why one of
+  /// the two lists none.
+  std::vector<Descriptor> proposals(std::string& reason) const {
     std::vector<Descriptor> configs;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       try {
@@ -387,6 +292,27 @@ class Convolution final : public LibraryProduct {
         reason = failure.why;
       }
     }
+    return configs;
+  }
+
+  /// In words, with what reproducible mode has against them.
+  std::vector<std::string> described_proposals() const {
+    std::string reason;
+    std::vector<std::string> words;
+    for (const Descriptor& config : proposals(reason)) {
+      const Choice choice = look_at(config);
+      words.push_back(fmt::format("engine {}", choice.engine));
+      if (!choice.against.empty()) {
+        words.back() += fmt::format(" ({})", fmt::join(choice.against, ", "));
+      }
+    }
+    return words;
+  }
+
+  /// Throws NotDone if no engine will do.
+  void choose(bool fast) {
+    std::string reason = "it proposes none";
+    const std::vector<Descriptor> configs = proposals(reason);
     // Operands in tf32 may be multiplied as fp32, too, but not at the speed that they are there
     // for.
     if (plan_.w.storage == Storage::tf32) {
@@ -559,6 +485,22 @@ std::optional<std::string> cudnn_choice(const ConvPlan& plan, bool fast,
   static_cast<void>(plan), static_cast<void>(fast), static_cast<void>(device_json);
   return std::nullopt;
 #endif
+}
+
+std::optional<CudnnEngines> cudnn_engines(const ConvPlan& plan, bool fast) {
+  if (!functions().library.missing().empty()) return std::nullopt;
+  CudnnEngines engines;
+  try {
+    auto context = std::make_shared<Context>();
+    require(functions().create(&context->handle), "create");
+    Convolution product(context, plan);
+    engines.proposed = product.described_proposals();
+    product.choose(fast);
+    engines.chosen = product.text();
+  } catch (const NotDone& failure) {
+    engines.why_none = failure.why;
+  }
+  return engines;
 }
 
 std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std::string& why) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpu/libraries/product_library.h"
 
@@ -29,6 +30,18 @@ std::optional<std::string> cudnn_objection(const ConvPlan& plan);
 /// no engine that will do; nothing where there is no library.
 std::optional<std::string> cudnn_choice(const ConvPlan& plan, bool fast,
                                         const std::string& device_json);
+
+/// What cuDNN says about a convolution on the current device.
+struct CudnnEngines {
+  /// Engines that its heuristics propose, best first, with what reproducible mode has against them:
+  /// "engine 7", "engine 3 (Winograd, not deterministic)".
+  std::vector<std::string> proposed;
+  std::string chosen;    ///< LibraryProduct::text() of the first that will do; "" if there is none,
+  std::string why_none;  ///< and why
+};
+/// Asks cuDNN, as compiling a program does. Nothing runs. Returns nothing where there is no
+/// library.
+std::optional<CudnnEngines> cudnn_engines(const ConvPlan& plan, bool fast);
 
 /// Both as one: matrices by cuBLASLt, convolutions by cuDNN.
 std::unique_ptr<ProductLibrary> open_libraries(StreamPointer stream, bool fast);

@@ -25,14 +25,6 @@ std::string without_percent(std::string text) {
 
 }  // namespace
 
-std::string grouped(int64_t count) {
-  std::string text = std::to_string(count);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3) {
-    text.insert(static_cast<size_t>(at), " ");
-  }
-  return text;
-}
-
 std::string power_text(double exponent) {
   if (exponent == std::floor(exponent)) return fmt::format("2^{:.0f}", exponent);
   return fmt::format("2^{:.1f}", exponent);

@@ -12,12 +12,11 @@
 
 #include "analysis/what_if.h"
 #include "core/numeric/float_format.h"
+#include "gui/widgets/plot_math.h"  // grouped
 #include "gui/widgets/theme.h"
 
 namespace halfscope::gui {
 
-/// "65 536".
-std::string grouped(int64_t count);
 /// "2^16", "2^-3.5".
 std::string power_text(double exponent);
 /// "0", "3.1 %", or where the bounds differ "3.0 - 3.2 %".

@@ -33,15 +33,15 @@ void expect_refusal(const Outcome& outcome, int code, const std::string& what,
 }
 
 /// What is typed, the exit code, what the message and the hint say.
-struct Case {
+struct ErrorCase {
   Words words;
   int code;
   std::string what, hint{};
 };
 
-void expect_refusals(const Bench& bench, const std::vector<Case>& cases) {
+void expect_refusals(const Bench& bench, const std::vector<ErrorCase>& cases) {
   const auto before = test::contents(bench);
-  for (const Case& each : cases) {
+  for (const ErrorCase& each : cases) {
     std::string line;
     for (const std::string& word : each.words) line += " " + word;
     SCOPED_TRACE("halfscope" + line);
@@ -348,7 +348,7 @@ TEST(CliErrors, DataAndInitialWeights) {
 TEST(CliErrors, RunFiles) {
   const Bench bench;
   test::write_bad_inputs(bench);
-  std::vector<Case> cases;
+  std::vector<ErrorCase> cases;
   for (const char* name : {"report", "recommend", "runs", "export"}) {
     const auto words = [name](const char* file) {
       Words all{name, file};
@@ -370,7 +370,7 @@ TEST(CliErrors, Outputs) {
   const Bench bench;
   test::write_bad_inputs(bench);
   test::write_text(bench / "there", "precious");
-  std::vector<Case> cases{
+  std::vector<ErrorCase> cases{
       {train({"--out", "there"}), 2, "there exists already", "--force"},
       {train({"--save-weights", "there"}), 2, "there exists already", "--force"},
       {train({"--save-weights", "new.hscope"}), 2, "new.hscope is named twice"},

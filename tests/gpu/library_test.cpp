@@ -17,10 +17,6 @@ namespace {
 
 using namespace test;  // NOLINT: operators and operands of these tests
 
-Operand noisy(const Shape& shape, uint64_t seed) {
-  return Operand{Tensor{shape, noise(element_count(shape), seed)}};
-}
-
 /// Odd sizes, every transposition, strides, dilations and uneven padding.
 std::vector<OpCase> products() {
   std::vector<OpCase> cases;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The same executable graph on two backends: after every entry all values, all statistics and every
-// node run once more are compared, bit by bit.
+// node run once more are compared, bit by bit. The first difference ends the test, or is kept.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <set>
 #include <string>
@@ -24,8 +25,8 @@ namespace halfscope::test {
 /// A backend that must do what the emulator does. Skips the test where there is no device.
 enum class Candidate { host, shuffled, cuda };
 
-inline std::string candidate_name(const testing::TestParamInfo<Candidate>& info) {
-  switch (info.param) {
+inline std::string name_of(Candidate candidate) {
+  switch (candidate) {
     case Candidate::host:
       return "Host";
     case Candidate::shuffled:
@@ -35,6 +36,15 @@ inline std::string candidate_name(const testing::TestParamInfo<Candidate>& info)
   }
   return "Cuda";
 }
+inline std::string candidate_name(const testing::TestParamInfo<Candidate>& info) {
+  return name_of(info.param);
+}
+
+inline const Backend& backend_of(Candidate candidate) {
+  return candidate == Candidate::host       ? host_executor_backend()
+         : candidate == Candidate::shuffled ? shuffled_executor_backend()
+                                            : cuda_backend(GpuProducts::own);
+}
 
 class OnCandidate : public testing::TestWithParam<Candidate> {
  protected:
@@ -43,16 +53,19 @@ class OnCandidate : public testing::TestWithParam<Candidate> {
       GTEST_SKIP() << "no GPU here: not compared on a device";
     }
   }
-  static const Backend& candidate() {
-    return GetParam() == Candidate::host       ? host_executor_backend()
-           : GetParam() == Candidate::shuffled ? shuffled_executor_backend()
-                                               : cuda_backend(GpuProducts::own);
-  }
+  static const Backend& candidate() { return backend_of(GetParam()); }
 };
 
 inline bool same_bits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
          (std::isnan(a) && std::isnan(b));
+}
+
+/// In decimal, and every bit of it.
+inline std::string exact_text(double x) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.9g (%a)", x, x);
+  return text;
 }
 
 /// Noise in (-1, 1), multiples of 2^-20.
@@ -79,6 +92,11 @@ class Lockstep {
         candidate_(candidate.compile(executable)),
         unmeasured_(candidate.compile(executable)) {}
 
+  /// From now on differences do not fail the test; first_difference() says what they are.
+  void keep_differences() { keeps_ = true; }
+  /// "" without any.
+  const std::string& first_difference() const { return first_difference_; }
+
   template <class Data>
   void write(ValueId value, const Data& data) {
     reference_->write(value, data);
@@ -103,12 +121,6 @@ class Lockstep {
     reference_->run(entry, expected);
     candidate_->run(entry, actual);
     unmeasured_->run(entry, {});
-    for (const Tap& tap : executable_.taps) {
-      if (!measured) continue;
-      const size_t at = static_cast<size_t>(tap.site.order);
-      EXPECT_TRUE(expected[at] == actual[at]) << "statistics of " << name_of(tap.value);
-      if (expected[at].n > 0) ++measured_;
-    }
     const Graph& graph = executable_.graph;
     for (NodeId id : executable_.entry(entry)) {
       const Node& node = graph.node(id);
@@ -118,11 +130,15 @@ class Lockstep {
           compare(value);
           compare_unmeasured(value);
         } else {
-          EXPECT_EQ(reference_->read_indices(value), candidate_->read_indices(value))
-              << name_of(value);
-          elements_ += element_count(graph.value(value).shape);
+          compare_indices(value);
         }
       }
+    }
+    for (const Tap& tap : executable_.taps) {
+      if (!measured) continue;
+      const size_t at = static_cast<size_t>(tap.site.order);
+      if (!(expected[at] == actual[at])) differs("statistics of " + name_of(tap.value));
+      if (expected[at].n > 0) ++measured_;
     }
   }
 
@@ -141,19 +157,16 @@ class Lockstep {
       }
     };
     outputs([&](ValueId value) {
-      SCOPED_TRACE(name_of(value));
       const Tensor a = reference_->read(value);
       first.push_back(candidate_->read(value));
-      compare({a.data.begin(), a.data.end()}, {first.back().data.begin(), first.back().data.end()},
-              tolerance);
+      compare(name_of(value), doubles(a), doubles(first.back()), tolerance);
     });
     if (!repeats) return;
     candidate_->run(entry, {});
     size_t at = 0;
     outputs([&](ValueId value) {
       const Tensor again = candidate_->read(value);
-      const std::vector<float>& before = first[at++].data;
-      compare({before.begin(), before.end()}, {again.data.begin(), again.data.end()}, 0.0);
+      compare("run again, " + name_of(value), doubles(first[at++]), doubles(again), 0.0);
     });
   }
 
@@ -161,35 +174,38 @@ class Lockstep {
   void rerun(Entry entry) {
     for (NodeId id : executable_.entry(entry)) {
       const Node& node = executable_.graph.node(id);
-      SCOPED_TRACE("again: " + node.path + " (" + node.op + ")");
       for (Accumulation accumulation : {Accumulation::fp32, Accumulation::fp64}) {
         const auto expected = reference_->rerun(id, accumulation);
         const auto actual = candidate_->rerun(id, accumulation);
-        ASSERT_EQ(expected.size(), actual.size());
+        const bool fp32 = accumulation == Accumulation::fp32;
+        const std::string what =
+            node.path + " (" + node.op + ") once more in " + (fp32 ? "fp32" : "fp64") + ", output ";
+        if (expected.size() != actual.size()) return differs(what + "count");
         for (size_t i = 0; i < expected.size(); ++i) {
           if (executable_.graph.value(node.outputs[i]).type != ElementType::real) continue;
           // The emulator gives no scales when it quantizes again.
           if (node.op == "Quantize" && !node.plan.scale.by_block() && i > 0) continue;
           // Sums in double have no fixed order.
-          compare(expected[i], actual[i], accumulation == Accumulation::fp32 ? 0.0 : 1e-12);
+          compare(what + std::to_string(i), expected[i], actual[i], fp32 ? 0.0 : 1e-12);
         }
       }
     }
   }
 
   void compare(ValueId value) const {
-    SCOPED_TRACE(name_of(value));
     const Tensor a = reference_->read(value), b = candidate_->read(value);
-    compare({a.data.begin(), a.data.end()}, {b.data.begin(), b.data.end()}, 0.0);
-    if (element_count(a.shape) == 1) {
-      EXPECT_TRUE(same_bits(reference_->read_scalar(value), candidate_->read_scalar(value)));
+    compare(name_of(value), doubles(a), doubles(b), 0.0);
+    if (element_count(a.shape) != 1) return;
+    const double expected = reference_->read_scalar(value), got = candidate_->read_scalar(value);
+    if (!same_bits(expected, got)) {
+      differs(name_of(value) + " in double: expected " + exact_text(expected) + ", got " +
+              exact_text(got));
     }
   }
 
   void compare_unmeasured(ValueId value) const {
-    SCOPED_TRACE("unmeasured: " + name_of(value));
     const Tensor a = candidate_->read(value), b = unmeasured_->read(value);
-    compare({a.data.begin(), a.data.end()}, {b.data.begin(), b.data.end()}, 0.0);
+    compare("without statistics, " + name_of(value), doubles(a), doubles(b), 0.0);
   }
 
   const Program& candidate() const { return *candidate_; }
@@ -206,10 +222,20 @@ class Lockstep {
     return "value " + std::to_string(value) + from;
   }
 
+  static std::vector<double> doubles(const Tensor& tensor) {
+    return {tensor.data.begin(), tensor.data.end()};
+  }
+
+  void compare_indices(ValueId value) const {
+    const std::vector<int32_t> expected = reference_->read_indices(value);
+    const std::vector<int32_t> got = candidate_->read_indices(value);
+    compare(name_of(value), {expected.begin(), expected.end()}, {got.begin(), got.end()}, 0.0);
+  }
+
   /// `tolerance` is relative to the largest magnitude; 0 asks for the same bits.
-  void compare(const std::vector<double>& expected, const std::vector<double>& actual,
-               double tolerance) const {
-    ASSERT_EQ(expected.size(), actual.size());
+  void compare(const std::string& what, const std::vector<double>& expected,
+               const std::vector<double>& actual, double tolerance) const {
+    if (expected.size() != actual.size()) return differs(what + ": sizes differ");
     double largest = 0.0;
     for (double x : expected)
       largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
@@ -218,12 +244,21 @@ class Lockstep {
       if (same_bits(expected[i], actual[i])) continue;
       const bool near =
           tolerance > 0.0 && std::fabs(expected[i] - actual[i]) <= tolerance * largest;
-      ASSERT_TRUE(near) << "element " << i << ": " << expected[i] << " and " << actual[i];
+      if (near) continue;
+      return differs(what + ": element " + std::to_string(i) + ": expected " +
+                     exact_text(expected[i]) + ", got " + exact_text(actual[i]));
     }
+  }
+
+  void differs(const std::string& what) const {
+    if (first_difference_.empty()) first_difference_ = what;
+    if (!keeps_) FAIL() << what;
   }
 
   Executable executable_;
   std::unique_ptr<Program> reference_, candidate_, unmeasured_;
+  mutable std::string first_difference_;
+  bool keeps_ = false;
   mutable int64_t elements_ = 0;
   int64_t measured_ = 0;
 };

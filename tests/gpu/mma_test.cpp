@@ -7,12 +7,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdio>
 #include <set>
 #include <utility>
 
+#include "gpu/device_info.h"
 #include "gpu/engine/device_cores.h"
 #include "gpu/host_program.h"
-#include "tests/gpu/op_lockstep.h"
+#include "tests/gpu/comparisons.h"
 #include "tests/gpu/small_network.h"
 #include "tests/support/op_cases.h"
 
@@ -85,6 +87,8 @@ TEST(Mma, FragmentsAreThoseOfThePtxIsa) {
   EXPECT_EQ(all_c.size(), 128u);
 }
 
+constexpr const char* kOnCores = "own kernel on the tensor cores of this device";
+
 class CoreBackend final : public Backend {
  public:
   explicit CoreBackend(std::string arch) : arch_(std::move(arch)) {}
@@ -131,13 +135,114 @@ TEST(Mma, ProductsHaveTheBitsOfTheEmulator) {
         for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
           const std::string kernel = (*program).candidate().kernel_of(id);
           if (kernel.empty()) continue;
-          EXPECT_EQ(kernel, "own kernel on the tensor cores of this device");
+          EXPECT_EQ(kernel, kOnCores);
           ++kernels;
         }
       }
     }
   }
   EXPECT_EQ(kernels, 23 * 33);
+}
+
+/// Products of operands that hardware may treat otherwise than its model does.
+std::vector<OpCase> special_cases(const FloatFormat& format) {
+  const float least = static_cast<float>(format.min_subnormal());
+  const float normal = static_cast<float>(format.min_normal());
+  const float most = static_cast<float>(format.max_finite());
+  struct Kind {
+    const char* name;
+    std::vector<float> values;
+  };
+  const std::vector<Kind> kinds{
+      {"infinities", {INFINITY, -INFINITY}},
+      {"NaN", {NAN}},
+      {"zeros of both signs", {-0.0f, 0.0f, -0.0f}},
+      {"subnormal operands", {least, -least, 3 * least, normal - least, -normal}},
+      // Of bf16 and tf32 these products are subnormal in fp32, or larger than all of its numbers.
+      {"small products", {0x1p-70f, -0x1p-72f, 0x1.8p-65f}},
+      {"large products", {0x1p70f, 0x1p60f, -0x1p70f, 0x1.8p63f}},
+      {"largest values", {most, -most, most}},
+      {"infinities and NaN and zeros", {INFINITY, -0.0f, NAN, 0.0f, -INFINITY}}};
+  std::vector<OpCase> cases;
+  for (const Kind& kind : kinds) {
+    const auto operand = [&](const Shape& shape, uint64_t seed) {
+      Tensor tensor{shape, noise(element_count(shape), seed)};
+      const size_t every = 2 + seed;
+      for (size_t i = seed; i < tensor.data.size(); i += every) {
+        tensor.data[i] = kind.values[(i / every + i / 64) % kind.values.size()];
+      }
+      return Operand{tensor};
+    };
+    cases.push_back({kind.name,
+                     "Gemm",
+                     {operand({19, 75}, 0), operand({13, 75}, 1)},
+                     {{"transB", int64_t{1}}}});
+    cases.push_back({kind.name,
+                     "Conv",
+                     {operand({2, 5, 6, 5}, 3), operand({4, 5, 3, 3}, 4), operand({4}, 2)},
+                     conv({2, 1}, {1, 1, 0, 2}, {1, 2})});
+  }
+  return cases;
+}
+
+/// Runs all of that on a backend with those tensor cores; `tell` gets each case with its outcome.
+template <class F>
+int64_t run_special_cases(const Backend& backend, std::string_view arch, const F& tell) {
+  int64_t on_cores = 0;
+  for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2}) {
+    const Accumulation how = parse_accumulation("tensor-core:" + std::string(arch)).value();
+    if (!tensor_core_of({.accumulation = how, .write = format, .read = format})) continue;
+    Comparisons comparisons(backend);
+    for (const OpCase& op : special_cases(format)) {
+      const Variant variant{format, how};
+      const std::string outcome = comparisons.outcome_of(op, variant, [&](OpLockstep& program) {
+        (*program).run(Entry::grad, true);
+        for (NodeId id = 0; id < static_cast<NodeId>(program.graph().nodes().size()); ++id) {
+          on_cores += (*program).candidate().kernel_of(id) == kOnCores ? 1 : 0;
+        }
+      });
+      tell(op.op + ", " + op.name, test::describe(variant), outcome);
+      if (comparisons.is_lost()) return on_cores;
+    }
+  }
+  return on_cores;
+}
+
+TEST(Mma, SpecialValuesAreTheEmulators) {
+  for (const char* arch : {"a100", "ada", "h100", "b200", "rtx-blackwell"}) {
+    const int64_t on_cores = run_special_cases(
+        CoreBackend(arch), arch,
+        [](const std::string& op, const std::string& variant, const std::string& outcome) {
+          EXPECT_EQ(outcome, "equal") << op << " in " << variant;
+        });
+    EXPECT_GE(on_cores, 3 * 3 * 16) << "three products each, of three formats at least";
+  }
+}
+
+// The instruction itself may differ from its model here. That is told, in the table of bits
+// (tests/gpu/comparisons.h) and on standard output, and fails nothing; on the simulated device the
+// model takes the instruction's place.
+TEST(MmaOnDevice, SpecialValuesAreReported) {
+  if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no instruction was run";
+  const GpuDevice device = query_gpus().devices.at(0);
+  const std::string_view arch = gpu::cores_of_capability(device.major, device.minor);
+  if (arch == "none") GTEST_SKIP() << "there is no model of this device's tensor cores";
+  const bool simulated = device.name == "simulated device";
+  int64_t all = 0, different = 0;
+  const int64_t on_cores = run_special_cases(
+      cuda_backend(GpuProducts::own), arch,
+      [&](const std::string& op, const std::string& variant, const std::string& outcome) {
+        append_to_bits_table({"mma special values", op, variant, outcome});
+        ++all;
+        if (outcome == "equal") return;
+        ++different;
+        std::printf("mma special values: %s in %s %s\n", op.c_str(), variant.c_str(),
+                    outcome.c_str());
+        EXPECT_FALSE(outcome.starts_with("error") || simulated) << op << ": " << outcome;
+      });
+  std::printf("mma special values: %d of %d products differ from the model\n",
+              static_cast<int>(different), static_cast<int>(all));
+  EXPECT_GT(on_cores, 0) << "the kernels were not compiled for this device's tensor cores";
 }
 
 // Operands of two formats, as fp8 recipes have them, and a network around it.
@@ -161,8 +266,7 @@ TEST(Mma, IsUsedForTheDevicesOwnCoresOnly) {
       if (!text.empty()) return text;
     }
   };
-  const std::string cores = "own kernel on the tensor cores of this device";
-  EXPECT_EQ(kernel("h100", "tensor-core:h100"), cores);
+  EXPECT_EQ(kernel("h100", "tensor-core:h100"), kOnCores);
   EXPECT_EQ(kernel("h100", "tensor-core:a100"), "own kernel");
   EXPECT_EQ(kernel("h100", "tensor-core:h100-wgmma"), "own kernel");
   EXPECT_EQ(kernel("none", "tensor-core:h100"), "own kernel");

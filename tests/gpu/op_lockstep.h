@@ -14,6 +14,11 @@
 
 namespace halfscope::test {
 
+/// An operand of noise().
+inline Operand noisy(const Shape& shape, uint64_t seed) {
+  return {Tensor{shape, noise(element_count(shape), seed)}};
+}
+
 struct Variant {
   FloatFormat format;
   Accumulation accumulation;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Every operator with a gradient, forward and backward, on the bodies of the GPU kernels: the same
 // bits as the emulator's in several formats, roundings and accumulations, with the same statistics.
+// On a device each operator has a test of its own, such as
+// Gpu/OperatorBits.HaveTheBitsOfTheEmulator/Cuda_Conv, so that one that ends the process there can
+// be left to a process of its own.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
 
 #include "core/error.h"
 #include "core/numeric/accumulate.h"
-#include "tests/gpu/op_lockstep.h"
+#include "tests/gpu/comparisons.h"
 #include "tests/support/op_cases.h"
 
 namespace halfscope {
@@ -29,71 +35,155 @@ std::vector<Variant> variants() {
   return list;
 }
 
-std::string describe(const Variant& variant) {
-  return format_name(variant.format) + " " + accumulation_name(variant.accumulation) + " " +
-         std::string(rounding_mode_name(variant.rounding));
+/// Sums of many elements that one row was read for, with rows that nobody reads.
+std::vector<OpCase> gather_cases() {
+  std::vector<int32_t> often;
+  for (int32_t i = 0; i < 300; ++i) often.push_back(i * i % 7 - (i % 3 == 0 ? 9 : 0));
+  return {{"rows", "Gather", {Operand{Tensor{{9, 5}, noise(45, 1)}}, indices({300}, often)}},
+          {"columns",
+           "Gather",
+           {Operand{Tensor{{3, 9, 2}, noise(54, 2)}}, indices({30, 10}, often)},
+           {{"axis", int64_t{1}}}},
+          {"elements",
+           "GatherElements",
+           {Operand{Tensor{{9, 10}, noise(90, 3)}}, indices({60, 5}, often)}}};
 }
 
-class Operators : public OnCandidate {};
+/// Sums longer than a tile, sizes that no tile divides, tensors of several chunks of statistics.
+std::vector<OpCase> tile_cases() {
+  const auto some_labels = [](int32_t rows) {  // of three classes; -1: none
+    std::vector<int32_t> list;
+    for (int32_t row = 0; row < rows; ++row) list.push_back(row % 11 % 4 - 1);
+    return labels(list);
+  };
+  return {{"wide", "Gemm", {noisy({70, 45}, 1), noisy({45, 131}, 2), noisy({131}, 3)}},
+          {"deep",
+           "Gemm",
+           {noisy({700, 3}, 4), noisy({65, 700}, 5)},
+           {{"transA", int64_t{1}}, {"transB", int64_t{1}}}},
+          {"conv",
+           "Conv",
+           {noisy({3, 5, 13, 11}, 6), noisy({67, 5, 3, 3}, 7), noisy({67}, 8)},
+           conv({2, 1}, {1, 1, 0, 2}, {1, 2})},
+          {"sum", "ReduceSum", {noisy({37, 5, 41}, 9)}, reduce({0, 2}, 0)},
+          {"pixels", "ReduceSum", {noisy({31, 3, 9, 15}, 11)}, reduce({0, 2, 3}, 0)},
+          {"columns", "ReduceSum", {noisy({150, 70}, 12)}, reduce({0}, 0)},
+          {"rows", "ReduceMean", {noisy({3, 7, 150}, 13)}, reduce({2}, 1)},
+          {"average", "GlobalAveragePool", {noisy({2, 3, 12, 13}, 14)}},
+          {"losses", "SoftmaxCrossEntropyLoss", {noisy({2100, 3}, 15), some_labels(2100)}},
+          {"relu", "Relu", {noisy({5, 8, 1000}, 10)}}};
+}
 
-TEST_P(Operators, HaveTheBitsOfTheEmulator) {
-  int64_t elements = 0, statistics = 0;
-  for (const Variant& variant : variants()) {
-    for (const OpCase& op : gradient_cases()) {
-      SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate());
-      (*program).run(Entry::grad, true);
-      if (HasFatalFailure()) return;
-      elements += (*program).compared_elements();
-      statistics += (*program).compared_statistics();
+std::vector<OpCase> core_cases() {
+  return {{"gemm",
+           "Gemm",
+           {noisy({5, 75}, 1), noisy({6, 75}, 2), noisy({6}, 3)},
+           {{"transB", int64_t{1}}}},
+          {"conv",
+           "Conv",
+           {noisy({2, 5, 6, 5}, 6), noisy({4, 5, 3, 3}, 7), noisy({4}, 8)},
+           conv({2, 1}, {1, 1, 0, 2}, {1, 2})}};
+}
+
+/// Where operators run, and which of them; "": all.
+struct Choice {
+  Candidate candidate;
+  std::string op;
+
+  friend std::ostream& operator<<(std::ostream& out, const Choice& choice) {
+    return out << name_of(choice.candidate) << ' ' << choice.op;
+  }
+};
+
+/// Here all operators of the cases in one test, on a device each in its own.
+std::vector<Choice> choices(const std::vector<OpCase>& cases) {
+  std::vector<Choice> list{{Candidate::host, ""}, {Candidate::shuffled, ""}};
+  const size_t here = list.size();
+  for (const OpCase& each : cases) {
+    const auto same = [&](const Choice& choice) { return choice.op == each.op; };
+    const auto begin = list.begin() + static_cast<int64_t>(here);
+    if (std::none_of(begin, list.end(), same)) list.push_back({Candidate::cuda, each.op});
+  }
+  return list;
+}
+
+std::string choice_name(const testing::TestParamInfo<Choice>& info) {
+  const std::string where = name_of(info.param.candidate);
+  return info.param.op.empty() ? where : where + "_" + info.param.op;
+}
+
+class OnOperators : public testing::TestWithParam<Choice> {
+ protected:
+  void SetUp() override {
+    if (GetParam().candidate == Candidate::cuda && !cuda_is_ready()) {
+      GTEST_SKIP() << "no GPU here: not compared on a device";
     }
   }
-  EXPECT_GT(elements, 100000);
-  EXPECT_GT(statistics, 5000);
+  static const Backend& candidate() { return backend_of(GetParam().candidate); }
+  static bool all() { return GetParam().op.empty(); }
+  /// Returns the cases of the chosen operator.
+  static std::vector<OpCase> chosen(std::vector<OpCase> cases) {
+    if (!all()) std::erase_if(cases, [](const OpCase& op) { return op.op != GetParam().op; });
+    return cases;
+  }
+  static void run(OpLockstep& program) { (*program).run(Entry::grad, true); }
+};
+
+class OperatorBits : public OnOperators {};
+INSTANTIATE_TEST_SUITE_P(Gpu, OperatorBits, testing::ValuesIn(choices(gradient_cases())),
+                         choice_name);
+class OperatorIndices : public OnOperators {};
+INSTANTIATE_TEST_SUITE_P(Gpu, OperatorIndices, testing::ValuesIn(choices(index_result_cases())),
+                         choice_name);
+class OperatorGathers : public OnOperators {};
+INSTANTIATE_TEST_SUITE_P(Gpu, OperatorGathers, testing::ValuesIn(choices(gather_cases())),
+                         choice_name);
+class OperatorTiles : public OnOperators {};
+INSTANTIATE_TEST_SUITE_P(Gpu, OperatorTiles, testing::ValuesIn(choices(tile_cases())), choice_name);
+class OperatorCores : public OnOperators {};
+INSTANTIATE_TEST_SUITE_P(Gpu, OperatorCores, testing::ValuesIn(choices(core_cases())), choice_name);
+class Operators : public OnCandidate {};
+INSTANTIATE_TEST_SUITE_P(Gpu, Operators,
+                         testing::Values(Candidate::host, Candidate::shuffled, Candidate::cuda),
+                         candidate_name);
+
+TEST_P(OperatorBits, HaveTheBitsOfTheEmulator) {
+  Comparisons comparisons(candidate());
+  const std::vector<OpCase> cases = chosen(gradient_cases());
+  for (const Variant& variant : variants()) {
+    for (const OpCase& op : cases) comparisons.add(op, variant, run);
+  }
+  EXPECT_GT(comparisons.elements(), all() ? 100000 : 0);
+  EXPECT_GT(comparisons.statistics(), all() ? 5000 : 0);
 }
 
 // Comparisons, logic and positions, which the test of bits above reads as choices, too.
-TEST_P(Operators, MakeTheSameIndices) {
+TEST_P(OperatorIndices, MakeTheSameIndices) {
+  Comparisons comparisons(candidate(), "indices");
+  const std::vector<OpCase> cases = chosen(index_result_cases());
   for (const Variant& variant :
        {Variant{kFp32, Accumulation::fp32}, Variant{kFp16, Accumulation::fp32}}) {
-    for (const OpCase& op : index_result_cases()) {
-      SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate());
-      (*program).run(Entry::grad, true);
-      if (HasFatalFailure()) return;
-      for (size_t i = 0; i < op.operands.size(); ++i) {
-        if (op.operands[i].labels) continue;
-        std::vector<float> data = op.operands[i].real.data;
-        for (size_t e = 1 + i; e < data.size(); e += 3) data[e] = e % 2 == 0 ? NAN : -0.0f;
-        program.write(i, data);
-      }
-      (*program).run(Entry::grad, true);
-      (*program).rerun(Entry::grad);
-      if (HasFatalFailure()) return;
+    for (const OpCase& op : cases) {
+      comparisons.add(op, variant, [&](OpLockstep& program) {
+        run(program);
+        for (size_t i = 0; i < op.operands.size(); ++i) {
+          if (op.operands[i].labels) continue;
+          std::vector<float> data = op.operands[i].real.data;
+          for (size_t e = 1 + i; e < data.size(); e += 3) data[e] = e % 2 == 0 ? NAN : -0.0f;
+          program.write(i, data);
+        }
+        run(program);
+        (*program).rerun(Entry::grad);
+      });
     }
   }
 }
 
-// Sums of many elements that one row was read for, with rows that nobody reads.
-TEST_P(Operators, SumWhatWasGatheredOften) {
-  std::vector<int32_t> often;
-  for (int32_t i = 0; i < 300; ++i) often.push_back(i * i % 7 - (i % 3 == 0 ? 9 : 0));
-  const std::vector<OpCase> cases{
-      {"rows", "Gather", {Operand{Tensor{{9, 5}, noise(45, 1)}}, indices({300}, often)}},
-      {"columns",
-       "Gather",
-       {Operand{Tensor{{3, 9, 2}, noise(54, 2)}}, indices({30, 10}, often)},
-       {{"axis", int64_t{1}}}},
-      {"elements",
-       "GatherElements",
-       {Operand{Tensor{{9, 10}, noise(90, 3)}}, indices({60, 5}, often)}}};
+TEST_P(OperatorGathers, SumWhatWasGatheredOften) {
+  Comparisons comparisons(candidate(), "gathered often");
+  const std::vector<OpCase> cases = chosen(gather_cases());
   for (const Variant& variant : variants()) {
-    for (const OpCase& op : cases) {
-      SCOPED_TRACE(op.name + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate());
-      (*program).run(Entry::grad, true);
-      if (HasFatalFailure()) return;
-    }
+    for (const OpCase& op : cases) comparisons.add(op, variant, run);
   }
 }
 
@@ -139,18 +229,21 @@ TEST_P(Operators, RefuseIndicesOutOfRange) {
 }
 
 // Recording changes no bit, and a node run once more has the operands it had.
-TEST_P(Operators, RunAgainAndWithoutStatistics) {
-  for (const OpCase& op : gradient_cases()) {
-    SCOPED_TRACE(test::describe(op));
-    OpLockstep program(op, {kFp16, Accumulation::fp32}, candidate());
-    (*program).run(Entry::grad, false);
-    (*program).rerun(Entry::grad);
-    if (HasFatalFailure()) return;
+TEST_P(OperatorBits, RunAgainAndWithoutStatistics) {
+  Comparisons comparisons(candidate(), "run again");
+  const std::vector<OpCase> cases = chosen(gradient_cases());
+  for (const OpCase& op : cases) {
+    comparisons.add(op, {kFp16, Accumulation::fp32}, [](OpLockstep& program) {
+      (*program).run(Entry::grad, false);
+      (*program).rerun(Entry::grad);
+    });
   }
 }
 
 // Infinities, NaNs, zeros of both signs and fp32 subnormals.
-TEST_P(Operators, TreatSpecialValuesAlike) {
+TEST_P(OperatorBits, TreatSpecialValuesAlike) {
+  Comparisons comparisons(candidate(), "special values");
+  const std::vector<OpCase> cases = chosen(gradient_cases());
   const std::vector<float> special{INFINITY, -0.0f,    0x1p-140f,  3.0f, -INFINITY, 1e-30f,
                                    NAN,      70000.0f, -0x1p-149f, 0.0f, 6e-8f};
   const auto named = [](const char* name) { return parse_accumulation(name).value(); };
@@ -162,71 +255,34 @@ TEST_P(Operators, TreatSpecialValuesAlike) {
         Variant{kE4m3fn, named("tensor-core:h100")},
         Variant{kFp16, named("format:rounding=stochastic")},
         Variant{kE4m3fnuz, Accumulation::format}}) {
-    for (const OpCase& op : gradient_cases()) {
-      SCOPED_TRACE(test::describe(op) + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate());
-      for (size_t i = 0; i < op.operands.size(); ++i) {
-        if (op.operands[i].labels) continue;
-        std::vector<float> data = op.operands[i].real.data;
-        for (size_t e = i; e < data.size(); e += 7) data[e] = special[(e + 3 * i) % special.size()];
-        program.write(i, data);
-      }
-      (*program).run(Entry::grad, true);
-      if (HasFatalFailure()) return;
+    for (const OpCase& op : cases) {
+      comparisons.add(op, variant, [&](OpLockstep& program) {
+        for (size_t i = 0; i < op.operands.size(); ++i) {
+          if (op.operands[i].labels) continue;
+          std::vector<float> data = op.operands[i].real.data;
+          for (size_t e = i; e < data.size(); e += 7) {
+            data[e] = special[(e + 3 * i) % special.size()];
+          }
+          program.write(i, data);
+        }
+        run(program);
+      });
     }
   }
 }
 
-// Sums longer than a tile, sizes that no tile divides, tensors of several chunks of statistics.
-TEST_P(Operators, WorkOnTensorsOfManyTiles) {
-  const auto noisy = [](const Shape& shape, uint64_t seed) {
-    return Operand{Tensor{shape, noise(element_count(shape), seed)}};
-  };
-  const auto some_labels = [](int32_t rows) {  // of three classes; -1: none
-    std::vector<int32_t> list;
-    for (int32_t row = 0; row < rows; ++row) list.push_back(row % 11 % 4 - 1);
-    return labels(list);
-  };
-  const std::vector<OpCase> cases{
-      {"wide", "Gemm", {noisy({70, 45}, 1), noisy({45, 131}, 2), noisy({131}, 3)}},
-      {"deep",
-       "Gemm",
-       {noisy({700, 3}, 4), noisy({65, 700}, 5)},
-       {{"transA", int64_t{1}}, {"transB", int64_t{1}}}},
-      {"conv",
-       "Conv",
-       {noisy({3, 5, 13, 11}, 6), noisy({67, 5, 3, 3}, 7), noisy({67}, 8)},
-       conv({2, 1}, {1, 1, 0, 2}, {1, 2})},
-      {"sum", "ReduceSum", {noisy({37, 5, 41}, 9)}, reduce({0, 2}, 0)},
-      {"pixels", "ReduceSum", {noisy({31, 3, 9, 15}, 11)}, reduce({0, 2, 3}, 0)},
-      {"columns", "ReduceSum", {noisy({150, 70}, 12)}, reduce({0}, 0)},
-      {"rows", "ReduceMean", {noisy({3, 7, 150}, 13)}, reduce({2}, 1)},
-      {"average", "GlobalAveragePool", {noisy({2, 3, 12, 13}, 14)}},
-      {"losses", "SoftmaxCrossEntropyLoss", {noisy({2100, 3}, 15), some_labels(2100)}},
-      {"relu", "Relu", {noisy({5, 8, 1000}, 10)}}};
+TEST_P(OperatorTiles, WorkOnTensorsOfManyTiles) {
+  Comparisons comparisons(candidate(), "many tiles");
+  const std::vector<OpCase> cases = chosen(tile_cases());
   for (const Variant& variant : variants()) {
-    for (const OpCase& op : cases) {
-      SCOPED_TRACE(op.name + " in " + describe(variant));
-      OpLockstep program(op, variant, candidate());
-      (*program).run(Entry::grad, true);
-      if (HasFatalFailure()) return;
-    }
+    for (const OpCase& op : cases) comparisons.add(op, variant, run);
   }
 }
 
 // Every tensor core on every format that it multiplies, however the plan cuts k.
-TEST_P(Operators, SumAsTensorCoresDo) {
-  const auto noisy = [](const Shape& shape, uint64_t seed) {
-    return Operand{Tensor{shape, noise(element_count(shape), seed)}};
-  };
-  const std::vector<OpCase> cases{{"gemm",
-                                   "Gemm",
-                                   {noisy({5, 75}, 1), noisy({6, 75}, 2), noisy({6}, 3)},
-                                   {{"transB", int64_t{1}}}},
-                                  {"conv",
-                                   "Conv",
-                                   {noisy({2, 5, 6, 5}, 6), noisy({4, 5, 3, 3}, 7), noisy({4}, 8)},
-                                   conv({2, 1}, {1, 1, 0, 2}, {1, 2})}};
+TEST_P(OperatorCores, SumAsTensorCoresDo) {
+  Comparisons comparisons(candidate());
+  const std::vector<OpCase> cases = chosen(core_cases());
   int64_t variants = 0;
   for (const TensorCoreArch& arch : tensor_core_archs()) {
     for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2, kE2m1}) {
@@ -236,12 +292,7 @@ TEST_P(Operators, SumAsTensorCoresDo) {
         const Accumulation how = parse_accumulation(name).value();
         if (!tensor_core_of({.accumulation = how, .write = format, .read = format})) continue;
         ++variants;
-        for (const OpCase& op : cases) {
-          SCOPED_TRACE(op.name + " in " + format_name(format) + " " + name);
-          OpLockstep program(op, {format, how}, candidate());
-          (*program).run(Entry::grad, true);
-          if (HasFatalFailure()) return;
-        }
+        for (const OpCase& op : cases) comparisons.add(op, {format, how}, run);
       }
     }
   }
@@ -249,7 +300,9 @@ TEST_P(Operators, SumAsTensorCoresDo) {
 }
 
 // Sums that are rounded otherwise than to nearest even, with the draws of stochastic ones.
-TEST_P(Operators, RoundSumsInAnyMode) {
+TEST_P(OperatorBits, RoundSumsInAnyMode) {
+  Comparisons comparisons(candidate(), "rounded sums");
+  const std::vector<OpCase> cases = chosen(gradient_cases());
   for (const RoundingMode mode : kAllRoundingModes) {
     for (const char* kind : {"format", "format-mul-add"}) {
       for (const char* options : {"", ",promote=2", ",split-k=2"}) {
@@ -257,20 +310,14 @@ TEST_P(Operators, RoundSumsInAnyMode) {
             std::string(kind) + ":rounding=" + std::string(rounding_mode_name(mode)) + options;
         const std::optional<Accumulation> how = parse_accumulation(name);
         ASSERT_TRUE(how) << name;
-        for (const OpCase& op : gradient_cases()) {
-          SCOPED_TRACE(test::describe(op) + " " + name);
-          OpLockstep program(op, {kFp16, *how}, candidate());
-          (*program).run(Entry::grad, false);
-          if (HasFatalFailure()) return;
+        for (const OpCase& op : cases) {
+          comparisons.add(op, {kFp16, *how},
+                          [](OpLockstep& program) { (*program).run(Entry::grad, false); });
         }
       }
     }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Gpu, Operators,
-                         testing::Values(Candidate::host, Candidate::shuffled, Candidate::cuda),
-                         candidate_name);
 
 }  // namespace
 }  // namespace halfscope

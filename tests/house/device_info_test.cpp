@@ -84,7 +84,7 @@ TEST(GpuQuery, AnswersOnAnyMachine) {
   EXPECT_EQ(report.state == GpuState::ready, !report.devices.empty() && report.problem.empty());
 }
 
-// Run by scripts/gpu-check; CTest counts it as skipped where there is no GPU.
+// Run by `ctest -L gpu`; CTest counts it as skipped where there is no GPU.
 TEST(GpuOnDevice, TheDeviceIsReported) {
   const GpuReport report = query_gpus();
   if (report.state != GpuState::ready) GTEST_SKIP() << describe(report).back();

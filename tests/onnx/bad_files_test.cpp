@@ -17,7 +17,7 @@ using test::FileBuilder;
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string refusal(const std::vector<uint8_t>& bytes) {
+std::string refusal_of(const std::vector<uint8_t>& bytes) {
   try {
     parse_onnx(bytes, "net.onnx", ".");
   } catch (const Error& error) {
@@ -27,7 +27,7 @@ std::string refusal(const std::vector<uint8_t>& bytes) {
   }
   return "";
 }
-std::string refusal(const FileBuilder& file) { return refusal(file.bytes()); }
+std::string refusal_of(const FileBuilder& file) { return refusal_of(file.bytes()); }
 
 /// One node of this operator between x [2, 3] and y.
 FileBuilder one(const std::string& op, const std::string& name = "n") {
@@ -38,8 +38,9 @@ FileBuilder one(const std::string& op, const std::string& name = "n") {
 }
 
 TEST(BadOnnxFile, NoModelAtAll) {
-  EXPECT_THAT(refusal(std::vector<uint8_t>{}), HasSubstr("is no ONNX model"));
-  EXPECT_THAT(refusal(std::vector<uint8_t>{'h', 'e', 'l', 'l', 'o'}), HasSubstr("no ONNX model"));
+  EXPECT_THAT(refusal_of(std::vector<uint8_t>{}), HasSubstr("is no ONNX model"));
+  EXPECT_THAT(refusal_of(std::vector<uint8_t>{'h', 'e', 'l', 'l', 'o'}),
+              HasSubstr("no ONNX model"));
   std::vector<uint8_t> bytes = one("Relu").bytes();
   for (size_t length = 1; length < bytes.size(); ++length) {
     // Whatever is cut off: never anything but an Error, or a smaller network.
@@ -54,7 +55,7 @@ TEST(BadOnnxFile, OperatorSets) {
   const auto of_opset = [](int64_t version) {
     FileBuilder file = one("Relu");
     file.file().mutable_opset_import(0)->set_version(version);
-    return refusal(file);
+    return refusal_of(file);
   };
   EXPECT_THAT(of_opset(7), HasSubstr("operator set 7; 8 to 21 are understood"));
   EXPECT_THAT(of_opset(99), HasSubstr("operator set 99"));
@@ -62,7 +63,7 @@ TEST(BadOnnxFile, OperatorSets) {
   EXPECT_EQ(of_opset(8), "");
   FileBuilder none = one("Relu");
   none.file().clear_opset_import();
-  EXPECT_THAT(refusal(none), HasSubstr("does not say which operator set"));
+  EXPECT_THAT(refusal_of(none), HasSubstr("does not say which operator set"));
 }
 
 TEST(BadOnnxFile, UnknownOperatorsAreAllNamed) {
@@ -70,25 +71,25 @@ TEST(BadOnnxFile, UnknownOperatorsAreAllNamed) {
   file.node("LSTM", {"x"}, {"a"}, "rnn");
   file.node("NonMaxSuppression", {"x"}, {"b"}, "boxes");
   file.node("Fused", {"x"}, {"c"}, "vendor").set_domain("com.example");
-  EXPECT_THAT(refusal(file), AllOf(HasSubstr("rnn (LSTM): this operator is not supported"),
-                                   HasSubstr("LSTM, NonMaxSuppression, com.example.Fused")));
+  EXPECT_THAT(refusal_of(file), AllOf(HasSubstr("rnn (LSTM): this operator is not supported"),
+                                      HasSubstr("LSTM, NonMaxSuppression, com.example.Fused")));
 }
 
 TEST(BadOnnxFile, NodesThatReadNothingOrThemselves) {
   FileBuilder missing = one("Relu");
   missing.node("Add", {"x", "ghost"}, {"z"}, "sum");
-  EXPECT_THAT(refusal(missing), HasSubstr("sum (Add): reads ghost, which nothing makes"));
+  EXPECT_THAT(refusal_of(missing), HasSubstr("sum (Add): reads ghost, which nothing makes"));
   FileBuilder cycle = one("Relu");
   cycle.node("Add", {"x", "b"}, {"a"}, "first");
   cycle.node("Neg", {"a"}, {"b"}, "second");
-  EXPECT_THAT(refusal(cycle), HasSubstr("first (Add): depends on itself"));
+  EXPECT_THAT(refusal_of(cycle), HasSubstr("first (Add): depends on itself"));
   FileBuilder twice = one("Relu");
   twice.node("Neg", {"x"}, {"y"}, "again");
-  EXPECT_THAT(refusal(twice), HasSubstr("again (Neg): makes y, which exists already"));
-  EXPECT_THAT(refusal(one("Add", "sum")), HasSubstr("sum (Add): input 1 is missing"));
+  EXPECT_THAT(refusal_of(twice), HasSubstr("again (Neg): makes y, which exists already"));
+  EXPECT_THAT(refusal_of(one("Add", "sum")), HasSubstr("sum (Add): input 1 is missing"));
   FileBuilder output = one("Relu");
   output.output("ghost");
-  EXPECT_THAT(refusal(output), HasSubstr("output ghost: nothing makes it"));
+  EXPECT_THAT(refusal_of(output), HasSubstr("output ghost: nothing makes it"));
 }
 
 TEST(BadOnnxFile, ShapesThatDoNotFit) {
@@ -96,13 +97,13 @@ TEST(BadOnnxFile, ShapesThatDoNotFit) {
   file.input("x", {2, 3}).output("y");
   file.floats("w", {4, 2}, std::vector<float>(8, 1.0f));
   file.node("MatMul", {"x", "w"}, {"y"}, "fc");
-  EXPECT_THAT(refusal(file), HasSubstr("fc (MatMul)"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("fc (MatMul)"));
   FileBuilder reshape;
   reshape.input("x", {2, 3}).output("y").integers("to", {2}, {4, -1});
   reshape.node("Reshape", {"x", "to"}, {"y"}, "view");
-  EXPECT_THAT(refusal(reshape), HasSubstr("view (Reshape): [2, 3] cannot be reshaped"));
-  EXPECT_THAT(refusal(FileBuilder().input("x", {2, 0})), HasSubstr("is empty"));
-  EXPECT_THAT(refusal(FileBuilder().input("x", {2}, 8)), HasSubstr("inputs of string"));
+  EXPECT_THAT(refusal_of(reshape), HasSubstr("view (Reshape): [2, 3] cannot be reshaped"));
+  EXPECT_THAT(refusal_of(FileBuilder().input("x", {2, 0})), HasSubstr("is empty"));
+  EXPECT_THAT(refusal_of(FileBuilder().input("x", {2}, 8)), HasSubstr("inputs of string"));
 }
 
 TEST(BadOnnxFile, AttributesOfAnotherType) {
@@ -112,7 +113,7 @@ TEST(BadOnnxFile, AttributesOfAnotherType) {
   attribute.set_name("axis");
   attribute.set_type(::onnx::AttributeProto::STRING);
   attribute.set_s("last");
-  EXPECT_THAT(refusal(file), HasSubstr("soft (Softmax): attribute axis is not an integer"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("soft (Softmax): attribute axis is not an integer"));
 }
 
 TEST(BadOnnxFile, SizesThatOverflow) {
@@ -120,31 +121,31 @@ TEST(BadOnnxFile, SizesThatOverflow) {
   FileBuilder input;
   input.input("x", {kHuge, 2}).output("y");
   input.node("Relu", {"x"}, {"y"});
-  EXPECT_THAT(refusal(input), HasSubstr("has more than"));
+  EXPECT_THAT(refusal_of(input), HasSubstr("has more than"));
   for (int64_t size : {kHuge, int64_t{1} << 40}) {
     FileBuilder expand;
     expand.input("x", {1, 3}).output("y").integers("to", {2}, {size, 3});
     expand.node("Expand", {"x", "to"}, {"y"}, "grow");
-    EXPECT_THAT(refusal(expand), HasSubstr("has more than")) << size;
+    EXPECT_THAT(refusal_of(expand), HasSubstr("has more than")) << size;
     FileBuilder pad;
     pad.input("x", {1, 3}).output("y").integers("by", {4}, {0, 0, size, 0});
     pad.node("Pad", {"x", "by"}, {"y"}, "pad");
-    EXPECT_THAT(refusal(pad), HasSubstr("a pad of")) << size;
+    EXPECT_THAT(refusal_of(pad), HasSubstr("a pad of")) << size;
     FileBuilder conv;
     conv.input("x", {1, 1, 8, 8}).output("y").floats("w", {1, 1, 1, 1}, {1.0f});
     test::set_ints(conv.node("Conv", {"x", "w"}, {"y"}, "conv"), "strides", {size, 1});
-    EXPECT_THAT(refusal(conv), HasSubstr("a stride of")) << size;
+    EXPECT_THAT(refusal_of(conv), HasSubstr("a stride of")) << size;
     FileBuilder zeros;
     zeros.input("x", {1, 3}).output("y").integers("shape", {1}, {size});
     zeros.node("ConstantOfShape", {"shape"}, {"c"}, "zeros");
     zeros.node("Relu", {"x"}, {"y"});
-    EXPECT_THAT(refusal(zeros), HasSubstr("zeros (ConstantOfShape)")) << size;
+    EXPECT_THAT(refusal_of(zeros), HasSubstr("zeros (ConstantOfShape)")) << size;
     FileBuilder range;
     range.input("x", {1, 3}).output("y").integers("a", {}, {0}).integers("b", {}, {size});
     range.integers("c", {}, {1});
     range.node("Range", {"a", "b", "c"}, {"r"}, "count");
     range.node("Relu", {"x"}, {"y"});
-    EXPECT_THAT(refusal(range), HasSubstr("count (Range): has too many steps")) << size;
+    EXPECT_THAT(refusal_of(range), HasSubstr("count (Range): has too many steps")) << size;
   }
 }
 
@@ -159,7 +160,7 @@ TEST(BadOnnxFile, SlicesWithAnyNumbersAreHarmless) {
         file.integers("s", {1}, {start}).integers("e", {1}, {end}).integers("a", {1}, {0});
         file.integers("t", {1}, {step});
         file.node("Slice", {"x", "s", "e", "a", "t"}, {"y"}, "cut");
-        const std::string text = refusal(file);
+        const std::string text = refusal_of(file);
         EXPECT_TRUE(text.empty() || text.find("cut (Slice)") == 0) << text;
       }
     }
@@ -171,7 +172,7 @@ TEST(BadOnnxFile, ConstantsAreLimitedTogether) {
   file.integers("large", {1}, {int64_t{1} << 26});
   for (int i = 0; i < 60; ++i)
     file.node("ConstantOfShape", {"large"}, {"c" + std::to_string(i)}, "zeros");
-  EXPECT_THAT(refusal(file), HasSubstr("constants up to here have over"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("constants up to here have over"));
 }
 
 TEST(BadOnnxFile, TextsAreMadePrintable) {
@@ -182,7 +183,7 @@ TEST(BadOnnxFile, TextsAreMadePrintable) {
   attribute.set_name("auto_pad");
   attribute.set_type(::onnx::AttributeProto::STRING);
   attribute.set_s("\x1b[31mX\nY");
-  EXPECT_EQ(refusal(file), "a_z \xC3\xA9 (Conv): does not know the padding _[31mX_Y | ");
+  EXPECT_EQ(refusal_of(file), "a_z \xC3\xA9 (Conv): does not know the padding _[31mX_Y | ");
 }
 
 TEST(BadOnnxFile, FunctionsThatCallThemselves) {
@@ -199,7 +200,7 @@ TEST(BadOnnxFile, FunctionsThatCallThemselves) {
   inner.add_input("a");
   inner.add_output("b");
   file.node("Loop", {"x"}, {"y"}, "call").set_domain("local");
-  EXPECT_THAT(refusal(file), HasSubstr("nested too deeply"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("nested too deeply"));
 }
 
 TEST(BadOnnxFile, DepthIsLimited) {
@@ -217,7 +218,7 @@ TEST(BadOnnxFile, DepthIsLimited) {
   }
   FileBuilder file = one("Relu");
   file.graph().mutable_node()->Add()->Swap(graph.mutable_node(0));
-  EXPECT_THAT(refusal(file), HasSubstr("is no ONNX model"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("is no ONNX model"));
 }
 
 TEST(BadOnnxFile, Files) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 // What the backend cuda asks of a device beside results: steps that become graphs, and that all is
 // given back.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <memory>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/train/trainer.h"
+#include "gpu/engine/pinned_staging.cuh"
 #include "tests/gpu/simulated/device.h"
 #include "tests/gpu/small_network.h"
 #include "tests/train/small_training.h"
@@ -44,6 +49,193 @@ TEST(OnSimulatedDevice, StepsBecomeGraphs) {
     EXPECT_GE(after.graphs - before.graphs, 2) << "of each entry at least one";
     EXPECT_LT(after.single - before.single, 10) << "all else is in them";
   }
+}
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// Captures fail like this as long as it lives.
+struct Refused {
+  explicit Refused(simulated::InCapture what) { simulated::refuse(what); }
+  Refused(const Refused&) = delete;
+  Refused& operator=(const Refused&) = delete;
+  ~Refused() { simulated::refuse(simulated::InCapture::nothing); }
+};
+
+TEST(OnSimulatedDevice, AProgramSaysWhatBecameAGraph) {
+  const Executable exe = small_training();
+  const std::unique_ptr<Program> program = cuda_backend().compile(exe);
+  EXPECT_THAT(program->launches_of(Entry::grad), ElementsAre()) << "it has not run";
+  step(exe, *program, false);
+  EXPECT_THAT(program->launches_of(Entry::grad),
+              ElementsAre("launched one by one: not run twice yet"));
+  step(exe, *program, false);
+  for (const Entry entry : {Entry::grad, Entry::update}) {
+    EXPECT_THAT(program->launches_of(entry),
+                ElementsAre(testing::MatchesRegex("CUDA graph of [1-9][0-9]+ nodes")));
+  }
+  for (int i = 0; i < 2; ++i) step(exe, *program, true);
+  EXPECT_THAT(program->launches_of(Entry::grad),
+              ElementsAre(StartsWith("CUDA graph of "),
+                          testing::MatchesRegex("CUDA graph of .* nodes .with statistics.")));
+  EXPECT_THAT(program->launches_of(Entry::accumulate), ElementsAre()) << "it has no nodes";
+
+  const std::unique_ptr<Program> emulated = emulation_backend().compile(exe);
+  step(exe, *emulated, false);
+  EXPECT_THAT(emulated->launches_of(Entry::grad), ElementsAre()) << "no device";
+}
+
+TEST(OnSimulatedDevice, AProgramSaysWhyACaptureFailed) {
+  struct Failure {
+    simulated::InCapture what;
+    const char* why;
+  };
+  const Executable exe = small_training();
+  for (const Failure& failure :
+       {Failure{simulated::InCapture::launch, "operation not permitted when stream is capturing"},
+        Failure{simulated::InCapture::end,
+                "cudaStreamEndCapture: cudaErrorStreamCaptureInvalidated ("},
+        Failure{simulated::InCapture::instantiate,
+                "cudaGraphInstantiate: cudaErrorMemoryAllocation (out of memory)"}}) {
+    SCOPED_TRACE(failure.why);
+    const simulated::InUse before = simulated::in_use();
+    const std::unique_ptr<Program> whole = cuda_backend(GpuProducts::own).compile(exe);
+    for (int i = 0; i < 4; ++i) step(exe, *whole, false);
+    const Refused refused(failure.what);
+    {
+      const std::unique_ptr<Program> program = cuda_backend(GpuProducts::own).compile(exe);
+      for (int i = 0; i < 4; ++i) step(exe, *program, false);
+      EXPECT_THAT(program->launches_of(Entry::grad), ElementsAre(StartsWith("not captured: ")));
+      EXPECT_THAT(program->launches_of(Entry::grad), Contains(HasSubstr(failure.why)));
+      EXPECT_EQ(program->read_scalar(exe.loss), whole->read_scalar(exe.loss)) << "the same bits";
+    }
+    EXPECT_THAT(whole->launches_of(Entry::grad), ElementsAre(StartsWith("CUDA graph of ")));
+    EXPECT_EQ(simulated::in_use().events, before.events + 2) << "of the program that is left";
+  }
+}
+
+TEST(OnSimulatedDevice, AProgramSaysWhyNothingIsCaptured) {
+  Plan plan = preset_plan("bfloat16").value();
+  accumulate_in(plan, parse_accumulation("format:rounding=stochastic").value());
+  const Executable exe =
+      lower(test::small_network(2), plan, TrainingSpec{parse_optimizer("sgd"), 1});
+  const std::unique_ptr<Program> program = cuda_backend().compile(exe);
+  for (int i = 0; i < 2; ++i) step(exe, *program, false);
+  EXPECT_THAT(program->launches_of(Entry::grad),
+              ElementsAre(testing::MatchesRegex("launched one by one: .* draws random words")));
+
+  Executable picks;
+  const ValueId x = picks.graph.add_variable("x", {3, 2}, {});
+  const ValueId at = picks.graph.add1("ArgMax", "most", {x}, {{"axis", int64_t{0}}});
+  picks.graph.add("Gather", "pick", {x, at});
+  picks.entries[static_cast<size_t>(Entry::grad)] = {0, 1};
+  const std::unique_ptr<Program> picking = cuda_backend().compile(picks);
+  for (int i = 0; i < 2; ++i) picking->run(Entry::grad, {});
+  EXPECT_THAT(
+      picking->launches_of(Entry::grad),
+      ElementsAre("launched one by one: pick (Gather): its indices are checked on the way"));
+}
+
+// All programs copy through the same pinned memory.
+TEST(OnSimulatedDevice, ProgramsPinMemoryOnce) {
+  const Executable exe = small_training();
+  const auto pinned = [] { return simulated::transfers().pinned; };
+  const int64_t before = pinned();
+  for (int i = 0; i < 100; ++i) {
+    const std::unique_ptr<Program> program = cuda_backend(GpuProducts::own).compile(exe);
+    const std::unique_ptr<Program> other = cuda_backend(GpuProducts::own).compile(exe);
+    program->write(exe.labels, std::vector<int32_t>{1, 7});
+    other->write(exe.labels, std::vector<int32_t>{2, 3});
+  }
+  EXPECT_LE(pinned() - before, 1);
+}
+
+/// A stream that copies through the pinned memory of all, and reads back what arrived.
+class Copies {
+ public:
+  explicit Copies(size_t count) : count_(count) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    for (cudaEvent_t& event : events_) EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+    void* memory = nullptr;
+    EXPECT_EQ(cudaMalloc(&memory, count * sizeof(uint32_t)), cudaSuccess);
+    memory_ = static_cast<uint32_t*>(memory);
+  }
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+  ~Copies() {
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    staging().forget(events_);
+    for (cudaEvent_t event : events_) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+    EXPECT_EQ(cudaFree(memory_), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+  void upload(uint32_t first) {
+    const std::vector<uint32_t> data = numbers(first);
+    staging().upload(memory_, data.data(), data.size() * sizeof(uint32_t), stream_, events_);
+  }
+  bool arrived(uint32_t first) {
+    std::vector<uint32_t> data(count_);
+    EXPECT_EQ(cudaMemcpyAsync(data.data(), memory_, count_ * sizeof(uint32_t),
+                              cudaMemcpyDeviceToHost, stream_),
+              cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    return data == numbers(first);
+  }
+
+ private:
+  static gpu::PinnedStaging& staging() { return gpu::PinnedStaging::of_device(0); }
+  std::vector<uint32_t> numbers(uint32_t first) const {
+    std::vector<uint32_t> data(count_);
+    for (uint32_t& each : data) each = first++;
+    return data;
+  }
+
+  size_t count_;
+  cudaStream_t stream_ = nullptr;
+  gpu::PinnedStaging::Events events_{};
+  uint32_t* memory_ = nullptr;
+};
+
+// Nothing runs on the simulated device before somebody waits: pinned memory that is filled again
+// too early would arrive twice.
+TEST(PinnedMemory, StreamsShareIt) {
+  constexpr size_t kMany = (gpu::PinnedStaging::kHalfBytes + (size_t{3} << 20)) / sizeof(uint32_t);
+  constexpr size_t kSome = (size_t{5} << 20) / sizeof(uint32_t);
+  for (const size_t count : {kSome, kMany}) {
+    Copies a(count), b(count);
+    for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+      one->upload(7);
+      for (uint32_t round = 1; round < 12; ++round) other->upload(round << 24);
+      EXPECT_TRUE(one->arrived(7));
+      EXPECT_TRUE(other->arrived(11u << 24));
+    }
+  }
+  // A stream that is gone is not waited for.
+  Copies stays(kSome);
+  for (uint32_t round = 1; round < 12; ++round) {
+    Copies goes(kSome);
+    goes.upload(round);
+    stays.upload(round);
+  }
+  EXPECT_TRUE(stays.arrived(11));
+}
+
+TEST(PinnedMemory, ThreadsShareIt) {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (uint32_t thread = 1; thread < 5; ++thread) {
+    threads.emplace_back([thread, &wrong] {
+      Copies copies((size_t{3} << 20) / sizeof(uint32_t));
+      for (uint32_t round = 0; round < 6; ++round) {
+        copies.upload((thread << 28) + round);
+        if (round % 2 == 1 && !copies.arrived((thread << 28) + round)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 // While one step runs the next is launched, whether it is recorded or not.
@@ -108,6 +300,7 @@ TEST(OnSimulatedDevice, MicroBatchesTakeNoMoreRoom) {
 
 TEST(OnSimulatedDevice, ProgramsGiveBackWhatTheyTook) {
   const Executable exe = small_training();
+  step(exe, *cuda_backend().compile(exe), true);  // memory that all programs share is kept
   const simulated::InUse before = simulated::in_use();
   for (const GpuProducts products : kAll) {
     SCOPED_TRACE(gpu_backend_name(products));

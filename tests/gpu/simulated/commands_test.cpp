@@ -46,7 +46,10 @@ TEST(OnSimulatedDevice, LanesRunBesideTheEmulator) {
   EXPECT_THAT(trained.out + trained.err,
               AllOf(HasSubstr("cuda-own:mixed_float16 fc1 Gemm: own kernel"),
                     HasSubstr("cuda:mixed_float16 fc1 Gemm: cuBLASLt"), HasSubstr("split-k 1"),
-                    HasSubstr("split-k 4")));
+                    HasSubstr("split-k 4"),
+                    HasSubstr("\ncuda-own:mixed_float16 entry grad: CUDA graph of "),
+                    HasSubstr("\ncuda-fast:mixed_float16 entry update: CUDA graph of "),
+                    Not(HasSubstr("not captured"))));
 
   const RunView run = RunView::open(bench / "run.hscope");
   for (int lane = 2; lane < run.lane_count(); ++lane) {
@@ -70,6 +73,27 @@ TEST(OnSimulatedDevice, LanesRunBesideTheEmulator) {
   EXPECT_THAT(text_of(bench / "report.md"),
               AllOf(HasSubstr("Kernels of `cuda-own:mixed_float16`: All "),
                     Not(HasSubstr("kernel_fault"))));
+}
+
+TEST(OnSimulatedDevice, KernelsTellWhatIsNoGraphAndWhy) {
+  const Bench bench;
+  const std::vector<std::string> lanes{"--lanes", "emulated:float32,cuda-own:mixed_float16",
+                                       "--kernels"};
+  std::vector<std::string> words = train({"--model", "mlp:784-16-10", "--no-errors"});
+  words.insert(words.end(), lanes.begin(), lanes.end());
+  const Outcome trained = bench.run(words, "HALFSCOPE_SIMULATED_REFUSES=instantiate");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("\ncuda-own:mixed_float16 entry grad: not captured: "
+                                           "cudaGraphInstantiate: cudaErrorMemoryAllocation ("),
+                                 Not(HasSubstr("CUDA graph of")), Not(HasSubstr("emulated"))));
+  EXPECT_THAT(trained.out, Not(HasSubstr("entry")));
+
+  words = {"run", "mlp:784-16-10", "--random-input", "1", "--limit", "64", "--batch", "16"};
+  words.insert(words.end(), lanes.begin(), lanes.end());
+  const Outcome ran = bench.run(words);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("cuda-own:mixed_float16 fc1 Gemm: own kernel\n"),
+                             HasSubstr("\ncuda-own:mixed_float16 entry eval: CUDA graph of ")));
 }
 
 TEST(OnSimulatedDevice, ConvolutionsTrainOnIt) {

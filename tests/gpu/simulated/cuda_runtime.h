@@ -18,9 +18,11 @@
 #undef __global__
 #undef __shared__
 #undef __launch_bounds__
+#undef __grid_constant__
 #define __global__
 #define __shared__ static  // one block runs at a time
 #define __launch_bounds__(threads)
+#define __grid_constant__
 
 inline const uint3& threadIdx = halfscope::simulated::this_thread().thread;  // NOLINT
 inline const uint3& blockIdx = halfscope::simulated::this_thread().block;    // NOLINT

@@ -29,6 +29,13 @@ Device::Device() {
   if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_LOST_AFTER")) {
     until_lost = std::atoll(text);
   }
+  if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_REFUSES")) {
+    const std::string what = text;
+    refused = what == "launch"        ? InCapture::launch
+              : what == "end"         ? InCapture::end
+              : what == "instantiate" ? InCapture::instantiate
+                                      : InCapture::nothing;
+  }
 }
 
 Device& device() {
@@ -191,6 +198,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
     device().lost = cudaErrorLaunchFailure;
     return said(device().lost);
   }
+  if (config.stream != nullptr && config.stream->capturing &&
+      device().refused == InCapture::launch) {
+    config.stream->invalid = true;
+    return said(cudaErrorStreamCaptureUnsupported);
+  }
   ++device().launches.single;
   return said(
       put(config.stream, [config, kernel = std::move(kernel)] { run_grid(config, kernel); }));
@@ -232,6 +244,7 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type) 
 }
 
 void limit_memory(int64_t bytes) { device().memory = bytes; }
+void refuse(InCapture what) { device().refused = what; }
 void lose_after(int64_t launches) { device().until_lost = launches; }
 Launches launches() { return device().launches; }
 Transfers transfers() { return device().transfers; }

@@ -8,7 +8,7 @@
 //   - memory begins as NaN, ends at its last 256 bytes, and is gone when it is freed;
 //   - threads of a block meet at every barrier, blocks and threads run in any order;
 //   - between the begin and the end of a capture nothing is allocated, freed or waited for;
-//   - memory runs out, and the device is lost, when a test wants it;
+//   - memory runs out, captures fail, and the device is lost, when a test wants it;
 //   - a kernel takes a millisecond.
 //
 // It says nothing about speed, about what nvcc makes of the kernels (tensor cores, contraction,
@@ -65,15 +65,19 @@ void limit_memory(int64_t bytes);
 /// After so many more launches every call fails; HALFSCOPE_SIMULATED_LOST_AFTER says it from the
 /// start.
 void lose_after(int64_t launches);
+/// What a capture fails over from now on. HALFSCOPE_SIMULATED_REFUSES says it from the start:
+/// launch, end or instantiate.
+enum class InCapture : uint8_t { nothing, launch, end, instantiate };
+void refuse(InCapture what);
 /// Launches since the program began, by themselves and as parts of graphs.
 struct Launches {
   int64_t single = 0, graphs = 0;
 };
 Launches launches();
-/// Copies from the device to the host, and how often the host waited for work, since the program
-/// began.
+/// Copies from the device to the host, how often the host waited for work, and how often memory was
+/// pinned, since the program began.
 struct Transfers {
-  int64_t to_host = 0, waits = 0;
+  int64_t to_host = 0, waits = 0, pinned = 0;
 };
 Transfers transfers();
 /// What is taken and not given back.

@@ -88,8 +88,26 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorLaunchFailure:
       return "unspecified launch failure";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
     default:
       return "an error of the simulated device";
+  }
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    default:
+      return "cudaErrorSimulated";
   }
 }
 cudaError_t cudaGetLastError() {
@@ -158,6 +176,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   NOT_IN_CAPTURE();
   auto* const place = static_cast<std::byte*>(std::malloc(bytes));
   device().pinned[place] = bytes;
+  ++device().transfers.pinned;
   *memory = place;
   return cudaSuccess;
 }
@@ -285,13 +304,22 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   if (!stream->capturing) return said(cudaErrorIllegalState);
   stream->capturing = false;
-  if (stream->invalid) return said(cudaErrorStreamCaptureInvalidated);
+  if (stream->invalid || device().refused == InCapture::end) {
+    return said(cudaErrorStreamCaptureInvalidated);
+  }
   *graph = new CUgraph_st{std::move(stream->captured)};
   ++device().graphs;
   return cudaSuccess;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  ALIVE();
+  if (nodes != nullptr) violated("the nodes of a graph are not simulated, only their number");
+  *count = graph->work.size();
+  return cudaSuccess;
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
   ALIVE();
+  if (device().refused == InCapture::instantiate) return said(cudaErrorMemoryAllocation);
   *ready = new CUgraphExec_st{graph->work};
   ++device().graphs;
   return cudaSuccess;

@@ -55,6 +55,7 @@ struct Device {
   int64_t until_lost = std::numeric_limits<int64_t>::max();
   Launches launches{};
   Transfers transfers{};
+  InCapture refused = InCapture::nothing;
   int64_t graphs = 0;  ///< of both kinds that are not destroyed
   uint64_t draw = 1;
   int64_t clock = 0;  ///< kernels that ran

@@ -10,7 +10,7 @@
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/pooling.h"
 #include "gpu/bodies/reductions.h"
-#include "gpu/engine/move_steps.h"
+#include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {

@@ -4,7 +4,7 @@
 
 #include "gpu/bodies/group_normalization.h"
 #include "gpu/bodies/softmax.h"
-#include "gpu/engine/fused_steps.h"
+#include "gpu/engine/reduction_steps.h"
 
 namespace halfscope::gpu {
 

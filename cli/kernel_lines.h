@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// What --kernels of `train` and `run` prints on standard error, line by line.
+#pragma once
+
+#include <span>
+
+#include "core/train/lane_kernels.h"
+
+namespace halfscope {
+
+/// "LANE NODE OPERATOR: KERNEL", before the first step.
+void print_kernels(std::span<const ProductKernel> kernels);
+
+/// "LANE entry NAME: HOW", after the last step.
+void print_launches(std::span<const EntryLaunch> launches);
+
+}  // namespace halfscope

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// The bodies behind node_call.h, all of them: for executors whose programs are compiled as one
+// piece. CUDA's are compiled a family at a time (gpu/CMakeLists.txt).
+#pragma once
+
+#include "gpu/engine/function_steps.h"
+#include "gpu/engine/index_steps.h"
+#include "gpu/engine/integer_steps.h"
+#include "gpu/engine/movement_steps.h"
+#include "gpu/engine/normalization_steps.h"
+#include "gpu/engine/product_steps.h"
+#include "gpu/engine/reduction_steps.h"
+#include "gpu/engine/update_steps.h"

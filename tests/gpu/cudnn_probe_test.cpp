@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Which engines cuDNN proposes for the convolutions of the built-in networks on this device, and
+// which one a program takes. One line each on standard output:
+//   cudnn <TAB> MODEL <TAB> PLAN <TAB> BACKEND <TAB> NODE OPERATOR <TAB> N proposed <TAB>
+//   KERNEL OF THE PROGRAM <TAB> ENGINES, BEST FIRST
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/models/models.h"
+#include "core/plan/plan.h"
+#include "gpu/backends.h"
+#include "gpu/device_info.h"
+#include "gpu/engine/product_steps.h"
+#include "gpu/libraries/libraries.h"
+
+namespace halfscope {
+namespace {
+
+using gpu::ConvPlan;
+using gpu::ConvProduct;
+using gpu::Storage;
+
+/// As gpu/engine/library_steps.h puts the convolution to the library; nothing of other nodes.
+std::optional<ConvPlan> conv_plan(const Graph& graph, const Node& node, bool fast) {
+  const auto shape = [&](ValueId value) { return graph.value(value).shape; };
+  const auto plan = [&](ConvProduct product, ValueId x, ValueId w, ValueId y) {
+    const FloatFormat& written = graph.value(node.outputs[0]).format;
+    const Storage read = gpu::storage_of(sum_spec_of(graph, node).read).value();
+    const bool half = gpu::bytes_of(read) == 2;
+    const bool narrow = fast && half && written == gpu::format_of(read);
+    return gpu::plan_convolution(product, gpu::conv_geometry(node, shape(x), shape(w), shape(y)),
+                                 half && !narrow ? Storage::tf32 : read,
+                                 narrow ? read : Storage::fp32);
+  };
+  if (node.op == "Conv") {
+    // A bias is added to sums in fp32.
+    const bool has_bias = node.inputs.size() > 2 && node.inputs[2] != kNone;
+    fast = fast && !has_bias;
+    return plan(ConvProduct::forward, node.inputs[0], node.inputs[1], node.outputs[0]);
+  }
+  if (node.op == "ConvGradInput") {
+    return plan(ConvProduct::grad_input, node.outputs[0], node.inputs[1], node.inputs[0]);
+  }
+  if (node.op == "ConvGradWeight") {
+    return plan(ConvProduct::grad_weight, node.inputs[1], node.outputs[0], node.inputs[0]);
+  }
+  return std::nullopt;
+}
+
+TEST(CudnnProbe, TellsTheEngineOfEveryConvolution) {
+  if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: cuDNN was not asked";
+  const bool simulated = query_gpus().devices.at(0).name == "simulated device";
+  const int64_t batch = simulated ? 2 : 128;
+  int64_t convolutions = 0;
+  for (const char* name : {"lenet", "resnet20"}) {
+    const Shape images = std::string(name) == "lenet" ? Shape{1, 28, 28} : Shape{3, 32, 32};
+    const Model model = build_model(name, batch, images, 10);
+    for (const char* plan : {"float32", "mixed_float16"}) {
+      const Executable lane = lower(model, preset_plan(plan).value(), {});
+      std::map<NodeId, bool> has_engine;
+      for (const GpuProducts products : {GpuProducts::library, GpuProducts::fast}) {
+        const bool fast = products == GpuProducts::fast;
+        const std::unique_ptr<Program> program = cuda_backend(products).compile(lane);
+        for (const NodeId id : lane.entry(Entry::grad)) {
+          const Node& node = lane.graph.node(id);
+          const std::optional<ConvPlan> convolution = conv_plan(lane.graph, node, fast);
+          if (!convolution) continue;
+          const std::optional<gpu::CudnnEngines> engines = gpu::cudnn_engines(*convolution, fast);
+          if (!engines) GTEST_SKIP() << "cuDNN is not installed";
+          std::string kernel = program->kernel_of(id), proposed;
+          if (engines->chosen.empty() || !kernel.starts_with(engines->chosen)) {
+            kernel += "; cuDNN: " + (engines->chosen.empty() ? engines->why_none : engines->chosen);
+            EXPECT_FALSE(simulated) << node.path << " " << node.op << ": " << kernel;
+          }
+          for (const std::string& engine : engines->proposed) {
+            proposed += (proposed.empty() ? "" : ", ") + engine;
+          }
+          std::printf("cudnn\t%s\t%s\t%s\t%s %s\t%d proposed\t%s\t%s\n", name, plan,
+                      gpu_backend_name(products), node.path.c_str(), node.op.c_str(),
+                      static_cast<int>(engines->proposed.size()), kernel.c_str(), proposed.c_str());
+          has_engine[id] = has_engine[id] || !engines->chosen.empty();
+          ++convolutions;
+        }
+        std::fflush(stdout);
+      }
+      for (const auto& [id, found] : has_engine) {
+        EXPECT_TRUE(found) << name << " " << plan << ": cuDNN has no engine for "
+                           << lane.graph.node(id).path << " " << lane.graph.node(id).op;
+      }
+    }
+  }
+  EXPECT_GT(convolutions, 200);
+}
+
+}  // namespace
+}  // namespace halfscope
