@@ -41,6 +41,10 @@ constexpr int64_t kLargestReserve = int64_t{1} << 30;
 
 constexpr uintmax_t kSmallestPage = 512;
 
+/// Half a second: a journal that goes away goes away in milliseconds, even on a busy machine.
+constexpr int kJournalAttempts = 100;
+constexpr std::chrono::milliseconds kJournalPause{5};
+
 /// Of files older than the meta key `evaluated`, whose trainings wrote pairs of flag and value up
 /// to --eval-ema, and after it flags without one that all begin with --no-.
 bool settings_evaluate_averages(const std::vector<std::string>& settings) {
@@ -529,6 +533,23 @@ void check_is_file(const fs::path& file) {
   }
 }
 
+/// Reads a file with a journal beside it and no lock on it. Its writer died while it turned the WAL
+/// into a plain file, and undoing that needs writing. Or the file has been replaced between its
+/// opening and the look at the journal, which then belongs to a run that is going on: to undo that
+/// one would break it. A file that is opened anew has its own journal, so only one that shows the
+/// same every time is undone.
+RunView read_beside_journal(const fs::path& file) {
+  for (int attempt = 0; attempt < kJournalAttempts; ++attempt) {
+    std::this_thread::sleep_for(kJournalPause);
+    try {
+      return read_file(file, Access::read_only);
+    } catch (const SqliteError& error) {
+      if (error.code() != SQLITE_READONLY_ROLLBACK) throw;
+    }
+  }
+  return read_file(file, Access::read_write);
+}
+
 bool has_wal(const fs::path& file) {
   std::error_code error;
   const uintmax_t size = fs::file_size(sqlite::side_file(file, "-wal"), error);
@@ -542,10 +563,7 @@ RunView RunView::open(const fs::path& file) {
   try {
     return read_file(file, Access::read_only);
   } catch (const SqliteError& error) {
-    if (error.code() == SQLITE_READONLY_ROLLBACK) {
-      // The writer died while it turned the WAL into a plain file; undoing that needs writing.
-      return read_file(file, Access::read_write);
-    }
+    if (error.code() == SQLITE_READONLY_ROLLBACK) return read_beside_journal(file);
     const bool cannot_share_wal =
         error.primary_code() == SQLITE_CANTOPEN || error.primary_code() == SQLITE_READONLY;
     if (!cannot_share_wal || ::access(file.c_str(), R_OK) != 0) throw;

@@ -221,35 +221,60 @@ TEST(LiveWriter, WhoMayNotAskIsToldThatItRuns) {
 }
 
 /// A reader must never take a run that begins or ends right now for a dead one. In memory, where
-/// runs are over in a moment and the moments to be met are not rare.
+/// runs are over in a moment and the moments to be met are not rare. Each run has a file of its
+/// own: SQLite finds the files beside a run file by name, so a reader for whom a name changes its
+/// meaning twice within microseconds mixes files up.
 TEST(LiveWriter, NoRunDiesThatBeginsOrEnds) {
   const fs::path memory = "/dev/shm";
   if (::access(memory.c_str(), W_OK) != 0) GTEST_SKIP() << "there is no /dev/shm";
-  constexpr int kRuns = 200;
-  const fs::path file = memory / fmt::format("halfscope-{}.hscope", ::getpid());
+  const TemporaryFolder folder(memory);
+  constexpr int kRuns = 60;
+  const auto name = [&](int run) { return folder / fmt::format("{}.hscope", run); };
   const RunInfo info = sample_info(1);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     for (int i = 0; i < kRuns; ++i) {
-      Recorder recorder(file, {.force = true});
+      Recorder recorder(name(i));
       recorder.begin(info);
       recorder.end(RunEnd::complete);
     }
     ::_exit(0);
   }
+  int current = 0;
   int opened = 0;
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0) {
+    while (fs::exists(name(current + 1))) ++current;
     try {
-      EXPECT_NE(RunView::open(file).status(), RunStatus::died);
+      EXPECT_NE(RunView::open(name(current)).status(), RunStatus::died);
       ++opened;
     } catch (const Error&) {  // there is none, or none has begun
     }
   }
   EXPECT_EQ(status, 0);
   EXPECT_GT(opened, 10);
-  for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(sqlite::side_file(file, suffix));
+}
+
+/// A reader that opened a file just before a new run replaced it finds the journal of the new run
+/// beside the old one. It must not undo what that run is about to write.
+TEST(LiveWriter, KeepsItsJournalWhereItsFileReplacesOneThatIsRead) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  const fs::path journal = folder / "run.hscope-journal";
+  write_run(file);
+  const std::string before = read_text(file);
+  write_text(journal, std::string(1000, 'j'));
+  bool kept = false;
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    kept = fs::exists(journal);
+    fs::remove(journal);
+  });
+  EXPECT_EQ(RunView::open(file).status(), RunStatus::complete);
+  writer.join();
+  EXPECT_TRUE(kept);
+  EXPECT_EQ(read_text(file), before);
 }
 
 }  // namespace

@@ -337,8 +337,10 @@ int64_t expect_whole_steps(const RunView& run) {
   return steps;
 }
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "halfscope-XXXXXX").string();
+TemporaryFolder::TemporaryFolder() : TemporaryFolder(fs::temp_directory_path()) {}
+
+TemporaryFolder::TemporaryFolder(const fs::path& parent) {
+  std::string name = (parent / "halfscope-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
   path_ = name;
 }

@@ -46,6 +46,7 @@ int64_t expect_whole_steps(const RunView& run);
 class TemporaryFolder {
  public:
   TemporaryFolder();
+  explicit TemporaryFolder(const std::filesystem::path& parent);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
