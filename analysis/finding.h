@@ -10,21 +10,23 @@
 #include <vector>
 
 #include "analysis/run_view.h"
+#include "core/plan/plan_edit.h"
 
 namespace halfscope {
 
 enum class Severity : uint8_t { info, warning, error };
 const char* severity_name(Severity severity) noexcept;
 
-/// An edit of the plan or of the training set-up.
+/// What a rule advises. An edit that is empty leaves what to do to the text.
 struct Action {
-  enum class Kind : uint8_t { none, keep_fp32, loss_scale, format };
-  Kind kind = Kind::none;
-  std::vector<std::string> layers{};  ///< keep_fp32, format: node paths, in execution order
-  double loss_scale = 0.0;            ///< the advised static value; 0 if none is advised
-  std::string text{};                 ///< the same in words
+  PlanEdit edit{};
+  std::vector<std::string> layers{};  ///< that it concerns: node paths, in execution order
+  std::string text{};                 ///< in words
 };
-const char* action_name(Action::Kind kind) noexcept;  // "keep_fp32"
+/// The word for the weightiest part of an edit: "keep_fp32", "format", "loss_scale" or "none".
+const char* action_name(const PlanEdit& edit) noexcept;
+/// "Keep conv1 and fc1 in fp32."
+Action keep_in_fp32(std::vector<std::string> layers);
 
 using Evidence = std::map<std::string, std::variant<double, std::string>>;
 

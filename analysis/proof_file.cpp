@@ -21,7 +21,6 @@ using sqlite::SqliteError;
 using sqlite::Statement;
 using sqlite::Transaction;
 
-constexpr int64_t kFirstVersionWithProofs = 2;
 constexpr int kBusyMilliseconds = 5000;  // readers hold a run file for milliseconds
 
 void write_proof(Database& database, int lane, const std::string& json) {
@@ -50,11 +49,7 @@ void store_proof(const fs::path& run, int lane, const std::string& json) {
   Database database(run, Access::read_write);
   database.set_busy_timeout(kBusyMilliseconds);
   try {
-    if (check_schema(database) < kFirstVersionWithProofs) {
-      throw usage_error(
-          fmt::format("{} has the older format 1, which has no room for a proof", run.string()),
-          "record the run again");
-    }
+    check_schema(database);
     write_proof(database, lane, json);
   } catch (const SqliteError& error) {
     // It is a run file, so what SQLite does not understand here is damage.

@@ -8,8 +8,8 @@
 namespace halfscope {
 
 /// Puts or replaces the lane's row of the table `proofs`; RunView::proof reads it back. Throws
-/// Error, and leaves the file as it was, if a run is still being recorded into it, if it is of
-/// version 1, which has no such table, or if it cannot be written.
+/// Error, and leaves the file as it was, if a run is still being recorded into it, if it has
+/// another schema version, or if it cannot be written.
 void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
 
 }  // namespace halfscope

@@ -53,7 +53,7 @@ CREATE TABLE kernels(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER 
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";
 
-int64_t check_schema(sqlite::Database& database) {
+void check_schema(sqlite::Database& database) {
   const int64_t application_id = database.query_integer("PRAGMA application_id");
   const int64_t version = database.query_integer("PRAGMA user_version");
   const std::string file = database.file().string();
@@ -66,13 +66,17 @@ int64_t check_schema(sqlite::Database& database) {
                       "give a file that `halfscope train` has written");
   }
   if (version > kSchemaVersion) {
-    throw usage_error(fmt::format("{} has the newer format {}; this program reads up to {}", file,
+    throw usage_error(fmt::format("{} has the newer format {}; this program reads format {}", file,
                                   version, kSchemaVersion),
                       "update HalfScope");
   }
   if (version < 1) database.fail_damaged("it has no schema version");
+  if (version < kSchemaVersion) {
+    throw usage_error(fmt::format("{} has the older format {}; this program reads format {}", file,
+                                  version, kSchemaVersion),
+                      "record the run again");
+  }
   if (database.query_integer("SELECT count(*) FROM meta") == 0) throw not_begun(database);
-  return version;
 }
 
 void encode_bins(std::span<const int64_t> counts, std::vector<uint8_t>& blob) {

@@ -22,9 +22,9 @@ inline constexpr const char* kEvaluatedAverages = "averages";
 /// The CREATE TABLE statements; a test compares them with docs/contracts.md.
 extern const char* const kSchemaSql;
 
-/// Version of the run file that `database` is. Error if it is none, holds no run yet or is newer
-/// than this program; `usage` errors where another file is what is wanted.
-int64_t check_schema(sqlite::Database& database);
+/// Throws Error if `database` is not a run file, holds no run yet, or has another schema version
+/// than this program writes; of kind `usage` where the user should give another file.
+void check_schema(sqlite::Database& database);
 
 /// Replaces `blob` by LEB128 pairs (bin, count) of the bins that are not empty, ascending.
 void encode_bins(std::span<const int64_t> counts, std::vector<uint8_t>& blob);

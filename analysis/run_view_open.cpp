@@ -45,21 +45,12 @@ constexpr uintmax_t kSmallestPage = 512;
 constexpr int kJournalAttempts = 100;
 constexpr std::chrono::milliseconds kJournalPause{5};
 
-/// Of files older than the meta key `evaluated`, whose trainings wrote pairs of flag and value up
-/// to --eval-ema, and after it flags without one that all begin with --no-.
-bool settings_evaluate_averages(const std::vector<std::string>& settings) {
-  for (size_t i = 0; i < settings.size() && !settings[i].starts_with("--no-"); i += 2) {
-    if (settings[i] == "--eval-ema") return true;
-  }
-  return false;
-}
-
 class Reader {
  public:
   explicit Reader(Database& database) : database_(database) {}
 
   RunView read() {
-    version_ = check_schema(database_);
+    check_schema(database_);
     const std::map<std::string, std::string> meta = read_meta();
     RunInfo info = to_run_info(meta);
     read_lanes(info);
@@ -71,15 +62,11 @@ class Reader {
     if (meta.contains("lost_lanes")) read_lost_lanes(meta_text(meta, "lost_lanes"), view);
     read_steps(view);
     read_evals(view);
-    if (version_ == 1) {
-      read_stats_1(view);
-    } else {
-      read_windows(view);
-      read_errors(view);
-      read_sums(view);
-      read_kernels(view);
-      read_proofs(view);
-    }
+    read_windows(view);
+    read_errors(view);
+    read_sums(view);
+    read_kernels(view);
+    read_proofs(view);
     return view;
   }
 
@@ -108,9 +95,8 @@ class Reader {
     return entry->second;
   }
 
-  bool evaluates_averages(const std::map<std::string, std::string>& meta,
-                          const std::vector<std::string>& settings) const {
-    if (!meta.contains("evaluated")) return settings_evaluate_averages(settings);
+  bool evaluates_averages(const std::map<std::string, std::string>& meta) const {
+    if (!meta.contains("evaluated")) return false;
     const std::string what = meta_text(meta, "evaluated");
     if (what != kEvaluatedAverages) {
       throw usage_error(fmt::format("{} holds evaluations of \"{}\", which this program does not "
@@ -127,10 +113,8 @@ class Reader {
     info.data = meta_text(meta, "data");
     info.optimizer = meta_text(meta, "optimizer");
     info.command = meta_text(meta, "command");
-    if (version_ > 1) info.settings = json_array<std::string>(meta_text(meta, "settings"), "meta");
-    if (meta.contains("lane_settings")) {  // not in the first files of version 2
-      info.lane_settings = json_array<std::string>(meta_text(meta, "lane_settings"), "meta");
-    }
+    info.settings = json_array<std::string>(meta_text(meta, "settings"), "meta");
+    info.lane_settings = json_array<std::string>(meta_text(meta, "lane_settings"), "meta");
     if (meta.contains("kind")) {
       const std::string kind = meta_text(meta, "kind");
       if (kind != "inference" && kind != "training") {
@@ -141,7 +125,7 @@ class Reader {
       }
       info.inference = kind == "inference";
     }
-    info.evaluates_averages = evaluates_averages(meta, info.settings);
+    info.evaluates_averages = evaluates_averages(meta);
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
     info.classes = meta_integer<int64_t>(meta, "classes");
@@ -164,17 +148,15 @@ class Reader {
   }
 
   void read_lanes(RunInfo& info) {
-    Statement rows(database_, version_ == 1
-                                  ? "SELECT lane, name, backend, plan FROM lanes ORDER BY lane"
-                                  : "SELECT lane, name, backend, plan, loss_scale FROM lanes "
-                                    "ORDER BY lane");
+    Statement rows(database_,
+                   "SELECT lane, name, backend, plan, loss_scale FROM lanes ORDER BY lane");
     while (rows.step()) {
       require(rows.integer(0) == static_cast<int64_t>(info.lanes.size()), "lanes");
       LaneInfo lane;
       lane.name = rows.text(1);
       lane.backend = rows.text(2);
       lane.plan_json = rows.text(3);
-      if (version_ > 1) lane.loss_scale = rows.text(4);
+      lane.loss_scale = rows.text(4);
       info.lanes.push_back(std::move(lane));
     }
   }
@@ -199,11 +181,9 @@ class Reader {
   }
 
   void read_sites(int64_t lane_index, LaneInfo& lane) {
-    Statement rows(database_, version_ < 3
-                                  ? "SELECT site, path, tensor, role, phase, op, format, shape "
-                                    "FROM sites WHERE lane = ?1 ORDER BY site"
-                                  : "SELECT site, path, tensor, role, phase, op, format, shape, "
-                                    "scale FROM sites WHERE lane = ?1 ORDER BY site");
+    Statement rows(database_,
+                   "SELECT site, path, tensor, role, phase, op, format, shape, scale FROM sites "
+                   "WHERE lane = ?1 ORDER BY site");
     rows.bind(1, lane_index);
     while (rows.step()) {
       SiteInfo site;
@@ -216,18 +196,15 @@ class Reader {
       site.op = rows.text(5);
       site.format = to_format(rows.text(6));
       site.shape = json_array<int64_t>(rows.text(7), "sites");
-      if (version_ >= 3) site.scale = rows.text(8);
+      site.scale = rows.text(8);
       lane.sites.push_back(std::move(site));
     }
   }
 
   void read_steps(RunView& view) {
-    Statement rows(database_, version_ == 1
-                                  ? "SELECT step, lane, loss, loss_scale, skipped, grad_norm, "
-                                    "accuracy, ms, first_bad FROM steps ORDER BY step, lane"
-                                  : "SELECT step, lane, loss, loss_scale, skipped, grad_norm, "
-                                    "accuracy, ms, first_bad, learning_rate FROM steps "
-                                    "ORDER BY step, lane");
+    Statement rows(database_,
+                   "SELECT step, lane, loss, loss_scale, skipped, grad_norm, accuracy, ms, "
+                   "first_bad, learning_rate FROM steps ORDER BY step, lane");
     while (rows.step()) {
       const int lane = lane_index(view, rows.integer(1));
       StepRow row;
@@ -239,7 +216,7 @@ class Reader {
       row.accuracy = rows.real(6);
       row.ms = rows.real(7);
       if (!rows.is_null(8)) row.first_bad = site_index(view, lane, rows.integer(8));
-      if (version_ > 1) row.learning_rate = rows.real(9);
+      row.learning_rate = rows.real(9);
       require(view.steps(lane).empty() || view.steps(lane).back().step < row.step, "steps");
       view.add_step(lane, row);
     }
@@ -297,7 +274,6 @@ class Reader {
   }
 
   void read_sums(RunView& view) {
-    if (version_ < 3) return;
     Statement rows(
         database_,
         "SELECT step, lane, site, layer, accumulation, sums, products, swamped, largest, "
@@ -326,7 +302,6 @@ class Reader {
   }
 
   void read_kernels(RunView& view) {
-    if (version_ < 4) return;
     Statement rows(database_,
                    "SELECT step, lane, site, n, differing, max_ulps, worst, beyond, kernel, "
                    "sum_order, sampled, explained, unexplained FROM kernels "
@@ -376,38 +351,6 @@ class Reader {
       require(step >= 0 && step < kLargestCount, "meta");
       view.set_lost(lane_index(view, each["lane"].get<int64_t>()),
                     {step, each["why"].get<std::string>()});
-    }
-  }
-
-  /// Version 1 had a row per window, lane and site.
-  void read_stats_1(RunView& view) {
-    Statement rows(database_,
-                   "SELECT step, lane, site, step_count, n, zero, pos_inf, neg_inf, nan, overflow, "
-                   "underflow, subnormal, lost, max_abs, min_abs, sum, sum_sq, exponents "
-                   "FROM stats ORDER BY step, lane, site");
-    while (rows.step()) {
-      const int lane = lane_index(view, rows.integer(1));
-      const int site = site_index(view, lane, rows.integer(2));
-      StatsWindow window;
-      window.step = count(rows, 0);
-      window.step_count = count(rows, 3);
-      TensorStats& stats = window.stats;
-      int column = 4;
-      for (int64_t* counter : {&stats.n, &stats.zero, &stats.pos_inf, &stats.neg_inf, &stats.nan,
-                               &stats.overflow, &stats.underflow, &stats.subnormal, &stats.lost}) {
-        *counter = count(rows, column++);
-        require(*counter <= stats.n, "stats");
-      }
-      stats.max_abs = magnitude(rows.real(13));
-      if (!rows.is_null(14)) stats.min_abs = magnitude(rows.real(14));
-      stats.sum = rows.real(15);
-      stats.sum_sq = rows.real(16);
-      require(decode_bins(rows.blob(17), stats.exponents), "stats");
-      for (const int64_t bin : stats.exponents) require(bin <= stats.n, "stats");
-      const WindowRange windows = view.windows(lane, site);
-      require(windows.empty() || windows.back().step + windows.back().step_count <= window.step,
-              "stats");
-      view.add_window(lane, site, window);
     }
   }
 
@@ -480,7 +423,6 @@ class Reader {
   }
 
   Database& database_;
-  int64_t version_ = kSchemaVersion;
 };
 
 /// A file that says "running" is one that somebody records into, or one whose writer died.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/utf8.h"
+
 namespace halfscope {
 namespace {
 
@@ -101,7 +103,7 @@ std::vector<std::string> long_texts(const Json& json) {
 std::string shortened(std::string text, const std::vector<std::string>& texts) {
   for (const std::string& value : texts) {
     size_t kept = kLongest - std::string(kCut).size();
-    while (kept > 0 && (static_cast<unsigned char>(value[kept]) & 0xc0) == 0x80) --kept;  // UTF-8
+    while (kept > 0 && !begins_character(value[kept])) --kept;
     const std::string cut = value.substr(0, kept) + kCut;
     for (size_t at = text.find(value); at != std::string::npos; at = text.find(value, at)) {
       text.replace(at, value.size(), cut);

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <omp.h>
 #include <sqlite3.h>
+#include <zip.h>
 #include <zlib.h>
 
 #include <Eigen/Core>
@@ -90,6 +91,7 @@ std::vector<std::pair<std::string, std::string>> libraries() {
        fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
       {"SQLite", sqlite3_libversion()},
       {"zlib", zlibVersion()},
+      {"libzip", zip_libzip_version()},
       {"fmt",
        fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
       {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,

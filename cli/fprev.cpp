@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "analysis/output_file.h"
-#include "analysis/summation_svg.h"
 #include "cli/arguments.h"
 #include "cli/backends.h"
 #include "cli/command.h"
@@ -22,8 +21,7 @@ constexpr int kMostSummands = 4096, kMostSide = 65536;
 struct FprevOptions {
   FprevChoice choice;
   int n = 64;
-  std::string svg;
-  bool json = false, force = false;
+  bool json = false;
   bool sized = false;  ///< the product's rows or columns were given
 };
 
@@ -42,7 +40,6 @@ int fprev(const FprevOptions& options) {
                                   options.n, name, formats, model.most),
                       fmt::format("use --n {} or less", model.most));
   }
-  if (!options.svg.empty()) check_output_file(options.svg, options.force);
   const RecoveredTree found = recover_summation_tree(options.n, model.dot, model.values);
   if (!found.problem.empty()) {
     throw Error(name + ": " + found.problem,
@@ -50,10 +47,6 @@ int fprev(const FprevOptions& options) {
                 "no tree");
   }
   const std::string structure = describe(found.tree);
-  if (!options.svg.empty()) {
-    const std::string title = fmt::format("{}, n = {}: {}", name, options.n, structure);
-    write_output_file(options.svg, draw_svg(found.tree, title), options.force);
-  }
   if (options.json) {
     const TensorCorePlan& plan = model.plan;
     const Json plan_of_k{{"split_k", plan.slices},
@@ -71,8 +64,7 @@ int fprev(const FprevOptions& options) {
                     {"n", options.n},
                     {"structure", structure},
                     {"probes", found.probes},
-                    {"tree", found.tree.text()},
-                    {"svg", options.svg.empty() ? Json() : Json(options.svg)}});
+                    {"tree", found.tree.text()}});
     return 0;
   }
   write_out(fmt::format("model      {}: {}\n{}summands   {}\nstructure  {}\nprobes     {}\n\n{}",
@@ -133,8 +125,6 @@ void add_fprev(CLI::App& app, Command& command) {
   add_plan_flag(*sub, "--interleave", choice.plan.interleave, choice,
                 "Warps that share every tile of K");
   add_plan_flag(*sub, "--tile", choice.plan.tile, choice, "Elements of K per tile");
-  add_output(*sub, "--svg", options->svg, "*.svg", "Write the tree as a picture");
-  add_force(*sub, options->force);
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
   sub->callback([sub, options, &command] {
     options->sized = sub->count("--rows") + sub->count("--columns") > 0;

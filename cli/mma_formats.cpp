@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "core/error.h"
@@ -53,7 +54,15 @@ std::vector<std::string> mma_arch_names() {
 }
 
 std::vector<std::string> mma_input_names() {
-  return {"fp16", "bf16", "tf32", "e4m3fn", "e5m2", "e3m2", "e2m3", "e2m1"};
+  std::vector<std::string> names;
+  for (const NamedFormat& each : named_formats()) {
+    const auto reads = [&](const TensorCoreArch& arch) {
+      return tensor_core_profile(arch.name, each.format, kFp32).has_value();
+    };
+    const auto archs = tensor_core_archs();
+    if (std::any_of(archs.begin(), archs.end(), reads)) names.emplace_back(each.name);
+  }
+  return names;
 }
 
 }  // namespace halfscope

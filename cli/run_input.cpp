@@ -9,6 +9,7 @@
 #include "analysis/report/report_parts.h"
 #include "core/error.h"
 #include "core/numeric/rng.h"
+#include "core/ops/ops.h"
 
 namespace halfscope {
 namespace {
@@ -29,11 +30,9 @@ InputText split_text(const std::string& text) {
 int64_t rows_picked(const Graph& graph, ValueId index) {
   int64_t rows = 0;
   for (const Node& node : graph.nodes()) {
-    if (node.inputs.size() < 2 || node.inputs[1] != index || !node.op.starts_with("Gather"))
-      continue;
+    if (find_op(node.op).picks != Picks::rows || node.inputs[1] != index) continue;
     const Shape& from = graph.value(node.inputs[0]).shape;
-    int64_t axis = int_attribute(node, "axis", node.op == "Gather" ? 0 : 1);
-    if (axis < 0) axis += static_cast<int64_t>(from.size());
+    const int64_t axis = takes_labels(node) ? 1 : axis_attribute(node, from.size(), 0);
     const int64_t size = from.at(static_cast<size_t>(axis));
     rows = rows == 0 ? size : std::min(rows, size);
   }

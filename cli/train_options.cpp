@@ -69,19 +69,18 @@ void add_network_options(CLI::App& sub, TrainOptions& options) {
 /// Precision of what comes after the gradients.
 void add_update_format_options(CLI::App& sub, TrainOptions& options) {
   const char* kGroup = "Training";
-  const std::vector<std::string> formats{"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"};
   offer(sub.add_option("--optimizer-compute", options.compute_format,
                        "Format that every operation of the optimizer is rounded to, in lanes that "
                        "are no references; default: fp32")
             ->type_name("FORMAT")
             ->group(kGroup),
-        {.words = formats});
+        {.words = format_names()});
   offer(sub.add_option("--clip-format", options.clip_format,
                        "Format that gradients are unscaled and clipped in, with --clip-norm, in "
                        "lanes that are no references; default: fp32")
             ->type_name("FORMAT")
             ->group(kGroup),
-        {.words = formats});
+        {.words = format_names()});
   sub.add_option("--ema", options.ema,
                  "Keep moving averages of the weights with this decay; options after a colon: "
                  "0.999:format=bf16,compute=bf16,form=average")
@@ -126,14 +125,13 @@ void add_training_options(CLI::App& sub, TrainOptions& options) {
                        "Format of those sums, with --micro-batches; default: that of the variables")
             ->type_name("FORMAT")
             ->group(kGroup),
-        {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e3m2",
-                   "e2m3", "e2m1"}});
+        {.words = format_names()});
   offer(
       sub.add_option("--optimizer-state", options.state_format,
                      "Format that the optimizer keeps its state in; default: that of the variable")
           ->type_name("FORMAT")
           ->group(kGroup),
-      {.words = {"fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2"}});
+      {.words = format_names()});
   add_update_format_options(sub, options);
   add_integer(sub, "--early-stop", options.early_stop, 1, kMostCounted,
               "Stop after so many evaluations in a row without a better loss in any lane; needs "

@@ -43,17 +43,15 @@ std::array<ProductSize, 3> matrix_sizes(const Graph& graph, const Node& node, in
 void set_sizes(const Graph& graph, const Node& node, TensorCoreFit& fit) {
   const auto shape = [&](size_t i) { return graph.value(node.inputs[i]).shape; };
   const Shape& result = graph.value(node.outputs[0]).shape;
-  if (node.op == "Gemm") {
-    const int64_t k = shape(0)[int_attribute(node, "transA", 0) != 0 ? 0 : 1];
-    fit.sizes = matrix_sizes(graph, node, result[0], result[1], k);
-  } else if (node.op == "MatMul") {
+  const ProductKind product = find_op(node.op).product;
+  if (product == ProductKind::matrix) {
     const MatMulShape s = matmul_shape(node, shape(0), shape(1));
     fit.products = element_count(s.products);
     fit.sizes = matrix_sizes(graph, node, s.m, s.n, s.k);
-  } else if (node.op == "Conv" || node.op == "ConvGradInput") {
+  } else if (product == ProductKind::conv || product == ProductKind::conv_grad_input) {
     // The latter as a layer is a transposed convolution, whose weight is [in, out / group, ...].
     const Shape w = shape(1);
-    const bool transposed = node.op == "ConvGradInput";
+    const bool transposed = product == ProductKind::conv_grad_input;
     fit.products = conv_window(node).group;
     const int64_t first = w[0] / fit.products;
     const char* each = fit.products == 1 ? "" : " in each group";

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "analysis/export/csv_field.h"
+
 namespace halfscope {
 namespace {
 
@@ -23,16 +25,7 @@ class CsvWriter {
 
   CsvWriter& text(std::string_view value) {
     separate();
-    if (value.find_first_of(",\"\r\n") == std::string_view::npos) {
-      line_.append(value);
-      return *this;
-    }
-    line_.push_back('"');
-    for (const char c : value) {
-      if (c == '"') line_.push_back('"');
-      line_.push_back(c);
-    }
-    line_.push_back('"');
+    line_.append(csv_field(value));
     return *this;
   }
 

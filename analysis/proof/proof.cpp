@@ -7,8 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/proof/trial.h"
 #include "analysis/rules/text.h"
@@ -18,9 +16,6 @@
 namespace halfscope {
 namespace {
 
-constexpr const char* kStorage = "variables.storage";
-constexpr const char* kLossScale = "loss_scale";
-
 /// A lane that has lost for so many steps on end does not come back...
 constexpr int64_t kHopelessSteps = 64;
 /// ...unless its dynamic scale started far up: above this, coming down is no loss.
@@ -28,29 +23,19 @@ constexpr double kFarUp = 65536.0;
 /// A training this many times as long as its calibration hardly shows it any more.
 constexpr int64_t kFewForSkips = 50;
 
-/// One part of the advice, which can be taken away by itself.
-struct Member {
-  enum class Kind : uint8_t { layer, storage, loss_scale };
-  Kind kind;
-  std::string layer = "";
+/// Layers by name, then the storage, then the loss scale.
+std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
+  std::vector<PlanEdit> members = edit.members();
+  const auto end = members.begin() + static_cast<int64_t>(edit.fp32_layers.size());
+  std::sort(members.begin(), end,
+            [](const PlanEdit& a, const PlanEdit& b) { return a.member_name() < b.member_name(); });
+  return members;
+}
 
-  friend auto operator<=>(const Member&, const Member&) = default;
-
-  /// As the report's JSON has it.
-  std::string name() const {
-    if (kind == Kind::layer) return layer;
-    return kind == Kind::storage ? kStorage : kLossScale;
-  }
-  std::string in_words() const {
-    if (kind == Kind::layer) return layer;
-    return kind == Kind::storage ? "the fp32 variables" : "the loss scale";
-  }
-};
-const Member kWideStorage{Member::Kind::storage};
-const Member kStaticScale{Member::Kind::loss_scale};
-using Members = std::set<Member>;
-
-Member layer_member(const std::string& layer) { return {Member::Kind::layer, layer}; }
+std::string in_words(const PlanEdit& member) {
+  if (!member.fp32_layers.empty()) return member.fp32_layers.front();
+  return member.fp32_storage ? "the fp32 variables" : "the loss scale";
+}
 
 /// Bit for bit, but for NaN, which is as good as any other.
 bool same_loss(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -113,12 +98,11 @@ class Prover {
     config_.evaluate = false;
     config_.evaluate_every = config_.patience = config_.checkpoint_every = 0;
     config_.checkpoint.clear();
-    const Plan advised = plan_from_json(request.advice.plan_json);
-    advised_buffers_ = advised.buffers;
-    for (const std::string& layer : request.advice.layers) members_.insert(layer_member(layer));
-    if (advised.storage != request.original.storage) members_.insert(kWideStorage);
-    if (request.advice.loss_scale && !finds_its_scale()) members_.insert(kStaticScale);
-    advised_name_ = advised.name == request.original.name ? advised.name + "+advice" : advised.name;
+    edit_ = request.advice.edit;
+    edit_.fp32_storage = edit_.fp32_storage && request.original.storage != kFp32;
+    if (edit_.loss_scale && finds_its_scale()) edit_.loss_scale.reset();
+    const std::string advised = plan_from_json(request.advice.plan_json).name;
+    advised_name_ = advised == request.original.name ? advised + "+advice" : advised;
   }
 
   std::optional<Proof> run() {
@@ -130,19 +114,16 @@ class Prover {
     train_references(proof);
 
     const Trial original = trial({}, Trial::Kind::original, request_.original.name);
-    const bool cures = trial(members_, Trial::Kind::advised, advised_name_).passes;
-    proof.holds = cures && (!original.passes || members_.empty());
+    const bool cures = trial(edit_, Trial::Kind::advised, advised_name_).passes;
+    proof.holds = cures && (!original.passes || edit_.members().empty());
     if (proof.holds) drop_needless(proof);
-    proof.trials = {original, trial(members_, Trial::Kind::advised, advised_name_)};
+    proof.trials = {original, trial(edit_, Trial::Kind::advised, advised_name_)};
     if (proof.holds) {
-      for (const Member& member : members_) proof.trials.push_back(without(member));
+      for (const PlanEdit& member : sorted_members(edit_)) proof.trials.push_back(without(member));
     }
     if (stop_) return std::nullopt;
-    for (const std::string& layer : request_.advice.layers) {
-      if (members_.contains(layer_member(layer))) proof.layers.push_back(layer);
-    }
-    if (members_.contains(kStaticScale)) proof.loss_scale = request_.advice.loss_scale;
-    proof.plan_json = plan_to_json(lane(members_, advised_name_).plan);
+    proof.edit = edit_;
+    proof.plan_json = plan_to_json(lane(edit_, advised_name_).plan);
     proof.text = sentence(proof);
     return proof;
   }
@@ -153,9 +134,10 @@ class Prover {
   bool finds_its_scale() const {
     constexpr double kComesDown = 0x1p16;
     const double start = static_cast<double>(request_.scaler.initial);
-    const double advised = *request_.advice.loss_scale;
-    return request_.scaler.kind == LossScalerConfig::Kind::dynamic && !members_.empty() &&
-           start >= advised && start <= kComesDown * advised;
+    const double advised = *edit_.loss_scale;
+    const bool alone = edit_.fp32_layers.empty() && !edit_.fp32_storage;
+    return request_.scaler.kind == LossScalerConfig::Kind::dynamic && !alone && start >= advised &&
+           start <= kComesDown * advised;
   }
 
   /// fp32 and its twins, and from them the tolerance.
@@ -180,17 +162,12 @@ class Prover {
   }
 
   /// The original lane with some members of the advice.
-  LaneConfig lane(const Members& members, const std::string& name) const {
-    LaneConfig lane{request_.original, request_.scaler, request_.backend, 0};
+  LaneConfig lane(const PlanEdit& edit, const std::string& name) const {
+    LaneConfig lane{edit.apply(request_.original), request_.scaler, request_.backend, 0};
     lane.plan.name = name;
-    for (const std::string& layer : request_.advice.layers) {
-      if (members.contains(layer_member(layer))) keep_fp32(lane.plan, exact_glob(layer));
-    }
-    if (members.contains(kWideStorage)) lane.plan.storage = kFp32;
-    if (name == advised_name_) lane.plan.buffers = advised_buffers_;  // no loss depends on it
-    if (members.contains(kStaticScale)) {
+    if (edit.loss_scale) {
       lane.scaler = {.kind = LossScalerConfig::Kind::constant,
-                     .initial = static_cast<float>(*request_.advice.loss_scale)};
+                     .initial = static_cast<float>(*edit.loss_scale)};
     }
     return lane;
   }
@@ -217,13 +194,15 @@ class Prover {
         "run again");
   }
 
-  Trial trial(const Members& members, Trial::Kind kind, const std::string& name) {
-    const auto [place, is_new] = trials_.try_emplace(members);
+  Trial trial(const PlanEdit& edit, Trial::Kind kind, const std::string& name) {
+    std::vector<std::string> members;
+    for (const PlanEdit& member : sorted_members(edit)) members.push_back(member.member_name());
+    const auto [place, is_new] = trials_.try_emplace(std::move(members));
     if (is_new) {
-      const bool is_original = members.empty() && kind == Trial::Kind::original;
+      const bool is_original = kind == Trial::Kind::original;
       const std::vector<StepRow> rows =
-          train(lane(members, name), is_original ? std::span<const StepRow>(request_.recorded)
-                                                 : std::span<const StepRow>());
+          train(lane(edit, name), is_original ? std::span<const StepRow>(request_.recorded)
+                                              : std::span<const StepRow>());
       const SkippedSteps skipped = skipped_steps(rows);
       place->second.gap = loss_gap(rows, reference_);
       place->second.skipped = skipped.total();
@@ -238,12 +217,11 @@ class Prover {
     return result;
   }
 
-  Trial without(const Member& member) {
-    Members rest = members_;
-    rest.erase(member);
-    Trial result =
-        trial(rest, Trial::Kind::leave_one_out, advised_name_ + " without " + member.name());
-    result.without = member.name();
+  Trial without(const PlanEdit& member) {
+    const std::string name = member.member_name();
+    Trial result = trial(edit_.without(member), Trial::Kind::leave_one_out,
+                         advised_name_ + " without " + name);
+    result.without = name;
     return result;
   }
 
@@ -252,11 +230,11 @@ class Prover {
   void drop_needless(Proof& proof) {
     for (bool dropped = true; dropped && !stop_;) {
       dropped = false;
-      for (const Member& member : Members(members_)) {
+      for (const PlanEdit& member : sorted_members(edit_)) {
         if (stop_ || !without(member).passes) continue;
-        members_.erase(member);
-        dropped_.push_back(member.in_words());
-        proof.dropped.push_back(member.name());
+        edit_ = edit_.without(member);
+        dropped_.push_back(in_words(member));
+        proof.dropped.push_back(member.member_name());
         dropped = true;
       }
     }
@@ -280,7 +258,7 @@ class Prover {
     const std::string allowed =
         fmt::format("{} is allowed, {} is how far two fp32 runs one ulp apart drift",
                     percent(proof.tolerance), percent(proof.twin_spread));
-    if (original.passes && members_.empty()) {
+    if (original.passes && edit_.members().empty()) {
       return "The advice changes what evaluations see, not the training itself: no loss can prove "
              "it.";
     }
@@ -312,7 +290,7 @@ class Prover {
         "Proved by training: with the advice the loss is {} from fp32's {} ({}); without it, {}.",
         percent(advised.gap), over, allowed, before);
     std::vector<std::string> names;
-    for (const Member& member : members_) names.push_back(member.in_words());
+    for (const PlanEdit& member : sorted_members(edit_)) names.push_back(in_words(member));
     text += fmt::format(" Taking {} away breaks it again.",
                         names.size() == 1 ? names[0] : "any one of " + name_list(names));
     if (!dropped_.empty()) {
@@ -326,67 +304,22 @@ class Prover {
   const ProofProgress& progress_;
   const std::atomic<bool>& stop_;
   TrainConfig config_;
-  Members members_;
+  PlanEdit edit_;  ///< what is left of the advice
   std::string advised_name_;
-  BufferCommit advised_buffers_ = BufferCommit::on_step;
   std::vector<StepRow> reference_;
   bool fp32_trains_ = false, comparable_ = false;
   double tolerance_ = 0.0;
-  std::map<Members, Trial> trials_;
-  std::vector<std::string> dropped_;  ///< in words
-  double last_scale_ = 1.0;           ///< where the loss scale of the advised lane ended
+  std::map<std::vector<std::string>, Trial> trials_;  ///< by members
+  std::vector<std::string> dropped_;                  ///< in words
+  double last_scale_ = 1.0;  ///< where the loss scale of the advised lane ended
   int trained_ = 0;
 };
-
-const char* kind_name(Trial::Kind kind) {
-  switch (kind) {
-    case Trial::Kind::original:
-      return "original";
-    case Trial::Kind::advised:
-      return "advised";
-    case Trial::Kind::leave_one_out:
-      return "leave_one_out";
-  }
-  return "unknown";
-}
 
 }  // namespace
 
 std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
                            const ProofProgress& progress, const std::atomic<bool>& stop) {
   return Prover(request, data, progress, stop).run();
-}
-
-std::string proof_json(const Proof& proof) {
-  using Json = nlohmann::ordered_json;
-  const auto number = [](double value) {
-    if (std::isfinite(value)) return Json(value);
-    return Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
-  };
-  Json json{{"lane", proof.lane},
-            {"advised", proof.advised},
-            {"layers", proof.layers},
-            {"loss_scale", proof.loss_scale ? Json(*proof.loss_scale) : Json(nullptr)},
-            {"holds", proof.holds},
-            {"steps", proof.steps},
-            {"seed", proof.seed},
-            {"tolerance", number(proof.tolerance)},
-            {"twin_spread", number(proof.twin_spread)}};
-  json["trials"] = Json::array();
-  for (const Trial& trial : proof.trials) {
-    const Json without = trial.without.empty() ? Json(nullptr) : Json(trial.without);
-    json["trials"].push_back({{"name", trial.name},
-                              {"kind", kind_name(trial.kind)},
-                              {"without", without},
-                              {"gap", number(trial.gap)},
-                              {"skipped", trial.skipped},
-                              {"calibration_skips", trial.calibration_skips},
-                              {"passes", trial.passes}});
-  }
-  json["dropped"] = proof.dropped;
-  json["plan"] = Json::parse(proof.plan_json);
-  json["text"] = proof.text;
-  return json.dump();
 }
 
 }  // namespace halfscope

@@ -13,39 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "analysis/proof/proof_record.h"
 #include "analysis/rules/recommend.h"
 #include "core/data/dataset.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
-
-struct Trial {
-  enum class Kind : uint8_t { original, advised, leave_one_out };
-  std::string name;  ///< of the lane
-  Kind kind = Kind::original;
-  std::string without = "";  ///< leave_one_out: the member that was taken away
-  double gap = 0.0;          ///< see loss_gap()
-  int64_t skipped = 0, calibration_skips = 0;
-  bool passes = false;
-};
-
-struct Proof {
-  std::string lane, advised;         ///< names of the lane and of the advised plan
-  std::vector<std::string> layers;   ///< kept in fp32, needless ones dropped
-  std::optional<double> loss_scale;  ///< static, if that was part of what was tried
-  std::string plan_json;             ///< the advised plan, needless members dropped
-  bool holds = false;
-  int64_t steps = 0;
-  uint64_t seed = 0;
-  double twin_spread = 0.0;  ///< the largest gap between fp32 and its twins
-  double tolerance = 0.0;    ///< max(1 %, twice that)
-  std::vector<Trial> trials;
-  std::vector<std::string> dropped;  ///< members that proved needless
-  std::string text;                  ///< one or two sentences
-};
-
-/// The object `proof` of the report's JSON (docs/contracts.md).
-std::string proof_json(const Proof& proof);
 
 struct ProofRequest {
   TrainConfig training;  ///< of the run; its lanes are left aside
@@ -61,8 +34,8 @@ struct ProofRequest {
 /// Tells what is being trained, and how far that is. `lane` counts from 1 and may go on growing.
 using ProofProgress = std::function<void(const std::string& name, int lane, const StepRow& row)>;
 
-/// Trains all that is needed; nothing if `stop` became true on the way. Throws Error if the training
-/// does not repeat what was recorded.
+/// Trains all that is needed; nothing if `stop` became true on the way. Throws Error if the
+/// training does not repeat what was recorded.
 std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
                            const ProofProgress& progress, const std::atomic<bool>& stop);
 

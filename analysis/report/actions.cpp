@@ -15,10 +15,8 @@
 namespace halfscope::report {
 namespace {
 
-/// Fewer recorded steps say little about a whole training.
-
 /// The proof, if it is about the lane the action is for: stored with it, or naming it.
-const ProofReport* proof_of(const Report& report, const ActionReport& action) {
+const Proof* proof_of(const Report& report, const ActionReport& action) {
   if (!report.proof) return nullptr;
   const std::string& name = report.lanes[static_cast<size_t>(action.lane)].name;
   const bool its = report.proof_lane == action.lane || report.proof->lane == name;
@@ -26,12 +24,12 @@ const ProofReport* proof_of(const Report& report, const ActionReport& action) {
 }
 
 const LaneReport* cure_of(const Report& report, const ActionReport& action) {
-  return cure_with(report, action.lane, action.layers);
+  return cure_with(report, action.lane, action.edit.fp32_layers);
 }
 
-const ProofTrial* trial_of(const ProofReport* proof, ProofTrial::Kind kind) {
+const Trial* trial_of(const Proof* proof, Trial::Kind kind) {
   if (proof == nullptr) return nullptr;
-  for (const ProofTrial& trial : proof->trials) {
+  for (const Trial& trial : proof->trials) {
     if (trial.kind == kind) return &trial;
   }
   return nullptr;
@@ -39,11 +37,11 @@ const ProofTrial* trial_of(const ProofReport* proof, ProofTrial::Kind kind) {
 
 /// What trying the advice has shown, if anybody tried: a proof beats a lane of this run.
 std::string tried(const Report& report, const ActionReport& action) {
-  const ProofReport* proof = proof_of(report, action);
-  const ProofTrial* before = trial_of(proof, ProofTrial::Kind::original);
-  const ProofTrial* after = trial_of(proof, ProofTrial::Kind::advised);
+  const Proof* proof = proof_of(report, action);
+  const Trial* before = trial_of(proof, Trial::Kind::original);
+  const Trial* after = trial_of(proof, Trial::Kind::advised);
   if (after != nullptr) {
-    const auto is = [](const ProofTrial& trial) {
+    const auto is = [](const Trial& trial) {
       return std::isfinite(trial.gap) ? "the loss is " + gap_text(trial.gap) + " from that of fp32"
                                       : "the loss is not finite";
     };
@@ -62,13 +60,13 @@ std::string tried(const Report& report, const ActionReport& action) {
 void judge_confidence(const Report& report, ActionReport& action) {
   const LaneReport& lane = report.lanes[static_cast<size_t>(action.lane)];
   const int64_t steps = lane.steps;
-  if (lane.lost && action.kind == Action::Kind::none) {
+  if (lane.lost && action.edit.empty()) {
     action.confidence = "high";
     action.basis = "its backend said so";
     return;
   }
   const LaneReport* cure = cure_of(report, action);
-  if (const ProofReport* proof = proof_of(report, action)) {
+  if (const Proof* proof = proof_of(report, action)) {
     action.confidence = !proof->holds ? "low" : proof->steps < kFewSteps ? "medium" : "high";
     action.basis = proof->holds ? fmt::format("tried for {}, and taken back layer by layer",
                                               counted(proof->steps, "step"))
@@ -91,9 +89,7 @@ std::string overflow_effect(const Report& report, const ActionReport& action) {
   const SiteReport* worst = nullptr;
   for (const LayerReport& layer : report.layers) {
     if (layer.lane != action.lane) continue;
-    if (std::find(action.layers.begin(), action.layers.end(), layer.path) == action.layers.end()) {
-      continue;
-    }
+    if (!action.edit.keeps(layer.path)) continue;
     for (const SiteReport& site : layer.sites) {
       if (site.overflow == 0 || !site.max_abs || !site.scale.empty()) continue;  // codes saturate
       if (worst == nullptr || *site.max_abs > *worst->max_abs) worst = &site;
@@ -122,7 +118,8 @@ std::string capitalized(std::string text) {
 std::string reason(const Report& report, const ActionReport& action) {
   for (const Finding& finding : report.findings) {
     if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
-    if (finding.action.kind != action.kind || finding.mechanism.empty()) continue;
+    const std::string_view kind = action_name(finding.action.edit);
+    if (kind != action_name(action.edit) || finding.mechanism.empty()) continue;
     return capitalized(finding.mechanism) + ". In fp32 that limit is gone.";
   }
   return "";
@@ -130,7 +127,7 @@ std::string reason(const Report& report, const ActionReport& action) {
 
 /// Of gradients or updates, whichever the action is about.
 std::string share_effect(const Report& report, const ActionReport& action) {
-  const bool updates = action.kind == Action::Kind::format;
+  const bool updates = action.edit.fp32_storage;
   const SiteReport* worst = nullptr;
   double most = 0.0;
   for (const LayerReport& layer : report.layers) {
@@ -156,26 +153,23 @@ std::string share_effect(const Report& report, const ActionReport& action) {
 }
 
 std::string what_would_speak_against(const Report& report, const ActionReport& action) {
-  if (const ProofReport* proof = proof_of(report, action)) {
+  if (const Proof* proof = proof_of(report, action)) {
     return fmt::format("another seed than {} or a longer training than {} shows another result",
                        proof->seed, counted(proof->steps, "step"));
   }
   const std::string reference =
       report.reference >= 0 ? report.lanes[static_cast<size_t>(report.reference)].name : "fp32";
-  switch (action.kind) {
-    case Action::Kind::keep_fp32:
-      return fmt::format(
-          "the advised plan's loss leaves that of {0}, or with other data, initial weights or a "
-          "lower "
-          "learning rate the loss follows {0} without {1} in fp32 as well",
-          reference, name_list(action.layers, 3));
-    case Action::Kind::loss_scale:
-      return "gradients of a longer training leave the window of scales seen here";
-    case Action::Kind::format:
-      return fmt::format("a longer training follows {} although updates are lost", reference);
-    case Action::Kind::none:
-      break;
+  if (!action.edit.fp32_layers.empty()) {
+    return fmt::format(
+        "the advised plan's loss leaves that of {0}, or with other data, initial weights or a "
+        "lower "
+        "learning rate the loss follows {0} without {1} in fp32 as well",
+        reference, name_list(action.edit.fp32_layers, 3));
   }
+  if (action.edit.fp32_storage)
+    return fmt::format("a longer training follows {} although updates are lost", reference);
+  if (action.edit.loss_scale)
+    return "gradients of a longer training leave the window of scales seen here";
   return "the next run shows the same";
 }
 
@@ -218,9 +212,9 @@ std::string pytorch_of(const Report& report, const Recommendation& advice) {
   if (fp32_storage) {
     text += "model.float()  # master weights: let autocast narrow them, not model.half()\n";
   }
-  if (!advice.layers.empty()) {
+  if (!advice.edit.fp32_layers.empty()) {
     text += "KEEP_FP32 = {  # as in model.named_modules()\n";
-    for (const std::string& layer : advice.layers) {
+    for (const std::string& layer : advice.edit.fp32_layers) {
       text += "    " + python_string(module_name(layer)) + ",\n";
     }
     text +=
@@ -238,10 +232,10 @@ std::string pytorch_of(const Report& report, const Recommendation& advice) {
         "    if name in KEEP_FP32:\n"
         "        keep_in_fp32(module)\n";
   }
-  if (advice.loss_scale) {
+  if (advice.edit.loss_scale) {
     text += fmt::format(
         "scaler = torch.cuda.amp.GradScaler(init_scale={:.17g})  # dynamic from there\n",
-        *advice.loss_scale);
+        *advice.edit.loss_scale);
   }
   return text;
 }
@@ -252,7 +246,7 @@ void add_actions(const RunView& run, Report& report) {
     for (size_t i = 0; i < report.findings.size() && report.actions.size() < 3; ++i) {
       const Finding& finding = report.findings[i];
       if (finding.severity < Severity::warning || finding.action.text.empty()) continue;
-      ActionReport action{.kind = Action::Kind::none, .lane = finding.lane};
+      ActionReport action{.lane = finding.lane};
       action.text = finding.action.text;
       action.effect = capitalized(finding.mechanism) + ".";
       judge_confidence(report, action);
@@ -264,27 +258,26 @@ void add_actions(const RunView& run, Report& report) {
   const Recommendation& advice = *report.recommendation;
   const LaneInfo& lane = run.lane(advice.lane);
   const bool fp32_storage = widens_storage(lane.plan_json, advice.plan_json);
-  if (!advice.layers.empty()) {
-    ActionReport action{.kind = Action::Kind::keep_fp32, .lane = advice.lane};
-    action.layers = advice.layers;
-    action.text = "Keep " + name_list(advice.layers) + " in fp32.";
+  const std::vector<std::string>& layers = advice.edit.fp32_layers;
+  if (!layers.empty()) {
+    ActionReport action{.edit = {.fp32_layers = layers}, .lane = advice.lane};
+    action.text = keep_in_fp32(layers).text;
     action.effect = overflow_effect(report, action);
     if (action.effect.empty()) action.effect = reason(report, action);
-    action.cost = cost_of_fp32(lane, advice.layers);
+    action.cost = cost_of_fp32(lane, layers);
     finish(report, std::move(action));
   }
   if (fp32_storage) {
-    ActionReport action{.kind = Action::Kind::format, .lane = advice.lane};
+    ActionReport action{.edit = {.fp32_storage = true}, .lane = advice.lane};
     action.text = "Keep the variables in fp32 (master weights).";
     action.effect = share_effect(report, action);
     action.cost = cost_of_fp32_storage(lane);
     finish(report, std::move(action));
   }
-  if (advice.loss_scale) {
-    ActionReport action{.kind = Action::Kind::loss_scale, .lane = advice.lane};
-    action.loss_scale = *advice.loss_scale;
+  if (advice.edit.loss_scale) {
+    ActionReport action{.edit = {.loss_scale = advice.edit.loss_scale}, .lane = advice.lane};
     action.text = fmt::format("Use dynamic loss scaling, or a static scale of {}.",
-                              scale_text(*advice.loss_scale));
+                              scale_text(*advice.edit.loss_scale));
     action.effect = share_effect(report, action);
     finish(report, std::move(action));
   }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/report/report_parts.h"
+#include "core/ops/ops.h"
 
 namespace halfscope::report {
 namespace {
@@ -25,8 +26,11 @@ int64_t elements(const Shape& shape) {
 /// Multiply-adds of a layer's forward product: outputs times weights per output channel. Nothing
 /// for operators that are no product.
 std::optional<double> multiply_adds(const std::string& op, const SiteInfo& output, int64_t weight) {
-  const bool conv = op == "Conv", gemm = op == "Gemm" || op == "MatMul";
-  if ((!conv && !gemm) || output.shape.size() < 2 || weight == 0) return std::nullopt;
+  const OpDef* def = lookup_op(op);
+  const ProductKind product = def == nullptr ? ProductKind::none : def->product;
+  const bool conv = product == ProductKind::conv;
+  if ((!conv && product != ProductKind::matrix) || output.shape.size() < 2 || weight == 0)
+    return std::nullopt;
   const int64_t channels = conv ? output.shape[1] : output.shape.back();
   if (channels <= 0) return std::nullopt;
   return static_cast<double>(elements(output.shape)) * static_cast<double>(weight) /

@@ -6,20 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/export/csv_field.h"
 #include "analysis/report/report.h"
 
 namespace halfscope {
 namespace {
-
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
 
 std::string field(const std::optional<double>& value) {
   if (!value) return "";  // not measured
@@ -47,16 +38,17 @@ std::string report_csv(const Report& report) {
       "local,"
       "error_inherited,max_ulps\n";
   for (const LayerReport& layer : report.layers) {
-    const std::string head =
-        fmt::format("{},{},{},{},{},{}", field(report.lanes[static_cast<size_t>(layer.lane)].name),
-                    field(layer.path), field(layer.op), format_name(layer.read),
-                    format_name(layer.write), layer.parameters);
+    const std::string head = fmt::format(
+        "{},{},{},{},{},{}", csv_field(report.lanes[static_cast<size_t>(layer.lane)].name),
+        csv_field(layer.path), csv_field(layer.op), format_name(layer.read),
+        format_name(layer.write), layer.parameters);
     for (const SiteReport& site : layer.sites) {
-      csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},", head, field(site.name),
-                         role_name(site.role), format_name(site.format), site.n, site.zero,
-                         site.overflow, site.underflow, site.subnormal, site.non_finite, site.lost,
-                         field(site.max_abs), field(site.min_abs), field(site.rms),
-                         field(site.headroom_bits), field(site.headroom_down_bits));
+      csv +=
+          fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},", head,
+                      csv_field(site.name), role_name(site.role), format_name(site.format), site.n,
+                      site.zero, site.overflow, site.underflow, site.subnormal, site.non_finite,
+                      site.lost, field(site.max_abs), field(site.min_abs), field(site.rms),
+                      field(site.headroom_bits), field(site.headroom_down_bits));
       const SiteErrorReport* error = error_of(report, layer.lane, site.order);
       csv += error == nullptr ? ",,,\n"
                               : fmt::format("{},{},{},{}\n", field(error->total),

@@ -17,110 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A number, or one of the words that stand for what JSON cannot write.
-double number_of(const Json& json, const char* key, double otherwise) {
-  const auto place = json.find(key);
-  if (place == json.end()) return otherwise;
-  if (place->is_number()) return place->get<double>();
-  if (!place->is_string()) return otherwise;
-  const std::string word = place->get<std::string>();
-  if (word == "inf") return INFINITY;
-  if (word == "-inf") return -INFINITY;
-  return word == "nan" ? std::nan("") : otherwise;
-}
-
-int64_t count_of(const Json& json, const char* key) {
-  const auto place = json.find(key);
-  return place != json.end() && place->is_number() ? place->get<int64_t>() : 0;
-}
-
-std::string string_of(const Json& json, const char* key) {
-  const auto place = json.find(key);
-  return place != json.end() && place->is_string() ? place->get<std::string>() : "";
-}
-
-bool flag_of(const Json& json, const char* key) {
-  const auto place = json.find(key);
-  return place != json.end() && place->is_boolean() && place->get<bool>();
-}
-
-std::vector<std::string> names_of(const Json& json, const char* key) {
-  std::vector<std::string> names;
-  const auto place = json.find(key);
-  if (place == json.end() || !place->is_array()) return names;
-  for (const Json& name : *place) {
-    if (name.is_string()) names.push_back(name.get<std::string>());
-  }
-  return names;
-}
-
-/// If the file has no sentence of its own.
-std::string proof_sentence(const ProofReport& proof) {
-  size_t needed = 0, tried = 0;
-  for (const ProofTrial& trial : proof.trials) {
-    if (trial.kind != ProofTrial::Kind::leave_one_out) continue;
-    ++tried;
-    needed += trial.passes ? 0 : 1;
-  }
-  std::string text = proof.holds ? "The advised plan follows fp32 and the original does not."
-                                 : "The advised plan did not hold when it was tried.";
-  if (tried > 0) {
-    text += fmt::format(" {} of {} were needed: without them the loss leaves fp32's again.", needed,
-                        counted(static_cast<int64_t>(tried), "layer"));
-  }
-  return text;
-}
-
 }  // namespace
-
-const char* trial_name(ProofTrial::Kind kind) noexcept {
-  switch (kind) {
-    case ProofTrial::Kind::original:
-      return "original";
-    case ProofTrial::Kind::advised:
-      return "advised";
-    case ProofTrial::Kind::leave_one_out:
-      return "leave_one_out";
-  }
-  return "unknown";
-}
-
-std::optional<ProofReport> read_proof(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("trials") || !json["trials"].is_array()) {
-    return std::nullopt;
-  }
-  ProofReport proof;
-  proof.lane = string_of(json, "lane");
-  proof.advised = string_of(json, "advised");
-  proof.layers = names_of(json, "layers");
-  if (json.contains("loss_scale") && json["loss_scale"].is_number()) {
-    proof.loss_scale = json["loss_scale"].get<double>();
-  }
-  proof.holds = flag_of(json, "holds");
-  proof.steps = count_of(json, "steps");
-  proof.seed = count_of(json, "seed");
-  proof.tolerance = number_of(json, "tolerance", 0.01);
-  proof.twin_spread = number_of(json, "twin_spread", 0.0);
-  proof.dropped = names_of(json, "dropped");
-  for (const Json& item : json["trials"]) {
-    if (!item.is_object()) continue;
-    ProofTrial trial;
-    trial.name = string_of(item, "name");
-    const std::string kind = string_of(item, "kind");
-    if (kind == "advised") trial.kind = ProofTrial::Kind::advised;
-    if (kind == "leave_one_out") trial.kind = ProofTrial::Kind::leave_one_out;
-    trial.without = string_of(item, "without");
-    trial.gap = number_of(item, "gap", std::nan(""));
-    trial.skipped = count_of(item, "skipped");
-    trial.calibration_skips = count_of(item, "calibration_skips");
-    trial.passes = flag_of(item, "passes");
-    proof.trials.push_back(std::move(trial));
-  }
-  proof.text = string_of(json, "text");
-  if (proof.text.empty()) proof.text = proof_sentence(proof);
-  return proof;
-}
 
 namespace report {
 namespace {
@@ -327,7 +224,7 @@ void add_proofs(const RunView& run, Report& report) {
     report.lane_proofs.push_back(run.proof(lane));
     const bool wanted = report.recommendation && report.recommendation->lane == lane;
     if (report.proof && !wanted) continue;
-    if (std::optional<ProofReport> proof = read_proof(run.proof(lane))) {
+    if (std::optional<Proof> proof = read_proof(run.proof(lane))) {
       report.proof = std::move(proof);
       report.proof_lane = lane;
     }

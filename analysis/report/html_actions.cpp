@@ -14,10 +14,10 @@ namespace halfscope::html {
 namespace {
 
 std::string cost_text(const ActionReport& action) {
-  if (!action.cost) return action.kind == Action::Kind::loss_scale ? "None." : "";
+  if (!action.cost) return action.edit.loss_scale ? "None." : "";
   const Cost& cost = *action.cost;
   std::vector<std::string> parts;
-  if (action.kind == Action::Kind::format) {
+  if (action.edit.fp32_storage) {
     parts.push_back(fmt::format("{} more for weights and optimizer state",
                                 report::bytes_text(cost.weight_bytes)));
     parts.push_back(percent(cost.weight_share) + " of the weights move to fp32");
@@ -50,11 +50,11 @@ std::string action_card(const Report& report, const ActionReport& action) {
       "<div><dt>Confidence</dt><dd>{} <span>{}</span></dd></div>"
       "<div><dt>Would change my mind</dt><dd>If {}.</dd></div></dl>",
       tag(action.confidence, action.confidence), prose(action.basis), prose(action.change_my_mind));
-  if (!action.layers.empty()) {
+  const std::vector<std::string>& layers = action.edit.fp32_layers;
+  if (!layers.empty()) {
     html += "<p class=\"soft\">Layers: ";
-    for (size_t i = 0; i < action.layers.size(); ++i) {
-      html +=
-          (i > 0 ? ", " : "") + layer_link(report, action.lane, action.layers[i], action.layers[i]);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      html += (i > 0 ? ", " : "") + layer_link(report, action.lane, layers[i], layers[i]);
     }
     html += "</p>";
   }
@@ -71,9 +71,9 @@ struct GapAxis {
   }
 };
 
-GapAxis fit(const ProofReport& proof) {
+GapAxis fit(const Proof& proof) {
   double least = proof.tolerance, most = proof.tolerance;
-  for (const ProofTrial& trial : proof.trials) {
+  for (const Trial& trial : proof.trials) {
     if (!std::isfinite(trial.gap)) continue;
     if (trial.gap > 0.0) least = std::min(least, trial.gap);
     most = std::max(most, trial.gap);
@@ -87,19 +87,19 @@ GapAxis fit(const ProofReport& proof) {
 /// "0.001 %": a power of ten as a share, which percent() would cut off.
 std::string decade_text(double share) { return fmt::format("{:.6g} %", 100.0 * share); }
 
-std::string trial_words(const ProofTrial& trial) {
+std::string trial_words(const Trial& trial) {
   switch (trial.kind) {
-    case ProofTrial::Kind::original:
+    case Trial::Kind::original:
       return "original plan";
-    case ProofTrial::Kind::advised:
+    case Trial::Kind::advised:
       return "advised plan";
-    case ProofTrial::Kind::leave_one_out:
+    case Trial::Kind::leave_one_out:
       return "without " + trial.without;
   }
   return trial.name;
 }
 
-std::string trial_row(const ProofReport& proof, const ProofTrial& trial, const GapAxis& axis) {
+std::string trial_row(const Proof& proof, const Trial& trial, const GapAxis& axis) {
   const bool gone = !std::isfinite(trial.gap);
   // That one is expected to fail is what makes the advice necessary, so words say what it means.
   const char* meaning = trial.passes ? "inside" : "outside";
@@ -113,7 +113,7 @@ std::string trial_row(const ProofReport& proof, const ProofTrial& trial, const G
       "<tr{}><th scope=\"row\">{}{}</th><td><div class=\"dots gap\" aria-hidden=\"true\">"
       "<b style=\"width:{:.1f}%\"></b><i class=\"{}\" style=\"left:{:.1f}%\"></i></div></td>"
       "<td class=\"n\">{}</td><td>{}</td></tr>\n",
-      trial.kind == ProofTrial::Kind::advised ? " class=\"mine\"" : "", escape(trial_words(trial)),
+      trial.kind == Trial::Kind::advised ? " class=\"mine\"" : "", escape(trial_words(trial)),
       skipped, 100.0 * axis.position(proof.tolerance),
       gone           ? "gone"
       : trial.passes ? "pass"
@@ -136,7 +136,7 @@ std::string actions_section(const Report& report) {
   if (report.recommendation) {
     const std::string& lane = report.lanes[static_cast<size_t>(report.recommendation->lane)].name;
     const bool done = report::cure_with(report, report.recommendation->lane,
-                                        report.recommendation->layers) != nullptr;
+                                        report.recommendation->edit.fp32_layers) != nullptr;
     const bool refuted =
         report.proof && !report.proof->holds && report.proof_lane == report.recommendation->lane;
     const char* before = done ? "Was done for" : refuted ? "Was tried for" : "For";
@@ -160,7 +160,7 @@ std::string actions_section(const Report& report) {
 
 std::string proof_section(const Report& report) {
   if (!report.proof) return "";
-  const ProofReport& proof = *report.proof;
+  const Proof& proof = *report.proof;
   const GapAxis axis = fit(proof);
   std::string html = fmt::format(
       "<section aria-labelledby=\"proof\"><h2 id=\"proof\">Proof</h2>\n<p class=\"lead\">{} "

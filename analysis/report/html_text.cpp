@@ -7,40 +7,15 @@
 
 #include "analysis/report/html_parts.h"
 #include "analysis/rules/text.h"
+#include "core/utf8.h"
 
 namespace halfscope::html {
 
 std::string escape(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '%':  // a number must not part from its sign at a line's end
-        if (!out.empty() && out.back() == ' ') out.replace(out.size() - 1, 1, "&nbsp;");
-        out += c;
-        break;
-      default:
-        if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
-          out += "&#xFFFD;";
-        } else {
-          out += c;
-        }
-    }
+  std::string out = markup_text(text);
+  // A number must not part from its sign at a line's end.
+  for (size_t at = out.find(" %"); at != std::string::npos; at = out.find(" %", at)) {
+    out.replace(at, 1, "&nbsp;");
   }
   return out;
 }

@@ -89,10 +89,9 @@ Json finding_json(const Report& report, size_t index) {
                                                           : Json(std::get<std::string>(value));
   }
   Json action;
-  action["kind"] = action_name(finding.action.kind);
+  action["kind"] = action_name(finding.action.edit);
   action["layers"] = finding.action.layers;
-  action["loss_scale"] =
-      finding.action.loss_scale > 0.0 ? number(finding.action.loss_scale) : Json(nullptr);
+  action["loss_scale"] = number(finding.action.edit.loss_scale);
   action["text"] = finding.action.text;
 
   Json json;
@@ -123,10 +122,10 @@ Json cost_json(const std::optional<Cost>& cost) {
 
 Json action_json(const Report& report, const ActionReport& action) {
   Json json;
-  json["kind"] = action_name(action.kind);
+  json["kind"] = action_name(action.edit);
   json["lane"] = lane_name(report, action.lane);
-  json["layers"] = action.layers;
-  json["loss_scale"] = action.loss_scale > 0.0 ? number(action.loss_scale) : Json(nullptr);
+  json["layers"] = action.edit.fp32_layers;
+  json["loss_scale"] = number(action.edit.loss_scale);
   json["text"] = action.text;
   json["effect"] = action.effect;
   json["cost"] = cost_json(action.cost);
@@ -283,45 +282,13 @@ Json recommendation_json(const Report& report) {
   const Recommendation& advice = *report.recommendation;
   Json json;
   json["lane"] = lane_name(report, advice.lane);
-  json["layers"] = advice.layers;
+  json["layers"] = advice.edit.fp32_layers;
   json["plan"] = object_of(advice.plan_json);
-  json["loss_scale"] = number(advice.loss_scale);
+  json["loss_scale"] = number(advice.edit.loss_scale);
   json["text"] = advice.text;
-  const LaneReport* cure = report::cure_with(report, advice.lane, advice.layers);
+  const LaneReport* cure = report::cure_with(report, advice.lane, advice.edit.fp32_layers);
   json["cured_by"] = cure != nullptr ? Json(cure->name) : Json(nullptr);
   json["pytorch"] = report::pytorch_of(report, advice);
-  return json;
-}
-
-Json proof_json(const Report& report) {
-  if (!report.proof) return nullptr;
-  const ProofReport& proof = *report.proof;
-  Json json;
-  json["lane"] = proof.lane;
-  json["advised"] = proof.advised;
-  json["layers"] = proof.layers;
-  json["loss_scale"] = number(proof.loss_scale);
-  json["holds"] = proof.holds;
-  json["steps"] = proof.steps;
-  json["seed"] = proof.seed;
-  json["tolerance"] = number(proof.tolerance);
-  json["twin_spread"] = number(proof.twin_spread);
-  json["trials"] = Json::array();
-  for (const ProofTrial& trial : proof.trials) {
-    Json each;
-    each["name"] = trial.name;
-    each["kind"] = trial_name(trial.kind);
-    each["without"] = text_or_null(trial.without);
-    each["gap"] = number(trial.gap);
-    each["skipped"] = trial.skipped;
-    each["calibration_skips"] = trial.calibration_skips;
-    each["passes"] = trial.passes;
-    json["trials"].push_back(std::move(each));
-  }
-  json["dropped"] = proof.dropped;
-  const Json stored = object_of(report.lane_proofs[static_cast<size_t>(report.proof_lane)]);
-  json["plan"] = stored.is_object() && stored.contains("plan") ? stored["plan"] : Json(nullptr);
-  json["text"] = proof.text;
   return json;
 }
 
@@ -348,7 +315,7 @@ std::string report_json(const Report& report) {
   }
   json["recommendation"] = recommendation_json(report);
   json["actions"] = list(report, report.actions, action_json);
-  json["proof"] = proof_json(report);
+  json["proof"] = report.proof ? Json::parse(proof_json(*report.proof)) : Json(nullptr);
   json["layers"] = list(report, report.layers, layer_json);
   json["errors"] = list(report, report.errors, errors_json);
   json["sums"] = list(report, report.sums, sums_json);

@@ -132,11 +132,11 @@ void write_actions(const Report& report, std::string& md) {
 
 void write_proof(const Report& report, std::string& md) {
   if (!report.proof) return;
-  const ProofReport& proof = *report.proof;
+  const Proof& proof = *report.proof;
   md += fmt::format("\n**Proof {}** (tolerance {}): {}", proof.holds ? "holds" : "does not hold",
                     percent(proof.tolerance), plain(proof.text));
-  for (const ProofTrial& trial : proof.trials) {
-    if (trial.kind == ProofTrial::Kind::leave_one_out) continue;
+  for (const Trial& trial : proof.trials) {
+    if (trial.kind == Trial::Kind::leave_one_out) continue;
     md += fmt::format(" Gap of the {} plan: {}.", trial_name(trial.kind),
                       report::gap_text(trial.gap));
   }

@@ -175,12 +175,12 @@ void add_layer_advice(Report& report) {
   for (const Finding& finding : report.findings) {
     if (finding.severity < Severity::warning || finding.layer.empty()) continue;
     const auto key = std::make_pair(finding.lane, finding.layer);
-    if (finding.action.kind == Action::Kind::loss_scale)
+    if (std::string_view(action_name(finding.action.edit)) == "loss_scale")
       words.emplace(key, "change the loss scale");
-    if (finding.action.kind == Action::Kind::format) words.emplace(key, "fp32 master weights");
+    if (finding.action.edit.fp32_storage) words.emplace(key, "fp32 master weights");
   }
   if (report.recommendation) {
-    for (const std::string& layer : report.recommendation->layers) {
+    for (const std::string& layer : report.recommendation->edit.fp32_layers) {
       words[{report.recommendation->lane, layer}] = "keep in fp32";
     }
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/finding.h"
+#include "analysis/proof/proof_record.h"
 #include "analysis/rules/recommend.h"
 
 namespace halfscope {
@@ -146,32 +147,6 @@ struct KernelReport {
   std::string text{};                     ///< what it comes to, in words
 };
 
-struct ProofTrial {
-  enum class Kind : uint8_t { original, advised, leave_one_out };
-  std::string name;
-  Kind kind = Kind::original;
-  std::string without;  ///< leave_one_out: the layer given back
-  double gap = 0.0;     ///< infinite or NaN if the loss is not finite
-  int64_t skipped = 0, calibration_skips = 0;
-  bool passes = false;
-};
-const char* trial_name(ProofTrial::Kind kind) noexcept;  // "leave_one_out"
-
-/// What `halfscope prove` has stored with a lane.
-struct ProofReport {
-  std::string lane, advised;
-  std::vector<std::string> layers;
-  std::optional<double> loss_scale;
-  bool holds = false;
-  int64_t steps = 0, seed = 0;
-  double tolerance = 0.0, twin_spread = 0.0;
-  std::vector<ProofTrial> trials;
-  std::vector<std::string> dropped;  ///< layers that proved needless
-  std::string text;
-};
-/// Nothing if the text is not a proof.
-std::optional<ProofReport> read_proof(const std::string& json);
-
 /// What keeping layers in fp32 costs, from the shapes and formats of the lane.
 struct Cost {
   int64_t weight_bytes = 0;              ///< more to store or to read per pass
@@ -182,10 +157,8 @@ struct Cost {
 };
 
 struct ActionReport {
-  Action::Kind kind = Action::Kind::none;
+  PlanEdit edit{};  ///< of one member; none where only the text says what to do
   int lane = 0;
-  std::vector<std::string> layers{};
-  double loss_scale = 0.0;  ///< 0 if none is advised
   std::string text{}, effect{};
   std::optional<Cost> cost{};    ///< empty: costs nothing, or nothing that can be said
   std::string confidence{};      ///< "high", "medium", "low"
@@ -222,8 +195,8 @@ struct Report {
   int sick = -1;            ///< the lane that suffers most; -1 if none does
   std::optional<int> cure;  ///< a healthy lane that computes as `sick` does, or wider
   std::vector<ActionReport> actions;
-  std::optional<ProofReport> proof;  ///< of the recommended lane, else of the first that has one
-  int proof_lane = -1;               ///< the lane it was stored with
+  std::optional<Proof> proof;  ///< of the recommended lane, else of the first that has one
+  int proof_lane = -1;         ///< the lane it was stored with
   std::vector<std::string> lane_proofs;  ///< by lane: the JSON as stored; "" if none
   std::vector<LayerReport> layers;       ///< by lane, then execution order
   std::vector<ErrorReport> errors;       ///< by lane, then other lane

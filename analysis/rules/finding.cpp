@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/finding.h"
 
+#include "analysis/rules/text.h"
+
 namespace halfscope {
 
 const char* severity_name(Severity severity) noexcept {
@@ -15,18 +17,15 @@ const char* severity_name(Severity severity) noexcept {
   return "unknown";
 }
 
-const char* action_name(Action::Kind kind) noexcept {
-  switch (kind) {
-    case Action::Kind::none:
-      return "none";
-    case Action::Kind::keep_fp32:
-      return "keep_fp32";
-    case Action::Kind::loss_scale:
-      return "loss_scale";
-    case Action::Kind::format:
-      return "format";
-  }
-  return "unknown";
+const char* action_name(const PlanEdit& edit) noexcept {
+  if (!edit.fp32_layers.empty()) return "keep_fp32";
+  if (edit.fp32_storage) return "format";
+  return edit.loss_scale ? "loss_scale" : "none";
+}
+
+Action keep_in_fp32(std::vector<std::string> layers) {
+  std::string text = "Keep " + name_list(layers) + " in fp32.";
+  return {.edit = {.fp32_layers = layers}, .layers = std::move(layers), .text = std::move(text)};
 }
 
 std::string Finding::id(const RunView& run) const {

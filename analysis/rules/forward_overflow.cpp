@@ -234,9 +234,7 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
       layers.insert(layers.end(), also.begin(), also.end());
     }
     layers = lane.in_order(std::move(layers));
-    finding.action = {.kind = layers.empty() ? Action::Kind::none : Action::Kind::keep_fp32,
-                      .layers = layers,
-                      .text = layers.empty() ? "" : "Keep " + name_list(layers) + " in fp32."};
+    if (!layers.empty()) finding.action = keep_in_fp32(std::move(layers));
     findings.push_back(std::move(finding));
   }
 }

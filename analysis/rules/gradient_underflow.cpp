@@ -56,13 +56,10 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, i
   const bool outside = window && std::find(window->outside.begin(), window->outside.end(), node) !=
                                      window->outside.end();
   if (!window || outside || !(window->scale > 0.0)) {
-    return {.kind = Action::Kind::keep_fp32,
-            .layers = {layer},
-            .text = fmt::format("Keep {} in fp32.", layer)};
+    return keep_in_fp32({layer});
   }
   const std::string scale = scale_text(window->scale);
-  return {.kind = Action::Kind::loss_scale,
-          .loss_scale = window->scale,
+  return {.edit = {.loss_scale = window->scale},
           .text = lane.scales_dynamically()
                       ? fmt::format("Start dynamic loss scaling at {}.", scale)
                       : fmt::format("Use a loss scale of {}, or dynamic loss scaling.", scale)};

@@ -20,7 +20,7 @@ constexpr size_t kMinSteps = 20;
 constexpr double kGapShare = 0.10;
 constexpr double kDiverged = 1.5;
 
-double median(std::vector<double> values) {
+double upper_median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
@@ -51,7 +51,7 @@ Finding lane_finding(const LaneFacts& lane, Severity severity, std::string mecha
 
 bool diverged(std::span<const StepRow> rows) {
   const std::vector<double> end = tail(rows);
-  return !all_finite(end) || median(end) > kDiverged * rows.front().loss;
+  return !all_finite(end) || upper_median(end) > kDiverged * rows.front().loss;
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
     Finding finding =
         lane_finding(lane, Severity::error,
                      fmt::format("its loss goes from {} to {}", short_number(rows.front().loss),
-                                 short_number(median(tail(rows)))),
+                                 short_number(upper_median(tail(rows)))),
                      "Lower the learning rate or mend the set-up before judging formats.");
     finding.evidence = {{"first_loss", rows.front().loss}, {"last_loss", rows.back().loss}};
     findings.push_back(std::move(finding));
@@ -94,11 +94,11 @@ void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (noticed || theirs.size() != rows.size() || diverged(theirs)) return;
   const std::vector<double> own = tail(rows), other = tail(theirs);
   if (!all_finite(own)) return;  // first_non_finite speaks of that
-  const double end = median(own), target = median(other);
+  const double end = upper_median(own), target = upper_median(other);
   std::vector<double> scatter;
   for (double loss : other) scatter.push_back(std::fabs(loss - target));
   const double gap = std::fabs(end - target);
-  if (gap <= std::max(kGapShare * target, 2.0 * median(scatter))) return;
+  if (gap <= std::max(kGapShare * target, 2.0 * upper_median(scatter))) return;
   const bool lost = end > 0.95 * rows.front().loss && target < 0.8 * rows.front().loss;
   Finding finding =
       lane_finding(lane, lost ? Severity::error : Severity::warning,

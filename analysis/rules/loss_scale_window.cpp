@@ -17,20 +17,20 @@ namespace halfscope {
 namespace {
 
 /// Unscaled gradient magnitudes of one site over the run: counts between `low` and `high`.
-struct Bin {
+struct WindowBin {
   double low, high;
   int64_t count;
 };
 
 struct Magnitudes {
-  std::vector<Bin> bins;
+  std::vector<WindowBin> bins;
   double energy = 0.0;  ///< sum of squares
   int64_t count = 0;    ///< non-zero finite values
   double max_abs = 0.0;
   double ceiling = std::numeric_limits<double>::infinity();
 };
 
-void add_bins(const TensorStats& stats, double scale, std::map<double, Bin>& bins) {
+void add_bins(const TensorStats& stats, double scale, std::map<double, WindowBin>& bins) {
   bool lowest = true;
   for (int i = 0; i < kExponentBins; ++i) {
     const int64_t count = stats.exponents[static_cast<size_t>(i)];
@@ -40,7 +40,8 @@ void add_bins(const TensorStats& stats, double scale, std::map<double, Bin>& bin
     // The smallest magnitude is known exactly, and it lies in the lowest bin.
     if (lowest && stats.min_abs >= low && stats.min_abs < high) low = stats.min_abs;
     lowest = false;
-    Bin& bin = bins.try_emplace(low / scale, Bin{low / scale, high / scale, 0}).first->second;
+    WindowBin& bin =
+        bins.try_emplace(low / scale, WindowBin{low / scale, high / scale, 0}).first->second;
     bin.high = std::max(bin.high, high / scale);
     bin.count += count;
   }
@@ -48,7 +49,7 @@ void add_bins(const TensorStats& stats, double scale, std::map<double, Bin>& bin
 
 Magnitudes gather(const LaneFacts& lane, int site) {
   Magnitudes result;
-  std::map<double, Bin> bins;
+  std::map<double, WindowBin> bins;
   const double limit = overflow_threshold(lane.site(site).format);
   for (const RecordedStep& step : lane.recorded()) {
     // Behind a forward overflow gradients mean nothing; without one scale they cannot be unscaled.
@@ -82,7 +83,7 @@ SiteScales scales_of(int site, const FloatFormat& format, const Magnitudes& valu
   int64_t lost = 0;
   double lost_energy = 0.0;
   double by_share = 0.0, by_energy = 0.0;
-  for (const Bin& bin : values.bins) {
+  for (const WindowBin& bin : values.bins) {
     lost += bin.count;
     lost_energy += static_cast<double>(bin.count) * bin.high * bin.high;
     const double floor = flush / bin.low;  // above this scale the bin survives
@@ -126,16 +127,14 @@ double last_scale_used(const LaneFacts& lane) {
 /// What to do where one scale suits all layers.
 Action advise_within(const ScaleWindow& window, double used) {
   if (window.shown().contains(used)) {
-    return {.kind = Action::Kind::none,
-            .text = fmt::format("The last loss scale used, {}, lies in the window: nothing needs "
+    return {.text = fmt::format("The last loss scale used, {}, lies in the window: nothing needs "
                                 "to change.",
                                 scale_text(used))};
   }
   const char* place = window.shown().contains(window.scale)
                           ? "lies in the window"
                           : "is the next power of two below the window, which holds none";
-  return {.kind = Action::Kind::loss_scale,
-          .loss_scale = window.scale,
+  return {.edit = {.loss_scale = window.scale},
           .text = fmt::format("A static loss scale of {} {}; the last one used, {}, is outside.",
                               scale_text(window.scale), place, scale_text(used))};
 }
@@ -250,16 +249,13 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
       "{} "
       "overflows from 2^{:.1f} on. Whatever a loss scaler chooses, it is wrong for one of them.",
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
-  finding.action = {.kind = Action::Kind::keep_fp32,
-                    .layers = layers,
-                    .loss_scale = window.scale,
-                    .text = fmt::format("Keep {} in fp32", name_list(layers))};
+  finding.action = keep_in_fp32(layers);
   if (window.scale > 0.0) {
+    finding.action.edit.loss_scale = window.scale;
+    finding.action.text.back() = ';';
     finding.action.text +=
-        fmt::format("; loss scales from {} then suit all other layers, for example {}.",
+        fmt::format(" loss scales from {} then suit all other layers, for example {}.",
                     interval_text(window.rest), scale_text(window.scale));
-  } else {
-    finding.action.text += ".";
   }
   findings.push_back(std::move(finding));
 }

@@ -126,8 +126,7 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
       "gets old weights.",
       name_list(found.layers), format, percent(found.all.share()), format, finding.site,
       percent(found.worst_share));
-  finding.action = {.kind = Action::Kind::none,
-                    .layers = found.layers,
+  finding.action = {.layers = found.layers,
                     .text =
                         "Keep the averages in fp32: \"variables\": {\"ema\": \"fp32\"} in the "
                         "plan, or --ema DECAY:format=fp32."};
@@ -153,7 +152,7 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
       "help, since it is divided out before the update; fp32 master weights do.",
       name_list(found.layers), percent(found.all.share()), format, finding.site,
       percent(found.worst_share));
-  finding.action = {.kind = Action::Kind::format,
+  finding.action = {.edit = {.fp32_storage = true},
                     .layers = found.layers,
                     .text =
                         "Keep the variables in fp32 (master weights): "
@@ -165,7 +164,7 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
         "{} of the updates of {} leave their {} weights unchanged, each by chance: rounded "
         "stochastically, they count in full on average.",
         percent(found.all.share()), name_list(found.layers), format);
-    finding.action = {.kind = Action::Kind::none, .layers = {}, .text = ""};
+    finding.action = {};
   }
   findings.push_back(std::move(finding));
 }

@@ -151,15 +151,14 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
         "The optimizer's state does not fit {}: {} of {} overflow. Keeping it in fp32 helps.",
         format, overflow, site.name());
   }
-  finding.action = {.kind = Action::Kind::format,
+  finding.action = {.edit = {.fp32_storage = true},
                     .layers = layers,
                     .text =
                         "Keep variables and optimizer state in fp32: "
                         "\"variables\": {\"storage\": \"fp32\"} in the plan."};
   const std::string compute = plan_text(lane.info().plan_json, "/variables/update_compute");
   if (!compute.empty()) {  // state is kept no wider than that
-    finding.action = {.kind = Action::Kind::none,
-                      .text = fmt::format("Let the optimizer compute in fp32, not in {}: without "
+    finding.action = {.text = fmt::format("Let the optimizer compute in fp32, not in {}: without "
                                           "--optimizer-compute, or \"update_compute\": \"fp32\" "
                                           "under \"variables\" of the plan.",
                                           compute)};

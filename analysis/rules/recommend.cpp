@@ -2,39 +2,41 @@
 #include "analysis/rules/recommend.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
-#include "core/plan/plan.h"
+#include "core/error.h"
 
 namespace halfscope {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* kSuffix = "+fp32";
 
-/// The lane's plan; a bare one if the file does not hold it.
-Json plan_of(const LaneInfo& lane) {
-  Json plan = Json::parse(lane.plan_json, nullptr, false);
-  if (!plan.is_object()) plan = Json{{"schema", "halfscope.plan/1"}, {"name", lane.name}};
-  return plan;
+/// The lane's plan; a bare one if the file holds none that can be read.
+Plan plan_of(const LaneInfo& lane) {
+  try {
+    return plan_from_json(lane.plan_json);
+  } catch (const Error&) {
+    Plan plan;
+    plan.name = lane.name;
+    return plan;
+  }
 }
 
 std::string advised_name(const std::string& name) {
   return name.ends_with(kSuffix) ? name : name + kSuffix;
 }
 
-std::string sentence(const Recommendation& advice, bool fp32_storage, bool safe_buffers,
-                     bool dynamic) {
+std::string sentence(const PlanEdit& edit, bool dynamic) {
   std::vector<std::string> parts;
-  if (!advice.layers.empty()) parts.push_back("keep " + name_list(advice.layers) + " in fp32");
-  if (fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
-  if (safe_buffers) parts.push_back("let running statistics move with the update");
-  if (advice.loss_scale) {
-    const std::string scale = scale_text(*advice.loss_scale);
+  if (!edit.fp32_layers.empty())
+    parts.push_back("keep " + name_list(edit.fp32_layers) + " in fp32");
+  if (edit.fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
+  if (edit.buffers_on_step) parts.push_back("let running statistics move with the update");
+  if (edit.loss_scale) {
+    const std::string scale = scale_text(*edit.loss_scale);
     parts.push_back(dynamic ? "start dynamic loss scaling at " + scale +
                                   " or use that as a static scale"
                             : "use dynamic loss scaling or a static scale of " + scale);
@@ -56,7 +58,10 @@ std::optional<double> hidden_scale(const LaneFacts& lane) {
 }
 
 /// Whether it is about what the lane computed; no plan keeps a device from failing.
-bool is_of_numbers(const Finding& finding) { return finding.rule != "lane_lost"; }
+bool is_of_numbers(const Finding& finding) {
+  const Rule* rule = rule_of(finding);
+  return rule == nullptr || rule->of_numbers;
+}
 
 }  // namespace
 
@@ -69,39 +74,21 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
     if (finding.lane == reference && fails) return std::nullopt;
   }
   Recommendation advice{.lane = lane};
-  bool fp32_storage = false, safe_buffers = false;
+  PlanEdit& edit = advice.edit;
   for (const Finding& finding : findings) {
-    if (finding.lane != lane || finding.severity < Severity::warning) continue;
-    if (finding.rule == "unsafe_buffers") safe_buffers = true;
-    const Action& action = finding.action;
-    if (action.kind == Action::Kind::keep_fp32) {
-      advice.layers.insert(advice.layers.end(), action.layers.begin(), action.layers.end());
-    }
-    if (action.kind == Action::Kind::format) fp32_storage = true;
-    // The first scale named comes from the weightiest finding.
-    if (action.loss_scale > 0.0 && !advice.loss_scale) advice.loss_scale = action.loss_scale;
+    // The first scale comes from the weightiest finding.
+    if (finding.lane == lane && finding.severity >= Severity::warning)
+      edit.add(finding.action.edit);
   }
-  if (advice.layers.empty() && !fp32_storage && !advice.loss_scale && !safe_buffers) {
-    return std::nullopt;
-  }
+  if (edit.empty()) return std::nullopt;
   const LaneFacts facts(run, lane);
-  advice.layers = facts.in_order(std::move(advice.layers));
-  if (!advice.layers.empty() && !advice.loss_scale) advice.loss_scale = hidden_scale(facts);
+  edit.fp32_layers = facts.in_order(std::move(edit.fp32_layers));
+  if (!edit.fp32_layers.empty() && !edit.loss_scale) edit.loss_scale = hidden_scale(facts);
 
-  Json plan = plan_of(run.lane(lane));
-  if (!advice.layers.empty() || fp32_storage || safe_buffers)
-    plan["name"] = advised_name(run.lane(lane).name);
-  if (fp32_storage) plan["variables"]["storage"] = "fp32";
-  if (safe_buffers) plan["variables"]["buffers"] = "on_step";
-  if (!advice.layers.empty()) {
-    Json& rules = plan["rules"];
-    if (!rules.is_array()) rules = Json::array();
-    for (const std::string& layer : advice.layers) {
-      rules.push_back(Json{{"path", exact_glob(layer)}, {"format", "fp32"}});  // later rules win
-    }
-  }
-  advice.plan_json = plan.dump(2, ' ', false, Json::error_handler_t::replace);
-  advice.text = sentence(advice, fp32_storage, safe_buffers, facts.scales_dynamically());
+  Plan plan = edit.apply(plan_of(run.lane(lane)));
+  if (edit.changes_plan()) plan.name = advised_name(run.lane(lane).name);
+  advice.plan_json = plan_to_json(plan);
+  advice.text = sentence(edit, facts.scales_dynamically());
   return advice;
 }
 

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "analysis/finding.h"
+#include "core/plan/plan_edit.h"
 
 namespace halfscope {
 
 struct Recommendation {
   int lane = 0;
-  std::vector<std::string> layers{};   ///< to keep in fp32, in execution order; may be empty
-  std::string plan_json{};             ///< the lane's plan with the edit made
-  std::optional<double> loss_scale{};  ///< a static scale that suits the advised plan
-  std::string text{};                  ///< one sentence
+  PlanEdit edit{};          ///< layers in execution order; a loss scale that suits the advised plan
+  std::string plan_json{};  ///< the lane's plan with the edit made
+  std::string text{};       ///< one sentence
 };
 
 /// Nothing if no finding of the lane is a warning or worse, or none of them can be acted on.

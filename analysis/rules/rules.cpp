@@ -7,53 +7,68 @@
 namespace halfscope {
 namespace {
 
+// A kernel that fails spoils all that is computed from it, and state that does not fit the weights
+// and through them all that comes afterwards: cures for what others find then would be no cures.
 constexpr std::array<Rule, 12> kRules{{
-    {"kernel_fault", "Does a kernel fail where the operator itself does not?", find_kernel_fault},
-    {"forward_overflow", "Where does the forward pass leave the format's range first?",
-     find_forward_overflow},
-    {"loss_scale_window", "Is there one loss scale that suits every layer's gradients?",
-     find_loss_scale_window},
-    {"gradient_underflow", "Are gradients flushed to zero at the scale in use?",
-     find_gradient_underflow},
-    {"scaled_operands", "Do the scales of scaled operands fit their values?", find_scaled_operands},
-    {"lost_updates", "Do weights stand still because updates are too small to be added?",
-     find_lost_updates},
-    {"optimizer_state", "Can the optimizer's state be held in its format?", find_optimizer_state},
-    {"unsafe_buffers", "Did skipped steps leave traces in running statistics?",
-     find_unsafe_buffers},
-    {"swamped_additions", "Do sums stand still because their terms are too small to be added?",
-     find_swamped_additions},
-    {"first_non_finite",
-     "What was the first tensor to leave the finite numbers, and what came of it?",
-     find_first_non_finite},
+    {.id = "kernel_fault",
+     .question = "Does a kernel fail where the operator itself does not?",
+     .run = find_kernel_fault,
+     .explains = "A consequence of the kernel; mend that first.",
+     .stands_alone = true},
+    {.id = "forward_overflow",
+     .question = "Where does the forward pass leave the format's range first?",
+     .run = find_forward_overflow},
+    {.id = "loss_scale_window",
+     .question = "Is there one loss scale that suits every layer's gradients?",
+     .run = find_loss_scale_window},
+    {.id = "gradient_underflow",
+     .question = "Are gradients flushed to zero at the scale in use?",
+     .run = find_gradient_underflow},
+    {.id = "scaled_operands",
+     .question = "Do the scales of scaled operands fit their values?",
+     .run = find_scaled_operands},
+    {.id = "lost_updates",
+     .question = "Do weights stand still because updates are too small to be added?",
+     .run = find_lost_updates,
+     .stands_alone = true},
+    {.id = "optimizer_state",
+     .question = "Can the optimizer's state be held in its format?",
+     .run = find_optimizer_state,
+     .explains = "A consequence of the optimizer's state; mend that first."},
+    {.id = "unsafe_buffers",
+     .question = "Did skipped steps leave traces in running statistics?",
+     .run = find_unsafe_buffers,
+     .stands_alone = true},
+    {.id = "swamped_additions",
+     .question = "Do sums stand still because their terms are too small to be added?",
+     .run = find_swamped_additions},
+    {.id = "first_non_finite",
+     .question = "What was the first tensor to leave the finite numbers, and what came of it?",
+     .run = find_first_non_finite},
     // After all that may say why.
-    {"loss_gap", "Does the loss follow full precision where nothing else was found?",
-     find_loss_gap},
-    // Says nothing about the loss.
-    {"lane_lost", "Did the backend fail in the middle of the run?", find_lane_lost},
+    {.id = "loss_gap",
+     .question = "Does the loss follow full precision where nothing else was found?",
+     .run = find_loss_gap},
+    {.id = "lane_lost",
+     .question = "Did the backend fail in the middle of the run?",
+     .run = find_lane_lost,
+     .stands_alone = true,
+     .of_numbers = false},
 }};
 
-/// A kernel that fails spoils all that is computed from it, and state that does not fit the weights
-/// and through them all that comes afterwards: what other rules found from then on are
-/// consequences, and cures for them would be no cures.
 void demote_consequences(std::vector<Finding>& findings) {
-  struct Root {
-    const char *rule, *advice;
-  };
-  for (const Root& root :
-       {Root{"kernel_fault", "A consequence of the kernel; mend that first."},
-        Root{"optimizer_state", "A consequence of the optimizer's state; mend that first."}}) {
+  for (const Rule& root : kRules) {
+    if (root.explains == nullptr) continue;
     const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.rule == root.rule && finding.severity == Severity::error;
+      return finding.rule == root.id && finding.severity == Severity::error;
     });
     if (found == findings.end()) continue;
     for (Finding& finding : findings) {
+      const Rule* own = rule_of(finding);
       const bool is_later = finding.step < 0 || finding.step >= found->step;
-      const bool is_own = finding.rule == "lost_updates" || finding.rule == "unsafe_buffers" ||
-                          finding.rule == "kernel_fault" || finding.rule == "lane_lost";
-      if (&finding == &*found || !is_later || is_own) continue;
+      if (&finding == &*found || !is_later || (own != nullptr && own->stands_alone)) continue;
       finding.severity = Severity::info;
-      finding.action = {.kind = Action::Kind::none, .text = root.advice};
+      finding.action = {.text = root.explains};
     }
   }
 }
@@ -61,6 +76,12 @@ void demote_consequences(std::vector<Finding>& findings) {
 }  // namespace
 
 std::span<const Rule> rules() noexcept { return kRules; }
+
+const Rule* rule_of(const Finding& finding) noexcept {
+  const auto found = std::find_if(kRules.begin(), kRules.end(),
+                                  [&](const Rule& rule) { return finding.rule == rule.id; });
+  return found == kRules.end() ? nullptr : &*found;
+}
 
 std::vector<Finding> run_rules(const RunView& run) {
   std::vector<Finding> all;

@@ -15,10 +15,20 @@ struct Rule {
   const char* id;        ///< as in docs/contracts.md: "forward_overflow"
   const char* question;  ///< what it asks, for people
   void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
+  /// An error of this rule explains what others find from its step on: they become notes with this
+  /// advice. Null if it explains nothing else.
+  const char* explains = nullptr;
+  /// Its findings are never explained by another rule's.
+  bool stands_alone = false;
+  /// About what the lane computed; else no change of plan helps.
+  bool of_numbers = true;
 };
 
 /// All rules, in the order in which findings of the same weight and place are listed.
 std::span<const Rule> rules() noexcept;
+
+/// The row that a finding is of; null if none is.
+const Rule* rule_of(const Finding& finding) noexcept;
 
 /// Every finding of a run: by lane, then severity (worst first), then execution order.
 std::vector<Finding> run_rules(const RunView& run);

@@ -119,10 +119,7 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
     layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);
   }
   if (!layers.empty()) {
-    layers = lane.in_order(std::move(layers));
-    finding.action = {.kind = Action::Kind::keep_fp32,
-                      .layers = layers,
-                      .text = "Keep " + name_list(layers) + " in fp32."};
+    finding.action = keep_in_fp32(lane.in_order(std::move(layers)));
   }
   return finding;
 }

@@ -100,7 +100,7 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   if (accumulation.sums_in_format()) {
     cures += ", or stochastic rounding (\"format:rounding=stochastic\")";
   }
-  finding.action = {.kind = Action::Kind::none, .layers = {}, .text = cures + "."};
+  finding.action = {.text = cures + "."};
   findings.push_back(std::move(finding));
 }
 

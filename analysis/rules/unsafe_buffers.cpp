@@ -56,7 +56,7 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
       steps.size() == 1 ? "1 step was"
                         : counted(static_cast<int64_t>(steps.size()), "step") + " were",
       steps.front());
-  finding.action = {.kind = Action::Kind::none, .layers = {}, .text = kCure};
+  finding.action = {.edit = {.buffers_on_step = true}, .text = kCure};
   findings.push_back(std::move(finding));
 }
 
@@ -95,7 +95,7 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
       "but the plan lets the forward pass move them on all the same. Training goes on unharmed; "
       "every evaluation from then on is wrong.",
       name_list(layers), first_step);
-  finding.action = {.kind = Action::Kind::none, .layers = layers, .text = kCure};
+  finding.action = {.edit = {.buffers_on_step = true}, .layers = layers, .text = kCure};
   findings.push_back(std::move(finding));
 }
 

@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPixels = 3 * 32 * 32;
-constexpr size_t kRecord = 1 + kPixels;
-constexpr int kClasses = 10;
-constexpr const char* kGetAgain =
+constexpr size_t kImageValues = 3 * 32 * 32;
+constexpr size_t kRecord = 1 + kImageValues;
+constexpr int kCifarClasses = 10;
+constexpr const char* kGetCifarAgain =
     "get CIFAR-10's \"binary version (suitable for C programs)\" again";
 
 void append_records(const fs::path& file, Split& split) {
@@ -26,13 +26,13 @@ void append_records(const fs::path& file, Split& split) {
     throw Error(file.string() + ": " + std::to_string(bytes.size()) +
                     " bytes are no whole number of records of " + std::to_string(kRecord) +
                     " bytes: truncated, or not CIFAR-10's binary version",
-                kGetAgain);
+                kGetCifarAgain);
   }
   for (size_t at = 0; at < bytes.size(); at += kRecord) {
-    if (bytes[at] >= kClasses) {
+    if (bytes[at] >= kCifarClasses) {
       throw Error(file.string() + ": label " + std::to_string(bytes[at]) + " of record " +
                       std::to_string(at / kRecord) + " is not in 0..9",
-                  kGetAgain);
+                  kGetCifarAgain);
     }
     split.labels.push_back(bytes[at]);
     split.pixels.insert(split.pixels.end(), bytes.begin() + static_cast<int64_t>(at) + 1,
@@ -68,7 +68,7 @@ Dataset load_cifar10(const fs::path& folder) {
   }
   return {.name = "cifar10",
           .sample_shape = {3, 32, 32},
-          .classes = kClasses,
+          .classes = kCifarClasses,
           .mean = {0.485, 0.456, 0.406},
           .deviation = {0.229, 0.224, 0.225},
           .train = load_split(folder, "data_batch"),

@@ -19,8 +19,8 @@ namespace halfscope {
 namespace {
 
 constexpr int kSide = 28;
-constexpr int kPixels = kSide * kSide;
-constexpr int kClasses = 10;
+constexpr int kDigitPixels = kSide * kSide;
+constexpr int kDigitClasses = 10;
 constexpr int64_t kTrainSamples = 12'000;
 constexpr int64_t kTestSamples = 2'000;
 constexpr uint64_t kSeed = 0x48616C6653636F70;  // "HalfScop"
@@ -70,7 +70,7 @@ struct Segment {
   Point from, to;
 };
 
-using Image = std::array<double, kPixels>;  // 0 = background, 1 = ink
+using Image = std::array<double, kDigitPixels>;  // 0 = background, 1 = ink
 
 /// Point at t in [0, 1] between b and c on the Catmull-Rom spline through a, b, c, d.
 Point spline_point(Point a, Point b, Point c, Point d, double t) noexcept {
@@ -215,7 +215,7 @@ std::vector<Segment> write_skeleton(glyphs::Glyph glyph, Random& random) {
 /// Draws one sample; its label is stream modulo 10.
 void draw_sample(uint64_t stream, std::span<uint8_t> pixels) {
   Random random(stream);
-  const std::span<const glyphs::Glyph> styles = glyphs::kStyles[stream % kClasses];
+  const std::span<const glyphs::Glyph> styles = glyphs::kStyles[stream % kDigitClasses];
   const std::vector<Segment> skeleton = write_skeleton(styles[random.below(styles.size())], random);
   const double radius = random.between(0.75, 1.70);
   const double edge = random.between(0.8, 1.4);
@@ -235,7 +235,7 @@ void draw_sample(uint64_t stream, std::span<uint8_t> pixels) {
   if (random.chance(0.12)) {  // specks of dust
     const size_t specks = 4 + random.below(16);
     for (size_t i = 0; i < specks; ++i) {
-      const size_t where = random.below(kPixels);
+      const size_t where = random.below(kDigitPixels);
       image[where] = std::max(image[where], random.between(0.2, 1.0));
     }
   }
@@ -256,11 +256,11 @@ Split make_split(uint64_t first, int64_t count) {
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
 
   Split split;
-  split.pixels.resize(order.size() * kPixels);
+  split.pixels.resize(order.size() * kDigitPixels);
   split.labels.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
-    split.labels[i] = static_cast<int32_t>(order[i] % kClasses);
-    draw_sample(order[i], std::span(split.pixels).subspan(i * kPixels, kPixels));
+    split.labels[i] = static_cast<int32_t>(order[i] % kDigitClasses);
+    draw_sample(order[i], std::span(split.pixels).subspan(i * kDigitPixels, kDigitPixels));
   }
   return split;
 }
@@ -270,7 +270,7 @@ Split make_split(uint64_t first, int64_t count) {
 Dataset make_digits() {
   return {.name = "digits",
           .sample_shape = {1, kSide, kSide},
-          .classes = kClasses,
+          .classes = kDigitClasses,
           .train = make_split(0, kTrainSamples),
           .test = make_split(kTrainSamples, kTestSamples)};
 }

@@ -15,6 +15,7 @@
 
 #include "core/data/npz.h"
 #include "core/error.h"
+#include "core/numeric/codes.h"
 
 namespace halfscope {
 namespace {
@@ -160,23 +161,12 @@ class HeaderParser {
   size_t at_ = 0;
 };
 
-/// Binary16 to binary32, which is exact.
-float half_to_float(uint16_t half) noexcept {
-  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
-  const uint32_t exponent = (half >> 10) & 0x1Fu, fraction = half & 0x3FFu;
-  if (exponent == 0) {  // zero and subnormal numbers are multiples of 2^-24
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  const uint32_t wide = exponent == 31 ? 255u : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
 template <class T>
 T to_real(uint64_t bits, ScalarType type) noexcept {
   switch (type.kind) {
     case 'f':
-      if (type.size == 2) return static_cast<T>(half_to_float(static_cast<uint16_t>(bits)));
+      if (type.size == 2)
+        return static_cast<T>(halfscope::decode(static_cast<uint32_t>(bits), kFp16));
       if (type.size == 4) return static_cast<T>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
       return static_cast<T>(std::bit_cast<double>(bits));
     case 'i': {

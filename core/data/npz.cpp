@@ -89,19 +89,18 @@ Tensors parse_members(std::vector<uint8_t> bytes, const std::string& name_of_fil
 
 template <class Tensors>
 void write_members(const fs::path& file, const Tensors& tensors, const char* type) {
-  PendingFile pending(file);
-  ZipWriter archive(pending.stream());
+  std::vector<ZipContents> members;
   for (const auto& [key, tensor] : tensors) {
     if (element_count(tensor.shape) != static_cast<int64_t>(tensor.data.size())) {
       throw Error("tensor \"" + key + "\" has " + std::to_string(tensor.data.size()) +
                   " values, but shape " + to_string(tensor.shape));
     }
     const std::span values(tensor.data);
-    archive.add(key + std::string(kSuffix), npy_header(tensor.shape, type),
-                {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+    members.push_back({key + std::string(kSuffix),
+                       npy_header(tensor.shape, type),
+                       {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()}});
   }
-  archive.finish();
-  pending.commit();
+  write_zip(file, members);
 }
 
 }  // namespace

@@ -34,11 +34,10 @@ std::vector<double> parse_numbers(std::string_view text, size_t channels, const 
       break;
     }
   }
-  throw usage_error(
-      "normalize " + rule + ": does not fit images of " + std::to_string(channels) +
-          (channels == 1 ? " channel" : " channels"),
-      "write unit, raw, or MEAN/DEVIATION with one number each or one per channel: "
-      "0.49,0.48,0.45/0.25,0.24,0.26");
+  throw usage_error("normalize " + rule + ": does not fit images of " + std::to_string(channels) +
+                        (channels == 1 ? " channel" : " channels"),
+                    "write unit, raw, or MEAN/DEVIATION with one number each or one per channel: "
+                    "0.49,0.48,0.45/0.25,0.24,0.26");
 }
 
 }  // namespace

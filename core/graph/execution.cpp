@@ -9,8 +9,8 @@
 namespace halfscope {
 
 bool is_view(const Node& node) {
-  return node.op == "Flatten" || node.op == "Reshape" || node.op == "Identity" ||
-         node.op == "StopGradient";
+  const OpDef* def = lookup_op(node.op);  // null for places that are left empty
+  return def != nullptr && def->view;
 }
 
 bool needs_rounding(const Graph& graph, const Node& node, const Value& output) {

@@ -12,11 +12,6 @@
 namespace halfscope {
 namespace {
 
-/// Operators that take operands in whatever format they come.
-bool reads_as_is(const Node& node) {
-  return node.phase == Phase::update || node.op == "GradientNorm" || node.op == "Accuracy";
-}
-
 bool carries_gradient(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(before_narrowing(graph, value)).producer;
   return producer != kNone && graph.node(producer).phase == Phase::backward;
@@ -29,7 +24,7 @@ class Narrower {
   Narrowed run() {
     const NodeId count = static_cast<NodeId>(graph_.nodes().size());
     for (NodeId id = 0; id < count; ++id) {
-      if (!reads_as_is(graph_.node(id))) narrow(id);
+      if (graph_.node(id).phase != Phase::update) narrow(id);
       result_.order.push_back(id);
     }
     return std::move(result_);

@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: MIT
-// Names of formats: the table and the grammar behind parse_format and format_name. The first name
-// of a format in the table is the one that is printed.
+// Names of formats: the table and the grammar behind parse_format and format_name.
 #include "core/numeric/float_format.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace halfscope {
 namespace {
 
-struct NamedFormat {
-  std::string_view name;
-  FloatFormat format;
-};
-
-constexpr NamedFormat kNames[] = {
-    {"fp16", kFp16},          {"float16", kFp16},       {"half", kFp16},
-    {"bf16", kBf16},          {"bfloat16", kBf16},      {"tf32", kTf32},
-    {"fp32", kFp32},          {"float32", kFp32},       {"e4m3fn", kE4m3fn},
-    {"fp8_e4m3fn", kE4m3fn},  {"fp8_e4m3", kE4m3fn},    {"float8_e4m3fn", kE4m3fn},
-    {"e5m2", kE5m2},          {"fp8_e5m2", kE5m2},      {"float8_e5m2", kE5m2},
-    {"e3m2", kE3m2},          {"float6_e3m2fn", kE3m2}, {"e2m3", kE2m3},
-    {"float6_e2m3fn", kE2m3}, {"e2m1", kE2m1},          {"float4_e2m1fn", kE2m1},
+constexpr NamedFormat kNamed[] = {
+    {"fp32", kFp32, {"float32"}, {"float", "single", "f32"}, 1},
+    {"tf32", kTf32},
+    {"bf16", kBf16, {"bfloat16"}, {}, 16, true},
+    {"fp16", kFp16, {"float16", "half"}, {"f16"}, 10, true},
+    {"e5m2", kE5m2, {"fp8_e5m2", "float8_e5m2"}, {}, 19, true},
+    {"e4m3fn",
+     kE4m3fn,
+     {"fp8_e4m3fn", "fp8_e4m3", "float8_e4m3fn"},
+     {"fp8", "float8", "e4m3"},
+     17,
+     true},
+    {"e5m2fnuz", kE5m2fnuz, {}, {}, 20},
+    {"e4m3fnuz", kE4m3fnuz, {}, {}, 18},
+    {"e3m2", kE3m2, {"float6_e3m2fn"}, {"fp6"}},
+    {"e2m3", kE2m3, {"float6_e2m3fn"}},
+    {"e2m1", kE2m1, {"float4_e2m1fn"}, {"fp4"}},
 };
 
 struct NamedEncoding {
@@ -38,8 +42,10 @@ constexpr NamedEncoding kEncodings[] = {
 
 /// What eXmY means without a suffix: the element formats of OCP MX have no infinity and no NaN.
 constexpr Encoding default_encoding(int exponent_bits, int mantissa_bits) {
-  for (const FloatFormat& each : {kE3m2, kE2m3, kE2m1}) {
-    if (each.exponent_bits == exponent_bits && each.mantissa_bits == mantissa_bits) {
+  for (const NamedFormat& each : kNamed) {
+    const FloatFormat& format = each.format;
+    if (format.encoding == Encoding::finite && format.exponent_bits == exponent_bits &&
+        format.mantissa_bits == mantissa_bits) {
       return Encoding::finite;
     }
   }
@@ -72,8 +78,12 @@ std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\
 
 /// Reads the part before the first colon. Returns the problem, or "".
 std::string read_base(std::string_view text, FloatFormat& format) {
-  for (const NamedFormat& each : kNames) {
-    if (text != each.name) continue;
+  for (const NamedFormat& each : kNamed) {
+    const auto& aliases = each.aliases;
+    if (text.empty() ||
+        (text != each.name && std::find(aliases.begin(), aliases.end(), text) == aliases.end())) {
+      continue;
+    }
     format = each.format;
     return "";
   }
@@ -147,7 +157,7 @@ std::string read_format(std::string_view text, FloatFormat& format) {
 }
 
 std::string base_name(const FloatFormat& base) {
-  for (const NamedFormat& each : kNames) {
+  for (const NamedFormat& each : kNamed) {
     if (base == each.format) return std::string(each.name);
   }
   std::string name = "e" + std::to_string(base.exponent_bits);
@@ -164,6 +174,14 @@ std::string base_name(const FloatFormat& base) {
 }
 
 }  // namespace
+
+std::span<const NamedFormat> named_formats() noexcept { return kNamed; }
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const NamedFormat& each : kNamed) names.emplace_back(each.name);
+  return names;
+}
 
 std::optional<FloatFormat> parse_format(std::string_view text) {
   FloatFormat format;

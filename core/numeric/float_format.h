@@ -7,11 +7,14 @@
 // Noune et al., arXiv:2206.02915 (e4m3fnuz, e5m2fnuz).
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/numeric/host_device.h"
 
@@ -110,6 +113,21 @@ inline constexpr FloatFormat kE3m2{3, 2, 3, Encoding::finite};
 inline constexpr FloatFormat kE2m3{2, 3, 1, Encoding::finite};
 inline constexpr FloatFormat kE2m1{2, 1, 1, Encoding::finite};
 
+/// A format with a name. Plans, options, their completion and hints, ONNX files, the viewer and the
+/// float lab list formats from this one table.
+struct NamedFormat {
+  std::string_view name;  ///< the one that format_name gives
+  FloatFormat format;
+  std::array<std::string_view, 3> aliases{};    ///< parse_format reads these, too
+  std::array<std::string_view, 3> elsewhere{};  ///< ambiguous names that other programs use
+  int onnx_type = 0;      ///< number in ONNX's TensorProto.DataType; 0 if it has none
+  bool compared = false;  ///< the viewer asks of each tensor what this format would do to it
+};
+/// From wide to narrow.
+std::span<const NamedFormat> named_formats() noexcept;
+/// Their names.
+std::vector<std::string> format_names();
+
 /// Biases for which fp32, subnormals included, holds every value of a format: empty (first > last)
 /// for e8m23fnuz and the like.
 struct BiasRange {
@@ -131,11 +149,8 @@ HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
   return range.first <= format.bias && format.bias <= range.last;
 }
 
-/// Reads a name of the table below or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the options
-/// ":sat", ":ftz" (both ways), ":ftz-in", ":ftz-out", each at most once.
-///  - names: fp16 float16 half, bf16 bfloat16, tf32, fp32 float32, e4m3fn fp8_e4m3fn fp8_e4m3
-///    float8_e4m3fn, e5m2 fp8_e5m2 float8_e5m2, e3m2 float6_e3m2fn, e2m3 float6_e2m3fn,
-///    e2m1 float4_e2m1fn;
+/// Reads a name or alias of named_formats() or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the
+/// options ":sat", ":ftz" (both ways), ":ftz-in", ":ftz-out", each at most once.
 ///  - X from 2 to 8, Y from 0 to 23; without a suffix ieee, but e3m2, e2m3 and e2m1 are finite;
 ///  - the bias is 2^(X-1) - 1 unless given, for fnuz 2^(X-1).
 /// Only valid formats are read.

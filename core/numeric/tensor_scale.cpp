@@ -11,8 +11,6 @@
 namespace halfscope {
 namespace {
 
-using Kind = TensorScale::Kind;
-
 template <class T>
 std::optional<T> number(std::string_view text, T least, T most) {
   T value{};
@@ -26,25 +24,26 @@ std::optional<T> number(std::string_view text, T least, T most) {
 bool set_option(TensorScale& scale, std::string_view key, std::string_view value) {
   constexpr int kLongestHistory = 1 << 16, kLargestMargin = 64;
   const bool flag = value.empty();
-  if (scale.kind == Kind::current && key == "power-of-two" && flag) {
+  if (scale.kind == TensorScale::Kind::current && key == "power-of-two" && flag) {
     scale.grid = ScaleGrid::power_of_two;
     return true;
   }
-  if (scale.kind == Kind::delayed && key == "history") {
+  if (scale.kind == TensorScale::Kind::delayed && key == "history") {
     const std::optional<int> steps = number(value, 1, kLongestHistory);
     scale.history = steps.value_or(1);
     return steps.has_value();
   }
-  if (scale.kind == Kind::delayed && key == "margin") {
+  if (scale.kind == TensorScale::Kind::delayed && key == "margin") {
     const std::optional<int> binades = number(value, 0, kLargestMargin);
     scale.margin = binades.value_or(0);
     return binades.has_value();
   }
-  if (scale.kind == Kind::delayed && key == "amax" && (value == "max" || value == "recent")) {
+  if (scale.kind == TensorScale::Kind::delayed && key == "amax" &&
+      (value == "max" || value == "recent")) {
     scale.amax = value == "max" ? AmaxChoice::max : AmaxChoice::most_recent;
     return true;
   }
-  if (scale.kind == Kind::block && key == "up" && flag) {
+  if (scale.kind == TensorScale::Kind::block && key == "up" && flag) {
     scale.rule = ScaleRule::up;
     return true;
   }
@@ -76,21 +75,21 @@ std::string scale_name(const TensorScale& scale) {
     separator = ',';
   };
   switch (scale.kind) {
-    case Kind::none:
+    case TensorScale::Kind::none:
       return "none";
-    case Kind::fixed:
+    case TensorScale::Kind::fixed:
       return "static:" + number_text(scale.factor);
-    case Kind::current:
+    case TensorScale::Kind::current:
       name = "current";
       if (scale.grid == ScaleGrid::power_of_two) option("power-of-two");
       return name;
-    case Kind::delayed:
+    case TensorScale::Kind::delayed:
       name = "delayed";
       if (scale.history != plain.history) option("history=" + std::to_string(scale.history));
       if (scale.margin != plain.margin) option("margin=" + std::to_string(scale.margin));
       if (scale.amax != plain.amax) option("amax=recent");
       return name;
-    case Kind::block:
+    case TensorScale::Kind::block:
       if (scale.block_size == plain.block_size) {
         name = "mx";
         if (scale.rule == ScaleRule::up) option("up");
@@ -99,7 +98,7 @@ std::string scale_name(const TensorScale& scale) {
         option(std::to_string(scale.block_size));
       }
       break;
-    case Kind::nvfp4:
+    case TensorScale::Kind::nvfp4:
       name = "nvfp4";
       break;
   }
@@ -122,27 +121,27 @@ std::optional<TensorScale> parse_scale(std::string_view text) {
     return first;
   };
   if (kind == "none") {
-    scale.kind = Kind::none;
+    scale.kind = TensorScale::Kind::none;
   } else if (kind == "static") {
-    scale.kind = Kind::fixed;
+    scale.kind = TensorScale::Kind::fixed;
     const std::optional<float> factor =
         number(take_first(), std::numeric_limits<float>::min(), std::numeric_limits<float>::max());
     if (!factor) return std::nullopt;
     scale.factor = *factor;
   } else if (kind == "current") {
-    scale.kind = Kind::current;
+    scale.kind = TensorScale::Kind::current;
   } else if (kind == "delayed") {
-    scale.kind = Kind::delayed;
+    scale.kind = TensorScale::Kind::delayed;
   } else if (kind == "mx") {
-    scale.kind = Kind::block;
+    scale.kind = TensorScale::Kind::block;
   } else if (kind == "block") {
-    scale.kind = Kind::block;
+    scale.kind = TensorScale::Kind::block;
     const std::optional<int> size = number(take_first(), 1, kLargestBlock);
     if (!size) return std::nullopt;
     scale.block_size = *size;
     scale.rule = ScaleRule::up;
   } else if (kind == "nvfp4") {
-    scale.kind = Kind::nvfp4;
+    scale.kind = TensorScale::Kind::nvfp4;
   } else {
     return std::nullopt;
   }

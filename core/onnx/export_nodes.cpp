@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How each operator of ours is written in opset 21: what is an attribute here and an input there.
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string_view>
 
@@ -14,16 +13,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-bool among(const std::string& op, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
-
 /// Whether operand i is what an operator moves elements of.
 bool is_moved(const Node& node, size_t i) {
-  if (node.op == "Concat") return true;
-  if (node.op == "Where") return i > 0;
-  return i == 0 && among(node.op, {"Identity", "StopGradient", "Flatten", "Reshape", "Expand",
-                                   "Transpose", "Slice", "Split", "Gather", "GatherElements"});
+  const auto& moved = find_op(node.op).moves;
+  return i >= moved.first && i < moved.end;
 }
 
 /// Booleans that are moved stay booleans, if all of them are.
@@ -65,72 +58,11 @@ void copy_attributes(const Node& node, ::onnx::NodeProto& proto,
   }
 }
 
-struct Plain {
-  std::string_view op;
-  std::array<const char*, 7> attributes;
-};
-/// Operators that differ in nothing.
-constexpr Plain kPlain[] = {
-    {"Add", {}},
-    {"Sub", {}},
-    {"Mul", {}},
-    {"Div", {}},
-    {"Mod", {}},
-    {"Neg", {}},
-    {"Exp", {}},
-    {"Log", {}},
-    {"Sqrt", {}},
-    {"Pow", {}},
-    {"Abs", {}},
-    {"Reciprocal", {}},
-    {"Erf", {}},
-    {"Tanh", {}},
-    {"Sigmoid", {}},
-    {"Softplus", {}},
-    {"HardSwish", {}},
-    {"Sin", {}},
-    {"Cos", {}},
-    {"Sign", {}},
-    {"Floor", {}},
-    {"Ceil", {}},
-    {"Round", {}},
-    {"Relu", {}},
-    {"PRelu", {}},
-    {"Min", {}},
-    {"Max", {}},
-    {"Identity", {}},
-    {"MatMul", {}},
-    {"GlobalAveragePool", {}},
-    {"LeakyRelu", {"alpha"}},
-    {"Elu", {"alpha"}},
-    {"HardSigmoid", {"alpha", "beta"}},
-    {"Softmax", {"axis"}},
-    {"LogSoftmax", {"axis"}},
-    {"Flatten", {"axis"}},
-    {"Transpose", {"perm"}},
-    {"Concat", {"axis"}},
-    {"Gather", {"axis"}},
-    {"Gemm", {"transA", "transB", "alpha", "beta"}},
-    {"Conv", {"strides", "dilations", "pads", "group"}},
-    {"MaxPool", {"kernel_shape", "strides", "pads", "dilations", "ceil_mode"}},
-    {"AveragePool",
-     {"kernel_shape", "strides", "pads", "dilations", "ceil_mode", "count_include_pad"}},
-    {"LayerNormalization", {"axis", "epsilon"}},
-    {"GroupNormalization", {"num_groups", "epsilon"}},
-    {"InstanceNormalization", {"epsilon"}},
-    {"SoftmaxCrossEntropyLoss", {"ignore_index"}},
-};
-
-bool plain(Exporter& e, const Node& node, const Names& outputs) {
-  for (const Plain& each : kPlain) {
-    if (each.op != node.op) continue;
-    ::onnx::NodeProto& proto = e.add(node.op, node.path, input_names(e, node), {outputs[0]});
-    for (const char* name : each.attributes) {
-      if (name != nullptr) copy_attributes(node, proto, {name});
-    }
-    return true;
-  }
-  return false;
+/// An operator that differs in nothing.
+void same(Exporter& e, const Node& node, const Names& outputs) {
+  ::onnx::NodeProto& proto = e.add(node.op, node.path, input_names(e, node), {outputs[0]});
+  for (const OnnxAttribute& each : find_op(node.op).onnx.attributes)
+    copy_attributes(node, proto, {each.name});
 }
 
 void reshape(Exporter& e, const Node& node, const Names& outputs) {
@@ -314,13 +246,14 @@ bool export_node(Exporter& exporter, const Node& node, const std::vector<std::st
   if (moves_booleans(exporter, node)) {
     for (ValueId output : node.outputs) exporter.mark_boolean(output);
   }
-  if (plain(exporter, node, outputs)) return true;
   for (const Rule& rule : kRules) {
     if (rule.op != node.op) continue;
     rule.run(exporter, node, outputs);
     return true;
   }
-  return false;
+  if (!find_op(node.op).onnx.written) return false;
+  same(exporter, node, outputs);
+  return true;
 }
 
 void set_attribute(::onnx::NodeProto& node, const std::string& name, int64_t value) {

@@ -16,19 +16,6 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// The type of ONNX that has exactly these values. Whether it saturates is the Cast's to say.
-std::optional<DataType> type_of(FloatFormat format) {
-  format.saturate = false;
-  if (format == kFp32) return DataType::float32;
-  if (format == kFp16) return DataType::float16;
-  if (format == kBf16) return DataType::bfloat16;
-  if (format == kE4m3fn) return DataType::float8e4m3fn;
-  if (format == kE4m3fnuz) return DataType::float8e4m3fnuz;
-  if (format == kE5m2) return DataType::float8e5m2;
-  if (format == kE5m2fnuz) return DataType::float8e5m2fnuz;
-  return std::nullopt;
-}
-
 bool is_float8(DataType type) {
   return type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz;
 }

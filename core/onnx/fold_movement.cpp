@@ -329,25 +329,10 @@ std::optional<std::vector<KnownTensor>> fold_movement(const FoldCall& call) {
 }
 
 float rounded(double value, DataType type) {
-  const auto in = [value](const FloatFormat& format) {
-    return static_cast<float>(round_to_format(value, format, Rounding{}).value);
-  };
-  switch (type) {
-    case DataType::float16:
-      return in(kFp16);
-    case DataType::bfloat16:
-      return in(kBf16);
-    case DataType::float8e4m3fn:
-      return in(kE4m3fn);
-    case DataType::float8e4m3fnuz:
-      return in(kE4m3fnuz);
-    case DataType::float8e5m2:
-      return in(kE5m2);
-    case DataType::float8e5m2fnuz:
-      return in(kE5m2fnuz);
-    default:
-      return static_cast<float>(value);
-  }
+  const std::optional<FloatFormat> format = format_of(type);
+  return format && *format != kFp32
+             ? static_cast<float>(round_to_format(value, *format, Rounding{}).value)
+             : static_cast<float>(value);
 }
 
 KnownTensor converted(const KnownTensor& x, DataType to, const std::string& what) {

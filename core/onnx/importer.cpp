@@ -38,25 +38,6 @@ bool is_mask(const KnownTensor& tensor) {
   return hides;
 }
 
-std::optional<FloatFormat> format_of(DataType type) {
-  switch (type) {
-    case DataType::float16:
-      return kFp16;
-    case DataType::bfloat16:
-      return kBf16;
-    case DataType::float8e4m3fn:
-      return kE4m3fn;
-    case DataType::float8e4m3fnuz:
-      return kE4m3fnuz;
-    case DataType::float8e5m2:
-      return kE5m2;
-    case DataType::float8e5m2fnuz:
-      return kE5m2fnuz;
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 Importer::Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
@@ -288,14 +269,14 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
     run_branch(node, attributes, scope, path, what, depth);
     return;
   }
-  const Translator* translator = find_translator(node.op_type());
-  if (translator == nullptr) {
+  const Translate translate = find_translator(node.op_type());
+  if (translate == nullptr) {
     throw Error(what + ": works on values that are only known at run time, which is not supported",
                 "docs/onnx.md lists what is");
   }
   const size_t first = model_.graph.nodes().size();
   Translation translation(*this, node, attributes, inputs, path, what);
-  translator->run(translation);
+  translate(translation);
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
     node_types_[model_.graph.nodes()[i].path] = translation.result_type();
   }
@@ -536,6 +517,7 @@ Plan Importer::types_of(const Graph& graph) const {
   Plan plan;
   plan.name = "as_exported";
   std::map<DataType, int64_t> count;
+  const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
   const auto type_of = [&](const Node& node) {
     const auto found = node_types_.find(node.path);
     return found == node_types_.end() ? DataType::float32 : found->second;
@@ -543,9 +525,8 @@ Plan Importer::types_of(const Graph& graph) const {
   for (const Node& node : graph.nodes()) ++count[type_of(node)];
   DataType usual = DataType::float32;
   for (const auto& [type, number] : count) {
-    if (format_of(type) && number > count[usual]) usual = type;
+    if (formats(type) != kFp32 && number > count[usual]) usual = type;
   }
-  const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
   plan.defaults.read = plan.defaults.write = formats(usual);
   for (const Node& node : graph.nodes()) {
     const DataType type = type_of(node);

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/numeric/float_format.h"
 #include "core/tensor.h"
 
 namespace halfscope::onnx_files {
@@ -44,6 +46,11 @@ std::string type_name(DataType type);
 /// Numbers in a float container; complex ones and strings are neither real nor integers.
 bool is_real(DataType type) noexcept;
 bool is_integer(DataType type) noexcept;  ///< booleans too
+
+/// The format whose values a real type has; nothing for float64 and for other types.
+std::optional<FloatFormat> format_of(DataType type);
+/// The type that has exactly the values of a format, whether it saturates or not.
+std::optional<DataType> type_of(const FloatFormat& format);
 
 /// No tensor of a file or of a network may have more elements, and no dimension may be larger.
 inline constexpr int64_t kMostElements = int64_t{1} << 33;

@@ -20,7 +20,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr int kDeepest = 100;  // protobuf's own default
+constexpr int kDeepestMessage = 100;  // protobuf's own default
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
 Error too_large(const std::string& name) {
@@ -54,7 +54,7 @@ std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file) {
   const google::protobuf::LogSilencer silent;  // what is wrong we say ourselves
   ::onnx::ModelProto model;
   google::protobuf::io::CodedInputStream in(bytes.data(), static_cast<int>(bytes.size()));
-  in.SetRecursionLimit(kDeepest);
+  in.SetRecursionLimit(kDeepestMessage);
   if (!model.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
     throw Error(name + " is no ONNX model, or is cut off",
                 "check the file, for example with onnx.checker");

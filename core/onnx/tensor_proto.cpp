@@ -82,30 +82,17 @@ void decode_bytes(std::span<const uint8_t> bytes, KnownTensor& tensor) {
   const auto coded = [](const FloatFormat& format) {
     return [format](auto code) { return halfscope::decode(static_cast<uint32_t>(code), format); };
   };
+  if (const std::optional<FloatFormat> format = format_of(tensor.type);
+      format && *format != kFp32) {
+    return format->bits() == 16 ? reals(uint16_t{}, coded(*format))
+                                : reals(uint8_t{}, coded(*format));
+  }
   switch (tensor.type) {
     case DataType::float32:
       reals(float{}, plain);
       break;
     case DataType::float64:
       reals(double{}, plain);
-      break;
-    case DataType::float16:
-      reals(uint16_t{}, coded(kFp16));
-      break;
-    case DataType::bfloat16:
-      reals(uint16_t{}, coded(kBf16));
-      break;
-    case DataType::float8e4m3fn:
-      reals(uint8_t{}, coded(kE4m3fn));
-      break;
-    case DataType::float8e4m3fnuz:
-      reals(uint8_t{}, coded(kE4m3fnuz));
-      break;
-    case DataType::float8e5m2:
-      reals(uint8_t{}, coded(kE5m2));
-      break;
-    case DataType::float8e5m2fnuz:
-      reals(uint8_t{}, coded(kE5m2fnuz));
       break;
     case DataType::uint8:
       ints(uint8_t{});
@@ -252,6 +239,22 @@ void decode_fields(const ::onnx::TensorProto& proto, const TypeRow& row, KnownTe
 
 }  // namespace
 
+std::optional<FloatFormat> format_of(DataType type) {
+  for (const NamedFormat& each : named_formats()) {
+    if (each.onnx_type != 0 && each.onnx_type == static_cast<int>(type)) return each.format;
+  }
+  return std::nullopt;
+}
+
+std::optional<DataType> type_of(const FloatFormat& format) {
+  FloatFormat plain = format;
+  plain.saturate = false;
+  for (const NamedFormat& each : named_formats()) {
+    if (each.onnx_type != 0 && each.format == plain) return DataType{each.onnx_type};
+  }
+  return std::nullopt;
+}
+
 std::string type_name(DataType type) {
   const TypeRow* row = find_type(type);
   return row != nullptr ? row->name : "type " + std::to_string(static_cast<int32_t>(type));
@@ -332,27 +335,13 @@ void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::Te
     for (float value : tensor.reals)
       put(static_cast<decltype(code)>(halfscope::encode(value, format)));
   };
+  if (const std::optional<FloatFormat> format = format_of(tensor.type);
+      format && *format != kFp32) {
+    return format->bits() == 16 ? codes(*format, uint16_t{}) : codes(*format, uint8_t{});
+  }
   switch (tensor.type) {
     case DataType::float32:
       for (float value : tensor.reals) put(value);
-      break;
-    case DataType::float16:
-      codes(kFp16, uint16_t{});
-      break;
-    case DataType::bfloat16:
-      codes(kBf16, uint16_t{});
-      break;
-    case DataType::float8e4m3fn:
-      codes(kE4m3fn, uint8_t{});
-      break;
-    case DataType::float8e4m3fnuz:
-      codes(kE4m3fnuz, uint8_t{});
-      break;
-    case DataType::float8e5m2:
-      codes(kE5m2, uint8_t{});
-      break;
-    case DataType::float8e5m2fnuz:
-      codes(kE5m2fnuz, uint8_t{});
       break;
     case DataType::int64:
       for (int64_t value : tensor.ints) put(value);

@@ -5,6 +5,8 @@
 #include <array>
 #include <functional>
 
+#include "core/ops/ops.h"
+
 namespace halfscope::onnx_files {
 
 Translation::Translation(Importer& importer, const ::onnx::NodeProto& node,
@@ -153,13 +155,25 @@ void Translation::set_known(size_t output, KnownTensor tensor) {
   outputs_[output] = std::move(binding);
 }
 
-const Translator* find_translator(std::string_view op) {
+Translate find_translator(std::string_view op) {
   for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
     for (const Translator& each : list) {
-      if (each.op == op) return &each;
+      if (each.op == op) return each.run;
     }
   }
-  return nullptr;
+  const OpDef* def = lookup_op(op);
+  return def != nullptr && def->onnx.read > 0 ? translate_same : nullptr;
+}
+
+std::vector<std::string> translated_operators() {
+  std::vector<std::string> names;
+  for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
+    for (const Translator& each : list) names.emplace_back(each.op);
+  }
+  for (const OpDef& def : op_table()) {
+    if (def.onnx.read > 0) names.emplace_back(def.name);
+  }
+  return names;
 }
 
 bool is_understood(std::string_view op) {

@@ -94,16 +94,22 @@ class Translation {
   DataType type_ = DataType::float32;
 };
 
+using Translate = void (*)(Translation&);
+
 struct Translator {
   std::string_view op;
-  void (*run)(Translation&);
+  Translate run;
 };
 
 std::span<const Translator> math_translators();
 std::span<const Translator> movement_translators();
 std::span<const Translator> network_translators();
+/// Operators that files hold as we do (OpDef::onnx).
+void translate_same(Translation& translation);
 /// Null for operators that are not translated.
-const Translator* find_translator(std::string_view op);
+Translate find_translator(std::string_view op);
+/// All operators that are.
+std::vector<std::string> translated_operators();
 /// Whether nodes of this operator may be met at all, known or not.
 bool is_understood(std::string_view op);
 

@@ -5,39 +5,26 @@
 #include <numeric>
 
 #include "core/onnx/translate.h"
+#include "core/ops/ops.h"
 
 namespace halfscope::onnx_files {
 namespace {
 
-/// The operator of the same name with the same operands.
-template <size_t Operands>
-void same(Translation& t) {
+/// The operator of the same name on integers that are known only at run time; false if these
+/// operands are reals.
+bool of_integers(Translation& t, size_t operands) {
+  if (!t.computes_integers(0, operands)) return false;
   std::vector<ValueId> inputs;
-  for (size_t i = 0; i < Operands; ++i) inputs.push_back(t.real(i));
-  const std::string op = t.node().op_type();
-  t.set(0, t.add(op.c_str(), inputs));
-}
-
-/// The same on integers that are known only at run time.
-template <size_t Operands>
-bool of_integers(Translation& t) {
-  if (!t.computes_integers(0, Operands)) return false;
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < Operands; ++i) inputs.push_back(t.integers(i));
+  for (size_t i = 0; i < operands; ++i) inputs.push_back(t.integers(i));
   const std::string op = t.node().op_type();
   t.set(0, t.add(op.c_str(), inputs));
   return true;
 }
 
-template <size_t Operands>
-void same_or_integers(Translation& t) {
-  if (!of_integers<Operands>(t)) same<Operands>(t);
-}
-
 /// Operands of arithmetic: trainable ones are called by what they do.
 template <bool Adds>
 void arithmetic(Translation& t) {
-  if (of_integers<2>(t)) return;
+  if (of_integers(t, 2)) return;
   const char* role = Adds ? "bias" : "scale";
   const ValueId a = t.real(0, role), b = t.real(1, role);
   const std::string op = t.node().op_type();
@@ -45,7 +32,7 @@ void arithmetic(Translation& t) {
 }
 
 void modulo(Translation& t) {
-  if (t.attributes().integer("fmod", 0) != 0 || !of_integers<2>(t))
+  if (t.attributes().integer("fmod", 0) != 0 || !of_integers(t, 2))
     throw t.error("works on reals, or as fmod, at run time, which is not supported");
 }
 
@@ -77,19 +64,6 @@ void mean(Translation& t) {
 void parametric_relu(Translation& t) {
   const ValueId x = t.real(0);
   t.set(0, t.add("PRelu", {x, t.weight(1, "weight")}));
-}
-
-void with_alpha(Translation& t, const char* op, double fallback) {
-  t.set(0, t.add(op, {t.real(0)}, {{"alpha", t.attributes().real("alpha", fallback)}}));
-}
-void leaky_relu(Translation& t) { with_alpha(t, "LeakyRelu", 0.01); }
-void elu(Translation& t) { with_alpha(t, "Elu", 1.0); }
-
-void hard_sigmoid(Translation& t) {
-  // 0.2 is the standard's default; the attribute is a float.
-  t.set(0, t.add("HardSigmoid", {t.real(0)},
-                 {{"alpha", t.attributes().real("alpha", static_cast<double>(0.2f))},
-                  {"beta", t.attributes().real("beta", 0.5)}}));
 }
 
 /// Of integers: the larger of it and `min`, and the smaller of that and `max`.
@@ -252,29 +226,7 @@ constexpr Translator kMathTranslators[] = {
     {"Mul", arithmetic<false>},
     {"Div", arithmetic<false>},
     {"Mod", modulo},
-    {"Pow", same<2>},
-    {"Sqrt", same<1>},
-    {"Exp", same<1>},
-    {"Log", same<1>},
-    {"Neg", same_or_integers<1>},
-    {"Abs", same_or_integers<1>},
-    {"Reciprocal", same<1>},
-    {"Erf", same<1>},
-    {"Tanh", same<1>},
-    {"Sigmoid", same<1>},
-    {"Softplus", same<1>},
-    {"HardSwish", same<1>},
-    {"Sin", same<1>},
-    {"Cos", same<1>},
-    {"Sign", same<1>},
-    {"Floor", same<1>},
-    {"Ceil", same<1>},
-    {"Round", same<1>},
-    {"Relu", same<1>},
     {"PRelu", parametric_relu},
-    {"LeakyRelu", leaky_relu},
-    {"Elu", elu},
-    {"HardSigmoid", hard_sigmoid},
     {"Clip", clip},
     {"Min", least},
     {"Max", largest},
@@ -308,5 +260,17 @@ constexpr Translator kMathTranslators[] = {
 }  // namespace
 
 std::span<const Translator> math_translators() { return kMathTranslators; }
+
+void translate_same(Translation& t) {
+  const std::string op = t.node().op_type();
+  const OnnxForm& form = find_op(op).onnx;
+  if (form.integers && of_integers(t, form.read)) return;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < form.read; ++i) inputs.push_back(t.real(i));
+  Attributes attributes;
+  for (const OnnxAttribute& each : form.attributes)
+    attributes[each.name] = t.attributes().real(each.name, each.fallback.value());
+  t.set(0, t.add(op.c_str(), inputs, std::move(attributes)));
+}
 
 }  // namespace halfscope::onnx_files

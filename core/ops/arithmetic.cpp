@@ -2,6 +2,7 @@
 // Element-wise operators: Add, Sub, Mul, Div with numpy broadcasting; Neg, Exp, Log, Sqrt. All but
 // the last three take indices too, see core/numeric/integers.h.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -85,22 +86,46 @@ Gradients sqrt_gradient(GradientContext& c) {
   return {c.add("Div", {c.output_gradient(0), doubled})};
 }
 
+OpDef binary(const char* name, std::vector<ValueId> (*gradient)(GradientContext&)) {
+  return {.name = name,
+          .domain = "",
+          .infer = infer_binary,
+          .gradient = gradient,
+          .autocast = Autocast::promote,
+          .onnx = {.written = true},
+          .keeps_samples = samples::broadcast};
+}
+
+OpDef unary(const char* name, std::vector<ValueId> (*gradient)(GradientContext&),
+            Autocast autocast) {
+  return {.name = name,
+          .domain = "",
+          .infer = infer_unary,
+          .gradient = gradient,
+          .autocast = autocast,
+          .onnx = {.written = true, .read = 1},
+          .keeps_samples = samples::alone};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& arithmetic() {
   static const std::vector<OpDef> defs{
-      {"Add", "", infer_binary, add_gradient},
-      {"Sub", "", infer_binary, sub_gradient},
-      {"Mul", "", infer_binary, mul_gradient},
-      {"Div", "", infer_binary, div_gradient},
+      binary("Add", add_gradient),
+      binary("Sub", sub_gradient),
+      binary("Mul", mul_gradient),
+      binary("Div", div_gradient),
       {.name = "Neg",
        .domain = "",
        .infer = infer_negation,
        .gradient = neg_gradient,
+       .autocast = Autocast::follow,
+       .onnx = {.written = true, .read = 1, .integers = true},
+       .keeps_samples = samples::alone,
        .selects = true},
-      {"Exp", "", infer_unary, exp_gradient},
-      {"Log", "", infer_unary, log_gradient},
-      {"Sqrt", "", infer_unary, sqrt_gradient},
+      unary("Exp", exp_gradient, Autocast::fp32),
+      unary("Log", log_gradient, Autocast::fp32),
+      unary("Sqrt", sqrt_gradient, Autocast::follow),
   };
   return defs;
 }

@@ -13,6 +13,7 @@
 // It has no kernel and no gradient: lower() always makes it MatMul PATH/scores, Mul or Div
 // PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax and MatMul PATH/mix.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -70,6 +71,10 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   return {add("MatMul", "mix", {add("Softmax", "softmax", {x}), node.inputs[2]})};
 }
 
+bool keeps_samples(const SampleNode& n) {
+  return n.result_rank() >= 3 && n.broadcasts_to(n.result_rank());
+}
+
 }  // namespace
 
 const std::vector<OpDef>& attention() {
@@ -77,6 +82,8 @@ const std::vector<OpDef>& attention() {
                                         .domain = "halfscope",
                                         .infer = infer,
                                         .expand = expand,
+                                        .autocast = Autocast::low,
+                                        .keeps_samples = keeps_samples,
                                         .always_expands = true}};
   return defs;
 }

@@ -15,7 +15,8 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
 }  // namespace
 
 const std::vector<OpDef>& cast() {
-  static const std::vector<OpDef> defs{{"Cast", "", infer}};
+  static const std::vector<OpDef> defs{
+      {.name = "Cast", .domain = "", .infer = infer, .autocast = Autocast::internal}};
   return defs;
 }
 

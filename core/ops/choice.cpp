@@ -8,6 +8,7 @@
 //   Where(c, x, y)   x where c is true, else y, both real or both indices; one of them that is left
 //                out stands for zeros (ours), which the gradient needs
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -68,24 +69,40 @@ std::vector<ValueId> where_gradient(GradientContext& c) {
   return result;
 }
 
+OpDef choice_def(const char* name, std::vector<OutputType> (*infer)(const Graph&, const Node&),
+                 Autocast autocast) {
+  return {.name = name,
+          .domain = "",
+          .infer = infer,
+          .autocast = autocast,
+          .keeps_samples = samples::broadcast};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& choice() {
   static const std::vector<OpDef> defs{
-      {"Equal", "", infer_compare},
-      {"Less", "", infer_compare},
-      {"LessOrEqual", "", infer_compare},
-      {"Greater", "", infer_compare},
-      {"GreaterOrEqual", "", infer_compare},
-      {"And", "", infer_logic},
-      {"Or", "", infer_logic},
-      {"Not", "", infer_logic},
-      {"ArgMax", "", infer_arg_max},
+      choice_def("Equal", infer_compare, Autocast::promote),
+      choice_def("Less", infer_compare, Autocast::promote),
+      choice_def("LessOrEqual", infer_compare, Autocast::promote),
+      choice_def("Greater", infer_compare, Autocast::promote),
+      choice_def("GreaterOrEqual", infer_compare, Autocast::promote),
+      choice_def("And", infer_logic, Autocast::follow),
+      choice_def("Or", infer_logic, Autocast::follow),
+      choice_def("Not", infer_logic, Autocast::follow),
+      {.name = "ArgMax",
+       .domain = "",
+       .infer = infer_arg_max,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::inner_axis<0>},
       {.name = "Where",
        .domain = "",
        .infer = infer_where,
        .gradient = where_gradient,
-       .selects = true},
+       .autocast = Autocast::promote,
+       .keeps_samples = samples::broadcast,
+       .selects = true,
+       .moves = {1, 3}},
   };
   return defs;
 }

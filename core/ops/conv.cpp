@@ -3,6 +3,7 @@
 // an optional bias [out]; attributes strides, dilations, pads (top, left, bottom, right), group as
 // in ONNX. Its two gradients are operators of ours with the same attributes.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -128,15 +129,24 @@ const std::vector<OpDef>& conv() {
        .domain = "",
        .infer = infer_conv,
        .gradient = gradient,
+       .autocast = Autocast::low,
+       .onnx = {.written = true, .attributes = {{"strides"}, {"dilations"}, {"pads"}, {"group"}}},
+       .keeps_samples = samples::only_first,
+       .product = ProductKind::conv,
        .summed_axis = [](const Node&, size_t) -> int64_t { return 1; }},
       {.name = "ConvGradInput",
        .domain = "halfscope",
        .infer = infer_gradient,
        .gradient = transposed_gradient,
+       .autocast = Autocast::low,
+       .keeps_samples = samples::only_first,
+       .product = ProductKind::conv_grad_input,
        .summed_axis = [](const Node&, size_t operand) -> int64_t { return operand == 0 ? 1 : 0; }},
       {.name = "ConvGradWeight",
        .domain = "halfscope",
        .infer = infer_gradient,
+       .autocast = Autocast::internal,
+       .product = ProductKind::conv_grad_weight,
        .summed_axis = [](const Node&, size_t) -> int64_t { return 0; }},
   };
   return defs;

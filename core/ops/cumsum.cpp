@@ -3,6 +3,7 @@
 // reverse: from the end). Each is a sum of its own under the node's accumulation, in the order in
 // which the elements are passed; the gradient runs the other way. Of indices they are exact.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -23,7 +24,12 @@ std::vector<ValueId> gradient(GradientContext& c) {
 }  // namespace
 
 const std::vector<OpDef>& cumsum() {
-  static const std::vector<OpDef> defs{{"CumSum", "", infer, gradient}};
+  static const std::vector<OpDef> defs{{.name = "CumSum",
+                                        .domain = "",
+                                        .infer = infer,
+                                        .gradient = gradient,
+                                        .autocast = Autocast::fp32,
+                                        .keeps_samples = samples::inner_axis<0>}};
   return defs;
 }
 

@@ -14,6 +14,7 @@
 #include "core/ops/functions.h"
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -161,17 +162,39 @@ std::vector<ValueId> expand_swish(Graph& graph, const Node& node) {
 
 template <class Gradient>
 OpDef gradient_def(bool selects = false) {
-  return {
-      .name = Gradient::kName, .domain = "halfscope", .infer = infer_gradient, .selects = selects};
+  return {.name = Gradient::kName,
+          .domain = "halfscope",
+          .infer = infer_gradient,
+          .autocast = Autocast::internal,
+          .selects = selects};
 }
 
+OnnxForm same_in_onnx() { return {.written = true, .read = 1}; }
+
+/// A function of one element. ONNX has it under the same name, but for what `onnx` says.
 template <class Function>
-OpDef unary(std::vector<ValueId> (*gradient)(GradientContext&), bool selects = false) {
+OpDef unary(std::vector<ValueId> (*gradient)(GradientContext&), OnnxForm onnx = same_in_onnx(),
+            Autocast autocast = Autocast::follow) {
   return {.name = Function::kName,
           .domain = "",
           .infer = infer_unary,
           .gradient = gradient,
-          .selects = selects};
+          .autocast = autocast,
+          .onnx = std::move(onnx),
+          .keeps_samples = samples::alone};
+}
+
+template <class Function>
+OpDef composite(std::vector<ValueId> (*gradient)(GradientContext&),
+                std::vector<ValueId> (*expand)(Graph&, const Node&)) {
+  OpDef def = unary<Function>(gradient, {});
+  def.expand = expand;
+  return def;
+}
+
+OpDef selecting(OpDef def) {
+  def.selects = true;
+  return def;
 }
 
 template <class Function>
@@ -180,6 +203,9 @@ OpDef extreme() {
           .domain = "",
           .infer = infer_binary,
           .gradient = extreme_gradient,
+          .autocast = Autocast::promote,
+          .onnx = {.written = true},
+          .keeps_samples = samples::broadcast,
           .selects = true};
 }
 
@@ -187,32 +213,46 @@ OpDef extreme() {
 
 const std::vector<OpDef>& functions() {
   static const std::vector<OpDef> defs{
-      unary<fn::Abs>(abs_gradient, true),
+      selecting(unary<fn::Abs>(abs_gradient, {.written = true, .read = 1, .integers = true})),
       unary<fn::Ceil>(none),
-      unary<fn::Clip>(of_input<fn::ClipGrad>),
+      unary<fn::Clip>(of_input<fn::ClipGrad>, {}),
       unary<fn::Cos>(cos_gradient),
-      unary<fn::Elu>(of_input<fn::EluGrad>),
+      unary<fn::Elu>(of_input<fn::EluGrad>,
+                     {.written = true, .read = 1, .attributes = {{"alpha", 1.0}}}),
       unary<fn::Erf>(of_input<fn::ErfGrad>),
       unary<fn::Floor>(none),
-      unary<fn::HardSigmoid>(of_input<fn::HardSigmoidGrad>),
+      // The standard's 0.2 is a float.
+      unary<fn::HardSigmoid>(
+          of_input<fn::HardSigmoidGrad>,
+          {.written = true, .read = 1, .attributes = {{"alpha", double{0.2f}}, {"beta", 0.5}}}),
       unary<fn::HardSwish>(of_input<fn::HardSwishGrad>),
-      unary<fn::LeakyRelu>(of_input<fn::LeakyReluGrad>),
-      unary<fn::Reciprocal>(of_output<fn::ReciprocalGrad>),
+      unary<fn::LeakyRelu>(of_input<fn::LeakyReluGrad>,
+                           {.written = true, .read = 1, .attributes = {{"alpha", 0.01}}}),
+      unary<fn::Reciprocal>(of_output<fn::ReciprocalGrad>, same_in_onnx(), Autocast::fp32),
       unary<fn::Round>(none),
       unary<fn::Sigmoid>(of_output<fn::SigmoidGrad>),
       unary<fn::Sign>(none),
       unary<fn::Sin>(sin_gradient),
-      unary<fn::Softplus>(of_input<fn::SoftplusGrad>),
+      unary<fn::Softplus>(of_input<fn::SoftplusGrad>, same_in_onnx(), Autocast::fp32),
       unary<fn::Tanh>(of_output<fn::TanhGrad>),
-      {"Gelu", "", infer_unary, of_input<fn::GeluGrad>, expand_gelu},
-      {"Swish", "", infer_unary, of_input<fn::SwishGrad>, expand_swish},
+      composite<fn::Gelu>(of_input<fn::GeluGrad>, expand_gelu),
+      composite<fn::Swish>(of_input<fn::SwishGrad>, expand_swish),
       extreme<fn::Max>(),
       extreme<fn::Min>(),
-      {"Pow", "", infer_binary, pow_gradient},
+      {.name = "Pow",
+       .domain = "",
+       .infer = infer_binary,
+       .gradient = pow_gradient,
+       .autocast = Autocast::fp32,
+       .onnx = {.written = true, .read = 2},
+       .keeps_samples = samples::broadcast},
       {.name = "PRelu",
        .domain = "",
        .infer = infer_prelu,
        .gradient = prelu_gradient,
+       .autocast = Autocast::follow,
+       .onnx = {.written = true},
+       .keeps_samples = samples::broadcast,
        .stored_inputs_from = 1},
       gradient_def<fn::ClipGrad>(true),
       gradient_def<fn::EluGrad>(),
@@ -225,6 +265,7 @@ const std::vector<OpDef>& functions() {
       {.name = "PReluGrad",
        .domain = "halfscope",
        .infer = infer_gradient,
+       .autocast = Autocast::internal,
        .stored_inputs_from = 2},
       gradient_def<fn::PReluSlopeGrad>(),
       gradient_def<fn::PowExponentGrad>(),

@@ -7,6 +7,7 @@
 // With attribute labels = 1 of ours GatherElements takes one index [n] for each row of x [n, c];
 // a negative one stands for "ignore this row": it reads 0 and its gradient row is 0.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -70,6 +71,12 @@ std::vector<ValueId> elements_gradient(GradientContext& c) {
   return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)}, with_shape(c)), kNone};
 }
 
+/// Rows of a table, or along another axis of every sample.
+bool gather_keeps_samples(const SampleNode& n) {
+  if (n.batched(0)) return n.axis_is_inner(0) && !n.batched(1);
+  return int_attribute(n.node(), "axis", 0) == 0;
+}
+
 }  // namespace
 
 const std::vector<OpDef>& gather() {
@@ -78,14 +85,31 @@ const std::vector<OpDef>& gather() {
        .domain = "",
        .infer = infer_gather,
        .gradient = gather_gradient,
-       .selects = true},
-      {"GatherGrad", "halfscope", infer_grad},
+       .autocast = Autocast::follow,
+       .onnx = {.written = true, .attributes = {{"axis"}}},
+       .keeps_samples = gather_keeps_samples,
+       .selects = true,
+       .moves = {0, 1},
+       .picks = Picks::rows},
+      {.name = "GatherGrad",
+       .domain = "halfscope",
+       .infer = infer_grad,
+       .autocast = Autocast::internal,
+       .picks = Picks::rows_of_result},
       {.name = "GatherElements",
        .domain = "",
        .infer = infer_elements,
        .gradient = elements_gradient,
-       .selects = true},
-      {"GatherElementsGrad", "halfscope", infer_grad},
+       .autocast = Autocast::follow,
+       .keeps_samples = [](const SampleNode& n) { return n.axis_is_inner(0) && n.batched(1); },
+       .selects = true,
+       .moves = {0, 1},
+       .picks = Picks::rows},
+      {.name = "GatherElementsGrad",
+       .domain = "halfscope",
+       .infer = infer_grad,
+       .autocast = Autocast::internal,
+       .picks = Picks::rows_of_result},
   };
   return defs;
 }

@@ -4,6 +4,7 @@
 // of the sums; another C, or other factors, come after them, in fp32.
 // Gradients: dA = alpha dy op(B)^T, dB = alpha op(A)^T dy, dC = beta times the sums of dy.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -88,14 +89,26 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
+/// A row of the result is a sample, and the bias is the same for all rows.
+bool keeps_samples(const SampleNode& n) {
+  const bool bias = n.input_count() > 2 && n.node().inputs[2] != kNone;
+  const bool row = !bias || n.rank(2) < 2 || n.shape(2)[0] == 1;
+  return n.only_first() && row && int_attribute(n.node(), "transA", 0) == 0;
+}
+
 }  // namespace
 
 const std::vector<OpDef>& gemm() {
-  static const std::vector<OpDef> defs{{.name = "Gemm",
-                                        .domain = "",
-                                        .infer = infer,
-                                        .gradient = gradient,
-                                        .summed_axis = summed_axis}};
+  static const std::vector<OpDef> defs{
+      {.name = "Gemm",
+       .domain = "",
+       .infer = infer,
+       .gradient = gradient,
+       .autocast = Autocast::low,
+       .onnx = {.written = true, .attributes = {{"transA"}, {"transB"}, {"alpha"}, {"beta"}}},
+       .keeps_samples = keeps_samples,
+       .product = ProductKind::matrix,
+       .summed_axis = summed_axis}};
   return defs;
 }
 

@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -127,12 +128,16 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   return {y, mean, deviation};
 }
 
-OpDef normalization_def(const char* name) {
+OpDef normalization_def(const char* name, Autocast autocast,
+                        bool (*keeps_samples)(const SampleNode&), OnnxForm onnx = {}) {
   return {.name = name,
           .domain = "",
           .infer = infer,
           .gradient = gradient,
           .expand = expand,
+          .autocast = autocast,
+          .onnx = std::move(onnx),
+          .keeps_samples = keeps_samples,
           .stored_inputs_from = 1,
           .statistics_from = 1};
 }
@@ -141,13 +146,17 @@ OpDef normalization_def(const char* name) {
 
 const std::vector<OpDef>& group_normalization() {
   static const std::vector<OpDef> defs{
-      normalization_def("GroupNormalization"),
-      normalization_def("InstanceNormalization"),
-      normalization_def("LayerNormalization"),
-      normalization_def("RMSNormalization"),
+      normalization_def("GroupNormalization", Autocast::fp32, samples::only_first,
+                        {.written = true, .attributes = {{"num_groups"}, {"epsilon"}}}),
+      normalization_def("InstanceNormalization", Autocast::follow, samples::only_first,
+                        {.written = true, .attributes = {{"epsilon"}}}),
+      normalization_def("LayerNormalization", Autocast::fp32, samples::inner_axis<-1>,
+                        {.written = true, .attributes = {{"axis"}, {"epsilon"}}}),
+      normalization_def("RMSNormalization", Autocast::fp32, samples::inner_axis<-1>),
       {.name = "NormalizationGrad",
        .domain = "halfscope",
        .infer = infer_grad,
+       .autocast = Autocast::internal,
        .stored_inputs_from = 2},
   };
   return defs;

@@ -7,6 +7,7 @@
 
 #include "core/ops/definitions.h"
 #include "core/ops/index_functions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -46,9 +47,22 @@ std::vector<OutputType> infer_to_index(const Graph& graph, const Node& node) {
 
 const std::vector<OpDef>& index() {
   static const std::vector<OpDef> defs{
-      {"Mod", "", infer_mod},
-      {"IndexToReal", "halfscope", infer_to_real},
-      {"RealToIndex", "halfscope", infer_to_index},
+      {.name = "Mod",
+       .domain = "",
+       .infer = infer_mod,
+       .autocast = Autocast::follow,
+       .onnx = {.written = true},
+       .keeps_samples = samples::broadcast},
+      {.name = "IndexToReal",
+       .domain = "halfscope",
+       .infer = infer_to_real,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::alone},
+      {.name = "RealToIndex",
+       .domain = "halfscope",
+       .infer = infer_to_index,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::alone},
   };
   return defs;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 namespace {
@@ -113,6 +114,14 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
+bool keeps_samples(const SampleNode& n) {
+  const size_t a = n.rank(0), b = n.rank(1);
+  if (int_attribute(n.node(), "transA", 0) != 0) return false;
+  if (n.batched(0) && n.batched(1)) return a == b && a >= 3;
+  if (n.batched(0)) return a >= 2 && (b <= 2 || b < a || n.shape(1)[0] == 1);
+  return b >= 3 && (a < b || n.shape(0)[0] == 1);
+}
+
 }  // namespace
 
 const std::vector<OpDef>& matmul() {
@@ -120,6 +129,10 @@ const std::vector<OpDef>& matmul() {
                                         .domain = "",
                                         .infer = infer,
                                         .gradient = gradient,
+                                        .autocast = Autocast::low,
+                                        .onnx = {.written = true},
+                                        .keeps_samples = keeps_samples,
+                                        .product = ProductKind::matrix,
                                         .summed_axis = summed_axis}};
   return defs;
 }

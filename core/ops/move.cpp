@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -120,6 +121,13 @@ std::vector<ValueId> split_gradient(GradientContext& c) {
   return {sum};
 }
 
+bool concat_keeps_samples(const SampleNode& n) {
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    if (!n.batched(i)) return false;
+  }
+  return n.axis_is_inner(0);
+}
+
 }  // namespace
 
 const std::vector<OpDef>& move() {
@@ -128,17 +136,32 @@ const std::vector<OpDef>& move() {
        .domain = "",
        .infer = infer_transpose,
        .gradient = transpose_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .onnx = {.written = true, .attributes = {{"perm"}}},
+       .keeps_samples =
+           [](const SampleNode& n) {
+             const std::vector<int64_t> order = ints_attribute(n.node(), "perm");
+             return !order.empty() && order[0] == 0;
+           },
+       .selects = true,
+       .moves = {0, 1}},
       {.name = "Concat",
        .domain = "",
        .infer = infer_concat,
        .gradient = concat_gradient,
-       .selects = true},
+       .autocast = Autocast::promote,
+       .onnx = {.written = true, .attributes = {{"axis"}}},
+       .keeps_samples = concat_keeps_samples,
+       .selects = true,
+       .moves = {0, OpDef::kAllInputs}},
       {.name = "Split",
        .domain = "",
        .infer = infer_split,
        .gradient = split_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::inner_axis<0>,
+       .selects = true,
+       .moves = {0, 1}},
   };
   return defs;
 }

@@ -12,6 +12,7 @@
 // Fused, the statistics and sums are taken in double and the rest in fp32, as cuDNN's kernels keep
 // parameters and statistics in fp32 beside fp16 activations.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -118,11 +119,14 @@ const std::vector<OpDef>& normalization() {
        .infer = infer,
        .gradient = gradient,
        .expand = expand,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::only_first,
        .stored_inputs_from = 1,
        .statistics_from = 1},
       {.name = "BatchNormalizationGrad",
        .domain = "halfscope",
        .infer = infer_grad,
+       .autocast = Autocast::internal,
        .stored_inputs_from = 2},
   };
   return defs;

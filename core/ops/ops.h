@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -58,6 +59,49 @@ class GradientContext {
   std::vector<bool> needed_;
 };
 
+/// The format in which an operator runs under a mixed policy. The classes are those of PyTorch's
+/// autocast on CUDA (docs.pytorch.org/docs/stable/amp.html, "Autocast Op Reference"); operators on
+/// none of its lists run in what they are given, as those that TensorFlow's grappler calls "infer"
+/// and "clear" (auto_mixed_precision_lists.h).
+enum class Autocast : uint8_t {
+  unset,     ///< no operator may stay so
+  internal,  ///< in no network: gradients follow their operator, updates and metrics their own
+             ///< rules
+  low,       ///< the policy's narrow format
+  follow,    ///< the format of the input
+  promote,   ///< the widest format of the inputs
+  fp32,
+};
+
+/// Which sum of products an operator takes; its first two inputs are the operands, the third is a
+/// bias.
+enum class ProductKind : uint8_t { none, matrix, conv, conv_grad_input, conv_grad_weight };
+
+/// What the indices in input 1 pick.
+enum class Picks : uint8_t {
+  nothing,
+  classes,         ///< along axis 1 of input 0; negative ones are ignored
+  rows,            ///< along attribute axis of input 0
+  rows_of_result,  ///< along attribute axis of output 0
+};
+
+/// An attribute that has ONNX's name and meaning, and its value where a file leaves it out.
+struct OnnxAttribute {
+  const char* name;
+  std::optional<double> fallback = std::nullopt;
+};
+
+/// How ONNX files hold an operator, as far as it needs no code: core/onnx/export_nodes.cpp writes
+/// and core/onnx/translate_*.cpp read all others.
+struct OnnxForm {
+  bool written = false;   ///< with the same name, operands and attributes
+  size_t read = 0;        ///< read the same way with so many operands; 0: a function reads it
+  bool integers = false;  ///< may be read with integer operands
+  std::vector<OnnxAttribute> attributes{};
+};
+
+class SampleNode;
+
 struct OpDef {
   const char* name;
   const char* domain;  ///< "" for ONNX, "halfscope" for ours
@@ -68,14 +112,26 @@ struct OpDef {
   /// Composites: adds the primitives to `graph` under node.path + "/..." and returns the values
   /// that replace the node's outputs. Null for primitives.
   std::vector<ValueId> (*expand)(Graph& graph, const Node& node) = nullptr;
+  Autocast autocast = Autocast::unset;
+  OnnxForm onnx{};
+  /// Whether every sample (axis 0 of some inputs) is computed apart from the others and the result
+  /// has the samples along axis 0 (core/ops/samples.h). Null: not known to.
+  bool (*keeps_samples)(const SampleNode&) = nullptr;
   /// Every output element is an element of an input, so rounding it to the inputs' format
   /// changes nothing.
   bool selects = false;
+  /// The output is the input's memory under another shape.
+  bool view = false;
+  /// Moves elements of inputs [first, end) without looking at them, whatever they stand for.
+  struct {
+    size_t first = 0, end = 0;
+  } moves{};
   /// Its kernels round the outputs themselves.
   bool rounds_itself = false;
-  /// Of operators that sum products of their first two inputs, which tensor cores can do: the axis
-  /// of operand 0 or 1 along which blocks with one scale lie, which is summed over; negative if it
-  /// is counted from the end.
+  /// Sums of products of the first two inputs, which tensor cores can do.
+  ProductKind product = ProductKind::none;
+  /// Of those: the axis of operand 0 or 1 along which blocks with one scale lie, which is summed
+  /// over; negative if it is counted from the end.
   int64_t (*summed_axis)(const Node&, size_t operand) = nullptr;
   /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
   /// not count where a node follows its inputs.
@@ -83,6 +139,7 @@ struct OpDef {
   /// Outputs from this one on are not the node's result in its write format but statistics: those
   /// of an input that they replace are written in that input's format, others in fp32.
   size_t statistics_from = kAllInputs;
+  Picks picks = Picks::nothing;
 
   /// Composites without a kernel and a gradient of their own: lower() expands them under every
   /// plan, and each primitive is planned as a node of its own (core/graph/add_planned.h).
@@ -90,13 +147,15 @@ struct OpDef {
 
   static constexpr size_t kAllInputs = SIZE_MAX;
 
-  bool sums_products() const noexcept { return summed_axis != nullptr; }
+  bool sums_products() const noexcept { return product != ProductKind::none; }
 };
 
 /// All operators, by name in ascending order.
 std::span<const OpDef> op_table();
 /// Throws Error for an unknown name.
 const OpDef& find_op(const std::string& name);
+/// Null for an unknown name.
+const OpDef* lookup_op(std::string_view name);
 
 /// Numpy-style broadcast of two shapes; throws Error naming `node` if they do not fit.
 Shape broadcast_shapes(const Node& node, const Shape& a, const Shape& b);
@@ -146,7 +205,8 @@ BlockShape block_shape(const Node& node, const Shape& shape);
 /// next entry goes, and the history.
 inline constexpr int64_t kScaleStateHead = 2;
 
-/// What Gemm adds to its sums: element (i, j) gets alpha * sum + beta * C[i * row + j * column].
+/// What a product does with its sums and a bias: element (i, j) of a Gemm becomes
+/// alpha * sum + beta * C[i * row + j * column]; others have no factors.
 struct GemmBias {
   float alpha = 1.0f, beta = 1.0f;
   int64_t row = 0, column = 0;

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope {
 
@@ -110,11 +111,34 @@ const std::vector<OpDef>& pooling() {
        .domain = "",
        .infer = infer_max,
        .gradient = max_gradient,
+       .autocast = Autocast::follow,
+       .onnx =
+           {.written = true,
+            .attributes = {{"kernel_shape"}, {"strides"}, {"pads"}, {"dilations"}, {"ceil_mode"}}},
+       .keeps_samples = samples::alone,
        .selects = true},
       // Overlapping windows add up, so a gradient is not always an element of dy.
-      {"MaxPoolGrad", "halfscope", infer_max_grad},
-      {"AveragePool", "", infer_average, average_gradient},
-      {"AveragePoolGrad", "halfscope", infer_average_grad},
+      {.name = "MaxPoolGrad",
+       .domain = "halfscope",
+       .infer = infer_max_grad,
+       .autocast = Autocast::internal},
+      {.name = "AveragePool",
+       .domain = "",
+       .infer = infer_average,
+       .gradient = average_gradient,
+       .autocast = Autocast::follow,
+       .onnx = {.written = true,
+                .attributes = {{"kernel_shape"},
+                               {"strides"},
+                               {"pads"},
+                               {"dilations"},
+                               {"ceil_mode"},
+                               {"count_include_pad"}}},
+       .keeps_samples = samples::alone},
+      {.name = "AveragePoolGrad",
+       .domain = "halfscope",
+       .infer = infer_average_grad,
+       .autocast = Autocast::internal},
   };
   return defs;
 }

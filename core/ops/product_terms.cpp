@@ -33,45 +33,43 @@ std::optional<ProductTerms> ProductTerms::of(const Graph& graph, const Node& nod
   const auto shape = [&](ValueId value) { return graph.value(value).shape; };
   ProductTerms terms;
   terms.results_ = element_count(shape(node.outputs[0]));
-  if (node.op == "MatMul" || node.op == "Gemm") {
-    terms.matrix_ = matmul_shape(node, shape(node.inputs[0]), shape(node.inputs[1]));
-    terms.terms_ = terms.matrix_.k;
-    if (node.op == "Gemm") {
+  terms.kind_ = find_op(node.op).product;
+  switch (terms.kind_) {
+    case ProductKind::none:
+      return std::nullopt;
+    case ProductKind::matrix: {
       const GemmBias bias = gemm_bias(graph, node);
+      terms.matrix_ = matmul_shape(node, shape(node.inputs[0]), shape(node.inputs[1]));
+      terms.terms_ = terms.matrix_.k;
       terms.bias_row_ = bias.row;
       terms.bias_column_ = bias.column;
+      return terms;
     }
-    return terms;
-  }
-  if (node.op == "Conv") {
-    terms.kind_ = Kind::conv;
-    terms.x_ = shape(node.inputs[0]);
-    terms.w_ = shape(node.inputs[1]);
-    terms.y_ = shape(node.outputs[0]);
-    terms.terms_ = terms.w_[1] * terms.w_[2] * terms.w_[3];
-  } else if (node.op == "ConvGradInput") {  // (dy, w) -> dx
-    terms.kind_ = Kind::grad_input;
-    terms.x_ = shape(node.outputs[0]);
-    terms.w_ = shape(node.inputs[1]);
-    terms.y_ = shape(node.inputs[0]);
-  } else if (node.op == "ConvGradWeight") {  // (dy, x) -> dw
-    terms.kind_ = Kind::grad_weight;
-    terms.x_ = shape(node.inputs[1]);
-    terms.w_ = shape(node.outputs[0]);
-    terms.y_ = shape(node.inputs[0]);
-    terms.terms_ = terms.y_[0] * terms.y_[2] * terms.y_[3];
-  } else {
-    return std::nullopt;
+    case ProductKind::conv:
+      terms.x_ = shape(node.inputs[0]);
+      terms.w_ = shape(node.inputs[1]);
+      terms.y_ = shape(node.outputs[0]);
+      terms.terms_ = terms.w_[1] * terms.w_[2] * terms.w_[3];
+      break;
+    case ProductKind::conv_grad_input:  // (dy, w) -> dx
+      terms.x_ = shape(node.outputs[0]);
+      terms.w_ = shape(node.inputs[1]);
+      terms.y_ = shape(node.inputs[0]);
+      terms.terms_ = terms.w_[2] * terms.w_[3] * (terms.w_[0] / conv_window(node).group);
+      break;
+    case ProductKind::conv_grad_weight:  // (dy, x) -> dw
+      terms.x_ = shape(node.inputs[1]);
+      terms.w_ = shape(node.outputs[0]);
+      terms.y_ = shape(node.inputs[0]);
+      terms.terms_ = terms.y_[0] * terms.y_[2] * terms.y_[3];
+      break;
   }
   terms.window_ = conv_window(node);
-  if (terms.kind_ == Kind::grad_input) {
-    terms.terms_ = terms.w_[2] * terms.w_[3] * (terms.w_[0] / terms.window_.group);
-  }
   return terms;
 }
 
 ProductTerms::Place ProductTerms::place(int64_t result, int64_t term) const {
-  if (kind_ == Kind::matrix) {
+  if (kind_ == ProductKind::matrix) {
     const int64_t one = matrix_.m * matrix_.n, p = result / one;
     const int64_t i = result % one / matrix_.n, j = result % matrix_.n;
     return {batch_offset(matrix_.products, matrix_.a_batch, p) + i * matrix_.a_row +
@@ -83,10 +81,10 @@ ProductTerms::Place ProductTerms::place(int64_t result, int64_t term) const {
   const int64_t in = w_[1], out = w_[0] / s.group;  // of one group
   // One tap: element `w` of the weights brings x to y.
   Place4 x{}, w{}, y{};
-  if (kind_ == Kind::conv) {
+  if (kind_ == ProductKind::conv) {
     y = unpacked(y_, result);
     w = unpacked(w_, y.c * terms_ + term);
-  } else if (kind_ == Kind::grad_weight) {
+  } else if (kind_ == ProductKind::conv_grad_weight) {
     w = unpacked(w_, result);
     y = {term / (y_[2] * y_[3]), w.n, term / y_[3] % y_[2], term % y_[3]};
   } else {
@@ -104,12 +102,12 @@ ProductTerms::Place ProductTerms::place(int64_t result, int64_t term) const {
   x = {y.n, w.n / out * in + w.c, y.h * s.stride_h - s.pad_top + w.h * s.dilation_h,
        y.w * s.stride_w - s.pad_left + w.w * s.dilation_w};
   if (x.h < 0 || x.w < 0 || x.h >= x_[2] || x.w >= x_[3]) return {kNowhere, kNowhere};
-  if (kind_ == Kind::conv) return {packed(x_, x), packed(w_, w)};
+  if (kind_ == ProductKind::conv) return {packed(x_, x), packed(w_, w)};
   return {packed(y_, y), packed(x_, x)};
 }
 
 int64_t ProductTerms::bias(int64_t result) const {
-  if (kind_ == Kind::conv) return result / (y_[2] * y_[3]) % y_[1];
+  if (kind_ == ProductKind::conv) return result / (y_[2] * y_[3]) % y_[1];
   return result / matrix_.n * bias_row_ + result % matrix_.n * bias_column_;
 }
 
@@ -121,13 +119,15 @@ ProductTerms::Apart ProductTerms::apart() const {
     return true;
   };
   Apart apart;
-  if (kind_ == Kind::matrix) {  // the first column of the first product
+  if (kind_ == ProductKind::matrix) {  // the first column of the first product
     for (int64_t i = 0; i < matrix_.m && terms_ > 0; ++i) apart.results.push_back(i * matrix_.n);
     return apart;
   }
   // Of one image, or one tap: a result per channel, at the first place where nothing is missing.
-  const Shape& shape = kind_ == Kind::conv ? y_ : kind_ == Kind::grad_input ? x_ : w_;
-  const bool of_weights = kind_ == Kind::grad_weight;
+  const Shape& shape = kind_ == ProductKind::conv              ? y_
+                       : kind_ == ProductKind::conv_grad_input ? x_
+                                                               : w_;
+  const bool of_weights = kind_ == ProductKind::conv_grad_weight;
   apart.operand = of_weights ? 0 : 1;
   const int64_t channels = of_weights ? shape[0] : shape[1];
   for (int64_t pixel = 0; pixel < shape[2] * shape[3]; ++pixel) {

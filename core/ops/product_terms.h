@@ -19,7 +19,7 @@ class ProductTerms {
   /// Nothing for a node of another operator.
   static std::optional<ProductTerms> of(const Graph& graph, const Node& node);
 
-  bool of_convolution() const noexcept { return kind_ != Kind::matrix; }
+  bool of_convolution() const noexcept { return kind_ != ProductKind::matrix; }
   int64_t results() const noexcept { return results_; }
   /// Of one result.
   int64_t terms() const noexcept { return terms_; }
@@ -44,10 +44,9 @@ class ProductTerms {
   Apart apart() const;
 
  private:
-  enum class Kind : uint8_t { matrix, conv, grad_input, grad_weight };
   ProductTerms() = default;
 
-  Kind kind_ = Kind::matrix;
+  ProductKind kind_ = ProductKind::matrix;
   int64_t results_ = 0, terms_ = 0;
   MatMulShape matrix_{};
   int64_t bias_row_ = 0, bias_column_ = 0;

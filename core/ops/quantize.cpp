@@ -69,9 +69,19 @@ std::vector<OutputType> infer_update(const Graph& graph, const Node& node) {
 
 const std::vector<OpDef>& quantize() {
   static const std::vector<OpDef> defs{
-      {.name = "Quantize", .domain = "halfscope", .infer = infer_quantize, .statistics_from = 1},
-      {.name = "Dequantize", .domain = "halfscope", .infer = infer_dequantize},
-      {.name = "ScaleUpdate", .domain = "halfscope", .infer = infer_update},
+      {.name = "Quantize",
+       .domain = "halfscope",
+       .infer = infer_quantize,
+       .autocast = Autocast::internal,
+       .statistics_from = 1},
+      {.name = "Dequantize",
+       .domain = "halfscope",
+       .infer = infer_dequantize,
+       .autocast = Autocast::internal},
+      {.name = "ScaleUpdate",
+       .domain = "halfscope",
+       .infer = infer_update,
+       .autocast = Autocast::internal},
   };
   return defs;
 }

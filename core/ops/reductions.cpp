@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -93,21 +94,47 @@ std::vector<OutputType> infer_max_grad(const Graph& graph, const Node& node) {
 
 const std::vector<OpDef>& reductions() {
   static const std::vector<OpDef> defs{
-      {"ReduceSum", "", infer, sum_gradient},
-      {"ReduceMean", "", infer, mean_gradient},
-      {"GlobalAveragePool", "", infer_global_pool, global_pool_gradient},
-      {"ReduceMeanGrad", "halfscope", infer_mean_grad},
+      {.name = "ReduceSum",
+       .domain = "",
+       .infer = infer,
+       .gradient = sum_gradient,
+       .autocast = Autocast::fp32,
+       .keeps_samples = samples::reduction},
+      {.name = "ReduceMean",
+       .domain = "",
+       .infer = infer,
+       .gradient = mean_gradient,
+       .autocast = Autocast::fp32,
+       .keeps_samples = samples::reduction},
+      {.name = "GlobalAveragePool",
+       .domain = "",
+       .infer = infer_global_pool,
+       .gradient = global_pool_gradient,
+       .autocast = Autocast::follow,
+       .onnx = {.written = true},
+       .keeps_samples = samples::alone},
+      {.name = "ReduceMeanGrad",
+       .domain = "halfscope",
+       .infer = infer_mean_grad,
+       .autocast = Autocast::internal},
       {.name = "ReduceMax",
        .domain = "",
        .infer = infer,
        .gradient = max_gradient,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::reduction,
        .selects = true},
       {.name = "ReduceMin",
        .domain = "",
        .infer = infer,
        .gradient = max_gradient,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::reduction,
        .selects = true},
-      {"ReduceMaxGrad", "halfscope", infer_max_grad},
+      {.name = "ReduceMaxGrad",
+       .domain = "halfscope",
+       .infer = infer_max_grad,
+       .autocast = Autocast::internal},
   };
   return defs;
 }

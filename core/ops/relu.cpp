@@ -2,6 +2,7 @@
 // Relu: max(x, 0), NaN stays NaN. ReluGrad(dy, y): 0 where y <= 0, else dy, so the derivative at
 // 0 is 0 and a NaN activation passes the gradient on, as PyTorch has it.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -24,8 +25,19 @@ std::vector<ValueId> gradient(GradientContext& c) {
 
 const std::vector<OpDef>& relu() {
   static const std::vector<OpDef> defs{
-      {.name = "Relu", .domain = "", .infer = infer_relu, .gradient = gradient, .selects = true},
-      {.name = "ReluGrad", .domain = "halfscope", .infer = infer_relu_grad, .selects = true},
+      {.name = "Relu",
+       .domain = "",
+       .infer = infer_relu,
+       .gradient = gradient,
+       .autocast = Autocast::follow,
+       .onnx = {.written = true, .read = 1},
+       .keeps_samples = samples::alone,
+       .selects = true},
+      {.name = "ReluGrad",
+       .domain = "halfscope",
+       .infer = infer_relu_grad,
+       .autocast = Autocast::internal,
+       .selects = true},
   };
   return defs;
 }

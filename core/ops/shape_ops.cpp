@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 #include "core/ops/slice_range.h"
 
 namespace halfscope::ops {
@@ -124,6 +125,18 @@ std::vector<ValueId> pad_gradient(GradientContext& c) {
   return {c.add("Pad", {c.output_gradient(0)}, {{"pads", pads}})};
 }
 
+bool slice_keeps_samples(const SampleNode& n) {
+  const std::vector<int64_t> axes = ints_attribute(n.node(), "axes");
+  return !axes.empty() && std::none_of(axes.begin(), axes.end(), [&](int64_t axis) {
+    return axis == 0 || axis == -static_cast<int64_t>(n.rank(0));
+  });
+}
+
+bool pad_keeps_samples(const SampleNode& n) {
+  const std::vector<int64_t> pads = ints_attribute(n.node(), "pads");
+  return pads[0] == 0 && pads[n.rank(0)] == 0;
+}
+
 }  // namespace
 
 const std::vector<OpDef>& shape_ops() {
@@ -132,34 +145,68 @@ const std::vector<OpDef>& shape_ops() {
        .domain = "",
        .infer = infer_flatten,
        .gradient = reshape_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .onnx = {.written = true, .attributes = {{"axis"}}},
+       .keeps_samples = [](const SampleNode& n) { return int_attribute(n.node(), "axis", 1) == 1; },
+       .selects = true,
+       .view = true,
+       .moves = {0, 1}},
       {.name = "Reshape",
        .domain = "",
        .infer = infer_reshape,
        .gradient = reshape_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::alone,
+       .selects = true,
+       .view = true,
+       .moves = {0, 1}},
       {.name = "Expand",
        .domain = "",
        .infer = infer_expand,
        .gradient = expand_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .keeps_samples = [](const SampleNode& n) { return n.rank(0) == n.result_rank(); },
+       .selects = true,
+       .moves = {0, 1}},
       {.name = "Identity",
        .domain = "",
        .infer = infer_same,
        .gradient = identity_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .onnx = {.written = true},
+       .keeps_samples = samples::alone,
+       .selects = true,
+       .view = true,
+       .moves = {0, 1}},
       {.name = "StopGradient",
        .domain = "halfscope",
        .infer = infer_same,
        .gradient = no_gradient,
-       .selects = true},
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::alone,
+       .selects = true,
+       .view = true,
+       .moves = {0, 1}},
       {.name = "Slice",
        .domain = "",
        .infer = infer_slice,
        .gradient = slice_gradient,
+       .autocast = Autocast::follow,
+       .keeps_samples = slice_keeps_samples,
+       .selects = true,
+       .moves = {0, 1}},
+      {.name = "SliceGrad",
+       .domain = "halfscope",
+       .infer = infer_slice_grad,
+       .autocast = Autocast::internal,
        .selects = true},
-      {.name = "SliceGrad", .domain = "halfscope", .infer = infer_slice_grad, .selects = true},
-      {.name = "Pad", .domain = "", .infer = infer_pad, .gradient = pad_gradient, .selects = true},
+      {.name = "Pad",
+       .domain = "",
+       .infer = infer_pad,
+       .gradient = pad_gradient,
+       .autocast = Autocast::follow,
+       .keeps_samples = pad_keeps_samples,
+       .selects = true},
   };
   return defs;
 }

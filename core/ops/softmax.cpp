@@ -5,6 +5,7 @@
 // double and rounded once; stagewise they become ReduceMax, Sub, Exp, ReduceSum, Div, or Log, Sub.
 // SoftmaxGrad(dy, y) = y (dy - sum dy y);  LogSoftmaxGrad(dy, y) = dy - exp(y) sum dy.
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -40,14 +41,31 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   return {graph.add1("Sub", base + "Sub", {shifted, graph.add1("Log", base + "Log", {sum})})};
 }
 
+OpDef softmax_def(const char* name) {
+  return {.name = name,
+          .domain = "",
+          .infer = infer,
+          .gradient = gradient,
+          .expand = expand,
+          .autocast = Autocast::fp32,
+          .onnx = {.written = true, .attributes = {{"axis"}}},
+          .keeps_samples = samples::inner_axis<-1>};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& softmax() {
   static const std::vector<OpDef> defs{
-      {"Softmax", "", infer, gradient, expand},
-      {"LogSoftmax", "", infer, gradient, expand},
-      {"SoftmaxGrad", "halfscope", infer_grad},
-      {"LogSoftmaxGrad", "halfscope", infer_grad},
+      softmax_def("Softmax"),
+      softmax_def("LogSoftmax"),
+      {.name = "SoftmaxGrad",
+       .domain = "halfscope",
+       .infer = infer_grad,
+       .autocast = Autocast::internal},
+      {.name = "LogSoftmaxGrad",
+       .domain = "halfscope",
+       .infer = infer_grad,
+       .autocast = Autocast::internal},
   };
   return defs;
 }

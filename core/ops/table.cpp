@@ -34,13 +34,18 @@ std::span<const OpDef> op_table() {
   return table;
 }
 
-const OpDef& find_op(const std::string& name) {
+const OpDef* lookup_op(std::string_view name) {
   const std::span<const OpDef> table = op_table();
-  const auto found = std::lower_bound(
-      table.begin(), table.end(), name,
-      [](const OpDef& def, const std::string& wanted) { return def.name < wanted; });
-  if (found == table.end() || name != found->name) throw Error("unknown operator " + name);
-  return *found;
+  const auto found =
+      std::lower_bound(table.begin(), table.end(), name,
+                       [](const OpDef& def, std::string_view wanted) { return def.name < wanted; });
+  return found == table.end() || name != found->name ? nullptr : &*found;
+}
+
+const OpDef& find_op(const std::string& name) {
+  const OpDef* def = lookup_op(name);
+  if (def == nullptr) throw Error("unknown operator " + name);
+  return *def;
 }
 
 void check_node(const Node& node, bool ok, const std::string& text) {

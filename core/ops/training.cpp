@@ -52,33 +52,38 @@ std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
   return same_shapes(graph, node, kLeast, kMost, kOutputs);
 }
 
+OpDef update_def(const char* name, std::vector<OutputType> (*infer)(const Graph&, const Node&),
+                 bool rounds_itself = false) {
+  return {.name = name,
+          .domain = "halfscope",
+          .infer = infer,
+          .autocast = Autocast::internal,
+          .rounds_itself = rounds_itself};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& training() {
   static const std::vector<OpDef> defs{
-      {"GradientNorm", "halfscope", infer_norm},
-      {"GradientSum", "halfscope", infer_same<3, 3, 1>},
-      {.name = "Assign", .domain = "halfscope", .infer = infer_same<1, 1, 1>, .selects = true},
-      {"Momentum", "halfscope", infer_same<5, 5, 1>},
-      {.name = "SgdUpdate",
+      {.name = "GradientNorm",
        .domain = "halfscope",
-       .infer = infer_same<5, 6, 2>,
-       .rounds_itself = true},
-      {"AdamMoments", "halfscope", infer_same<6, 6, 2>},
-      {.name = "AdamUpdate",
+       .infer = infer_norm,
+       .autocast = Autocast::internal,
+       .stored_inputs_from = 0},
+      update_def("GradientSum", infer_same<3, 3, 1>),
+      {.name = "Assign",
        .domain = "halfscope",
-       .infer = infer_same<6, 6, 2>,
-       .rounds_itself = true},
-      {"SquareAverage", "halfscope", infer_same<5, 5, 1>},
-      {"RmsMomentum", "halfscope", infer_same<6, 6, 1>},
-      {.name = "RmsUpdate",
-       .domain = "halfscope",
-       .infer = infer_same<6, 7, 2>,
-       .rounds_itself = true},
-      {.name = "WeightAverage",
-       .domain = "halfscope",
-       .infer = infer_same<2, 2, 2>,
-       .rounds_itself = true},
+       .infer = infer_same<1, 1, 1>,
+       .autocast = Autocast::internal,
+       .selects = true},
+      update_def("Momentum", infer_same<5, 5, 1>),
+      update_def("SgdUpdate", infer_same<5, 6, 2>, true),
+      update_def("AdamMoments", infer_same<6, 6, 2>),
+      update_def("AdamUpdate", infer_same<6, 6, 2>, true),
+      update_def("SquareAverage", infer_same<5, 5, 1>),
+      update_def("RmsMomentum", infer_same<6, 6, 1>),
+      update_def("RmsUpdate", infer_same<6, 7, 2>, true),
+      update_def("WeightAverage", infer_same<2, 2, 2>, true),
   };
   return defs;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Presets and the resolution of rules. The operators that follow their input are those that
-// PyTorch's autocast has on no list for CUDA and TensorFlow's grappler calls "infer" or "clear".
+// Presets and the resolution of rules.
 #include "core/plan/plan.h"
 
 #include <algorithm>
@@ -11,81 +10,17 @@
 namespace halfscope {
 namespace {
 
-constexpr const char* kFollowing[] = {"Abs",
-                                      "Add",
-                                      "ArgMax",
-                                      "AveragePool",
-                                      "BatchNormalization",
-                                      "Ceil",
-                                      "Clip",
-                                      "Concat",
-                                      "Cos",
-                                      "Div",
-                                      "Elu",
-                                      "Equal",
-                                      "Erf",
-                                      "Expand",
-                                      "Flatten",
-                                      "Floor",
-                                      "Gather",
-                                      "GatherElements",
-                                      "Gelu",
-                                      "GlobalAveragePool",
-                                      "Greater",
-                                      "GreaterOrEqual",
-                                      "HardSigmoid",
-                                      "HardSwish",
-                                      "Identity",
-                                      "InstanceNormalization",
-                                      "LeakyRelu",
-                                      "Less",
-                                      "LessOrEqual",
-                                      "Max",
-                                      "MaxPool",
-                                      "Min",
-                                      "Mul",
-                                      "Neg",
-                                      "PRelu",
-                                      "Pad",
-                                      "ReduceMax",
-                                      "ReduceMin",
-                                      "Relu",
-                                      "Reshape",
-                                      "Round",
-                                      "Sigmoid",
-                                      "Sign",
-                                      "Sin",
-                                      "Slice",
-                                      "Sqrt",
-                                      "StopGradient",
-                                      "Sub",
-                                      "Swish",
-                                      "Tanh",
-                                      "Transpose",
-                                      "Where"};
-constexpr const char* kFullPrecision[] = {"CumSum",
-                                          "Exp",
-                                          "GroupNormalization",
-                                          "LayerNormalization",
-                                          "Log",
-                                          "LogSoftmax",
-                                          "MeanSquaredError",
-                                          "Pow",
-                                          "RMSNormalization",
-                                          "Reciprocal",
-                                          "ReduceMean",
-                                          "ReduceSum",
-                                          "Softmax",
-                                          "SoftmaxCrossEntropyLoss",
-                                          "Softplus"};
-
 Plan mixed(std::string name, const FloatFormat& format) {
   Plan plan;
   plan.name = std::move(name);
   plan.defaults.read = plan.defaults.write = format;
-  for (const char* op : kFollowing) plan.rules.push_back({.path = "", .op = op, .follow = true});
-  for (const char* op : kFullPrecision) {
-    plan.rules.push_back({.path = "", .op = op, .read = kFp32, .write = kFp32});
+  for (const OpDef& def : op_table()) {
+    if (def.autocast == Autocast::follow || def.autocast == Autocast::promote)
+      plan.rules.push_back({.path = "", .op = def.name, .follow = true});
+  }
+  for (const OpDef& def : op_table()) {
+    if (def.autocast == Autocast::fp32)
+      plan.rules.push_back({.path = "", .op = def.name, .read = kFp32, .write = kFp32});
   }
   return plan;
 }
@@ -99,8 +34,9 @@ Plan pure(std::string name, const FloatFormat& format) {
 /// bf16 throughout but for the products, whose operands are scaled to fewer bits.
 Plan recipe(std::string name, const NodePlan& products) {
   Plan plan = mixed(std::move(name), kBf16);
-  for (const char* op : {"Conv", "Gemm", "MatMul"}) {
-    PlanRule rule{.path = "", .op = op, .read = products.read, .scale = products.scale};
+  for (const OpDef& def : op_table()) {
+    if (def.autocast != Autocast::low || !def.sums_products()) continue;
+    PlanRule rule{.path = "", .op = def.name, .read = products.read, .scale = products.scale};
     rule.grad_read = products.grad_read;
     rule.grad_rounding = products.grad_rounding;
     if (products.accumulation != Accumulation::fp32) rule.accumulation = products.accumulation;
@@ -221,10 +157,8 @@ bool needs_loss_scaling(const Plan& plan) {
     // Of a rule that scales and names no operator the products are meant.
     const bool products = op.empty() && !path.empty() && resolve(plan, path, "Gemm").scale.any();
     return std::any_of(op_table().begin(), op_table().end(), [&](const OpDef& def) {
-      const bool meant = op.empty() ? (*def.domain == '\0' || def.always_expands) &&
-                                          (!products || def.sums_products())
-                                    : op == def.name;
-      return meant && std::string_view(def.name) != "Cast" && unscaled(path, def);
+      const bool meant = op.empty() ? !products || def.sums_products() : op == def.name;
+      return meant && def.autocast != Autocast::internal && unscaled(path, def);
     });
   };
   return narrow(plan.storage) || any_op("", "") ||

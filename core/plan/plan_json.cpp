@@ -133,14 +133,11 @@ void write_update_formats(const Plan& plan, Json& variables) {
   if (plan.clip_stagewise) variables["clip_mode"] = "stagewise";
 }
 
-/// The operators that a rule can meet: ONNX's that are not of our own making, and those of ours
-/// that models and expansions of composites contain, composites among them.
+/// The operators that a rule can meet.
 std::vector<std::string> operators_of_models() {
   std::vector<std::string> names;
   for (const OpDef& def : op_table()) {
-    const std::string name = def.name;
-    const bool onnx = *def.domain == '\0' && name != "Cast";
-    if (onnx || def.gradient != nullptr || def.always_expands) names.push_back(name);
+    if (def.autocast != Autocast::internal) names.emplace_back(def.name);
   }
   return names;
 }
@@ -281,22 +278,18 @@ std::string scale_hint(const std::string& text) {
 }
 
 std::string format_hint(const std::string& text) {
-  static const std::vector<std::string> kNames{"fp32",   "tf32", "bf16",     "fp16",
-                                               "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz",
-                                               "e3m2",   "e2m3", "e2m1",     "follow"};
-  // What other programs call them.
-  static const std::map<std::string, std::string> kElsewhere{
-      {"float", "fp32"},    {"single", "fp32"}, {"f32", "fp32"}, {"f16", "fp16"}, {"fp8", "e4m3fn"},
-      {"float8", "e4m3fn"}, {"e4m3", "e4m3fn"}, {"fp6", "e3m2"}, {"fp4", "e2m1"}};
-  if (const auto found = kElsewhere.find(text); found != kElsewhere.end()) {
-    return "did you mean " + found->second + "?";
+  std::vector<std::string> names = format_names();
+  for (const NamedFormat& each : named_formats()) {
+    for (const std::string_view other : each.elsewhere) {
+      if (!text.empty() && text == other) return "did you mean " + std::string(each.name) + "?";
+    }
   }
   // What looks like eXmY or has options is no misspelling of a named format.
   if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
-  return did_you_mean(text, kNames,
-                      "formats: fp32, tf32, bf16, fp16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e3m2, "
-                      "e2m3, e2m1, eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or "
-                      ":ftz");
+  const std::string usage = "formats: " + comma_list(names) +
+                            ", eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or :ftz";
+  names.emplace_back("follow");
+  return did_you_mean(text, names, usage);
 }
 
 Plan plan_from_json(std::string_view text) {

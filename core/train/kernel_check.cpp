@@ -77,14 +77,10 @@ class BoundCheck {
     for (const size_t i : {kFirstScaleInput, kFirstScaleInput + 1}) {
       if (input(i) != kNone) factor_ *= lane.read_scalar(input(i));
     }
-    if (node_.op == "Gemm") {
-      const GemmBias outside = gemm_bias(graph, node_);
-      factor_ *= static_cast<double>(outside.alpha);
-      beta_ = static_cast<double>(outside.beta);
-    }
-    if ((node_.op == "Gemm" || node_.op == "Conv") && input(2) != kNone) {
-      bias_ = lane.read(input(2)).data;
-    }
+    const GemmBias outside = gemm_bias(graph, node_);
+    factor_ *= static_cast<double>(outside.alpha);
+    beta_ = static_cast<double>(outside.beta);
+    if (input(2) != kNone) bias_ = lane.read(input(2)).data;
     const Executable bare = bare_product(graph, id);
     const std::unique_ptr<Program> program = emulator.compile(bare);
     copy_operands(lane, bare, *program);

@@ -13,11 +13,7 @@
 
 namespace halfscope {
 
-namespace {
-
-constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
+namespace {}  // namespace
 
 struct Runner::Lane {
   LaneConfig config;
@@ -104,7 +100,8 @@ void Runner::check_last_batch() const {
 Runner::~Runner() = default;
 
 double Runner::Result::accuracy() const {
-  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored) : kNotMeasured;
+  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored)
+                    : std::numeric_limits<double>::quiet_NaN();
 }
 
 const Runner::Result& Runner::result(size_t lane) const { return lanes_.at(lane)->result; }
@@ -206,7 +203,7 @@ StepRow Runner::run_lane(Lane& lane, int64_t step, std::span<const int64_t> indi
   if (config_.keep_outputs) keep(lane, indices.size());
   StepRow row;
   row.step = step;
-  row.loss = row.grad_norm = kNotMeasured;
+  row.loss = row.grad_norm = std::numeric_limits<double>::quiet_NaN();
   if (!config_.labels.empty()) {
     const int64_t right = score(lane, indices);
     lane.result.right += right;
@@ -314,7 +311,7 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
       indices.resize(static_cast<size_t>(std::min(feed_->batch(), samples - first)));
       std::iota(indices.begin(), indices.end(), first);
       for (size_t i = 0; i < lanes_.size(); ++i) {
-        rows[i] = {.step = step, .loss = kNotMeasured};
+        rows[i] = {.step = step, .loss = std::numeric_limits<double>::quiet_NaN()};
         guarded(i, step, sink, [&](Lane& lane) { rows[i] = run_lane(lane, step, indices); });
       }
       if (sink != nullptr) {
@@ -337,7 +334,9 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
   for (size_t i = 0; i < lanes_.size() && step == count; ++i) {
     const double accuracy = lanes_[i]->result.accuracy();
     if (!lanes_[i]->lost && !std::isnan(accuracy)) {
-      sink->eval(static_cast<int>(i), {.step = step, .loss = kNotMeasured, .accuracy = accuracy});
+      sink->eval(
+          static_cast<int>(i),
+          {.step = step, .loss = std::numeric_limits<double>::quiet_NaN(), .accuracy = accuracy});
     }
   }
   sink->end(step < count ? RunEnd::interrupted : RunEnd::complete);

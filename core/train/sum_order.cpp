@@ -103,13 +103,11 @@ std::optional<ProductSample> ProductSample::of(const Graph& graph, NodeId id,
   for (const size_t i : {kFirstScaleInput, kFirstScaleInput + 1}) {
     if (input(i) != kNone) sample.factor_ *= static_cast<float>(program.read_scalar(input(i)));
   }
-  if (node.op == "Gemm") {
-    const GemmBias outside = gemm_bias(graph, node);
-    sample.factor_ *= outside.alpha;
-    sample.beta_ = outside.beta;
-    sample.scaled_ = sample.scaled_ || !outside.part_of_sums;
-  }
-  sample.has_bias_ = input(2) != kNone && (node.op == "Gemm" || node.op == "Conv");
+  const GemmBias outside = gemm_bias(graph, node);
+  sample.factor_ *= outside.alpha;
+  sample.beta_ = outside.beta;
+  sample.scaled_ = sample.scaled_ || !outside.part_of_sums;
+  sample.has_bias_ = input(2) != kNone;
 
   const Tensor a = program.read(node.inputs[0]), b = program.read(node.inputs[1]);
   const Tensor values = program.read(node.outputs[0]);

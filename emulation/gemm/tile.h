@@ -2,7 +2,7 @@
 // The register tile: the one piece of arithmetic under gemm.h, one implementation per instruction
 // set. A tile is rows x columns chains
 //   c(i, j) = sum over ascending k of a(i, k) * b(k, j)
-// held in registers: b comes in vectors, a is broadcast. The drivers (product.cpp, conv_*.cpp)
+// held in registers: b comes in vectors, a is broadcast. The drivers (driver.cpp, conv_*.cpp)
 // choose what a and b point at; the tables below are the only way into the vector code.
 #pragma once
 

@@ -130,25 +130,30 @@ Step where_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
-Step index_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  if (op == "Gather") return gather_step(c);
-  if (op == "GatherGrad") return gather_grad_step(c);
-  if (op == "GatherElements") return gather_elements_step(c);
-  if (op == "GatherElementsGrad") return gather_elements_grad_step(c);
-  if (op == "Equal") return compare_step(c, EqualTo{});
-  if (op == "Less") return compare_step(c, LessThan{});
-  if (op == "LessOrEqual") return compare_step(c, AtMost{});
-  if (op == "Greater") return compare_step(c, GreaterThan{});
-  if (op == "GreaterOrEqual") return compare_step(c, AtLeast{});
-  if (op == "And") return relation_step(c, BothTrue{});
-  if (op == "Or") return relation_step(c, EitherTrue{});
-  if (op == "Not") {
-    return items_step(*c.executor, c.out_count(0), Negate{c.index_in[0], c.index_out[0]});
-  }
-  if (op == "ArgMax") return arg_max_step(c);
-  if (op == "Where") return where_step(c);
-  return {};
+Step negate_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0), Negate{c.index_in[0], c.index_out[0]});
+}
+
+template <class X, class T>
+Step index_step(const NodeCall<X, T>& call) {
+  using Call = NodeCall<X, T>;
+  static constexpr StepRow<X, T> kRows[] = {
+      {"Gather", gather_step<X, T>},
+      {"GatherGrad", gather_grad_step<X, T>},
+      {"GatherElements", gather_elements_step<X, T>},
+      {"GatherElementsGrad", gather_elements_grad_step<X, T>},
+      {"Equal", [](const Call& c) { return compare_step(c, EqualTo{}); }},
+      {"Less", [](const Call& c) { return compare_step(c, LessThan{}); }},
+      {"LessOrEqual", [](const Call& c) { return compare_step(c, AtMost{}); }},
+      {"Greater", [](const Call& c) { return compare_step(c, GreaterThan{}); }},
+      {"GreaterOrEqual", [](const Call& c) { return compare_step(c, AtLeast{}); }},
+      {"And", [](const Call& c) { return relation_step(c, BothTrue{}); }},
+      {"Or", [](const Call& c) { return relation_step(c, EitherTrue{}); }},
+      {"Not", negate_step<X, T>},
+      {"ArgMax", arg_max_step<X, T>},
+      {"Where", where_step<X, T>},
+  };
+  return step_from(kRows, call);
 }
 
 }  // namespace halfscope::gpu

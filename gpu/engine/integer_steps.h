@@ -56,43 +56,48 @@ Step cumulate_indices_step(const NodeCall<X, int32_t>& c) {
 }
 
 template <class X>
-Step of_indices_step(const NodeCall<X, int32_t>& c) {
-  if (Step step = binary_integers(c, BinaryIndexFunctions{})) return step;
-  if (Step step = unary_integers(c, UnaryIndexFunctions{})) return step;
-  const std::string& op = c.node->op;
-  if (op == "Expand" || is_view(*c.node)) {
-    const Shape& to = c.out_shape(0);
-    const Strided from = op == "Expand" ? broadcast(*c.node, c.in_shape(0), to)
-                                        : strided(*c.node, {element_count(to)}, {1});
-    return items_step(*c.executor, element_count(to), CopyFrom<int32_t>{c.in[0], c.out[0], from});
-  }
-  if (op == "Slice") return slice_step(c);
-  if (op == "Pad") return pad_step(c);
-  if (op == "Transpose") return transpose_step(c);
-  if (op == "Concat") return concat_step(c);
-  if (op == "Split") return split_step(c);
-  if (op == "ReduceSum") return reduce_indices_step<integers::Add>(c, 0);
-  if (op == "ReduceMax") return reduce_indices_step<integers::Max>(c, INT32_MIN);
-  if (op == "ReduceMin") return reduce_indices_step<integers::Min>(c, INT32_MAX);
-  if (op == "CumSum") return cumulate_indices_step(c);
-  if (op == "Gather") return gather_step(c);
-  if (op == "GatherElements") return gather_elements_step(c);
-  if (op == "ArgMax") return arg_max_step(c);
-  if (op == "Where") return where_step(c);
-  return {};  // comparisons and logic, see index_step()
+Step of_indices_step(const NodeCall<X, int32_t>& call) {
+  if (Step step = binary_integers(call, BinaryIndexFunctions{})) return step;
+  if (Step step = unary_integers(call, UnaryIndexFunctions{})) return step;
+  using Call = NodeCall<X, int32_t>;
+  static constexpr StepRow<X, int32_t> kRows[] = {
+      {"Expand", expand_step<X, int32_t>},
+      {"Slice", slice_step<X, int32_t>},
+      {"Pad", pad_step<X, int32_t>},
+      {"Transpose", transpose_step<X, int32_t>},
+      {"Concat", concat_step<X, int32_t>},
+      {"Split", split_step<X, int32_t>},
+      {"ReduceSum", [](const Call& c) { return reduce_indices_step<integers::Add>(c, 0); }},
+      {"ReduceMax", [](const Call& c) { return reduce_indices_step<integers::Max>(c, INT32_MIN); }},
+      {"ReduceMin", [](const Call& c) { return reduce_indices_step<integers::Min>(c, INT32_MAX); }},
+      {"CumSum", cumulate_indices_step<X>},
+      {"Gather", gather_step<X, int32_t>},
+      {"GatherElements", gather_elements_step<X, int32_t>},
+      {"ArgMax", arg_max_step<X, int32_t>},
+      {"Where", where_step<X, int32_t>},
+  };
+  // Comparisons and logic are index_step()'s.
+  return is_view(*call.node) ? copy_step(call) : step_from(kRows, call);
+}
+
+template <class X, class T>
+Step index_to_real_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    IndexToReal<T>{c.index_in[0], c.out[0], c.out_format(0)});
+}
+
+template <class X, class T>
+Step real_to_index_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0), RealToIndex<T>{c.in[0], c.index_out[0]});
 }
 
 template <class X, class T>
 Step integer_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  if (op == "IndexToReal") {
-    return items_step(*c.executor, c.out_count(0),
-                      IndexToReal<T>{c.index_in[0], c.out[0], c.out_format(0)});
-  }
-  if (op == "RealToIndex") {
-    return items_step(*c.executor, c.out_count(0), RealToIndex<T>{c.in[0], c.index_out[0]});
-  }
-  if (!works_on_indices(*c.graph, *c.node)) return {};
+  static constexpr StepRow<X, T> kRows[] = {
+      {"IndexToReal", index_to_real_step<X, T>},
+      {"RealToIndex", real_to_index_step<X, T>},
+  };
+  if (!works_on_indices(*c.graph, *c.node)) return step_from(kRows, c);
   return of_indices_step(NodeCall<X, int32_t>{.executor = c.executor,
                                               .graph = c.graph,
                                               .node = c.node,

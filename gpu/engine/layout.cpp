@@ -100,12 +100,11 @@ std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph) {
   std::map<ValueId, std::vector<IndexUse>> uses;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
-    const bool loss = node.op == "SoftmaxCrossEntropyLoss" ||
-                      node.op == "SoftmaxCrossEntropyLossGrad" || node.op == "Accuracy";
-    const bool gather = node.op == "Gather" || node.op == "GatherGrad" ||
-                        node.op == "GatherElements" || node.op == "GatherElementsGrad";
-    if (!loss && !gather) continue;
-    const bool backward = node.op == "GatherGrad" || node.op == "GatherElementsGrad";
+    const OpDef* def = lookup_op(node.op);  // null for places that are left empty
+    if (def == nullptr || def->picks == Picks::nothing) continue;
+    const Picks use = def->picks;
+    const bool loss = use == Picks::classes;
+    const bool backward = use == Picks::rows_of_result;
     const bool labels = loss || takes_labels(node);
     const Shape& table = graph.value(backward ? node.outputs[0] : node.inputs[0]).shape;
     const size_t axis = labels ? 1 : static_cast<size_t>(axis_attribute(node, table.size(), 0));

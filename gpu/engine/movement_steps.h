@@ -188,35 +188,50 @@ Step slice_step(const NodeCall<X, T>& c) {
                     CopyFrom<T>{c.in[0], c.out[0], place.at, place.first});
 }
 
+/// Into memory of its own, where the output does not lie in the input's.
 template <class X, class T>
-Step movement_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  if (op == "Add") return simple_binary_step(c, AddOp{});
-  if (op == "Sub") return simple_binary_step(c, SubOp{});
-  if (op == "Mul") return simple_binary_step(c, MulOp{});
-  if (op == "Div") return binary_step(c, DivOp{});
-  if (op == "ReluGrad") return simple_binary_step(c, ReluGradOp{});
-  if (op == "Neg") return simple_unary_step(c, NegOp{});
-  if (op == "Sqrt") return unary_step(c, SqrtOp{});
-  if (op == "Exp") return unary_step(c, ExpOp{c.out_format(0)});
-  if (op == "Log") return unary_step(c, LogOp{c.out_format(0)});
-  if (op == "Relu") return simple_unary_step(c, ReluOp{});
-  if (op == "Expand" || op == "Assign" || is_view(*c.node)) {
-    const Shape& to = c.out_shape(0);
-    const Strided from = op == "Expand" ? broadcast(*c.node, c.in_shape(0), to)
-                                        : strided(*c.node, {element_count(to)}, {1});
-    return items_step(*c.executor, element_count(to), CopyFrom<T>{c.in[0], c.out[0], from});
-  }
-  if (op == "Slice") return slice_step(c);
-  if (op == "SliceGrad") {
-    const Shape& to = c.out_shape(0);
-    return spread_step(c, slice_place(*c.node, to, slice_axes(*c.node, to)));
-  }
-  if (op == "Pad") return pad_step(c);
-  if (op == "Transpose") return transpose_step(c);
-  if (op == "Concat") return concat_step(c);
-  if (op == "Split") return split_step(c);
-  return {};
+Step copy_step(const NodeCall<X, T>& c) {
+  const int64_t n = c.out_count(0);
+  return items_step(*c.executor, n, CopyFrom<T>{c.in[0], c.out[0], strided(*c.node, {n}, {1})});
+}
+
+template <class X, class T>
+Step expand_step(const NodeCall<X, T>& c) {
+  const Shape& to = c.out_shape(0);
+  return items_step(*c.executor, element_count(to),
+                    CopyFrom<T>{c.in[0], c.out[0], broadcast(*c.node, c.in_shape(0), to)});
+}
+
+template <class X, class T>
+Step slice_grad_step(const NodeCall<X, T>& c) {
+  const Shape& to = c.out_shape(0);
+  return spread_step(c, slice_place(*c.node, to, slice_axes(*c.node, to)));
+}
+
+template <class X, class T>
+Step movement_step(const NodeCall<X, T>& call) {
+  using Call = NodeCall<X, T>;
+  static constexpr StepRow<X, T> kRows[] = {
+      {"Add", [](const Call& c) { return simple_binary_step(c, AddOp{}); }},
+      {"Sub", [](const Call& c) { return simple_binary_step(c, SubOp{}); }},
+      {"Mul", [](const Call& c) { return simple_binary_step(c, MulOp{}); }},
+      {"Div", [](const Call& c) { return binary_step(c, DivOp{}); }},
+      {"ReluGrad", [](const Call& c) { return simple_binary_step(c, ReluGradOp{}); }},
+      {"Neg", [](const Call& c) { return simple_unary_step(c, NegOp{}); }},
+      {"Sqrt", [](const Call& c) { return unary_step(c, SqrtOp{}); }},
+      {"Exp", [](const Call& c) { return unary_step(c, ExpOp{c.out_format(0)}); }},
+      {"Log", [](const Call& c) { return unary_step(c, LogOp{c.out_format(0)}); }},
+      {"Relu", [](const Call& c) { return simple_unary_step(c, ReluOp{}); }},
+      {"Assign", copy_step<X, T>},
+      {"Expand", expand_step<X, T>},
+      {"Slice", slice_step<X, T>},
+      {"SliceGrad", slice_grad_step<X, T>},
+      {"Pad", pad_step<X, T>},
+      {"Transpose", transpose_step<X, T>},
+      {"Concat", concat_step<X, T>},
+      {"Split", split_step<X, T>},
+  };
+  return is_view(*call.node) ? copy_step(call) : step_from(kRows, call);
 }
 
 }  // namespace halfscope::gpu

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -101,12 +102,28 @@ inline Step in_turn(std::vector<Step> steps) {
   };
 }
 
+/// An operator and what makes its step.
+template <class X, class T>
+struct StepRow {
+  std::string_view op;
+  Step (*make)(const NodeCall<X, T>&);
+};
+
+/// Nothing if no row is the operator's.
+template <class X, class T, size_t N>
+Step step_from(const StepRow<X, T> (&rows)[N], const NodeCall<X, T>& call) {
+  for (const StepRow<X, T>& row : rows) {
+    if (row.op == call.node->op) return row.make(call);
+  }
+  return {};
+}
+
 template <class T>
 T attribute_of(const Node& node, const char* name) {
   return static_cast<T>(real_attribute(node, name, 0.0));
 }
 
-// One function per file: nothing for operators that are elsewhere.
+// One function per file, which lists its operators: nothing for those that are elsewhere.
 template <class X, class T>
 Step integer_step(const NodeCall<X, T>& call);  // integer_steps.h: integers at run time
 template <class X, class T>

@@ -104,24 +104,29 @@ Step squared_error_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
-Step normalization_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  if (op == "Softmax") return softmax_step(c, false);
-  if (op == "LogSoftmax") return softmax_step(c, true);
-  if (op == "SoftmaxGrad") return softmax_grad_step(c, false);
-  if (op == "LogSoftmaxGrad") return softmax_grad_step(c, true);
-  if (op == "LayerNormalization" || op == "GroupNormalization" || op == "InstanceNormalization" ||
-      op == "RMSNormalization") {
-    return group_norm_step(c);
-  }
-  if (op == "MeanSquaredError") return squared_error_step(c);
-  if (op == "MeanSquaredErrorGrad") {
-    return items_step(
-        *c.executor, c.out_count(0),
-        SquaredErrorGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], c.in_count(0), c.out_format(0)});
-  }
-  if (op == "NormalizationGrad") return normalization_grad_step(c);
-  return {};
+Step squared_error_grad_step(const NodeCall<X, T>& c) {
+  return items_step(
+      *c.executor, c.out_count(0),
+      SquaredErrorGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], c.in_count(0), c.out_format(0)});
+}
+
+template <class X, class T>
+Step normalization_step(const NodeCall<X, T>& call) {
+  using Call = NodeCall<X, T>;
+  static constexpr StepRow<X, T> kRows[] = {
+      {"Softmax", [](const Call& c) { return softmax_step(c, false); }},
+      {"LogSoftmax", [](const Call& c) { return softmax_step(c, true); }},
+      {"SoftmaxGrad", [](const Call& c) { return softmax_grad_step(c, false); }},
+      {"LogSoftmaxGrad", [](const Call& c) { return softmax_grad_step(c, true); }},
+      {"LayerNormalization", group_norm_step<X, T>},
+      {"GroupNormalization", group_norm_step<X, T>},
+      {"InstanceNormalization", group_norm_step<X, T>},
+      {"RMSNormalization", group_norm_step<X, T>},
+      {"NormalizationGrad", normalization_grad_step<X, T>},
+      {"MeanSquaredError", squared_error_step<X, T>},
+      {"MeanSquaredErrorGrad", squared_error_grad_step<X, T>},
+  };
+  return step_from(kRows, call);
 }
 
 }  // namespace halfscope::gpu

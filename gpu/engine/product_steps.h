@@ -24,17 +24,14 @@ Epilogue<T> epilogue_of(const NodeCall<X, T>& c, SumSpec spec) {
     epilogue.first_scale = c.optional_in(kFirstScaleInput);
     epilogue.second_scale = c.optional_in(kFirstScaleInput + 1);
   }
-  const bool gemm = c.node->op == "Gemm", has_bias = gemm || c.node->op == "Conv";
-  if (gemm) {
-    const GemmBias outside = gemm_bias(*c.graph, *c.node);
-    epilogue.alpha = static_cast<T>(outside.alpha);
-    epilogue.beta = static_cast<T>(outside.beta);
-    epilogue.scaled = epilogue.scaled || !outside.part_of_sums;
-  }
+  const GemmBias outside = gemm_bias(*c.graph, *c.node);
+  epilogue.alpha = static_cast<T>(outside.alpha);
+  epilogue.beta = static_cast<T>(outside.beta);
+  epilogue.scaled = epilogue.scaled || !outside.part_of_sums;
   // A sum that is scaled is not the result yet: it must not be made ready for its rounding.
   if (epilogue.scaled && spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   epilogue.how = chain_spec(spec);
-  epilogue.bias = has_bias ? c.optional_in(2) : nullptr;
+  epilogue.bias = c.optional_in(2);
   return epilogue;
 }
 
@@ -101,11 +98,9 @@ Step matrix_step(const NodeCall<X, T>& c) {
   source.count = element_count(s.products);
   source.a_batch = strided(*c.node, s.products, s.a_batch);
   source.b_batch = strided(*c.node, s.products, s.b_batch);
-  if (c.node->op == "Gemm") {
-    const GemmBias bias = gemm_bias(*c.graph, *c.node);
-    source.bias_row = bias.row;
-    source.bias_column = bias.column;
-  }
+  const GemmBias bias = gemm_bias(*c.graph, *c.node);
+  source.bias_row = bias.row;
+  source.bias_column = bias.column;
   return sums_of_products(c, source, c.sum_spec());
 }
 
@@ -146,30 +141,46 @@ inline bool zeros_take_part(const SumSpec& spec) {
 }
 
 template <class X, class T>
+Step conv_step(const NodeCall<X, T>& c) {
+  const ConvGeometry s = conv_geometry(*c.node, c.in_shape(0), c.in_shape(1), c.out_shape(0));
+  return sums_of_products(c,
+                          ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels,
+                                        s.in * s.taps, s, s.group},
+                          c.sum_spec().swapped());
+}
+
+template <class X, class T>
+Step conv_grad_input_step(const NodeCall<X, T>& c) {  // (dy, w) -> dx
+  const ConvGeometry s = conv_geometry(*c.node, c.out_shape(0), c.in_shape(1), c.in_shape(0));
+  return sums_of_products(
+      c,
+      ConvGradInputSource<T>{c.in[0], c.in[1], c.out[0], s.in, s.batch * s.height * s.width,
+                             s.taps * s.out, s, zeros_take_part(c.sum_spec()), s.group},
+      c.sum_spec().swapped());
+}
+
+template <class X, class T>
+Step conv_grad_weight_step(const NodeCall<X, T>& c) {  // (dy, x) -> dw
+  const ConvGeometry s = conv_geometry(*c.node, c.in_shape(1), c.out_shape(0), c.in_shape(0));
+  return sums_of_products(c,
+                          ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.in * s.taps,
+                                                  s.batch * s.pixels, s, s.group},
+                          c.sum_spec());
+}
+
+template <class X, class T>
 Step product_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  if (op == "Gemm" || op == "MatMul") return matrix_step(c);
-  if (op == "Conv") {
-    const ConvGeometry s = conv_geometry(*c.node, c.in_shape(0), c.in_shape(1), c.out_shape(0));
-    return sums_of_products(c,
-                            ConvSource<T>{c.in[0], c.in[1], c.out[0], s.out, s.batch * s.pixels,
-                                          s.in * s.taps, s, s.group},
-                            c.sum_spec().swapped());
-  }
-  if (op == "ConvGradInput") {  // (dy, w) -> dx
-    const ConvGeometry s = conv_geometry(*c.node, c.out_shape(0), c.in_shape(1), c.in_shape(0));
-    return sums_of_products(
-        c,
-        ConvGradInputSource<T>{c.in[0], c.in[1], c.out[0], s.in, s.batch * s.height * s.width,
-                               s.taps * s.out, s, zeros_take_part(c.sum_spec()), s.group},
-        c.sum_spec().swapped());
-  }
-  if (op == "ConvGradWeight") {  // (dy, x) -> dw
-    const ConvGeometry s = conv_geometry(*c.node, c.in_shape(1), c.out_shape(0), c.in_shape(0));
-    return sums_of_products(c,
-                            ConvGradWeightSource<T>{c.in[0], c.in[1], c.out[0], s.out,
-                                                    s.in * s.taps, s.batch * s.pixels, s, s.group},
-                            c.sum_spec());
+  switch (find_op(c.node->op).product) {
+    case ProductKind::none:
+      return {};
+    case ProductKind::matrix:
+      return matrix_step(c);
+    case ProductKind::conv:
+      return conv_step(c);
+    case ProductKind::conv_grad_input:
+      return conv_grad_input_step(c);
+    case ProductKind::conv_grad_weight:
+      return conv_grad_weight_step(c);
   }
   return {};
 }

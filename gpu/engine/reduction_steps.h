@@ -36,6 +36,11 @@ inline Reduction reduction_of(const Node& node, const Shape& shape) {
   return reduction_over(node, shape, reduction_axes(node, shape.size()));
 }
 
+template <class X, class T>
+std::vector<int64_t> reduced_axes(const NodeCall<X, T>& c) {
+  return reduction_axes(*c.node, c.in_shape(0).size());
+}
+
 /// Axes 2 and beyond.
 inline std::vector<int64_t> pixel_axes(const Shape& shape) {
   std::vector<int64_t> axes;
@@ -136,22 +141,35 @@ inline PoolGeometry pool_geometry(const Node& node, const Shape& x, const Shape&
 }
 
 template <class X, class T>
-Step pool_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  const bool backward = op == "MaxPoolGrad" || op == "AveragePoolGrad";
-  const PoolGeometry s = backward ? pool_geometry(*c.node, c.out_shape(0), c.in_shape(0))
-                                  : pool_geometry(*c.node, c.in_shape(0), c.out_shape(0));
-  const int64_t n = c.out_count(0);
-  if (op == "MaxPool") {
-    return items_step(*c.executor, n, MaxPool<T>{c.in[0], c.out[0], c.index_out[1], s});
-  }
-  if (op == "MaxPoolGrad") {
-    return items_step(*c.executor, n, MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0], s});
-  }
-  const ChainSpec how = chain_spec(c.sum_spec());
-  const auto how_of = [](auto& body) -> ChainSpec& { return body.how; };
-  if (backward) return sums_step(c, n, AveragePoolGrad<T>{c.in[0], c.out[0], s, how}, how_of);
-  return sums_step(c, n, AveragePool<T>{c.in[0], c.out[0], s, how}, how_of);
+Step max_pool_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    MaxPool<T>{c.in[0], c.out[0], c.index_out[1],
+                               pool_geometry(*c.node, c.in_shape(0), c.out_shape(0))});
+}
+
+template <class X, class T>
+Step max_pool_grad_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0],
+                                   pool_geometry(*c.node, c.out_shape(0), c.in_shape(0))});
+}
+
+template <class X, class T>
+Step average_pool_step(const NodeCall<X, T>& c) {
+  return sums_step(
+      c, c.out_count(0),
+      AveragePool<T>{c.in[0], c.out[0], pool_geometry(*c.node, c.in_shape(0), c.out_shape(0)),
+                     chain_spec(c.sum_spec())},
+      [](auto& body) -> ChainSpec& { return body.how; });
+}
+
+template <class X, class T>
+Step average_pool_grad_step(const NodeCall<X, T>& c) {
+  return sums_step(
+      c, c.out_count(0),
+      AveragePoolGrad<T>{c.in[0], c.out[0], pool_geometry(*c.node, c.out_shape(0), c.in_shape(0)),
+                         chain_spec(c.sum_spec())},
+      [](auto& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
@@ -305,36 +323,48 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
 }
 
 template <class X, class T>
-Step reduction_step(const NodeCall<X, T>& c) {
-  const std::string& op = c.node->op;
-  if (op == "ReduceSum" || op == "ReduceMean") {
-    return sum_step(c, reduction_axes(*c.node, c.in_shape(0).size()), op == "ReduceMean");
-  }
-  if (op == "GlobalAveragePool") return sum_step(c, pixel_axes(c.in_shape(0)), true);
-  if (op == "ReduceMeanGrad") {
-    return items_step(*c.executor, c.out_count(0),
-                      MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});
-  }
-  if (op == "ReduceMax" || op == "ReduceMin") {
-    return items_step(
-        *c.executor, c.out_count(0),
-        Extreme<T>{c.in[0], c.out[0], reduction_of(*c.node, c.in_shape(0)), op == "ReduceMin"});
-  }
-  if (op == "CumSum") return cumulative_sum_step(c);
-  if (op == "ReduceMaxGrad") {  // (dy, x, y), dy and y with kept axes
-    return items_step(
-        *c.executor, c.in_count(2),
-        MaxGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], reduction_of(*c.node, c.in_shape(1))});
-  }
-  if (op == "MaxPool" || op == "MaxPoolGrad" || op == "AveragePool" || op == "AveragePoolGrad") {
-    return pool_step(c);
-  }
-  if (op == "SoftmaxCrossEntropyLoss") return loss_step(c);
-  if (op == "SoftmaxCrossEntropyLossGrad") return loss_grad_step(c);
-  if (op == "Accuracy") return accuracy_step(c);
-  if (op == "BatchNormalization") return batch_norm_step(c);
-  if (op == "BatchNormalizationGrad") return batch_norm_grad_step(c);
-  return {};
+Step extreme_step(const NodeCall<X, T>& c, bool least) {
+  return items_step(*c.executor, c.out_count(0),
+                    Extreme<T>{c.in[0], c.out[0], reduction_of(*c.node, c.in_shape(0)), least});
+}
+
+template <class X, class T>
+Step mean_grad_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});
+}
+
+template <class X, class T>
+Step max_grad_step(const NodeCall<X, T>& c) {  // (dy, x, y), dy and y with kept axes
+  return items_step(
+      *c.executor, c.in_count(2),
+      MaxGrad<T>{c.in[0], c.in[1], c.in[2], c.out[0], reduction_of(*c.node, c.in_shape(1))});
+}
+
+template <class X, class T>
+Step reduction_step(const NodeCall<X, T>& call) {
+  using Call = NodeCall<X, T>;
+  static constexpr StepRow<X, T> kRows[] = {
+      {"ReduceSum", [](const Call& c) { return sum_step(c, reduced_axes(c), false); }},
+      {"ReduceMean", [](const Call& c) { return sum_step(c, reduced_axes(c), true); }},
+      {"GlobalAveragePool",
+       [](const Call& c) { return sum_step(c, pixel_axes(c.in_shape(0)), true); }},
+      {"ReduceMeanGrad", mean_grad_step<X, T>},
+      {"ReduceMax", [](const Call& c) { return extreme_step(c, false); }},
+      {"ReduceMin", [](const Call& c) { return extreme_step(c, true); }},
+      {"ReduceMaxGrad", max_grad_step<X, T>},
+      {"CumSum", cumulative_sum_step<X, T>},
+      {"MaxPool", max_pool_step<X, T>},
+      {"MaxPoolGrad", max_pool_grad_step<X, T>},
+      {"AveragePool", average_pool_step<X, T>},
+      {"AveragePoolGrad", average_pool_grad_step<X, T>},
+      {"SoftmaxCrossEntropyLoss", loss_step<X, T>},
+      {"SoftmaxCrossEntropyLossGrad", loss_grad_step<X, T>},
+      {"Accuracy", accuracy_step<X, T>},
+      {"BatchNormalization", batch_norm_step<X, T>},
+      {"BatchNormalizationGrad", batch_norm_grad_step<X, T>},
+  };
+  return step_from(kRows, call);
 }
 
 }  // namespace halfscope::gpu

@@ -90,30 +90,61 @@ Step norm_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
-Step state_step(const NodeCall<X, T>& c) {
-  const Node& node = *c.node;
-  const Gradient<T> gradient = gradient_of(c);
+Step momentum_step(const NodeCall<X, T>& c) {
   const int64_t n = c.out_count(0);
-  const T momentum = attribute_of<T>(node, "momentum"), eps = attribute_of<T>(node, "eps");
-  if (node.op == "Momentum") {
-    return items_step(*c.executor, items_of_several(n),
-                      Momentum<T>{gradient, c.in[4], c.out[0], momentum, n});
-  }
-  if (node.op == "AdamMoments") {
-    const double b1 = real_attribute(node, "beta1", 0.9), b2 = real_attribute(node, "beta2", 0.999);
-    return items_step(
-        *c.executor, n,
-        AdamMoments<T>{gradient, c.in[4], c.in[5], c.out[0], c.out[1], static_cast<T>(b1),
-                       static_cast<T>(b2), static_cast<T>(1.0 - b1), static_cast<T>(1.0 - b2)});
-  }
-  if (node.op == "SquareAverage") {
-    const double a = real_attribute(node, "alpha", 0.99);
-    return items_step(
-        *c.executor, n,
-        SquareAverage<T>{gradient, c.in[4], c.out[0], static_cast<T>(a), static_cast<T>(1.0 - a)});
-  }
-  return items_step(*c.executor, n,
-                    RmsMomentum<T>{gradient, c.in[4], c.in[5], c.out[0], momentum, eps});
+  return items_step(
+      *c.executor, items_of_several(n),
+      Momentum<T>{gradient_of(c), c.in[4], c.out[0], attribute_of<T>(*c.node, "momentum"), n});
+}
+
+template <class X, class T>
+Step adam_moments_step(const NodeCall<X, T>& c) {
+  const double b1 = real_attribute(*c.node, "beta1", 0.9);
+  const double b2 = real_attribute(*c.node, "beta2", 0.999);
+  return items_step(
+      *c.executor, c.out_count(0),
+      AdamMoments<T>{gradient_of(c), c.in[4], c.in[5], c.out[0], c.out[1], static_cast<T>(b1),
+                     static_cast<T>(b2), static_cast<T>(1.0 - b1), static_cast<T>(1.0 - b2)});
+}
+
+template <class X, class T>
+Step square_average_step(const NodeCall<X, T>& c) {
+  const double a = real_attribute(*c.node, "alpha", 0.99);
+  return items_step(*c.executor, c.out_count(0),
+                    SquareAverage<T>{gradient_of(c), c.in[4], c.out[0], static_cast<T>(a),
+                                     static_cast<T>(1.0 - a)});
+}
+
+template <class X, class T>
+Step rms_momentum_step(const NodeCall<X, T>& c) {
+  return items_step(
+      *c.executor, c.out_count(0),
+      RmsMomentum<T>{gradient_of(c), c.in[4], c.in[5], c.out[0],
+                     attribute_of<T>(*c.node, "momentum"), attribute_of<T>(*c.node, "eps")});
+}
+
+template <class X, class T>
+Step gradient_sum_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    GradientSum<T>{c.in[0], c.in[1], c.in[2], c.out[0]});
+}
+
+template <class X, class T>
+Step sgd_step(const NodeCall<X, T>& c) {
+  return apply_step(c, SgdRule<T>{gradient_of(c), c.in[4], c.optional_in(5)});
+}
+
+template <class X, class T>
+Step rms_step(const NodeCall<X, T>& c) {
+  return apply_step(c, RmsRule<T>{gradient_of(c), c.in[4], c.in[5], c.optional_in(6),
+                                  attribute_of<T>(*c.node, "eps")});
+}
+
+template <class X, class T>
+Step adam_step(const NodeCall<X, T>& c) {
+  return apply_step(
+      c, AdamRule<T>{c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], attribute_of<T>(*c.node, "eps"),
+                     real_attribute(*c.node, "decoupled_decay", 0.0)});
 }
 
 /// Bits of the largest magnitude of the first input, and the steps that find them.
@@ -179,38 +210,30 @@ Step scale_update_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
+Step dequantize_step(const NodeCall<X, T>& c) {
+  const Blocks blocks{block_shape(*c.node, c.in_shape(0)), c.node->plan.scale.block()};
+  return items_step(*c.executor, c.out_count(0),
+                    Dequantize<T>{c.in[0], c.in[1], c.in[2], c.out[0], blocks});
+}
+
+template <class X, class T>
 Step update_step(const NodeCall<X, T>& c) {
-  const Node& node = *c.node;
-  const std::string& op = node.op;
-  const T eps = attribute_of<T>(node, "eps");
-  if (op == "GradientNorm") return norm_step(c);
-  if (op == "GradientSum") {
-    return items_step(*c.executor, c.out_count(0),
-                      GradientSum<T>{c.in[0], c.in[1], c.in[2], c.out[0]});
-  }
-  if (op == "Momentum" || op == "AdamMoments" || op == "SquareAverage" || op == "RmsMomentum") {
-    return state_step(c);
-  }
-  if (op == "SgdUpdate") {
-    return apply_step(c, SgdRule<T>{gradient_of(c), c.in[4], c.optional_in(5)});
-  }
-  if (op == "RmsUpdate") {
-    return apply_step(c, RmsRule<T>{gradient_of(c), c.in[4], c.in[5], c.optional_in(6), eps});
-  }
-  if (op == "AdamUpdate") {
-    return apply_step(c, AdamRule<T>{c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], eps,
-                                     real_attribute(node, "decoupled_decay", 0.0)});
-  }
-  if (op == "WeightAverage") return average_step(c);
-  if (op == "Quantize") return quantize_step(c);
-  if (op == "Dequantize") {
-    return items_step(
-        *c.executor, c.out_count(0),
-        Dequantize<T>{c.in[0], c.in[1], c.in[2], c.out[0],
-                      Blocks{block_shape(node, c.in_shape(0)), node.plan.scale.block()}});
-  }
-  if (op == "ScaleUpdate") return scale_update_step(c);
-  return {};
+  static constexpr StepRow<X, T> kRows[] = {
+      {"GradientNorm", norm_step<X, T>},
+      {"GradientSum", gradient_sum_step<X, T>},
+      {"Momentum", momentum_step<X, T>},
+      {"AdamMoments", adam_moments_step<X, T>},
+      {"SquareAverage", square_average_step<X, T>},
+      {"RmsMomentum", rms_momentum_step<X, T>},
+      {"SgdUpdate", sgd_step<X, T>},
+      {"RmsUpdate", rms_step<X, T>},
+      {"AdamUpdate", adam_step<X, T>},
+      {"WeightAverage", average_step<X, T>},
+      {"Quantize", quantize_step<X, T>},
+      {"Dequantize", dequantize_step<X, T>},
+      {"ScaleUpdate", scale_update_step<X, T>},
+  };
+  return step_from(kRows, c);
 }
 
 }  // namespace halfscope::gpu

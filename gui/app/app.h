@@ -205,7 +205,7 @@ class App {
   // What the dialog was opened for: another run may be open when it is answered.
   std::shared_ptr<const RunModel> dialog_run_;
   LaneInfo dialog_lane_{};
-  PlanEdits dialog_edits_{};
+  PlanEdit dialog_edits_{};
   std::string text_;  ///< what save_text will write
   PanelPicture svg_panel_ = PanelPicture::loss;
   std::string svg_file_, svg_problem_;

@@ -133,16 +133,10 @@ void Line::choose_tensor() const {
 }
 
 void Line::choose_tab() const {
-  static constexpr std::pair<const char*, Tab> kTabs[] = {{"recommendations", Tab::recommendations},
-                                                          {"events", Tab::events},
-                                                          {"details", Tab::layer_details},
-                                                          {"lab", Tab::float_lab},
-                                                          {"compare", Tab::compare},
-                                                          {"log", Tab::log}};
-  const auto found = std::find_if(std::begin(kTabs), std::end(kTabs),
-                                  [&](const auto& each) { return word(1) == each.first; });
-  if (found == std::end(kTabs)) fail("there is no tab " + word(1));
-  stage_.app.show_tab(found->second);
+  const auto found =
+      std::find_if(kTabs.begin(), kTabs.end(), [&](Tab each) { return word(1) == tab_name(each); });
+  if (found == kTabs.end()) fail("there is no tab " + word(1));
+  stage_.app.show_tab(*found);
 }
 
 bool Line::set_view() {

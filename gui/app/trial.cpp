@@ -52,7 +52,7 @@ std::unique_ptr<Trial> Trial::demo(const fs::path& folder) {
 }
 
 std::unique_ptr<Trial> Trial::of_plan(const fs::path& folder, const RunInfo& run, int lane,
-                                      int reference, const PlanEdits& edits) {
+                                      int reference, const PlanEdit& edits) {
   make_folder(folder);
   const fs::path stem = free_stem(folder);
   const std::string plan_file = stem.string() + ".json", run_file = stem.string() + ".hscope";

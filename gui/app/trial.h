@@ -21,7 +21,7 @@ class Trial {
   static std::unique_ptr<Trial> demo(const std::filesystem::path& folder);
   /// Trains the lane's plan with the edits. `reference` is an index into run.lanes, or -1.
   static std::unique_ptr<Trial> of_plan(const std::filesystem::path& folder, const RunInfo& run,
-                                        int lane, int reference, const PlanEdits& edits);
+                                        int lane, int reference, const PlanEdit& edits);
 
   /// Any program that records to `run_file`; what it says goes into a .log file beside that.
   Trial(const std::vector<std::string>& words, std::string run_file);

@@ -16,9 +16,6 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr std::array<const char*, 9> kCompared{"fp32",   "tf32", "fp16", "bf16", "e5m2",
-                                               "e4m3fn", "e3m2", "e2m3", "e2m1"};
-
 struct BitPart {
   const char* name;
   ImU32 color;
@@ -199,14 +196,15 @@ void draw_compared(const LabFrame& frame) {
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();
   std::string problem;
-  for (const char* name : kCompared) {
-    const FloatFormat format = parse_format(name).value_or(kFp32);
+  for (const NamedFormat& each : named_formats()) {
+    const std::string name(each.name);
+    const FloatFormat& format = each.format;
     const std::optional<uint32_t> typed =
         lab.typed() ? read_number(lab.entry, format, problem) : std::nullopt;
     const uint32_t code = typed ? *typed : encode(lab.number(), format);
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    if (ui::selectable(fmt::format("lab/in/{}", name), name, format == lab.shown(), {0, 0},
+    if (ui::selectable(fmt::format("lab/in/{}", name), name.c_str(), format == lab.shown(), {0, 0},
                        ImGuiSelectableFlags_SpanAllColumns)) {
       lab.set_format(format);
     }

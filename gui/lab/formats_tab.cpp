@@ -16,16 +16,13 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr std::array<const char*, 11> kListed{"fp32", "tf32",   "bf16",     "fp16",
-                                              "e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz",
-                                              "e3m2", "e2m3",   "e2m1"};
 constexpr int kMapBits = 8, kMapColumns = 16;
 
 void draw_table(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit |
                                      ImGuiTableFlags_NoSavedSettings | ImGuiTableFlags_ScrollX;
-  std::vector<std::string> names(kListed.begin(), kListed.end());
+  std::vector<std::string> names = format_names();
   const std::string own = format_name(lab.shown());
   if (std::find(names.begin(), names.end(), own) == names.end()) names.push_back(own);
   const float height = (static_cast<float>(names.size()) + 1.0f) *

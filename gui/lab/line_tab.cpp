@@ -20,7 +20,6 @@ namespace halfscope::gui {
 namespace {
 
 constexpr int64_t kMostTicks = 600;
-constexpr std::array<FloatFormat, 7> kLines{kE2m1, kE3m2, kE2m3, kE4m3fn, kE5m2, kBf16, kFp16};
 
 struct LineAxis {
   double low, high;
@@ -139,7 +138,10 @@ void draw_line_tab(const LabFrame& frame) {
   look("lab/line/max", "the whole format", -1.05 * large, 1.05 * large);
   if (gap > 0.0) look("lab/line/number", "the number", number - 8.0 * gap, number + 8.0 * gap);
 
-  std::vector<FloatFormat> formats(kLines.begin(), kLines.end());
+  std::vector<FloatFormat> formats;  // from narrow to wide; those of more bits are solid lines
+  for (const NamedFormat& each : named_formats()) {
+    if (each.format.bits() <= 16) formats.insert(formats.begin(), each.format);
+  }
   if (std::find(formats.begin(), formats.end(), lab.shown()) == formats.end()) {
     formats.push_back(lab.shown());
   }

@@ -19,7 +19,7 @@ struct TabEntry {
   const char* tip;
 };
 
-constexpr std::array<TabEntry, 6> kTabs{
+constexpr std::array<TabEntry, 6> kLabTabs{
     TabEntry{LabTab::bits, "Bits", "lab/tab/bits", draw_bits_tab,
              "A number as its bits, with all digits."},
     TabEntry{LabTab::rounding, "Rounding", "lab/tab/rounding", draw_rounding_tab,
@@ -93,9 +93,9 @@ bool lab_button(const LabFrame& frame, std::string_view path, const char* name) 
 
 void draw_float_lab(FloatLab& lab, const Theme& theme, const Fonts& fonts, float scale) {
   const LabFrame frame{lab, theme, fonts, scale};
-  for (const TabEntry& entry : kTabs) {
+  for (const TabEntry& entry : kLabTabs) {
     const float width = text_width(fonts.text, entry.name) + 2 * ImGui::GetStyle().FramePadding.x;
-    if (entry.tab != kTabs.front().tab) flow(width, frame.px(2));
+    if (entry.tab != kLabTabs.front().tab) flow(width, frame.px(2));
     if (ui::segment(entry.path, entry.name, lab.tab == entry.tab)) {
       if (lab.tab != entry.tab) lab.note.clear();
       lab.tab = entry.tab;
@@ -110,7 +110,7 @@ void draw_float_lab(FloatLab& lab, const Theme& theme, const Fonts& fonts, float
     ImGui::PopStyleColor();
     ImGui::Dummy({0, frame.px(2)});
   }
-  for (const TabEntry& entry : kTabs) {
+  for (const TabEntry& entry : kLabTabs) {
     if (entry.tab == lab.tab) entry.draw(frame);
   }
 }

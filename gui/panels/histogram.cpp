@@ -18,7 +18,6 @@ namespace halfscope::gui {
 namespace {
 
 constexpr double kMostShift = 32.0;
-constexpr std::array<FloatFormat, 4> kCandidates{kFp16, kBf16, kE5m2, kE4m3fn};
 
 /// The loss scales of the steps that are looked at.
 struct LossScale {
@@ -440,7 +439,10 @@ void draw_table(const Shown& shown) {
 }
 
 std::vector<FloatFormat> formats_to_show(const FloatFormat& own, const FloatFormat& lens) {
-  std::vector<FloatFormat> formats(kCandidates.begin(), kCandidates.end());
+  std::vector<FloatFormat> formats;
+  for (const NamedFormat& each : named_formats()) {
+    if (each.compared) formats.push_back(each.format);
+  }
   for (const FloatFormat& format : {own, lens}) {
     if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
       formats.push_back(format);

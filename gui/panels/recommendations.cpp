@@ -21,9 +21,7 @@ struct Row {
   std::string action{}, evidence{}, rule{};
   Severity severity = Severity::info;
   const Finding* finding = nullptr;
-  bool keep_fp32 = false;
-  bool fp32_storage = false;
-  double loss_scale = 0.0;
+  PlanEdit edit{};  ///< of one member, or empty
 };
 
 std::vector<Row> rows_of(const Frame& frame, const Report& report) {
@@ -39,19 +37,17 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
             .rule = finding.rule,
             .severity = finding.severity,
             .finding = &finding};
-    if (action.kind == Action::Kind::keep_fp32) {
-      for (const std::string& layer : action.layers) {
-        if (!kept.insert(layer).second) continue;
-        row.layer = layer;
-        row.action = "keep in fp32";
-        row.keep_fp32 = true;
-        rows.push_back(row);
-      }
-      if (row.keep_fp32 || !action.layers.empty()) continue;
+    for (const std::string& layer : action.edit.fp32_layers) {
+      if (!kept.insert(layer).second) continue;
+      row.layer = layer;
+      row.action = "keep in fp32";
+      row.edit = {.fp32_layers = {layer}};
+      rows.push_back(row);
     }
-    row.fp32_storage = action.kind == Action::Kind::format;
-    if (action.kind == Action::Kind::loss_scale && action.loss_scale > 0.0 && !scale_named) {
-      row.loss_scale = action.loss_scale;
+    if (!action.edit.fp32_layers.empty()) continue;
+    row.edit.fp32_storage = action.edit.fp32_storage;
+    if (action.edit.loss_scale && !scale_named) {
+      row.edit.loss_scale = action.edit.loss_scale;
       scale_named = true;
     }
     rows.push_back(row);
@@ -62,24 +58,24 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
                     .action = "keep in fp32",
                     .evidence = "Your own choice: no rule asks for it.",
                     .rule = "-",
-                    .keep_fp32 = true});
+                    .edit = {.fp32_layers = {layer}}});
   }
   return rows;
 }
 
 void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
-  PlanEdits& edits = frame.view.edits;
-  if (row.keep_fp32) {
+  PlanEdit& edits = frame.view.edits;
+  if (!row.edit.fp32_layers.empty()) {
     bool on = edits.keeps(row.layer);
     if (ui::checkbox(path + "/what_if", "", &on)) edits.keep(row.layer, on);
     ui::tip("Puts it into the edited plan. Nothing changes until the plan is tried or saved.");
-  } else if (row.fp32_storage) {
+  } else if (row.edit.fp32_storage) {
     ui::checkbox(path + "/what_if", "", &edits.fp32_storage);
     ui::tip("Keeps the variables and the optimizer's state in fp32 (master weights).");
-  } else if (row.loss_scale > 0.0) {
-    bool on = edits.loss_scale == row.loss_scale;
+  } else if (row.edit.loss_scale) {
+    bool on = edits.loss_scale == row.edit.loss_scale;
     if (ui::checkbox(path + "/what_if", "", &on)) {
-      edits.loss_scale = on ? std::optional(row.loss_scale) : std::nullopt;
+      edits.loss_scale = on ? row.edit.loss_scale : std::nullopt;
     }
     ui::tip("Trains with this static loss scale instead of the lane's own scaling.");
   }
@@ -119,7 +115,7 @@ void draw_row(const Frame& frame, const Row& row, size_t index) {
 /// What the recorded counters say of the layers that would be kept: a bound, since what happens
 /// behind them in the network is not known before it is trained.
 std::string predicted(const Frame& frame) {
-  const PlanEdits& edits = frame.view.edits;
+  const PlanEdit& edits = frame.view.edits;
   int64_t overflow = 0, underflow = 0, kept_overflow = 0, kept_underflow = 0;
   const std::vector<SiteInfo>& sites = frame.lane_info().sites;
   for (size_t site = 0; site < sites.size(); ++site) {
@@ -160,7 +156,7 @@ std::string predicted(const Frame& frame) {
 }
 
 void draw_footer(const Frame& frame) {
-  PlanEdits& edits = frame.view.edits;
+  PlanEdit& edits = frame.view.edits;
   const bool any = !edits.empty();
   ImGui::BeginDisabled(!any);
   if (ui::button("advice/try", "Try it")) frame.ask(Request::Kind::try_plan);

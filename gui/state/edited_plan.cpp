@@ -15,12 +15,9 @@ constexpr const char* kSuffix = "+edited";
 
 }  // namespace
 
-std::string edited_plan(const LaneInfo& lane, const PlanEdits& edits) {
-  Plan plan = plan_from_json(lane.plan_json);
-  for (const std::string& layer : edits.fp32_layers) keep_fp32(plan, exact_glob(layer));
-  if (edits.fp32_storage) plan.storage = kFp32;
-  if ((!edits.fp32_layers.empty() || edits.fp32_storage) && !plan.name.ends_with(kSuffix))
-    plan.name += kSuffix;
+std::string edited_plan(const LaneInfo& lane, const PlanEdit& edits) {
+  Plan plan = edits.apply(plan_from_json(lane.plan_json));
+  if (edits.changes_plan() && !plan.name.ends_with(kSuffix)) plan.name += kSuffix;
   return plan_to_json(plan);
 }
 
@@ -30,7 +27,7 @@ std::string plan_argument(const LaneInfo& lane, const std::string& plan_file) {
   return on_processor ? plan_file : lane.backend + ":" + plan_file;
 }
 
-std::vector<std::string> trial_command(const RunInfo& run, int reference, const PlanEdits& edits,
+std::vector<std::string> trial_command(const RunInfo& run, int reference, const PlanEdit& edits,
                                        const std::string& plan, const std::string& out) {
   if (run.settings.empty()) {
     throw Error("this run does not say how it was trained",

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,11 +49,15 @@ void take(const Json& json, const char* key, T& value) {
   }
 }
 
-template <typename Enum>
-void take_enum(const Json& json, const char* key, Enum last, Enum& value) {
-  int number = -1;
-  take(json, key, number);
-  if (number >= 0 && number <= static_cast<int>(last)) value = static_cast<Enum>(number);
+/// One of these values, by its name.
+template <typename Enum, size_t N>
+void take_named(const Json& json, const char* key, const std::array<Enum, N>& values,
+                const char* (*name_of)(Enum) noexcept, Enum& value) {
+  std::string name;
+  take(json, key, name);
+  const auto found =
+      std::find_if(values.begin(), values.end(), [&](Enum each) { return name == name_of(each); });
+  if (found != values.end()) value = *found;
 }
 
 void take_size(const Json& json, const char* key, float& value) {
@@ -66,12 +71,12 @@ void take_place(const Json& json, Place& place) {
   take(json, "other_lane", place.other_lane);
   take(json, "layer", place.layer);
   take(json, "site", place.site);
-  take_enum(json, "role", RoleView::updates, place.role);
-  take_enum(json, "metric", Metric::lost_updates, place.metric);
+  take_named(json, "role", kRoleViews, role_view_name, place.role);
+  take_named(json, "metric", kMetrics, metric_name, place.metric);
   take(json, "cursor", place.cursor);
   take(json, "first_step", place.range.first);
   take(json, "last_step", place.range.last);
-  take_enum(json, "tab", Tab::log, place.tab);
+  take_named(json, "tab", kTabs, tab_name, place.tab);
 }
 
 Json json_of(const Place& place) {
@@ -79,12 +84,12 @@ Json json_of(const Place& place) {
           {"other_lane", place.other_lane},
           {"layer", place.layer},
           {"site", place.site},
-          {"role", static_cast<int>(place.role)},
-          {"metric", static_cast<int>(place.metric)},
+          {"role", role_view_name(place.role)},
+          {"metric", metric_name(place.metric)},
           {"cursor", place.cursor},
           {"first_step", place.range.first},
           {"last_step", place.range.last},
-          {"tab", static_cast<int>(place.tab)}};
+          {"tab", tab_name(place.tab)}};
 }
 
 /// FNV-1a, 64 bits: a name for a file, not a secret.
@@ -167,7 +172,7 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   const Json json = read_json(view_file(run_file));
   take_place(json, view);
   take(json, "tensor_rows", view.tensor_rows);
-  take_enum(json, "order", LayerOrder::name, view.order);
+  take_named(json, "order", kLayerOrders, layer_order_name, view.order);
   take(json, "lens", view.lens);
   take(json, "fp32_layers", view.edits.fp32_layers);
   take(json, "fp32_storage", view.edits.fp32_storage);
@@ -192,7 +197,7 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
   Json json{{"schema", "halfscope.view/1"}, {"run", run_file}};
   json.update(json_of(static_cast<const Place&>(view)));
   json.update({{"tensor_rows", view.tensor_rows},
-               {"order", static_cast<int>(view.order)},
+               {"order", layer_order_name(view.order)},
                {"lens", view.lens},
                {"fp32_layers", view.edits.fp32_layers},
                {"fp32_storage", view.edits.fp32_storage},

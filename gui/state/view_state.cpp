@@ -21,13 +21,34 @@ std::string lower_case(std::string text) {
 
 }  // namespace
 
-bool PlanEdits::keeps(const std::string& layer) const noexcept {
-  return std::find(fp32_layers.begin(), fp32_layers.end(), layer) != fp32_layers.end();
+const char* tab_name(Tab tab) noexcept {
+  switch (tab) {
+    case Tab::recommendations:
+      return "recommendations";
+    case Tab::events:
+      return "events";
+    case Tab::layer_details:
+      return "details";
+    case Tab::float_lab:
+      return "lab";
+    case Tab::compare:
+      return "compare";
+    case Tab::log:
+      return "log";
+  }
+  return "";
 }
 
-void PlanEdits::keep(const std::string& layer, bool in_fp32) {
-  std::erase(fp32_layers, layer);
-  if (in_fp32) fp32_layers.push_back(layer);
+const char* layer_order_name(LayerOrder order) noexcept {
+  switch (order) {
+    case LayerOrder::execution:
+      return "execution";
+    case LayerOrder::severity:
+      return "severity";
+    case LayerOrder::name:
+      return "name";
+  }
+  return "";
 }
 
 void ViewState::begin_frame() {

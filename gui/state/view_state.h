@@ -4,11 +4,13 @@
 // on it. Layers and tensors go by name, which stays when a live run is read again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/plan/plan_edit.h"
 #include "gui/data/metric.h"
 
 namespace halfscope::gui {
@@ -28,21 +30,18 @@ enum class Tab : uint8_t {
   compare,
   log,
 };
+inline constexpr std::array<Tab, 6> kTabs{Tab::recommendations, Tab::events,  Tab::layer_details,
+                                          Tab::float_lab,       Tab::compare, Tab::log};
+/// In scripts and saved views: "recommendations", "details" ...
+const char* tab_name(Tab tab) noexcept;
+
 enum class Region : uint8_t { none, layers, steps, values, tabs };
+
 enum class LayerOrder : uint8_t { execution, severity, name };
-
-/// What would be done to the plan of the lane that is looked at. Nothing of it is real until the
-/// plan is saved or tried.
-struct PlanEdits {
-  std::vector<std::string> fp32_layers{};  ///< node paths, no two alike
-  std::optional<double> loss_scale{};      ///< a static scale
-  bool fp32_storage = false;               ///< of variables and of the optimizer's state
-
-  bool empty() const noexcept { return fp32_layers.empty() && !loss_scale && !fp32_storage; }
-  bool keeps(const std::string& layer) const noexcept;
-  void keep(const std::string& layer, bool in_fp32);
-  friend bool operator==(const PlanEdits&, const PlanEdits&) = default;
-};
+inline constexpr std::array<LayerOrder, 3> kLayerOrders{LayerOrder::execution, LayerOrder::severity,
+                                                        LayerOrder::name};
+/// In saved views: "execution", "severity", "name".
+const char* layer_order_name(LayerOrder order) noexcept;
 
 /// Where the user is: what Back and Forward go through.
 struct Place {
@@ -69,7 +68,9 @@ struct ViewState : Place {
   double scale_shift = 0.0;
   bool whole_run = false;   ///< the histogram: all steps merged instead of those at the cursor
   bool log_counts = false;  ///< its counts on a logarithmic axis
-  PlanEdits edits{};
+  /// What would be done to the lane that is looked at. Nothing of it is real until the plan is
+  /// saved or tried.
+  PlanEdit edits{};
   Region maximized = Region::none;
   std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off
   bool unscaled = false;                     ///< magnitudes of gradients, without the loss scale

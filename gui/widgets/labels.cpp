@@ -4,19 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "core/utf8.h"
 #include "gui/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
 namespace {
-
-constexpr std::array<const char*, 11> kOffered{"fp16", "bf16", "e5m2",     "e4m3fn",
-                                               "tf32", "fp32", "e4m3fnuz", "e5m2fnuz",
-                                               "e3m2", "e2m3", "e2m1"};
 
 std::string without_percent(std::string text) {
   if (text.ends_with(" %")) text.resize(text.size() - 2);
@@ -64,9 +60,7 @@ float text_width(ImFont* font, std::string_view text) {
 std::string fitted(std::string_view text, ImFont* font, float width) {
   if (text_width(font, text) <= width) return std::string(text);
   // Characters of several bytes are rare in names; those that are cut are left out whole.
-  const auto begins = [&](size_t at) {
-    return (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
-  };
+  const auto begins = [&](size_t at) { return begins_character(text[at]); };
   for (size_t kept = text.size(); kept > 2; --kept) {
     size_t head = kept / 2, tail = text.size() - (kept - kept / 2);
     while (head > 0 && !begins(head)) --head;
@@ -117,12 +111,13 @@ bool format_combo(std::string_view path, std::string* name, const char* own, flo
     name->clear();
     changed = true;
   }
-  for (const char* each : kOffered) {
-    if (ui::selectable(place + "/" + each, each, *name == each)) {
-      *name = each;
+  for (const NamedFormat& each : named_formats()) {
+    const std::string text(each.name);
+    if (ui::selectable(place + "/" + text, text.c_str(), *name == text)) {
+      *name = text;
       changed = true;
     }
-    ui::tip(format_facts(parse_format(each).value_or(kFp32)).c_str());
+    ui::tip(format_facts(each.format).c_str());
   }
   ImGui::Separator();
   changed |= ui::input_text(place + "/any", "any, e.g. e6m9", name, std::max(width, 120.0f));

@@ -69,40 +69,7 @@ std::string png_of(int width, int height, std::span<const ImU32> rgba) {
   return png_bytes(width, height, 3, bytes);
 }
 
-/// Bytes of the character that begins at text[0]; 0 if it is none, or no character of XML 1.0.
-size_t sequence_length(std::string_view text) {
-  const Utf8Character next = first_character(text);
-  const uint32_t point = next.point;
-  const bool control = point < 0x20 && point != '\t' && point != '\n';
-  return control || point == 0xfffe || point == 0xffff ? 0 : next.length;
-}
-
 }  // namespace
-
-std::string xml_text(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const size_t length = sequence_length(text);
-    switch (text[0]) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(0, length);
-    }
-    text.remove_prefix(std::max<size_t>(length, 1));
-  }
-  return out;
-}
 
 std::string SvgPicture::number(float pixels) const {
   return decimal(static_cast<double>(pixels) / static_cast<double>(scale_));
@@ -179,7 +146,7 @@ void SvgPicture::text(ImVec2 top_left, float height, float width, ImU32 color,
                        number(height * kEmOfHeight), number(width));
   if (bold) body_ += R"( font-weight="bold")";
   paint("fill", color);
-  body_ += ">" + xml_text(text) + "</text>\n";
+  body_ += ">" + markup_text(text) + "</text>\n";
 }
 
 void SvgPicture::gradient(ImVec2 min, ImVec2 max, ImU32 top, ImU32 bottom) {
@@ -215,7 +182,7 @@ void SvgPicture::begin_clip(ImVec2 min, ImVec2 max) {
 void SvgPicture::end_clip() { body_ += "</g>\n"; }
 
 void SvgPicture::begin_group(std::string_view name, const Axis* x, const Axis* y) {
-  body_ += fmt::format(R"(<g data-name="{}")", xml_text(name));
+  body_ += fmt::format(R"(<g data-name="{}")", markup_text(name));
   const auto axis = [this](const char* which, const Axis* values) {
     if (values == nullptr || !(values->low < values->high)) return;
     const float origin = *which == 'x' ? origin_.x : origin_.y;
@@ -239,7 +206,7 @@ std::string SvgPicture::document(ImVec2 size, std::string_view title, ImU32 grou
       R"(font-family="'DejaVu Sans', Verdana, sans-serif" xml:space="preserve">
 <title>{2}</title>
 )",
-      width, height, xml_text(title));
+      width, height, markup_text(title));
   if (!definitions_.empty()) text += "<defs>\n" + definitions_ + "</defs>\n";
   text += fmt::format(R"(<rect width="{}" height="{}" fill="{}"/>)"
                       "\n",

@@ -56,7 +56,4 @@ class SvgPicture {
   int ids_ = 0;
 };
 
-/// As XML takes it: markup escaped, control characters and broken UTF-8 replaced.
-std::string xml_text(std::string_view text);
-
 }  // namespace halfscope::gui

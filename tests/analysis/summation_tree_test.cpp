@@ -11,7 +11,6 @@
 #include <limits>
 #include <random>
 
-#include "analysis/summation_svg.h"
 #include "core/numeric/tensor_core.h"
 
 namespace halfscope {
@@ -242,17 +241,6 @@ TEST(SummationTree, TextStaysShort) {
   EXPECT_EQ(draw_text(tensor_core("h100", 64, {.slices = 2}).tree),
             "sum of x0..x15\n+ x16..x31\n+ (x32..x63 in the way shown above)\n");
   EXPECT_LT(draw_text(recovered(512, pairs).tree).size(), 600u);
-}
-
-TEST(SummationTree, PicturesAreTheSameBytes) {
-  const SummationTree tree = tensor_core("a100", 40).tree;
-  const std::string svg = draw_svg(tree, "a < b & c");
-  EXPECT_EQ(svg, draw_svg(tensor_core("a100", 40).tree, "a < b & c"));
-  EXPECT_THAT(svg, HasSubstr("a &lt; b &amp; c"));
-  EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_EQ(draw_svg({}, ""), "");
-  EXPECT_LT(draw_svg(recovered(1000, chain).tree, "chain").size(), 250000u);
 }
 
 }  // namespace

@@ -65,9 +65,17 @@ class ZipBuilder {
 
     put(bytes_, 0x04034B50, 4);
     append(bytes_, common);
+    Bytes local_extra;  // 4.5.3: both sizes, no offset
+    if (member.zip64) {
+      put(local_extra, 1, 2);
+      put(local_extra, 16, 2);
+      put(local_extra, size, 8);
+      put(local_extra, packed_size, 8);
+    }
     put(bytes_, local_name.size(), 2);
-    put(bytes_, 0, 2);
+    put(bytes_, local_extra.size(), 2);
     append(bytes_, local_name);
+    append(bytes_, local_extra);
     append(bytes_, packed);
 
     Bytes extra;

@@ -9,9 +9,9 @@
 #include <sstream>
 #include <thread>
 
+#include "analysis/recorder.h"
 #include "analysis/sqlite.h"
 #include "gui/app/display_scale.h"
-#include "tests/analysis/old_run_files.h"
 #include "tests/analysis/sample_run.h"
 #include "tests/gui/app_driver.h"
 #include "tests/gui/plain_run.h"
@@ -215,42 +215,13 @@ TEST(Bookmarks, AreRememberedWithTheRun) {
 
 // --- Files of other versions ---------------------------------------------------------------------
 
-bool shows_report(AppDriver& user) {
-  return eventually([&] {
-    user.frame();
-    return user.app().run() && user.app().run()->report();
-  });
-}
-
-TEST(OtherVersions, OlderFilesAreShownInEveryTab) {
-  const TemporaryFolder folder;
-  const RunView expected = halfscope::test::sample_of_version_1();
-  halfscope::test::write_version_1(folder / "one.hscope", expected);
-  halfscope::test::write_version_2(folder / "two.hscope");
-  for (const auto& [name, steps] : {std::pair{"one.hscope", 6}, std::pair{"two.hscope", 3}}) {
-    AppDriver user;
-    user.app().open((folder / name).string());
-    ASSERT_TRUE(shows_report(user)) << name << ": " << user.app().load_error();
-    EXPECT_EQ(user.app().run()->step_count(), steps) << name;
-    EXPECT_EQ(user.app().run()->lane_count(), 2) << name;
-    for (const char* tab :
-         {"Recommendations", "Events", "Layer details", "Float lab", "Compare runs", "Log"}) {
-      user.click(std::string("tab/") + tab);
-      user.frame(2);
-    }
-    user.hover("steps/loss");
-    user.frame(2);
-    EXPECT_THAT(user.text("steps/loss/tip"), HasSubstr("loss, float32")) << name;
-    user.app().view().site = user.app().run()->view().lane(0).sites[0].name();
-    user.frame(2);
-    EXPECT_TRUE(user.has("values/title")) << name;
-  }
-}
-
 TEST(OtherVersions, ANewerFileSaysWhatToDo) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder / "new.hscope";
-  halfscope::test::write_version_2(file);
+  {
+    Recorder recorder(file);
+    halfscope::test::send_run(recorder, halfscope::test::sample_info(), 1);
+  }
   sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=99");
   AppDriver user;
   user.app().open(file.string());

@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "core/utf8.h"
 #include "tests/analysis/sample_run.h"
 #include "tests/gui/app_driver.h"
 #include "tests/gui/plain_run.h"
@@ -80,13 +81,13 @@ TEST(Svg, TheCheckOfXmlFindsWhatIsWrong) {
 }
 
 TEST(Svg, TextIsSafe) {
-  EXPECT_EQ(xml_text("a<b>&\"c"), "a&lt;b&gt;&amp;&quot;c");
-  EXPECT_EQ(xml_text("2\u207b\u00b9 \u2207"), "2\u207b\u00b9 \u2207");
+  EXPECT_EQ(markup_text("a<b>&\"c"), "a&lt;b&gt;&amp;&quot;c");
+  EXPECT_EQ(markup_text("2\u207b\u00b9 \u2207"), "2\u207b\u00b9 \u2207");
   const std::string other = "\xef\xbf\xbd";
-  EXPECT_EQ(xml_text("\x01\x7f"), other + "\x7f");
-  EXPECT_EQ(xml_text("\xff\xc3"), other + other) << "no UTF-8";
-  EXPECT_EQ(xml_text("\xc0\x80"), other + other) << "too long a form";
-  EXPECT_EQ(xml_text("\xed\xa0\x80"), other + other + other) << "half of a pair";
+  EXPECT_EQ(markup_text("\x01\x7f"), other + other);
+  EXPECT_EQ(markup_text("\xff\xc3"), other + other) << "no UTF-8";
+  EXPECT_EQ(markup_text("\xc0\x80"), other + other) << "too long a form";
+  EXPECT_EQ(markup_text("\xed\xa0\x80"), other + other + other) << "half of a pair";
 }
 
 TEST(Svg, ShapesSayWhereTheyAre) {

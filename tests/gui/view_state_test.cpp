@@ -41,7 +41,7 @@ TEST(Filter, ContainsOrGlobWhateverTheCase) {
 }
 
 TEST(Edits, KeepLayersOnce) {
-  PlanEdits edits;
+  PlanEdit edits;
   EXPECT_TRUE(edits.empty());
   edits.keep("fc1", true);
   edits.keep("fc1", true);

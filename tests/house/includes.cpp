@@ -55,7 +55,7 @@ struct Library {
 };
 
 // cli/doctor.cpp reports the versions of the libraries and so sees all their headers.
-constexpr std::array<Library, 15> kLibraries{{
+constexpr std::array<Library, 16> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
@@ -63,6 +63,7 @@ constexpr std::array<Library, 15> kLibraries{{
      {"gpu/"}},
     {"Eigen", {"Eigen/"}, {"core/numeric/eigen.h", "emulation/*.cpp", "cli/doctor.cpp"}},
     {"zlib", {"zlib.h"}, {"core/data/", "cli/doctor.cpp"}},
+    {"libzip", {"zip.h"}, {"core/data/", "cli/doctor.cpp"}},
     {"nlohmann-json", {"nlohmann/"}, {"core/plan/*.cpp", "core/models/", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},

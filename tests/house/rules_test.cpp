@@ -59,6 +59,8 @@ constexpr IncludeCase kIncludeCases[] = {
     {"core/train/a.cpp", "<Eigen/Core>", false},
     {"core/data/a.cpp", "<zlib.h>", true},
     {"core/graph/a.cpp", "<zlib.h>", false},
+    {"core/data/a.cpp", "<zip.h>", true},
+    {"cli/train.cpp", "<zip.h>", false},
     {"core/plan/a.cpp", "<nlohmann/json.hpp>", true},
     {"core/plan/a.h", "<nlohmann/json.hpp>", false},
     {"core/train/a.cpp", "<nlohmann/json.hpp>", false},

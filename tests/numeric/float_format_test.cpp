@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -273,6 +274,27 @@ TEST(FloatFormatTest, ContainsComparesRangeAndPrecision) {
   EXPECT_FALSE(parse_format("fp16:ftz-out")->contains(kFp16));
   EXPECT_TRUE(parse_format("fp16:ftz-out")->contains(kE4m3fn));
   EXPECT_TRUE(parse_format("fp16:ftz-out")->contains(*parse_format("fp16:ftz")));
+}
+
+TEST(NamedFormats, AreReadByEveryNameAndPrintedByOne) {
+  std::set<std::string_view> names;
+  std::set<int> onnx_types;
+  for (const NamedFormat& each : named_formats()) {
+    EXPECT_TRUE(is_valid(each.format)) << each.name;
+    EXPECT_EQ(format_name(each.format), each.name);
+    EXPECT_TRUE(names.insert(each.name).second) << each.name;
+    EXPECT_EQ(parse_format(each.name), each.format) << each.name;
+    for (const std::string_view alias : each.aliases) {
+      if (alias.empty()) continue;
+      EXPECT_TRUE(names.insert(alias).second) << alias;
+      EXPECT_EQ(parse_format(alias), each.format) << alias;
+    }
+    if (each.onnx_type != 0) {
+      EXPECT_TRUE(onnx_types.insert(each.onnx_type).second) << each.name;
+    }
+  }
+  EXPECT_FALSE(parse_format(""));
+  EXPECT_EQ(format_names().size(), named_formats().size());
 }
 
 }  // namespace

@@ -12,13 +12,6 @@
 namespace halfscope::onnx_files {
 namespace {
 
-const OpDef* op_named(std::string_view name) {
-  for (const OpDef& def : op_table()) {
-    if (name == def.name) return &def;
-  }
-  return nullptr;
-}
-
 /// Those that become other operators; all others keep their name.
 const std::map<std::string, std::string>& renamed() {
   static const std::map<std::string, std::string> names{
@@ -47,23 +40,21 @@ const std::map<std::string, std::string>& renamed() {
 
 std::string expected_table() {
   std::map<std::string, std::string> rows;
-  for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
-    for (const Translator& each : list) {
-      const std::string op(each.op);
-      const auto other = renamed().find(op);
-      const std::string becomes = other == renamed().end() ? "" : other->second;
-      bool gradient = true, stagewise = false;
-      std::istringstream parts(becomes.empty() ? op : becomes);
-      for (std::string part; std::getline(parts, part, ',');) {
-        const OpDef* def = op_named(part.substr(part.find_first_not_of(' ')));
-        EXPECT_NE(def, nullptr) << op << " becomes " << part;
-        if (def == nullptr) continue;
-        gradient = gradient && def->gradient != nullptr;
-        stagewise = stagewise || def->expand != nullptr;
-      }
-      rows[op] = "| " + op + " | " + becomes + " | " + (gradient ? "yes" : "") + " | " +
-                 (stagewise ? "yes" : "") + " |";
+  for (const std::string& op : translated_operators()) {
+    const auto other = renamed().find(op);
+    const std::string becomes = other == renamed().end() ? "" : other->second;
+    bool gradient = true, stagewise = false;
+    std::istringstream parts(becomes.empty() ? op : becomes);
+    for (std::string part; std::getline(parts, part, ',');) {
+      const OpDef* def = lookup_op(part.substr(part.find_first_not_of(' ')));
+      EXPECT_NE(def, nullptr) << op << " becomes " << part;
+      if (def == nullptr) continue;
+      gradient = gradient && def->gradient != nullptr;
+      stagewise = stagewise || def->expand != nullptr;
     }
+    EXPECT_FALSE(rows.contains(op)) << op;
+    rows[op] = "| " + op + " | " + becomes + " | " + (gradient ? "yes" : "") + " | " +
+               (stagewise ? "yes" : "") + " |";
   }
   std::string table;
   for (const auto& [op, row] : rows) table += row + "\n";

@@ -56,7 +56,7 @@ TEST(Rules, HealthyRunHasNoWarning) {
     EXPECT_LT(std::get<double>(window[0].evidence.at(scale)),
               std::get<double>(window[0].evidence.at("window_high")));
   }
-  EXPECT_EQ(window[0].action.kind, Action::Kind::none);
+  EXPECT_STREQ(action_name(window[0].action.edit), "none");
   EXPECT_THAT(window[0].action.text, HasSubstr("nothing needs to change"));
 }
 
@@ -69,7 +69,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
   EXPECT_EQ(overflow[0].severity, Severity::error);
   EXPECT_EQ(overflow[0].step, 0);
   EXPECT_EQ(overflow[0].id(run), "forward_overflow:mixed_float16:conv2.activation");
-  EXPECT_EQ(overflow[0].action.kind, Action::Kind::keep_fp32);
+  EXPECT_STREQ(action_name(overflow[0].action.edit), "keep_fp32");
   EXPECT_THAT(overflow[0].action.layers, ElementsAre("conv2"));
   EXPECT_THAT(overflow[0].text, HasSubstr("not a scale problem: it overflows at every loss scale"));
 
@@ -83,7 +83,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
 
   const auto advice = recommend(run, findings, 1);
   ASSERT_TRUE(advice);
-  EXPECT_THAT(advice->layers, ElementsAre("conv2"));
+  EXPECT_THAT(advice->edit.fp32_layers, ElementsAre("conv2"));
   const auto plan = nlohmann::json::parse(advice->plan_json);
   EXPECT_EQ(plan["name"], "mixed_float16+fp32");
   EXPECT_EQ(plan["rules"].back(), (nlohmann::json{{"path", "conv2"}, {"format", "fp32"}}));
@@ -93,7 +93,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
 TEST(Rules, AdviceAppliedMakesTheRunHealthy) {
   RunSpec spec = hot_spec();
   const RunView broken = make_run(spec);
-  spec.lanes[1].keep_fp32 = recommend(broken, run_rules(broken), 1)->layers;
+  spec.lanes[1].keep_fp32 = recommend(broken, run_rules(broken), 1)->edit.fp32_layers;
   spec.lanes[1].loss_scale = 16384.0;
   const std::vector<Finding> findings = run_rules(make_run(spec));
   EXPECT_LT(worst_severity(findings).value_or(Severity::info), Severity::warning)
@@ -154,11 +154,11 @@ TEST(Rules, EmptyWindowNamesTheSmallestSet) {
   // One of the two has to go; the other layers lie between them.
   ASSERT_EQ(window[0].action.layers.size(), 1u) << all_text(findings);
   EXPECT_TRUE(window[0].action.layers[0] == "conv1" || window[0].action.layers[0] == "fc2");
-  EXPECT_GT(window[0].action.loss_scale, 0.0);
+  ASSERT_TRUE(window[0].action.edit.loss_scale);
 
   RunSpec mended = no_scale_spec();
   mended.lanes[1].keep_fp32 = window[0].action.layers;
-  mended.lanes[1].loss_scale = window[0].action.loss_scale;
+  mended.lanes[1].loss_scale = *window[0].action.edit.loss_scale;
   const std::vector<Finding> after = run_rules(make_run(mended));
   EXPECT_LT(worst_severity(after).value_or(Severity::info), Severity::warning) << all_text(after);
 }
@@ -174,15 +174,15 @@ TEST(Rules, GradientUnderflowAtASmallStaticScale) {
   ASSERT_FALSE(underflow.empty()) << all_text(findings);
   for (const Finding& finding : underflow) {
     EXPECT_EQ(finding.severity, Severity::warning);
-    EXPECT_EQ(finding.action.kind, Action::Kind::loss_scale);
+    EXPECT_STREQ(action_name(finding.action.edit), "loss_scale");
     EXPECT_GT(std::get<double>(finding.evidence.at("flushed_share")), 0.3);
   }
   const auto advice = recommend(run, findings, 1);
-  ASSERT_TRUE(advice && advice->loss_scale);
-  EXPECT_TRUE(advice->layers.empty());
+  ASSERT_TRUE(advice && advice->edit.loss_scale);
+  EXPECT_TRUE(advice->edit.fp32_layers.empty());
   EXPECT_EQ(make_report(run).verdict.state, Verdict::State::attention);
 
-  spec.lanes[1].loss_scale = *advice->loss_scale;
+  spec.lanes[1].loss_scale = *advice->edit.loss_scale;
   EXPECT_TRUE(of_rule(run_rules(make_run(spec)), "gradient_underflow").empty());
 }
 
@@ -207,7 +207,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   const auto lost = of_rule(findings, "lost_updates");
   ASSERT_EQ(lost.size(), 1u) << all_text(findings);
   EXPECT_EQ(lost[0].severity, Severity::warning);
-  EXPECT_EQ(lost[0].action.kind, Action::Kind::format);
+  EXPECT_STREQ(action_name(lost[0].action.edit), "format");
   EXPECT_THAT(lost[0].action.layers, ElementsAre("conv1", "conv2", "fc1", "fc2"));
   EXPECT_THAT(lost[0].text, HasSubstr("loss scale does not help"));
   EXPECT_THAT(lost[0].text, HasSubstr("fp32 master weights do"));
@@ -215,7 +215,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   EXPECT_TRUE(of_rule(findings, "loss_scale_window").empty());
   const auto advice = recommend(run, findings, 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->layers.empty());
+  EXPECT_TRUE(advice->edit.fp32_layers.empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 
   // Rounded at random, small updates count on average.
@@ -232,7 +232,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   const auto made_up_for = of_rule(run_rules(random), "lost_updates");
   ASSERT_EQ(made_up_for.size(), 1u);
   EXPECT_EQ(made_up_for[0].severity, Severity::info);
-  EXPECT_EQ(made_up_for[0].action.kind, Action::Kind::none);
+  EXPECT_STREQ(action_name(made_up_for[0].action.edit), "none");
   EXPECT_THAT(made_up_for[0].text, HasSubstr("they count in full on average"));
 
   spec.lanes[1].storage = kFp32;  // master weights take the same updates
@@ -267,7 +267,7 @@ TEST(Rules, StaticScaleTooHighIsAdvisedDown) {
   const auto first = of_rule(findings, "first_non_finite");
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].severity, Severity::warning);
-  EXPECT_EQ(first[0].action.loss_scale, 8192.0);  // 65520 / 131072 * 65536, one power to spare
+  EXPECT_EQ(first[0].action.edit.loss_scale, 8192.0);  // 65520 / 131072 * 65536, one power to spare
   ASSERT_TRUE(recommend(made, findings, 1));
 }
 
@@ -395,7 +395,7 @@ TEST(Rules, NamesChangeNothingButNames) {
       EXPECT_EQ(plain[i].rule, other[i].rule);
       EXPECT_EQ(plain[i].severity, other[i].severity);
       EXPECT_EQ(renamed(plain[i].layer), other[i].layer);
-      EXPECT_EQ(plain[i].action.loss_scale, other[i].action.loss_scale);
+      EXPECT_EQ(plain[i].action.edit.loss_scale, other[i].action.edit.loss_scale);
       ASSERT_EQ(plain[i].action.layers.size(), other[i].action.layers.size());
       for (size_t k = 0; k < plain[i].action.layers.size(); ++k) {
         EXPECT_EQ(renamed(plain[i].action.layers[k]), other[i].action.layers[k]);

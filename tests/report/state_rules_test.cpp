@@ -48,12 +48,12 @@ TEST(OptimizerState, FlushedBesideUpdatesOutOfProportion) {
   EXPECT_EQ(state[0].step, 0);
   EXPECT_GT(std::get<double>(state[0].evidence.at("flushed_share")), 0.9);
   EXPECT_EQ(std::get<std::string>(state[0].evidence.at("storage")), "fp16");
-  EXPECT_EQ(state[0].action.kind, Action::Kind::format);
+  EXPECT_STREQ(action_name(state[0].action.edit), "format");
   EXPECT_THAT(state[0].action.layers, ElementsAre("conv1", "conv2", "fc1", "fc2"));
   EXPECT_THAT(state[0].text, HasSubstr("where full precision never makes more than"));
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->layers.empty());
+  EXPECT_TRUE(advice->edit.fp32_layers.empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 }
 
@@ -105,7 +105,7 @@ TEST(OptimizerState, OverflowIsEnough) {
   EXPECT_EQ(state[0].severity, Severity::error);
   EXPECT_EQ(state[0].step, 0);
   EXPECT_THAT(state[0].text, HasSubstr("overflow. Keeping it in fp32 helps"));
-  EXPECT_EQ(state[0].action.kind, Action::Kind::format);
+  EXPECT_STREQ(action_name(state[0].action.edit), "format");
 }
 
 // Without loss scaling a step is taken whatever happens: what comes after an overflow says nothing
@@ -166,18 +166,19 @@ TEST(OptimizerState, ConsequencesAreDemotedAndWhatCameBeforeIsNot) {
   const auto consequence = of_rule(after.run(), "forward_overflow");
   ASSERT_EQ(consequence.size(), 1u);
   EXPECT_EQ(consequence[0].severity, Severity::info);
-  EXPECT_EQ(consequence[0].action.kind, Action::Kind::none);
+  EXPECT_STREQ(action_name(consequence[0].action.edit), "none");
   EXPECT_THAT(consequence[0].action.text, HasSubstr("A consequence of the optimizer's state"));
   const auto advice = recommend(after.run(), run_rules(after.run()), 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->layers.empty());
+  EXPECT_TRUE(advice->edit.fp32_layers.empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 
   const ByHand before = made(1);
   const auto cause = of_rule(before.run(), "forward_overflow");
   ASSERT_EQ(cause.size(), 1u);
   EXPECT_EQ(cause[0].severity, Severity::error);
-  EXPECT_THAT(recommend(before.run(), run_rules(before.run()), 1)->layers, ElementsAre("conv2"));
+  EXPECT_THAT(recommend(before.run(), run_rules(before.run()), 1)->edit.fp32_layers,
+              ElementsAre("conv2"));
 }
 
 /// A lane with a running mean that ends as its plan lets it.

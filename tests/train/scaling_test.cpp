@@ -167,13 +167,13 @@ TEST(ScaledTraining, RulesTellScalesThatDoNotFit) {
     const std::vector<Finding> findings = run_rules(*run);
     for (const Finding& finding : findings) {
       if (finding.rule != "scaled_operands") continue;
-      EXPECT_EQ(finding.action.kind, Action::Kind::keep_fp32);
+      EXPECT_STREQ(action_name(finding.action.edit), "keep_fp32");
       EXPECT_THAT(finding.action.layers, Not(IsEmpty()));
       EXPECT_GT(std::get<double>(finding.evidence.at("lost_energy_share_at_most")), 1e-3);
     }
     const auto advice = recommend(*run, findings, 1);
     ASSERT_TRUE(advice);
-    EXPECT_FALSE(advice->loss_scale) << "no loss scale reaches the codes";
+    EXPECT_FALSE(advice->edit.loss_scale) << "no loss scale reaches the codes";
   }
 }
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/proof/proof_record.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A number, or one of the words that stand for what JSON cannot write.
+double number_of(const Json& json, const char* key, double otherwise) {
+  const auto place = json.find(key);
+  if (place == json.end()) return otherwise;
+  if (place->is_number()) return place->get<double>();
+  if (!place->is_string()) return otherwise;
+  const std::string word = place->get<std::string>();
+  if (word == "inf") return INFINITY;
+  if (word == "-inf") return -INFINITY;
+  return word == "nan" ? std::nan("") : otherwise;
+}
+
+int64_t count_of(const Json& json, const char* key) {
+  const auto place = json.find(key);
+  return place != json.end() && place->is_number() ? place->get<int64_t>() : 0;
+}
+
+std::string string_of(const Json& json, const char* key) {
+  const auto place = json.find(key);
+  return place != json.end() && place->is_string() ? place->get<std::string>() : "";
+}
+
+bool flag_of(const Json& json, const char* key) {
+  const auto place = json.find(key);
+  return place != json.end() && place->is_boolean() && place->get<bool>();
+}
+
+std::vector<std::string> names_of(const Json& json, const char* key) {
+  std::vector<std::string> names;
+  const auto place = json.find(key);
+  if (place == json.end() || !place->is_array()) return names;
+  for (const Json& name : *place) {
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+/// If the file has no sentence of its own.
+std::string proof_sentence(const Proof& proof) {
+  size_t needed = 0, tried = 0;
+  for (const Trial& trial : proof.trials) {
+    if (trial.kind != Trial::Kind::leave_one_out) continue;
+    ++tried;
+    needed += trial.passes ? 0 : 1;
+  }
+  std::string text = proof.holds ? "The advised plan follows fp32 and the original does not."
+                                 : "The advised plan did not hold when it was tried.";
+  if (tried > 0) {
+    text += fmt::format(" {} of {} were needed: without them the loss leaves fp32's again.", needed,
+                        counted(static_cast<int64_t>(tried), "layer"));
+  }
+  return text;
+}
+
+/// A number, or a word for what JSON cannot write.
+Json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+}  // namespace
+
+const char* trial_name(Trial::Kind kind) noexcept {
+  switch (kind) {
+    case Trial::Kind::original:
+      return "original";
+    case Trial::Kind::advised:
+      return "advised";
+    case Trial::Kind::leave_one_out:
+      return "leave_one_out";
+  }
+  return "unknown";
+}
+
+std::optional<Proof> read_proof(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("trials") || !json["trials"].is_array()) {
+    return std::nullopt;
+  }
+  Proof proof;
+  proof.lane = string_of(json, "lane");
+  proof.advised = string_of(json, "advised");
+  proof.edit.fp32_layers = names_of(json, "layers");
+  if (json.contains("loss_scale") && json["loss_scale"].is_number()) {
+    proof.edit.loss_scale = json["loss_scale"].get<double>();
+  }
+  proof.holds = flag_of(json, "holds");
+  proof.steps = count_of(json, "steps");
+  proof.seed = static_cast<uint64_t>(count_of(json, "seed"));
+  proof.tolerance = number_of(json, "tolerance", 0.01);
+  proof.twin_spread = number_of(json, "twin_spread", 0.0);
+  proof.dropped = names_of(json, "dropped");
+  for (const Json& item : json["trials"]) {
+    if (!item.is_object()) continue;
+    Trial trial;
+    trial.name = string_of(item, "name");
+    const std::string kind = string_of(item, "kind");
+    if (kind == "advised") trial.kind = Trial::Kind::advised;
+    if (kind == "leave_one_out") trial.kind = Trial::Kind::leave_one_out;
+    trial.without = string_of(item, "without");
+    trial.gap = number_of(item, "gap", std::nan(""));
+    trial.skipped = count_of(item, "skipped");
+    trial.calibration_skips = count_of(item, "calibration_skips");
+    trial.passes = flag_of(item, "passes");
+    proof.trials.push_back(std::move(trial));
+  }
+  const auto plan = json.find("plan");
+  if (plan != json.end() && plan->is_object()) proof.plan_json = plan->dump();
+  proof.text = string_of(json, "text");
+  if (proof.text.empty()) proof.text = proof_sentence(proof);
+  return proof;
+}
+
+std::string proof_json(const Proof& proof) {
+  const std::optional<double>& scale = proof.edit.loss_scale;
+  Json json{{"lane", proof.lane},
+            {"advised", proof.advised},
+            {"layers", proof.edit.fp32_layers},
+            {"loss_scale", scale ? Json(*scale) : Json(nullptr)},
+            {"holds", proof.holds},
+            {"steps", proof.steps},
+            {"seed", proof.seed},
+            {"tolerance", json_number(proof.tolerance)},
+            {"twin_spread", json_number(proof.twin_spread)}};
+  json["trials"] = Json::array();
+  for (const Trial& trial : proof.trials) {
+    const Json without = trial.without.empty() ? Json(nullptr) : Json(trial.without);
+    json["trials"].push_back({{"name", trial.name},
+                              {"kind", trial_name(trial.kind)},
+                              {"without", without},
+                              {"gap", json_number(trial.gap)},
+                              {"skipped", trial.skipped},
+                              {"calibration_skips", trial.calibration_skips},
+                              {"passes", trial.passes}});
+  }
+  json["dropped"] = proof.dropped;
+  json["plan"] = proof.plan_json.empty() ? Json(nullptr) : Json::parse(proof.plan_json);
+  json["text"] = proof.text;
+  return json.dump();
+}
+
+}  // namespace halfscope
