@@ -89,17 +89,19 @@ void tell_types(const ConvertOptions& options, const NetworkOptions& wanted,
 int convert_network(const ConvertOptions& options) {
   if (options.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
   check_distinct({options.network, options.init, options.out});
-  check_output_file(options.out, options.force);
+  check_result_file(options.out, options.force);
   NetworkOptions wanted;
   if (options.batch > 0) wanted.batch = options.batch;
   wanted.dimensions = parse_dimensions(options.dimensions);
   if (!options.data.empty()) describe_samples(load_dataset(options.data), wanted);
   const std::string bytes =
       options.batch == 0 ? written_open(options, wanted) : written(options, wanted, options.batch);
-  write_output_file(options.out, bytes, options.force);
+  write_result(options.out, bytes, options.force);
   tell_types(options, wanted, bytes);
-  write_out(
-      fmt::format("{}: {}\n", options.out, report::bytes_text(static_cast<int64_t>(bytes.size()))));
+  if (options.out != kStandardOutput) {
+    write_out(fmt::format("{}: {}\n", options.out,
+                          report::bytes_text(static_cast<int64_t>(bytes.size()))));
+  }
   return 0;
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analysis/export/csv.h"
-#include "analysis/output_file.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -30,7 +30,7 @@ int export_command(const ExportOptions& options) {
   for (const auto& [file, table] : tables) {
     if (file.empty()) continue;
     files.push_back(file);
-    check_output_file(file, options.force);
+    check_result_file(file, options.force);
   }
   if (files.size() == 1) {
     throw usage_error("nothing to export",
@@ -42,7 +42,7 @@ int export_command(const ExportOptions& options) {
     if (file.empty()) continue;
     std::ostringstream text;
     table(run, text);
-    write_output_file(file, text.str(), options.force);
+    write_result(file, text.str(), options.force);
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "analysis/output_file.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -29,6 +30,26 @@ void write_out(std::string_view text) {
   const std::error_code reason(errno, std::generic_category());
   throw Error("cannot write to standard output: " + reason.message(),
               "check the free space where it goes");
+}
+
+void check_result_file(const std::string& file, bool force) {
+  if (file != kStandardOutput) check_output_file(file, force);
+}
+
+void write_result(const std::string& file, std::string_view text, bool force) {
+  if (file == kStandardOutput) return write_out(text);
+  write_output_file(file, text, force);
+}
+
+void check_is_file_name(const std::string& file, const char* what) {
+  if (file != kStandardOutput) return;
+  throw usage_error(std::string(what) + " cannot be written to standard output (-)",
+                    "name a file; ./- is one called -");
+}
+
+void write_message(std::string_view text, bool output_taken) {
+  if (!output_taken) return write_out(text);
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void write_json(const Json& json) {

@@ -11,6 +11,18 @@ namespace halfscope {
 
 using Json = nlohmann::ordered_json;
 
+/// The name that stands for standard output where a result goes to a file.
+inline constexpr std::string_view kStandardOutput = "-";
+
+/// What can be wrong with the file of a result before there is one. Throws Error.
+void check_result_file(const std::string& file, bool force);
+/// Writes a result to its file, or to standard output.
+void write_result(const std::string& file, std::string_view text, bool force);
+/// Throws Error (usage) if standard output is asked for, where `what` ("a run file") needs a file.
+void check_is_file_name(const std::string& file, const char* what);
+/// Text for people: to standard error where a result has taken standard output.
+void write_message(std::string_view text, bool output_taken);
+
 /// Writes to standard output at once. A reader that went away is no error: the rest is dropped.
 /// Throws Error if the text cannot be written, as on a full disk.
 void write_out(std::string_view text);

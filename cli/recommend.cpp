@@ -152,7 +152,11 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
 
 int recommend_command(const RecommendOptions& options) {
   check_distinct({options.run, options.out});
-  if (!options.out.empty()) check_output_file(options.out, options.force);
+  const bool plan_printed = options.out == kStandardOutput;
+  if (!options.out.empty()) check_result_file(options.out, options.force);
+  if (plan_printed && options.json) {
+    throw usage_error("--json and --out - both write to standard output", "leave out one of them");
+  }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   if (options.threads > 0) omp_set_num_threads(options.threads);
   const RunView run = RunView::open(options.run);
@@ -168,7 +172,7 @@ int recommend_command(const RecommendOptions& options) {
   const bool written = advice && !refuted && !options.out.empty();
   if (written) {
     const NextTry what = next_try(run, *advice, verified.proof);
-    write_output_file(options.out, what.plan_json + "\n", options.force);
+    write_result(options.out, what.plan_json + "\n", options.force);
     next = next_command(run, what, options.out);
   }
   if (options.json) {
@@ -189,15 +193,16 @@ int recommend_command(const RecommendOptions& options) {
   std::string text = findings_text(run, findings, lane);
   text += advice ? "advice: " + advice->text + "\n" : no_advice_text(findings, lane);
   if (options.verify) text += proof_line(verified);
-  if (written) {
+  if (written && !plan_printed) {
     text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
-  } else if (!options.out.empty()) {
-    text += fmt::format("plan: {} not written\n", options.out);
-  } else if (advice && !refuted) {
+  } else if (!options.out.empty() && !written) {
+    text +=
+        plan_printed ? "plan: not written\n" : fmt::format("plan: {} not written\n", options.out);
+  } else if (options.out.empty() && advice && !refuted) {
     text += fmt::format("next: halfscope recommend {}{} --out {}\n", shell_quoted(options.run),
                         options.verify ? " --verify" : "", free_name("plan", ".json"));
   }
-  write_out(text);
+  write_message(text, plan_printed);
   verified.check_stored();
   return code;
 }

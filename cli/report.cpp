@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "analysis/output_file.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -30,8 +29,11 @@ int report_command(const ReportOptions& options) {
   bool any = false;
   for (const auto& form : forms) {
     if (form.file.empty()) continue;
-    check_output_file(form.file, options.force);
+    check_result_file(form.file, options.force);
     any = true;
+    if (options.summary && form.file == kStandardOutput) {
+      throw usage_error("--summary and - both write to standard output", "leave out one of them");
+    }
   }
   if (options.summary && options.quiet) {
     throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
@@ -39,7 +41,7 @@ int report_command(const ReportOptions& options) {
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   const Report report = make_report(RunView::open(options.run));
   for (const auto& form : forms) {
-    if (!form.file.empty()) write_output_file(form.file, form.write(report), options.force);
+    if (!form.file.empty()) write_result(form.file, form.write(report), options.force);
   }
   if (options.summary) {
     write_out(report_markdown_summary(report));

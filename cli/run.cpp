@@ -82,6 +82,8 @@ void check_files(const RunOptions& options, const TrainOptions& lanes) {
   files.erase(std::unique(files.begin(), files.end()), files.end());
   files.insert(files.end(), {options.out, options.record});
   check_distinct(files);
+  check_is_file_name(options.record, "a run file");
+  check_is_file_name(options.out, "a NumPy file");
   for (const std::string& file : {options.out, options.record}) {
     if (!file.empty()) check_output_file(file, options.shared.force);
   }

@@ -119,6 +119,10 @@ void check_files(const TrainOptions& options) {
   files.insert(files.end(),
                {options.out, options.save_weights, options.save_ema, options.checkpoint});
   check_distinct(files);
+  check_is_file_name(options.out, "a run file");
+  check_is_file_name(options.checkpoint, "a checkpoint");
+  for (const std::string& file : {options.save_weights, options.save_ema})
+    check_is_file_name(file, "an .npz file");
   // The run that is resumed wrote it; going on with it is what it is for.
   if (!options.checkpoint.empty() && !resumes_own_checkpoint(options)) {
     check_output_file(options.checkpoint, options.force);

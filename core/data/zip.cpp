@@ -36,18 +36,13 @@ class MemberSource : public ByteSource {
     left_ = size;
     if (left_ == 0) check_end();
   }
-  MemberSource(const MemberSource&) = delete;
-  MemberSource& operator=(const MemberSource&) = delete;
-  ~MemberSource() override {
-    if (file_ != nullptr) zip_fclose(file_);
-  }
 
   uint64_t size() const noexcept override { return size_; }
 
   void read(std::span<uint8_t> target) override {
     while (!target.empty()) {
-      const zip_int64_t count = zip_fread(file_, target.data(), target.size());
-      if (count < 0) throw damaged(zip_error_strerror(zip_file_get_error(file_)));
+      const zip_int64_t count = zip_fread(file_.get(), target.data(), target.size());
+      if (count < 0) throw damaged(zip_error_strerror(zip_file_get_error(file_.get())));
       if (count == 0) throw damaged("its data end too early");
       target = target.subspan(static_cast<size_t>(count));
       left_ -= static_cast<uint64_t>(count);
@@ -63,13 +58,17 @@ class MemberSource : public ByteSource {
   /// libzip compares size and checksum when it is asked for what comes after the last byte.
   void check_end() {
     uint8_t more = 0;
-    const zip_int64_t count = zip_fread(file_, &more, 1);
-    if (count < 0) throw damaged(zip_error_strerror(zip_file_get_error(file_)));
+    const zip_int64_t count = zip_fread(file_.get(), &more, 1);
+    if (count < 0) throw damaged(zip_error_strerror(zip_file_get_error(file_.get())));
     if (count > 0) throw damaged("it has more data than its declared size");
   }
 
+  struct Close {
+    void operator()(zip_file_t* file) const noexcept { zip_fclose(file); }
+  };
+
   std::string name_;
-  zip_file_t* file_;
+  std::unique_ptr<zip_file_t, Close> file_;
   uint64_t size_, left_ = 0;
 };
 
@@ -130,13 +129,38 @@ class Writer {
   zip_t* archive_ = nullptr;
 };
 
+/// Before anybody makes room for the contents. Throws Error.
+void check_member(const zip_stat_t& stat, const std::string& name) {
+  constexpr uint64_t kMaxDeflateRatio = 1032;  // 258 bytes out of two bits
+  const char* const how = "expected a .npz file as numpy.savez writes it";
+  if (stat.encryption_method != ZIP_EM_NONE) throw usage_error(name + " is encrypted", how);
+  if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE) {
+    throw usage_error(
+        name + " is packed by method " + std::to_string(stat.comp_method) + ", not by deflate",
+        how);
+  }
+  const uint64_t ratio = stat.comp_method == ZIP_CM_STORE ? 1 : kMaxDeflateRatio;
+  if (stat.size / ratio > stat.comp_size) {
+    throw Error(name + ": " + std::to_string(stat.comp_size) + " bytes cannot hold " +
+                    std::to_string(stat.size),
+                kDamagedFileHint);
+  }
+}
+
 /// libzip writes no file for an archive without members; this is one (APPNOTE 4.3.16).
 void write_empty(const std::filesystem::path& file) {
   std::array<char, 22> end{'P', 'K', 5, 6};
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
-  if (!stream.write(end.data(), end.size()).flush()) {
-    throw Error("cannot write " + file.string(), "check its folder and the free space of the disk");
-  }
+  std::filesystem::path temporary = file;
+  temporary += ".tmp";
+  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
+  stream.write(end.data(), end.size());
+  stream.close();
+  std::error_code code;
+  if (stream) std::filesystem::rename(temporary, file, code);
+  if (stream && !code) return;
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  throw Error("cannot write " + file.string(), "check its folder and the free space of the disk");
 }
 
 }  // namespace
@@ -170,6 +194,7 @@ ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
     if (zip_stat_index(archive_.get(), static_cast<zip_uint64_t>(i), 0, &stat) < 0) {
       throw Error(name_ + ": " + zip_strerror(archive_.get()), kDamagedFileHint);
     }
+    check_member(stat, describe({stat.name, stat.size}));
     members_.push_back({stat.name, stat.size});
   }
 }

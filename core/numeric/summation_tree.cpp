@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Recovery and checks; names and drawings are in summation_text.cpp and summation_svg.cpp.
+// Recovery and checks; names and text are in summation_text.cpp.
 #include "core/numeric/summation_tree.h"
 
 #include <algorithm>

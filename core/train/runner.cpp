@@ -13,8 +13,6 @@
 
 namespace halfscope {
 
-namespace {}  // namespace
-
 struct Runner::Lane {
   LaneConfig config;
   Executable executable;

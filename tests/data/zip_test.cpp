@@ -79,8 +79,10 @@ TEST_F(ZipFile, NotAnArchive) {
 TEST_F(ZipFile, UnsupportedMembers) {
   expect_member({.name = "a.npy", .contents = zeros(3), .method = uint16_t{99}}, ErrorKind::runtime,
                 {"damaged"});
-  expect_member({.name = "a.npy", .contents = zeros(3), .flags = 1}, ErrorKind::runtime,
-                {"\"a.npy\"", "assword"});
+  expect_member({.name = "a.npy", .contents = zeros(3), .method = uint16_t{12}}, ErrorKind::usage,
+                {"\"a.npy\"", "method 12"});
+  expect_member({.name = "a.npy", .contents = zeros(3), .flags = 1}, ErrorKind::usage,
+                {"\"a.npy\" is encrypted"});
   expect_member({.name = "readme.txt", .contents = {'h', 'i'}}, ErrorKind::usage,
                 {"\"readme.txt\" is not a .npy array"});
   expect_member({.name = "a.npy", .contents = {'h', 'i'}}, ErrorKind::runtime, {"truncated"});
@@ -128,7 +130,10 @@ TEST_F(ZipFile, Bombs) {
                  .deflate = true,
                  .size = uint64_t{1} << 50,
                  .zip64 = true},
-                ErrorKind::runtime, {"\"a.npy\""});
+                ErrorKind::runtime, {"\"a.npy\"", "cannot hold"});
+  expect_member(
+      {.name = "a.npy", .contents = {}, .packed = deflated(honest), .method = uint16_t{8}},
+      ErrorKind::runtime, {"\"a.npy\""});
   expect_member({.name = "a.npy", .contents = padded, .deflate = true}, ErrorKind::runtime,
                 {"does not fit"});
   // Streams that yield more, or less, than they say, and no streams.
