@@ -364,13 +364,6 @@ class Reader {
     return value;
   }
 
-  float magnitude(double value) const {
-    if (!(value >= 0.0 && value <= std::numeric_limits<float>::max())) {
-      database_.fail_damaged("a magnitude is out of range");
-    }
-    return static_cast<float>(value);
-  }
-
   int lane_index(const RunView& view, int64_t lane) const {
     if (lane < 0 || lane >= view.lane_count()) {
       database_.fail_damaged(fmt::format("there is no lane {}", lane));

@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 
-#include "analysis/output_file.h"
 #include "analysis/report/report_parts.h"
 #include "cli/arguments.h"
 #include "cli/command.h"

@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "analysis/output_file.h"
 #include "cli/arguments.h"
 #include "cli/backends.h"
 #include "cli/command.h"

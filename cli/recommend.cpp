@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "analysis/output_file.h"
 #include "analysis/report/report.h"
 #include "analysis/rules/rules.h"
 #include "cli/arguments.h"

@@ -103,8 +103,7 @@ std::string overflow_effect(const Report& report, const ActionReport& action) {
       short_number(std::round(10.0 * *worst->max_abs / worst->format.max_finite()) / 10.0),
       format_name(worst->format), std::floor(std::log2(kFp32.max_finite() / *worst->max_abs)));
   if (skipped > 0) {
-    text +=
-        fmt::format(" What it spoils, {}, should go with it.", counted(skipped, "skipped step"));
+    text += fmt::format(" The {} should disappear.", counted(skipped, "skipped step"));
   }
   return text;
 }
@@ -161,9 +160,8 @@ std::string what_would_speak_against(const Report& report, const ActionReport& a
       report.reference >= 0 ? report.lanes[static_cast<size_t>(report.reference)].name : "fp32";
   if (!action.edit.fp32_layers.empty()) {
     return fmt::format(
-        "the advised plan's loss leaves that of {0}, or with other data, initial weights or a "
-        "lower "
-        "learning rate the loss follows {0} without {1} in fp32 as well",
+        "the advised plan diverges from {0}, or the lane matches {0} without {1} in fp32 when it "
+        "is trained on other data, from other weights or with a lower learning rate",
         reference, name_list(action.edit.fp32_layers, 3));
   }
   if (action.edit.fp32_storage)

@@ -7,13 +7,14 @@
 namespace halfscope {
 namespace {
 
-// A kernel that fails spoils all that is computed from it, and state that does not fit the weights
-// and through them all that comes afterwards: cures for what others find then would be no cures.
+// A faulty kernel corrupts everything computed from it. Optimizer state that its format cannot
+// represent corrupts the weights and everything after them. Advice on what other rules then find
+// would not help.
 constexpr std::array<Rule, 12> kRules{{
     {.id = "kernel_fault",
      .question = "Does a kernel fail where the operator itself does not?",
      .run = find_kernel_fault,
-     .explains = "A consequence of the kernel; mend that first.",
+     .explains = "Caused by the kernel fault above. Fix that first.",
      .stands_alone = true},
     {.id = "forward_overflow",
      .question = "Where does the forward pass leave the format's range first?",
@@ -28,19 +29,19 @@ constexpr std::array<Rule, 12> kRules{{
      .question = "Do the scales of scaled operands fit their values?",
      .run = find_scaled_operands},
     {.id = "lost_updates",
-     .question = "Do weights stand still because updates are too small to be added?",
+     .question = "Are weight updates lost because they are too small to change the weight?",
      .run = find_lost_updates,
      .stands_alone = true},
     {.id = "optimizer_state",
      .question = "Can the optimizer's state be held in its format?",
      .run = find_optimizer_state,
-     .explains = "A consequence of the optimizer's state; mend that first."},
+     .explains = "Caused by the optimizer state above. Fix that first."},
     {.id = "unsafe_buffers",
      .question = "Did skipped steps leave traces in running statistics?",
      .run = find_unsafe_buffers,
      .stands_alone = true},
     {.id = "swamped_additions",
-     .question = "Do sums stand still because their terms are too small to be added?",
+     .question = "Are products too small to change the running sum?",
      .run = find_swamped_additions},
     {.id = "first_non_finite",
      .question = "What was the first tensor to leave the finite numbers, and what came of it?",

@@ -2,6 +2,7 @@
 // .npz = ZIP (zip.h) of .npy arrays (npy.h). This file joins the two.
 #include "core/data/npz.h"
 
+#include <array>
 #include <bit>
 #include <chrono>
 #include <fstream>
@@ -34,7 +35,7 @@ class PendingFile {
     temporary_ += '.' + std::to_string(now) + ".tmp";
     stream_.open(temporary_, std::ios::binary | std::ios::trunc);
     if (!stream_) {
-      throw Error("cannot create " + target.string(),
+      throw Error("cannot write " + target.string(),
                   "check that its folder exists and can be written to");
     }
   }
@@ -100,7 +101,11 @@ void write_members(const fs::path& file, const Tensors& tensors, const char* typ
                        npy_header(tensor.shape, type),
                        {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()}});
   }
-  write_zip(file, members);
+  if (!members.empty()) return write_zip(file, members);
+  constexpr std::array<char, 22> kNoMembers{'P', 'K', 5, 6};  // PKWARE APPNOTE 4.3.16
+  PendingFile pending(file);
+  pending.stream().write(kNoMembers.data(), kNoMembers.size());
+  pending.commit();
 }
 
 }  // namespace

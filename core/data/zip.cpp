@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <utility>
 
 #include "core/error.h"
@@ -139,28 +138,14 @@ void check_member(const zip_stat_t& stat, const std::string& name) {
         name + " is packed by method " + std::to_string(stat.comp_method) + ", not by deflate",
         how);
   }
-  const uint64_t ratio = stat.comp_method == ZIP_CM_STORE ? 1 : kMaxDeflateRatio;
-  if (stat.size / ratio > stat.comp_size) {
+  const bool possible = stat.comp_method == ZIP_CM_STORE
+                            ? stat.size == stat.comp_size
+                            : stat.size / kMaxDeflateRatio <= stat.comp_size;
+  if (!possible) {
     throw Error(name + ": " + std::to_string(stat.comp_size) + " bytes cannot hold " +
                     std::to_string(stat.size),
                 kDamagedFileHint);
   }
-}
-
-/// libzip writes no file for an archive without members; this is one (APPNOTE 4.3.16).
-void write_empty(const std::filesystem::path& file) {
-  std::array<char, 22> end{'P', 'K', 5, 6};
-  std::filesystem::path temporary = file;
-  temporary += ".tmp";
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  stream.write(end.data(), end.size());
-  stream.close();
-  std::error_code code;
-  if (stream) std::filesystem::rename(temporary, file, code);
-  if (stream && !code) return;
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  throw Error("cannot write " + file.string(), "check its folder and the free space of the disk");
 }
 
 }  // namespace
@@ -210,7 +195,6 @@ std::string ZipReader::describe(const ZipMember& member) const {
 }
 
 void write_zip(const std::filesystem::path& file, std::span<const ZipContents> members) {
-  if (members.empty()) return write_empty(file);
   Writer writer(file);
   for (const ZipContents& member : members) writer.add(member);
   writer.close();

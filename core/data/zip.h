@@ -54,7 +54,8 @@ struct ZipContents {
 };
 
 /// Writes an archive of stored members with the time stamp 1980-01-01 00:00: the same contents give
-/// the same bytes. The file appears, or is replaced, when all is written. Throws Error.
+/// the same bytes. The file appears, or is replaced, when all is written. Throws Error. There must
+/// be a member: libzip makes no file of none.
 void write_zip(const std::filesystem::path& file, std::span<const ZipContents> members);
 
 }  // namespace halfscope

@@ -59,10 +59,10 @@ class GradientContext {
   std::vector<bool> needed_;
 };
 
-/// The format in which an operator runs under a mixed policy. The classes are those of PyTorch's
-/// autocast on CUDA (docs.pytorch.org/docs/stable/amp.html, "Autocast Op Reference"); operators on
-/// none of its lists run in what they are given, as those that TensorFlow's grappler calls "infer"
-/// and "clear" (auto_mixed_precision_lists.h).
+/// Which format a mixed policy gives an operator. The classes are those of PyTorch's autocast on
+/// CUDA (docs.pytorch.org/docs/stable/amp.html, "Autocast Op Reference"). Operators on none of its
+/// lists run in the format of their inputs, like those that TensorFlow's grappler calls "infer" and
+/// "clear" (auto_mixed_precision_lists.h).
 enum class Autocast : uint8_t {
   unset,     ///< no operator may stay so
   internal,  ///< in no network: gradients follow their operator, updates and metrics their own
@@ -95,7 +95,7 @@ struct OnnxAttribute {
 /// and core/onnx/translate_*.cpp read all others.
 struct OnnxForm {
   bool written = false;   ///< with the same name, operands and attributes
-  size_t read = 0;        ///< read the same way with so many operands; 0: a function reads it
+  size_t read = 0;        ///< operands to read the same way; 0: core/onnx has a function
   bool integers = false;  ///< may be read with integer operands
   std::vector<OnnxAttribute> attributes{};
 };

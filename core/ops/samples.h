@@ -53,7 +53,7 @@ template <int64_t Default>
 bool inner_axis(const SampleNode& n) {
   return n.axis_is_inner(Default);
 }
-/// Over axes that are not that of the samples.
+/// A reduction that leaves the sample axis alone.
 bool reduction(const SampleNode& n);
 
 }  // namespace samples

@@ -144,6 +144,14 @@ TEST_F(ZipFile, Bombs) {
   }
 }
 
+// Overlaps would let a small file unpack to any size.
+TEST_F(ZipFile, OverlappingMembers) {
+  ZipBuilder zip;
+  zip.add({.name = "a.npy", .contents = zeros(3)});
+  zip.add({.name = "a.npy", .contents = zeros(3), .offset = 0});
+  expect(zip.finish(), ErrorKind::runtime, {});
+}
+
 TEST_F(ZipFile, EndRecordThatLies) {
   ZipBuilder zip;
   zip.add({.name = "a.npy", .contents = zeros(3)});
@@ -154,15 +162,11 @@ TEST_F(ZipFile, EndRecordThatLies) {
     bytes[end + field] = value;
     return bytes;
   };
-  for (const size_t field : {4, 8, 12, 18}) {  // disk, members, size and place of the directory
-    for (const uint8_t value : {1, 2, 99}) {
-      if (whole[end + field] == value) continue;
-      try {
-        EXPECT_EQ(read(changed(field, value)).at("a").shape, Shape{3}) << field;
-      } catch (const Error& error) {
-        EXPECT_TRUE(std::string(error.what()).starts_with("weights.npz: ")) << error.what();
-      }
-    }
+  EXPECT_EQ(read(whole).at("a").shape, Shape{3});
+  // The disk; members here; size and place of the directory.
+  for (const auto& [field, value] : {std::pair{4, 1}, {8, 2}, {12, 0}, {18, 1}}) {
+    expect_error([&] { read(changed(static_cast<size_t>(field), static_cast<uint8_t>(value))); },
+                 ErrorKind::runtime, {"weights.npz: "});
   }
 }
 

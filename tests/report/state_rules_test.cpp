@@ -167,7 +167,7 @@ TEST(OptimizerState, ConsequencesAreDemotedAndWhatCameBeforeIsNot) {
   ASSERT_EQ(consequence.size(), 1u);
   EXPECT_EQ(consequence[0].severity, Severity::info);
   EXPECT_STREQ(action_name(consequence[0].action.edit), "none");
-  EXPECT_THAT(consequence[0].action.text, HasSubstr("A consequence of the optimizer's state"));
+  EXPECT_THAT(consequence[0].action.text, HasSubstr("Caused by the optimizer state above"));
   const auto advice = recommend(after.run(), run_rules(after.run()), 1);
   ASSERT_TRUE(advice);
   EXPECT_TRUE(advice->edit.fp32_layers.empty());
