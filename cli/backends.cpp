@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "emulation/backends.h"
@@ -39,10 +40,20 @@ const Backend& backend_for(const Plan& plan, const std::string& name) {
 }
 
 LaneRequest parse_lane(const std::string& text) {
+  LaneRequest lane{.backend = "", .plan = text};
   for (const std::string& name : backend_names()) {
-    if (text.starts_with(name + ":")) return {name, text.substr(name.size() + 1)};
+    if (text.starts_with(name + ":")) lane = {name, text.substr(name.size() + 1)};
   }
-  return {"", text};
+  if (!lane.plan.starts_with('{')) return lane;
+  lane.spelled_out = plan_from_json(lane.plan);
+  lane.plan.clear();
+  return lane;
+}
+
+std::string lane_text(const LaneRequest& lane) {
+  const std::string plan =
+      lane.spelled_out ? Json::parse(plan_to_json(*lane.spelled_out)).dump() : lane.plan;
+  return lane.backend.empty() ? plan : lane.backend + ":" + plan;
 }
 
 }  // namespace halfscope

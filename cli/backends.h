@@ -2,6 +2,7 @@
 // The only list of backends.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,16 @@ void check_backend_name(const std::string& name);
 /// Error (usage) for a backend that cannot run here.
 const Backend& backend_for(const Plan& plan, const std::string& name = "emulated");
 
-/// A lane as it is asked for: "cuda:mixed_float16" names the backend, too.
+/// A lane as it is asked for: "mixed_float16", "cuda:plan.json", or a plan's JSON in place of a
+/// name.
 struct LaneRequest {
   std::string backend;  ///< empty if it is not named
-  std::string plan;     ///< preset or file
+  std::string plan;     ///< preset or file; empty if the plan is spelled out
+  std::optional<Plan> spelled_out{};
 };
+/// Throws Error (usage) if a plan that is spelled out cannot be read.
 LaneRequest parse_lane(const std::string& text);
+/// The form that parse_lane reads.
+std::string lane_text(const LaneRequest& lane);
 
 }  // namespace halfscope

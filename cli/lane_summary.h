@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a lane came to, in a line: the closing table of `train` and the list of `runs`.
+// What a lane came to, in a line: the closing table of `train` and the list of `inspect`.
 #pragma once
 
 #include <optional>

@@ -8,9 +8,9 @@
 #include <memory>
 #include <new>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/help.h"
+#include "cli/args/arguments.h"
+#include "cli/args/help.h"
+#include "cli/commands/command.h"
 #include "cli/output.h"
 #include "core/error.h"
 #include "emulation/threads.h"
@@ -39,12 +39,14 @@ size_t help_width() {
   return width == 0 ? kUsual : std::clamp(width, kLeast, kMost);
 }
 
-/// `halfscope help train` is `halfscope train --help`.
+/// The words with today's name of the command. `halfscope help train` is `halfscope train --help`.
 std::vector<std::string> arguments(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (words.empty() || words[0] != "help") return words;
-  words.erase(words.begin());
-  words.insert(words.end(), "--help");
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  if (!words.empty()) words[0] = command_name(words[0]);
   return words;
 }
 
@@ -56,20 +58,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.footer(
       "Start with:  halfscope train && halfscope report run.hscope --html report.html\n"
-      "More about a subcommand:  halfscope SUBCOMMAND --help");
-  Command command;
-  add_train(app, command, command_line(argc, argv));
-  add_run(app, command, command_line(argc, argv));
-  add_recommend(app, command);
-  add_report(app, command);
-  add_export(app, command);
-  add_convert(app, command);
-  add_runs(app, command);
-  add_view(app, command);
-  add_mma_check(app, command);
-  add_fprev(app, command);
-  add_doctor(app, command);
-  add_completion(app, command);
+      "More about a command:  halfscope COMMAND --help");
+  Invocation call{.line = command_line(argc, argv), .action = {}};
+  add_commands(app, call);
   const std::vector<std::string> words = arguments(argc, argv);
   check_arguments(app, words);
   try {
@@ -83,7 +74,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {  // what check_arguments() does not know of
     throw usage_error(e.what(), "halfscope --help");
   }
-  return command();
+  return call.action();
 }
 
 }  // namespace

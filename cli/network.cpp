@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "cli/arguments.h"
+#include "cli/args/arguments.h"
 #include "core/error.h"
 #include "core/models/models.h"
 
@@ -53,7 +53,8 @@ Error batch_error(const std::string& file, const OnnxImport& import, int64_t bat
     return usage_error(fmt::format("--dimension {0}={2} lets {1} take {3} at once, not the {4} of "
                                    "--batch",
                                    import.given_batch, file, takes, samples, batch),
-                       "leave out one of the two");
+                       "leave out one of the two")
+        .about({"dimension", "batch"});
   }
   std::string hint = "leave --batch out, or export the network again with a symbolic batch";
   if (const auto inputs = inputs_of_samples(import); !inputs.empty()) {
@@ -61,15 +62,19 @@ Error batch_error(const std::string& file, const OnnxImport& import, int64_t bat
         fmt::format("; --dimension {}.0={} tries it with this file", inputs.front()->name, batch);
   }
   return usage_error(
-      fmt::format("{} takes {} at once, not the {} of --batch", file, samples, batch), hint);
+             fmt::format("{} takes {} at once, not the {} of --batch", file, samples, batch), hint)
+      .about({"batch"});
 }
 
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options) {
   std::error_code failed;
   if (!std::filesystem::exists(file, failed)) {
-    throw Error("cannot read " + file.string() + ": no such file", "check the path");
+    throw Error("cannot read " + file.string() + ": no such file", "check the path")
+        .about({"model", "network"});
   }
-  OnnxImport import = read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
+  OnnxImport import = about({"model", "network", "dimension"}, [&] {
+    return read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
+  });
   if (options.batch_given && !takes_batch(import, options.batch)) {
     throw batch_error(file.string(), import, options.batch, samples_at_once(import));
   }
@@ -102,7 +107,8 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
   if (is_network_file(spec)) return load_network_file(spec, options).model;
   if (!options.dimensions.empty()) {
     throw usage_error("--dimension is for network files; " + spec + " has none that are open",
-                      "leave it out");
+                      "leave it out")
+        .about({"model", "network", "dimension"});
   }
   Shape shape = options.sample_shape;
   int64_t classes = options.classes;
@@ -118,7 +124,8 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
   });
   if (shape.empty() && built_in) {
     throw usage_error("the network " + spec + " needs to know the shape of its images",
-                      "add --data SPEC; `run` also takes an --input of images");
+                      "add --data SPEC; `run` also takes an --input of images")
+        .about({"model", "network"});
   }
   // Without labels there is nothing that says otherwise.
   if (classes == 0) classes = kUsualClasses;
@@ -151,37 +158,15 @@ void describe_samples(const Dataset& data, NetworkOptions& options) {
   }
 }
 
-void add_normalize_option(CLI::App& sub, std::string& rule) {
-  offer(sub.add_option("--normalize", rule,
-                       "How bytes of images become numbers: unit (0 to 1), raw (0 to 255) or "
-                       "MEAN/DEVIATION after unit, by channel; default: as the data set does")
-            ->type_name("HOW")
-            ->group("Network and data"),
-        {.words = {"unit", "raw"}});
-}
-
-void add_dimension_option(CLI::App& sub, std::vector<std::string>& dimensions) {
-  sub.add_option("--dimension", dimensions,
-                 "Size of a dimension that the network's file leaves open, but for that of "
-                 "samples; may be given several times")
-      ->expected(1)
-      ->take_all()
-      ->type_name("NAME=N")
-      ->group("Network and data");
-}
-
-std::map<std::string, int64_t> parse_dimensions(const std::vector<std::string>& texts) {
-  std::map<std::string, int64_t> dimensions;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      throw usage_error("--dimension " + text + " names no dimension",
-                        "write for example --dimension sequence=64");
-    }
-    dimensions[text.substr(0, equals)] = static_cast<int64_t>(
-        parse_integer("--dimension", text.substr(equals + 1), 1, kLargestDimension));
+std::pair<std::string, int64_t> parse_dimension(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    throw usage_error("--dimension " + text + " names no dimension",
+                      "write for example --dimension sequence=64");
   }
-  return dimensions;
+  const std::string size = text.substr(equals + 1);
+  return {text.substr(0, equals),
+          static_cast<int64_t>(parse_integer("--dimension", size, 1, kLargestDimension))};
 }
 
 }  // namespace halfscope

@@ -2,13 +2,11 @@
 // Networks by what is typed: a built-in name or a file. The one place where importers are called.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/data/dataset.h"
@@ -70,11 +68,7 @@ Plan network_plan(const std::string& plan, const std::string& network,
 /// input, and the number of classes.
 void describe_samples(const Dataset& data, NetworkOptions& options);
 
-/// The flags --normalize and --dimension.
-void add_normalize_option(CLI::App& sub, std::string& rule);
-void add_dimension_option(CLI::App& sub, std::vector<std::string>& dimensions);
-
-/// "NAME=N" of --dimension. Throws Error (usage).
-std::map<std::string, int64_t> parse_dimensions(const std::vector<std::string>& texts);
+/// "sequence=64" of --dimension: the name and the size. Throws Error (usage).
+std::pair<std::string, int64_t> parse_dimension(const std::string& text);
 
 }  // namespace halfscope

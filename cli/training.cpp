@@ -4,56 +4,154 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string_view>
 
+#include "cli/lanes.h"
 #include "cli/network.h"
 #include "core/data/npz.h"
 #include "core/error.h"
 #include "core/models/loss.h"
 
 namespace halfscope {
-NamedTensors read_initial_weights(const std::string& file) {
-  NamedTensors weights = read_npz(file);
-  for (const auto& [path, tensor] : weights) {
-    for (size_t i = 0; i < tensor.data.size(); ++i) {
-      if (std::isfinite(tensor.data[i])) continue;
-      throw usage_error(fmt::format("initial weights {}: {}{} is {}", file, path,
-                                    position_text(tensor.shape, i), tensor.data[i]),
-                        "initial weights must be finite");
-    }
+namespace {
+
+/// A setting that means nothing without another one.
+struct Need {
+  bool met;
+  const char* key;  ///< of the setting
+  const char* what;
+  const char* hint;
+};
+
+void check_needs(const Settings& s) {
+  const Need needs[] = {
+      {!s.accumulate_grads || s.micro_batches > 1, "accumulate_grads",
+       "--accumulate-grads needs more than one micro-batch", "add --micro-batches N"},
+      {!s.evaluate_average || s.average, "eval_ema", "--eval-ema needs moving averages",
+       "add --ema DECAY"},
+      {s.save_ema.empty() || s.average, "save_ema", "--save-ema needs moving averages",
+       "add --ema DECAY"},
+      {!s.clip_format || s.clip_norm > 0.0, "clip_format", "--clip-format needs a norm to clip to",
+       "add --clip-norm X"},
+      {s.early_stop == 0 || s.eval_every > 0, "early_stop",
+       "--early-stop needs evaluations to judge by", "add --eval-every N"},
+      {!s.verify || !s.no_record, "no_record",
+       "--verify needs the statistics that --no-record leaves out", "leave out one of them"},
+      {s.checkpoint_every == 0 || !s.checkpoint.empty(), "checkpoint_every",
+       "--checkpoint-every needs a file to write", "add --checkpoint FILE"},
+  };
+  for (const Need& need : needs) {
+    if (!need.met) throw usage_error(need.what, need.hint).about({need.key});
   }
-  return weights;
 }
 
-Dataset load_training_data(const TrainOptions& options) {
-  Dataset data = load_dataset(options.data);
-  if (!options.normalize.empty()) normalize_images(data, options.normalize);
+}  // namespace
+
+TrainConfig train_config(const Settings& settings) {
+  check_needs(settings);
+  TrainConfig config;
+  config.model = settings.model;
+  config.loss = settings.loss;
+  config.running_variance = settings.running_variance;
+  config.optimizer = settings.optimizer;
+  config.batch = settings.batch;
+  config.steps = settings.steps;
+  config.schedule = settings.schedule;
+  config.clip_norm = settings.clip_norm;
+  config.micro_batches = settings.micro_batches;
+  config.sum_format = settings.accumulate_grads;
+  config.state_format = settings.optimizer_state;
+  config.average = settings.average;
+  config.evaluate_average = settings.evaluate_average;
+  config.patience = settings.early_stop;
+  config.evaluate_every = settings.eval_every;
+  config.errors = error_sampling(settings);
+  config.checkpoint = settings.checkpoint;
+  config.checkpoint_every = settings.checkpoint_every;
+  config.seed = settings.seed;
+  config.shuffle = !settings.no_shuffle;
+  config.every = settings.no_record ? 0 : settings.every;
+  config.evaluate = !settings.no_eval;
+  config.lanes = lanes_of(settings);
+  return config;
+}
+
+bool resumes_own_checkpoint(const Settings& settings) {
+  namespace fs = std::filesystem;
+  return !settings.resume.empty() && !settings.checkpoint.empty() &&
+         fs::weakly_canonical(settings.resume) == fs::weakly_canonical(settings.checkpoint);
+}
+
+std::vector<std::string> input_files(const Settings& settings) {
+  std::vector<std::string> files;
+  for (const LaneRequest& lane : lane_requests(settings)) {
+    if (!lane.spelled_out && !preset_plan(lane.plan)) files.push_back(lane.plan);
+  }
+  for (const std::string& file : {settings.init, settings.config}) {
+    if (!file.empty()) files.push_back(file);
+  }
+  if (is_network_file(settings.model)) files.push_back(settings.model);
+  for (const std::string& file : dataset_files(settings.data)) files.push_back(file);
+  // A checkpoint may be resumed and written again.
+  if (!settings.resume.empty() && !resumes_own_checkpoint(settings)) {
+    files.push_back(settings.resume);
+  }
+  return files;
+}
+
+NamedTensors read_initial_weights(const Settings& settings) {
+  const std::string& file = settings.init;
+  if (file.empty()) return {};
+  return about({"init"}, [&] {
+    NamedTensors weights = read_npz(file);
+    for (const auto& [path, tensor] : weights) {
+      for (size_t i = 0; i < tensor.data.size(); ++i) {
+        if (std::isfinite(tensor.data[i])) continue;
+        throw usage_error(fmt::format("initial weights {}: {}{} is {}", file, path,
+                                      position_text(tensor.shape, i), tensor.data[i]),
+                          "initial weights must be finite");
+      }
+    }
+    return weights;
+  });
+}
+
+Dataset load_training_data(const Settings& settings) {
+  Dataset data = about({"data"}, [&] { return load_dataset(settings.data); });
+  if (!settings.normalize.empty()) {
+    about({"normalize"}, [&] { normalize_images(data, settings.normalize); });
+  }
   return data;
 }
 
-void attach_network(TrainConfig& config, const TrainOptions& options, const Dataset& data) {
-  const bool file = is_network_file(options.model);
-  NetworkOptions wanted;
-  wanted.dimensions = parse_dimensions(options.dimensions);
-  if (!file && options.loss.empty() && !data.sample_shape.empty() && wanted.dimensions.empty() &&
-      options.running_variance.empty()) {
+void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data) {
+  const bool file = is_network_file(settings.model);
+  NetworkOptions wanted{.dimensions = settings.dimensions};
+  if (!file && settings.loss.empty() && !data.sample_shape.empty() && wanted.dimensions.empty() &&
+      settings.running_variance.empty()) {
     return;
   }
-  if (file && options.loss.empty()) {
-    throw usage_error(options.model + " does not say what to train it for",
-                      "add --loss cross-entropy, --loss mse or --loss OUTPUT");
+  if (file && settings.loss.empty()) {
+    throw usage_error(settings.model + " does not say what to train it for",
+                      "add --loss cross-entropy, --loss mse or --loss OUTPUT")
+        .about({"model"});
   }
   describe_samples(data, wanted);
-  const LossSpec loss = parse_loss(options.loss.empty() ? "cross-entropy" : options.loss);
-  config.build = [model = options.model, wanted, loss,
-                  variance = options.running_variance](int64_t batch) {
+  const LossSpec loss = about({"loss"}, [&] {
+    return parse_loss(settings.loss.empty() ? "cross-entropy" : settings.loss);
+  });
+  config.build = [model = settings.model, wanted, loss,
+                  variance = settings.running_variance](int64_t batch) {
     NetworkOptions sized = wanted;
     sized.batch = batch;
-    Model network = load_network(model, sized);
-    add_loss(network, loss);
+    Model network = about({"model"}, [&] { return load_network(model, sized); });
+    about({"loss"}, [&] { add_loss(network, loss); });
     if (!variance.empty()) {
-      set_running_variance(
-          network, variance == "sample" ? RunningVariance::sample : RunningVariance::population);
+      about({"running_variance"}, [&] {
+        set_running_variance(
+            network, variance == "sample" ? RunningVariance::sample : RunningVariance::population);
+      });
     }
     return network;
   };
@@ -66,8 +164,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const Dataset& 
   } catch (const Error& e) {
     const std::string start = "initial weights: ", what = e.what();
     if (init.empty() || !what.starts_with(start)) throw;
-    throw Error(fmt::format("initial weights {}: {}", init, what.substr(start.size())), e.hint(),
-                e.kind());
+    throw e.with_text(fmt::format("initial weights {}: {}", init, what.substr(start.size())));
   }
 }
 

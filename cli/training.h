@@ -4,21 +4,33 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "cli/train_options.h"
+#include "cli/args/settings.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
 
-/// Reads an .npz of finite values. Throws Error that names the tensor and the element otherwise.
-NamedTensors read_initial_weights(const std::string& file);
+/// Everything but the initial weights and a network from a file, which are read later. Throws Error
+/// (usage).
+TrainConfig train_config(const Settings& settings);
+
+/// Whether --checkpoint goes on writing the file that --resume reads.
+bool resumes_own_checkpoint(const Settings& settings);
+
+/// The files that a training or a run reads besides its samples: plans, weights, the network.
+std::vector<std::string> input_files(const Settings& settings);
+
+/// Reads --init: an .npz of finite values, or nothing without it. Throws Error that names the
+/// tensor and the element otherwise.
+NamedTensors read_initial_weights(const Settings& settings);
 
 /// The data of --data, as --normalize has them.
-Dataset load_training_data(const TrainOptions& options);
+Dataset load_training_data(const Settings& settings);
 
 /// Adds to the configuration how the network and its loss are built, where that is no built-in
 /// classifier of images. Throws Error if the network cannot be loaded.
-void attach_network(TrainConfig& config, const TrainOptions& options, const Dataset& data);
+void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data);
 
 /// Errors about initial weights name the file they are from, which the trainer does not know.
 std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const Dataset& data,

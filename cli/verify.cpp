@@ -11,7 +11,6 @@
 #include "cli/backends.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
-#include "cli/train_options.h"
 #include "cli/training.h"
 #include "core/error.h"
 
@@ -64,8 +63,8 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
     throw usage_error(file + " is still being recorded",
                       "wait for its end, or stop it with Ctrl-C");
   }
-  const TrainOptions options = parse_settings(info.settings);
-  ProofRequest request{.training = train_config(options),
+  const Settings settings = parse_settings(kTrain, info.settings);
+  ProofRequest request{.training = train_config(settings),
                        .original = plan_from_json(lane.plan_json),
                        .scaler = parse_loss_scale(lane.loss_scale),
                        .advice = advice};
@@ -78,9 +77,9 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
     request.recorded_reference.assign(run.steps(i).begin(), run.steps(i).end());
   }
   request.backend = &backend_for(request.original, lane.backend);
-  if (!options.init.empty()) request.training.init = read_initial_weights(options.init);
-  const Dataset data = load_training_data(options);
-  attach_network(request.training, options, data);
+  request.training.init = read_initial_weights(settings);
+  const Dataset data = load_training_data(settings);
+  attach_network(request.training, settings, data);
   const std::atomic<bool>& stop = catch_stop_signals();
   Verified result{.advice = advice, .proof = {}, .not_stored = {}};
   {

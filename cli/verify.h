@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Proves the advice on a run by training: `train --verify` and `recommend --verify`.
+// Proves the advice on a run by training: `train --verify` and `diagnose --verify`.
 #pragma once
 
 #include <optional>

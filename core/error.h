@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace halfscope {
 
@@ -21,15 +22,40 @@ class Error : public std::runtime_error {
 
   const std::string& hint() const noexcept { return hint_; }
   ErrorKind kind() const noexcept { return kind_; }
+  /// The settings that caused it, by their keys in configuration files ("batch"); empty if the
+  /// thrower does not know.
+  const std::vector<std::string>& settings() const noexcept { return settings_; }
+
+  /// Returns the same error, caused by these settings.
+  Error about(std::vector<std::string> settings) const {
+    Error error = *this;
+    error.settings_ = std::move(settings);
+    return error;
+  }
+  /// Returns the same error with another text.
+  Error with_text(const std::string& what) const {
+    return Error(what, hint_, kind_).about(settings_);
+  }
 
  private:
   std::string hint_;
   ErrorKind kind_;
+  std::vector<std::string> settings_;
 };
 
 /// A mistake of the caller: a wrong flag, an unknown name, a value out of range.
 inline Error usage_error(const std::string& what, std::string hint = "") {
   return Error(what, std::move(hint), ErrorKind::usage);
+}
+
+/// Calls `work`; errors that name no settings are about these.
+template <typename Work>
+auto about(const std::vector<std::string>& keys, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw error.settings().empty() ? error.about(keys) : error;
+  }
 }
 
 }  // namespace halfscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tables of `halfscope export`, as docs/contracts.md describes them under
+// The tables of `halfscope report`, as docs/contracts.md describes them under
 // "steps.csv", "stats.csv", "sums.csv" and "kernels.csv": a header row, numbers in their shortest exact form, RFC
 // 4180 quoting, lines ended by a line feed.
 #pragma once

@@ -31,7 +31,8 @@ void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan) {
     }
     std::string paths;
     for (const Node& node : graph.nodes()) paths += (paths.empty() ? "" : ", ") + node.path;
-    throw usage_error("no layer matches \"" + rule.path + "\"", "layers: " + paths);
+    throw usage_error("no layer matches \"" + rule.path + "\"", "layers: " + paths)
+        .about({"fp32", "lanes", "plan"});
   }
 }
 
@@ -209,7 +210,8 @@ void check_tensor_cores(const Node& node) {
                           "blocks, but the plan has scale " + scale_name(node.plan.scale) +
                           " there",
                       "scale whole tensors (static, current, delayed), or sum in fp32; train lanes "
-                      "that scale by block in a run of their own");
+                      "that scale by block in a run of their own")
+        .about({"accumulate", "lanes", "plan"});
   }
   for (const auto& [a, b] : {std::pair(read, read), std::pair(gradient, read)}) {
     if (a == kFp32 || b == kFp32 || tensor_core_profile(how.arch, a, b, accumulator)) continue;
@@ -221,7 +223,8 @@ void check_tensor_cores(const Node& node) {
     }
     const std::string what = a == b ? format_name(a) : format_name(a) + " with " + format_name(b);
     throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of " + what,
-                      "it reads " + comma_list(formats));
+                      "it reads " + comma_list(formats))
+        .about({"accumulate", "lanes", "plan"});
   }
 }
 
@@ -230,7 +233,8 @@ void check_scale(const Node& node) {
   for (const FloatFormat& read : {node.plan.read, node.plan.grad_read.value_or(node.plan.read)}) {
     if (read == kE2m1 || read == kFp32) continue;
     throw usage_error(node.path + ": nvfp4 scales are for e2m1, not " + format_name(read),
-                      "read e2m1, or scale by mx or block:N");
+                      "read e2m1, or scale by mx or block:N")
+        .about({"lanes", "plan"});
   }
 }
 

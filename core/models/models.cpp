@@ -266,12 +266,14 @@ Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, boo
 
 Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
                   int64_t classes) {
-  return make_model(name, batch, sample_shape, classes, true);
+  return about({"model", "network"},
+               [&] { return make_model(name, batch, sample_shape, classes, true); });
 }
 
 Model build_network(const std::string& name, int64_t batch, const Shape& sample_shape,
                     int64_t classes) {
-  return make_model(name, batch, sample_shape, classes, false);
+  return about({"model", "network"},
+               [&] { return make_model(name, batch, sample_shape, classes, false); });
 }
 
 NamedTensors initial_weights(const Graph& graph, uint64_t seed) {

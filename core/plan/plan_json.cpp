@@ -211,7 +211,7 @@ Error not_json(std::string_view text, size_t byte) {
     return usage_error("plan: it is empty");
   if (text.find('\0') != std::string_view::npos) {
     return usage_error("plan: it is not a text file",
-                       "a plan is a JSON file; halfscope recommend writes one");
+                       "a plan is a JSON file; halfscope diagnose writes one");
   }
   const size_t at = std::min(byte > 0 ? byte - 1 : 0, text.size());
   const size_t line = static_cast<size_t>(std::count(
@@ -439,7 +439,7 @@ Plan load_plan(const std::string& name_or_file) {
   if (text.view().starts_with(kRunFileStart)) {
     throw usage_error(
         name_or_file + " is a run file, not a plan",
-        "halfscope recommend " + name_or_file + " --out plan.json writes the plan it advises");
+        "halfscope diagnose " + name_or_file + " --out plan.json writes the plan it advises");
   }
   try {
     return plan_from_json(text.view());

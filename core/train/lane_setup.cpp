@@ -57,11 +57,13 @@ NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTens
     const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
     if (found == weights.end()) {
       throw usage_error("initial weights: the model has no variable " + key,
-                        did_you_mean(key, paths, "variables: " + comma_list(paths)));
+                        did_you_mean(key, paths, "variables: " + comma_list(paths)))
+          .about({"init"});
     }
     if (found->second.shape != tensor.shape) {
       throw usage_error("initial weights: " + key + " has shape " + to_string(tensor.shape) +
-                        ", the model needs " + to_string(found->second.shape));
+                        ", the model needs " + to_string(found->second.shape))
+          .about({"init"});
     }
     (average ? averages[average_path(found->first)] : found->second) = tensor;
   }
@@ -88,7 +90,7 @@ std::optional<SetupFailure> set_up_lane(const LaneConfig& lane, const std::funct
   } catch (const DeviceError& error) {
     return SetupFailure{error.what(), error.hint()};
   } catch (const Error& error) {
-    throw Error("lane " + lane.name() + ": " + error.what(), error.hint(), error.kind());
+    throw error.with_text("lane " + lane.name() + ": " + error.what());
   } catch (const std::bad_alloc&) {
     return SetupFailure{"out of memory", "lower --batch, or take fewer lanes"};
   }
@@ -144,12 +146,14 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
       // Its tensors have no format to count distances in, and no sites in the run.
       if (lanes[i].plan.double_precision) {
         throw usage_error("lane " + name + " computes in double and cannot be compared",
-                          "compare lanes of other plans, for example with float32");
+                          "compare lanes of other plans, for example with float32")
+            .about({"compare"});
       }
       return i;
     }
     throw usage_error("no lane is named " + name,
-                      did_you_mean(name, names, "lanes: " + comma_list(names)));
+                      did_you_mean(name, names, "lanes: " + comma_list(names)))
+        .about({"compare"});
   };
   for (const auto& [lane, other] : errors.pairs) {
     const size_t first = lane_named(lane);  // before the other, so that the message names it first
@@ -169,7 +173,8 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
   if (errors.every > 0 && pairs.empty() && !checks) {
     throw usage_error(
         "there is nothing to compare every " + std::to_string(errors.every) + " steps",
-        "add a lane to compare with the reference, or name two with --compare");
+        "add a lane to compare with the reference, or name two with --compare")
+        .about({"errors_every"});
   }
   return pairs;
 }

@@ -114,12 +114,14 @@ void Trainer::make_queue(Lane& lane) const {
 void Trainer::check_data() const {
   if (config_.batch < 1 || config_.batch > data_.train.size()) {
     throw usage_error("batch size " + std::to_string(config_.batch) + " does not fit the data",
-                      "use 1 to " + std::to_string(data_.train.size()));
+                      "use 1 to " + std::to_string(data_.train.size()))
+        .about({"batch"});
   }
   if (config_.micro_batches < 1 || config_.batch % config_.micro_batches != 0) {
     throw usage_error("a batch of " + std::to_string(config_.batch) + " cannot be split into " +
                           std::to_string(config_.micro_batches) + " equal micro-batches",
-                      "use a number that divides it");
+                      "use a number that divides it")
+        .about({"batch", "micro_batches"});
   }
 }
 
@@ -150,13 +152,15 @@ void Trainer::check_feed(const Executable& executable) const {
     const std::string takes = std::to_string(feed_->batch());
     throw usage_error(
         "the network takes " + takes + " samples at once, not " + std::to_string(micro_size_),
-        "use --batch " + takes + ", or a multiple of it with --micro-batches");
+        "use --batch " + takes + ", or a multiple of it with --micro-batches")
+        .about({"batch", "micro_batches"});
   }
   if (executable.logits == kNone) {
     if (config_.evaluate && data_.test.size() > 0 && data_.test.size() < micro_size_) {
       throw usage_error("the test part has " + std::to_string(data_.test.size()) +
                             " samples, too few for one batch",
-                        "use a smaller --batch, or --no-eval");
+                        "use a smaller --batch, or --no-eval")
+          .about({"batch"});
     }
     return;
   }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads what `halfscope train --kernels`, `report --json` and `export --steps` say about lanes."""
+"""Reads what `halfscope train --kernels`, `report --json` and `report --steps` say about lanes."""
 from __future__ import annotations
 
 import csv

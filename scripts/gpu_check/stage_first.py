@@ -68,7 +68,7 @@ def _steps_csv(context: Context, run: Path) -> str:
     """steps.csv of a run file, or nothing if there is none."""
     path = run.with_suffix(".csv")
     path.unlink(missing_ok=True)
-    done = context.run(context.job("export", "halfscope", "export", str(run), "--steps", str(path),
+    done = context.run(context.job("export", "halfscope", "report", str(run), "--steps", str(path),
                                    "--force"))
     return path.read_text(encoding="utf-8") if done.ok and path.is_file() else ""
 

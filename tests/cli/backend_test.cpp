@@ -26,7 +26,7 @@ TEST(BackendOfLanes, EmulatedIsTheDefaultAndALaneMayNameIt) {
       bench.run(train({"--lanes", "float32,mixed_float16,emulated:mixed_float16", "--compare",
                        "emulated:mixed_float16,mixed_float16"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
-  const Outcome runs = bench.run({"runs", "run.hscope", "--json"});
+  const Outcome runs = bench.run({"inspect", "run.hscope", "--json"});
   EXPECT_THAT(runs.out, HasSubstr("\"emulated:mixed_float16\""));
   EXPECT_THAT(runs.out, HasSubstr("\"backend\""));
   EXPECT_THAT(runs.out, Not(HasSubstr("\"cuda\"")));
@@ -104,7 +104,7 @@ TEST(BackendOfLanes, CudaIsRecorded) {
   const Outcome trained =
       bench.run(train({"--lanes", "float32,emulated:mixed_float16,cuda:mixed_float16"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
-  const Outcome runs = bench.run({"runs", "run.hscope", "--json"});
+  const Outcome runs = bench.run({"inspect", "run.hscope", "--json"});
   EXPECT_THAT(runs.out, HasSubstr("\"cuda\""));
 }
 

@@ -61,10 +61,10 @@ class Completion {
 TEST(CliCompletion, SubcommandsAndFlags) {
   const Completion complete;
   EXPECT_THAT(complete.at("halfscope "),
-              IsSupersetOf({"train", "run", "recommend", "report", "export", "runs", "mma-check",
+              IsSupersetOf({"train", "run", "diagnose", "report", "view", "inspect", "mma-check",
                             "fprev", "doctor", "completion", "help"}));
-  EXPECT_THAT(complete.at("halfscope re"), ElementsAre("recommend", "report"));
-  EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run", "runs"));
+  EXPECT_THAT(complete.at("halfscope re"), ElementsAre("report"));
+  EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
   EXPECT_THAT(complete.at("halfscope train --st"), ElementsAre("--steps"));
   EXPECT_THAT(complete.at("halfscope train --steps 5 --bat"), ElementsAre("--batch"));
@@ -90,7 +90,7 @@ TEST(CliCompletion, ValuesOfFlags) {
   EXPECT_THAT(complete.at("halfscope doctor --model res"), ElementsAre("resnet20"));
   EXPECT_THAT(complete.at("halfscope doctor --plan mxf"), ElementsAre("mxfp8"));
   EXPECT_THAT(complete.at("halfscope mma-check --input e5"), ElementsAre("e5m2"));
-  EXPECT_THAT(complete.at("halfscope recommend run.hscope --fail-on w"), ElementsAre("warning"));
+  EXPECT_THAT(complete.at("halfscope diagnose run.hscope --fail-on w"), ElementsAre("warning"));
   // The part before a ':' is the shell's, which replaces what follows.
   EXPECT_THAT(complete.at("halfscope train --data mnist:mn"), ElementsAre("mnist/"));
   EXPECT_THAT(complete.at("halfscope train --data mni"), ElementsAre("mnist:"));
@@ -102,7 +102,7 @@ TEST(CliCompletion, Files) {
               testing::UnorderedElementsAre("run.hscope", "hot.hscope", "mnist"));
   EXPECT_THAT(complete.at("halfscope train --init "),
               testing::UnorderedElementsAre("w.npz", "mnist"));
-  EXPECT_THAT(complete.at("halfscope runs run.hscope h"), ElementsAre("hot.hscope"));
+  EXPECT_THAT(complete.at("halfscope inspect run.hscope h"), ElementsAre("hot.hscope"));
 }
 
 TEST(CliCompletion, EveryFlagOfEverySubcommandIsThere) {
@@ -110,7 +110,7 @@ TEST(CliCompletion, EveryFlagOfEverySubcommandIsThere) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = bench.run({"completion", shell}).out;
     for (const char* name :
-         {"train", "recommend", "report", "export", "runs", "mma-check", "fprev", "doctor"}) {
+         {"train", "run", "diagnose", "report", "inspect", "mma-check", "fprev", "doctor"}) {
       for (std::string line : lines_of(bench.run({name, "--help"}).out)) {
         const size_t start = line.find("--");
         if (start == std::string::npos || start > 8) continue;
@@ -153,7 +153,7 @@ TEST(CliCompletion, FishReadsItsScript) {
     }
     return words;
   };
-  EXPECT_THAT(offered("halfscope re"), testing::UnorderedElementsAre("recommend", "report"));
+  EXPECT_THAT(offered("halfscope re"), testing::UnorderedElementsAre("report"));
   EXPECT_THAT(offered("halfscope train --st"), ElementsAre("--steps"));
   EXPECT_THAT(offered("halfscope train --plan mixed_b"), ElementsAre("mixed_bfloat16"));
   EXPECT_THAT(offered("halfscope train --lanes float32,mixed_f"),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Errors of settings from a file name the file and the key (docs/contracts.md, "Training JSON"),
 // whether the file is read, the settings are checked or the network is made.
-#include "cli/config_errors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,14 +55,14 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("steps": 0)", R"(c.json: "steps": --steps 0: out of range)"},
           {R"("lr": -1)", R"(c.json: "lr": --lr -1: out of range)"},
           {R"("seed": 1.5, "steps": 3)", R"(c.json: "seed": --seed 1.5: not a whole number)"},
-          {R"("model": "")", R"(c.json: "model" is empty)"},
-          {R"("lanes": [])", R"(c.json: "lanes" is empty)"},
+          {R"("model": "")", R"(c.json: "model": the text is empty)"},
+          {R"("lanes": [])", R"(c.json: "lanes": the list is empty)"},
           {R"("lanes": [{"backend": "emulated"}])",
-           R"(c.json: "lanes" names a backend without a "plan")"},
+           R"(c.json: "lanes": a lane names a backend without a "plan")"},
           {R"("lanes": [{"backend": "cuba", "plan": "float32"}])",
            R"(c.json: "lanes": unknown backend cuba)"},
-          {R"("init": "--force")", R"(c.json: "init" holds a flag: --force)"},
-          {R"("no_eval": 1)", R"(c.json: "no_eval" is neither true nor false)"},
+          {R"("init": "--force")", R"(c.json: "init": )", "--force", {}, 3},
+          {R"("no_eval": 1)", R"(c.json: "no_eval": must be true or false)"},
           {"\"" + kLong + "\": 1", "c.json: unknown key \"" + kCut + "\""},
           // As the settings are checked.
           {R"("steps": 2, "optimizer": "sdg")", R"(c.json: "optimizer": )", "sdg"},
@@ -104,7 +102,8 @@ TEST(CliConfigErrors, OfARun) {
       "run",
       {
           {R"("network": "lenet", "limit": 0)", R"(c.json: "limit": --limit 0: out of range)"},
-          {R"("network": "--force")", R"(c.json: "network" holds a flag)"},
+          {R"("network": "--force", "data": "digits")",
+           R"(c.json: "network": unknown model --force)"},
           {R"("network": "lenet", "data": "digits", "random_input": 1)",
            R"(c.json: "data" and "random_input": )", "exclude each other"},
           {R"("network": "lenet", "random_input": 1, "labels": "l.npy")", R"(c.json: "labels": )"},
@@ -134,17 +133,15 @@ TEST(CliConfigErrors, OfARun) {
       });
 }
 
-TEST(ConfigErrors, LongTextsAreCutBetweenCharacters) {
+TEST(CliConfigErrors, LongTextsAreCutBetweenCharacters) {
   std::string accents;
   for (int i = 0; i < 40; ++i) accents += "\xc3\xa9";
-  const auto cut = [](const std::string& value) {
-    return shortened("bad " + value + " and " + value, long_texts(Json{{"model", value}}));
-  };
-  EXPECT_EQ(cut(accents),
-            "bad " + accents.substr(0, 56) + "... and " + accents.substr(0, 56) + "...");
-  EXPECT_EQ(cut("x" + accents).substr(4, 60), ("x" + accents).substr(0, 57) + "...");
-  EXPECT_EQ(cut(std::string(60, 'y')).size(), 4u + 60 + 5 + 60);
-  EXPECT_EQ(cut(std::string(61, 'y')).size(), 4u + 60 + 5 + 60);
+  expect_errors("train", {{"\"model\": \"" + accents + "\"", "c.json: \"model\": unknown model ",
+                           " " + accents.substr(0, 56) + "..."},
+                          {"\"model\": \"x" + accents + "\"", "c.json: \"model\": unknown model ",
+                           " x" + accents.substr(0, 56) + "..."},
+                          {"\"model\": \"" + std::string(60, 'y') + "\"",
+                           "c.json: \"model\": unknown model " + std::string(60, 'y')}});
 }
 
 }  // namespace

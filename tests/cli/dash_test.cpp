@@ -29,8 +29,8 @@ TEST(CliDash, AResultGoesToStandardOutputAlone) {
     EXPECT_EQ(piped.code, 0) << piped.err;
     EXPECT_EQ(piped.out, text_of(bench / file)) << form;
   }
-  ASSERT_EQ(bench.run({"export", "run.hscope", "--steps", "steps.csv"}).code, 0);
-  EXPECT_EQ(bench.run({"export", "run.hscope", "--steps", "-"}).out, text_of(bench / "steps.csv"));
+  ASSERT_EQ(bench.run({"report", "run.hscope", "--steps", "steps.csv"}).code, 0);
+  EXPECT_EQ(bench.run({"report", "run.hscope", "--steps", "-"}).out, text_of(bench / "steps.csv"));
   ASSERT_EQ(bench.run({"convert", "mlp:6-3", "--out", "net.onnx"}).code, 0);
   const Outcome network = bench.run({"convert", "mlp:6-3", "--out", "-"});
   EXPECT_EQ(network.out, text_of(bench / "net.onnx"));
@@ -44,7 +44,7 @@ TEST(CliDash, ThePlanIsOnStandardOutputAndTheTextBesideIt) {
                       "float32,mixed_float16"})
                 .code,
             0);
-  const Outcome advice = bench.run({"recommend", "run.hscope", "--out", "-"});
+  const Outcome advice = bench.run({"diagnose", "run.hscope", "--out", "-"});
   ASSERT_EQ(advice.code, 0) << advice.err;
   EXPECT_EQ(resolve(plan_from_json(advice.out), "conv2", "Conv").read, kFp32);
   EXPECT_THAT(advice.err, HasSubstr("advice: Keep conv2 in fp32"));
@@ -61,7 +61,7 @@ TEST(CliDash, WhatNeedsAFileSaysSo) {
   ASSERT_EQ(bench.run(small_training({})).code, 0);
   EXPECT_EQ(bench.run({"report", "run.hscope", "--md", "-", "--summary"}).code, 2);
   EXPECT_EQ(bench.run({"report", "run.hscope", "--md", "-", "--csv", "-"}).code, 2);
-  EXPECT_EQ(bench.run({"recommend", "run.hscope", "--out", "-", "--json"}).code, 2);
+  EXPECT_EQ(bench.run({"diagnose", "run.hscope", "--out", "-", "--json"}).code, 2);
 }
 
 }  // namespace

@@ -80,25 +80,25 @@ TEST(CliErrors, WordsAndFlags) {
   expect_refusals(
       bench,
       {
-          {{}, 2, "a subcommand is required", "--help"},
-          {{"trian"}, 2, "there is no subcommand trian", "did you mean train?"},
+          {{}, 2, "a command is required", "--help"},
+          {{"trian"}, 2, "there is no command trian", "did you mean train?"},
           {{"frobnicate"},
            2,
-           "there is no subcommand frobnicate",
-           "subcommands: train, run, recommend"},
+           "there is no command frobnicate",
+           "commands: train, run, diagnose"},
           {{"--verison"}, 2, "unknown flag --verison", "did you mean --version?"},
           {{"--model", "lenet"}, 2, "unknown flag --model", "halfscope train --model"},
           {{"--nothing"}, 2, "unknown flag --nothing"},
           {{"report"}, 2, "report needs a run file", "halfscope report run.hscope"},
-          {{"runs"}, 2, "runs needs a run file", "for example"},
+          {{"inspect"}, 2, "inspect needs a run file", "for example"},
           {{"completion"}, 2, "completion needs a SHELL"},
           {{"completion", "csh"}, 2, "there is no completion for csh", "did you mean zsh?"},
           {{"report", "run.hscope", "cut.hscope"}, 2, "one argument too many: cut.hscope"},
           {{"report", "run.hscope", "--htlm", "x"}, 2, "report has no flag --htlm", "--html?"},
-          {{"report", "run.hscope", "--steps", "x"},
+          {{"report", "run.hscope", "--lr", "x"},
            2,
-           "report has no flag --steps",
-           "--steps is a flag of halfscope train, halfscope export"},
+           "report has no flag --lr",
+           "--lr is a flag of halfscope train"},
           {{"report", "run.hscope", "--html"}, 2, "--html needs a value", "FILE"},
           {{"report", "run.hscope", "--html="}, 2, "--html needs a value"},
           {{"report", "run.hscope", "--html", "--md"}, 2, "--html needs a value"},
@@ -122,15 +122,14 @@ TEST(CliErrors, WordsAndFlags) {
            2,
            "unknown severity eror",
            "did you mean error?"},
-          {{"recommend", "run.hscope", "--lane", "mixed_fp16"},
+          {{"diagnose", "run.hscope", "--lane", "mixed_fp16"},
            2,
            "the run has no lane mixed_fp16",
            "did you mean mixed_float16?"},
-          {{"recommend", "run.hscope", "--lane", "x"},
+          {{"diagnose", "run.hscope", "--lane", "x"},
            2,
            "the run has no lane x",
            "lanes: float32, mixed_float16"},
-          {{"export", "run.hscope"}, 2, "nothing to export", "--steps FILE"},
       });
 }
 
@@ -290,7 +289,7 @@ TEST(CliErrors, Plans) {
       bench,
       {
           {train({"--plan", "run.hscope"}), 2, "run.hscope is a run file, not a plan",
-           "halfscope recommend run.hscope --out plan.json"},
+           "halfscope diagnose run.hscope --out plan.json"},
           {train({"--plan", "nothere.json"}), 2, "no plan named nothere.json and no such file"},
           {train({"--plan", "folder"}), 2, "folder is a folder, not a plan"},
           {train({"--plan", "empty.json"}), 2, "empty.json: plan: it is empty"},
@@ -349,12 +348,8 @@ TEST(CliErrors, RunFiles) {
   const Bench bench;
   test::write_bad_inputs(bench);
   std::vector<ErrorCase> cases;
-  for (const char* name : {"report", "recommend", "runs", "export"}) {
-    const auto words = [name](const char* file) {
-      Words all{name, file};
-      if (all[0] == "export") all.insert(all.end(), {"--steps", "new.csv"});
-      return all;
-    };
+  for (const char* name : {"report", "diagnose", "inspect"}) {
+    const auto words = [name](const char* file) { return Words{name, file}; };
     cases.push_back({words("nothere.hscope"), 3, "nothere.hscope: there is no such file"});
     cases.push_back({words("text.hscope"), 2, "text.hscope is not a run file"});
     cases.push_back({words("tiny.hscope"), 2, "tiny.hscope is not a run file"});
@@ -385,9 +380,9 @@ TEST(CliErrors, Outputs) {
       {{"report", "run.hscope", "--html", "run.hscope", "--force"}, 2, "run.hscope is named twice"},
       {{"report", "run.hscope", "--html", "new", "--md", "new"}, 2, "new is named twice"},
       {{"report", "run.hscope", "--html", "new.html", "--md", "/dev/full"}, 3, "/dev/full"},
-      {{"recommend", "run.hscope", "--out", "there"}, 2, "there exists already", "--force"},
-      {{"recommend", "run.hscope", "--out", "nowhere/plan.json"}, 2, "there is no folder nowhere"},
-      {{"export", "run.hscope", "--steps", "new", "--stats", "new"}, 2, "new is named twice"},
+      {{"diagnose", "run.hscope", "--out", "there"}, 2, "there exists already", "--force"},
+      {{"diagnose", "run.hscope", "--out", "nowhere/plan.json"}, 2, "there is no folder nowhere"},
+      {{"report", "run.hscope", "--steps", "new", "--stats", "new"}, 2, "new is named twice"},
   };
   cases.erase(cases.end() - 4);  // writes new.html before it meets the full disk; see below
   for (const char* flag : {"--html", "--md", "--json", "--csv"}) {
@@ -397,8 +392,8 @@ TEST(CliErrors, Outputs) {
     cases.push_back({{"report", "run.hscope", flag, "/dev/full"}, 3, "cannot write /dev/full"});
   }
   for (const char* flag : {"--steps", "--stats"}) {
-    cases.push_back({{"export", "run.hscope", flag, "there"}, 2, "there exists already"});
-    cases.push_back({{"export", "run.hscope", flag, "/dev/full"}, 3, "No space left"});
+    cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "there exists already"});
+    cases.push_back({{"report", "run.hscope", flag, "/dev/full"}, 3, "No space left"});
   }
   expect_refusals(bench, cases);
 }
@@ -466,7 +461,7 @@ TEST(CliErrors, ARunThatIsStillWritten) {
   Outcome live;
   for (int tries = 0; tries < 200 && live.code != 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    live = bench.run({"runs", "run.hscope"});
+    live = bench.run({"inspect", "run.hscope"});
   }
   EXPECT_EQ(live.code, 0) << live.err;
   EXPECT_THAT(live.out, HasSubstr("running"));
@@ -510,11 +505,11 @@ TEST(CliErrors, HelpOfEverything) {
     const Outcome help = bench.run(words);
     EXPECT_EQ(help.code, 0);
     EXPECT_EQ(help.err, "");
-    EXPECT_THAT(help.out, HasSubstr("Subcommands:\n  train "));
+    EXPECT_THAT(help.out, HasSubstr("\nTrain:\n  train "));
   }
   EXPECT_THAT(bench.run({"--version"}).out, testing::MatchesRegex("halfscope [0-9.]+\n"));
-  for (const char* name : {"train", "recommend", "report", "export", "runs", "mma-check", "fprev",
-                           "doctor", "completion"}) {
+  for (const char* name : {"train", "run", "diagnose", "report", "view", "inspect", "convert",
+                           "doctor", "fprev", "mma-check", "completion"}) {
     const Outcome help = bench.run({name, "--help"});
     EXPECT_EQ(help.code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("\nUsage: halfscope " + std::string(name)));
@@ -523,6 +518,27 @@ TEST(CliErrors, HelpOfEverything) {
     for (const std::string& line : lines_of(help.out)) {
       EXPECT_LE(line.size(), 100u) << line;
     }
+  }
+}
+
+// Scripts of earlier versions go on working; help shows today's names only.
+TEST(CliErrors, OldNamesOfCommandsStillWork) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({})).code, 0);
+  const struct {
+    Words old, now;
+  } pairs[] = {{{"runs", "run.hscope", "--json"}, {"inspect", "run.hscope", "--json"}},
+               {{"recommend", "run.hscope", "--json"}, {"diagnose", "run.hscope", "--json"}},
+               {{"export", "run.hscope", "--steps", "-"}, {"report", "run.hscope", "--steps", "-"}},
+               {{"recommend", "--help"}, {"diagnose", "--help"}},
+               {{"help", "runs"}, {"inspect", "--help"}}};
+  const std::string help = bench.run({"--help"}).out;
+  for (const auto& [old, now] : pairs) {
+    const Outcome before = bench.run(old), after = bench.run(now);
+    EXPECT_EQ(before.code, 0) << old[0];
+    EXPECT_EQ(before.out, after.out) << old[0];
+    EXPECT_NE(after.out, "");
+    EXPECT_THAT(help, testing::Not(HasSubstr("\n  " + old[0] + " ")));
   }
 }
 

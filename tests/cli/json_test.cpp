@@ -76,7 +76,7 @@ TEST(CliJson, RunsAndALaneWithoutAResult) {
   const Bench bench;
   // A learning rate that blows up the weights.
   result_of(bench, training({"--lr", "1e30", "--loss-scale", "none"}));
-  const json list = result_of(bench, {"runs", "run.hscope", "run.hscope", "--json"});
+  const json list = result_of(bench, {"inspect", "run.hscope", "run.hscope", "--json"});
   expect_keys(list, {"schema", "version", "runs"});
   EXPECT_EQ(list.at("schema"), "halfscope.runs/1");
   ASSERT_EQ(list.at("runs").size(), 2u);
@@ -84,14 +84,14 @@ TEST(CliJson, RunsAndALaneWithoutAResult) {
   expect_keys(run, {"run", "version", "model", "data", "optimizer", "batch", "seed", "status",
                     "steps_planned", "settings", "command", "lanes"});
   EXPECT_THAT(run.at("settings").get<Words>(),
-              ElementsAreArray({"--model", "mlp:784-16-10", "--data", "digits", "--optimizer",
-                                "sgd:lr=1e+30", "--steps", "4", "--batch", "16", "--seed", "1"}));
+              ElementsAreArray({"--model", "mlp:784-16-10", "--data", "digits", "--steps", "4",
+                                "--batch", "16", "--optimizer", "sgd:lr=1e+30", "--seed", "1"}));
   const json& lane = run.at("lanes").at(1);
   expect_keys(lane, kLaneKeys);
   EXPECT_EQ(lane.at("last_loss"), "nan");
   EXPECT_EQ(lane.at("problem"), "the last loss is not finite");
   EXPECT_NE(lane.at("test_accuracy"), nullptr) << "it was measured";
-  const Outcome table = bench.run({"runs", "run.hscope"});
+  const Outcome table = bench.run({"inspect", "run.hscope"});
   EXPECT_EQ(table.code, 0);
   EXPECT_THAT(table.out, HasSubstr(" nan "));
   EXPECT_EQ(table.out.find('%'), std::string::npos)
@@ -105,7 +105,7 @@ TEST(CliJson, TablesSayWhereAveragesWereEvaluated) {
   const Outcome trained = bench.run(words);
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_THAT(trained.out, HasSubstr("% (averages)"));
-  EXPECT_THAT(bench.run({"runs", "run.hscope"}).out, HasSubstr("% (averages)"));
+  EXPECT_THAT(bench.run({"inspect", "run.hscope"}).out, HasSubstr("% (averages)"));
   Words plain = words;
   plain.back() = "--force";
   EXPECT_THAT(bench.run(plain).out, testing::Not(HasSubstr("averages")));
@@ -115,14 +115,14 @@ TEST(CliJson, Recommend) {
   const Bench bench;
   result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "5", "--no-eval",
                     "--no-shuffle", "--json"});
-  const json idle = result_of(bench, {"recommend", "run.hscope", "--json"});
+  const json idle = result_of(bench, {"diagnose", "run.hscope", "--json"});
   expect_keys(idle, {"schema", "version", "run", "lane", "findings", "recommendation", "proof",
                      "plan_file", "next"});
   EXPECT_EQ(idle.at("proof"), nullptr);
   EXPECT_EQ(idle.at("plan_file"), nullptr);
   EXPECT_EQ(idle.at("next"), nullptr);
   const json done = result_of(
-      bench, {"recommend", "run.hscope", "--json", "--out", "plan.json", "--fail-on", "error"}, 1);
+      bench, {"diagnose", "run.hscope", "--json", "--out", "plan.json", "--fail-on", "error"}, 1);
   EXPECT_EQ(done.at("schema"), "halfscope.recommend/1");
   EXPECT_EQ(done.at("lane"), "mixed_float16");
   EXPECT_EQ(done.at("plan_file"), "plan.json");
@@ -146,7 +146,7 @@ TEST(CliJson, NextKeepsTheLossScaleOfTheLane) {
   const Bench bench;
   result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "3", "--no-eval",
                     "--loss-scale", "static:1000", "--json"});
-  const json done = result_of(bench, {"recommend", "run.hscope", "--json", "--out", "p.json"});
+  const json done = result_of(bench, {"diagnose", "run.hscope", "--json", "--out", "p.json"});
   const Words next = done.at("next").get<Words>();
   const auto flag = std::find(next.begin(), next.end(), "--loss-scale");
   ASSERT_NE(flag, next.end());
@@ -200,9 +200,9 @@ TEST(CliJson, DoctorOfANetwork) {
 TEST(CliJson, QuietPrintsNothing) {
   const Bench bench;
   for (const Words& words : {small_training({}), Words{"report", "run.hscope", "--quiet"},
-                             Words{"recommend", "run.hscope", "--quiet"},
+                             Words{"diagnose", "run.hscope", "--quiet"},
                              Words{"report", "run.hscope", "--html", "r.html"},
-                             Words{"export", "run.hscope", "--steps", "s.csv"}}) {
+                             Words{"report", "run.hscope", "--steps", "s.csv"}}) {
     const Outcome outcome = bench.run(words);
     EXPECT_EQ(outcome.code, 0) << words[0];
     EXPECT_EQ(outcome.out + outcome.err, "") << words[0];

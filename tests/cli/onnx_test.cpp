@@ -217,7 +217,7 @@ TEST(CliOnnx, AndTrainsAsItDid) {
                 run};
     words.insert(words.end(), more.begin(), more.end());
     EXPECT_EQ(bench.run(words).code, 0) << test::text_of(bench / "stderr.txt");
-    EXPECT_EQ(bench.run({"export", run, "--steps", run + ".csv"}).code, 0);
+    EXPECT_EQ(bench.run({"report", run, "--steps", run + ".csv"}).code, 0);
     std::string text;
     for (const std::string& line : test::lines_of(test::text_of(bench / (run + ".csv")))) {
       size_t end = 0;  // of step, lane, loss, loss_scale, skipped, grad_norm and accuracy

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The options of `train` as settings in a run file and back, and the numbers that flags take.
+// The settings of `train` as run files keep them, and the numbers that flags take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "cli/arguments.h"
-#include "cli/train_options.h"
+#include "cli/args/arguments.h"
+#include "cli/args/settings.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -17,14 +17,13 @@ using testing::Not;
 using Words = std::vector<std::string>;
 
 Words settings_of(const Words& arguments) {
-  const TrainOptions options = parse_settings(arguments);
-  return settings_of(options, train_config(options));
+  return settings_words(parse_settings(kTrain, arguments));
 }
 
 TEST(CliOptions, SettingsOfDefaults) {
   EXPECT_EQ(settings_of(Words{}),
-            (Words{"--model", "lenet", "--data", "digits", "--optimizer", "sgd:lr=0.1", "--steps",
-                   "200", "--batch", "128", "--seed", "1"}));
+            (Words{"--model", "lenet", "--data", "digits", "--steps", "200", "--batch", "128",
+                   "--optimizer", "sgd:lr=0.1", "--seed", "1"}));
 }
 
 TEST(CliOptions, SettingsGoThereAndBack) {
@@ -92,16 +91,14 @@ TEST(CliOptions, SettingsLeaveOutLanesAndOutputs) {
                                            "--quiet",
                                            "--json"});
   EXPECT_EQ(settings, settings_of(Words{}));
-  TrainOptions options;
-  options.plan = "float16";
-  options.fp32 = {"conv*", "fc1"};
-  options.accumulate = "fp64";
-  options.loss_scale = "none";
-  EXPECT_EQ(lane_settings_of(options),
+  EXPECT_EQ(lane_settings_words(
+                parse_settings(kTrain, {"--plan", "float16", "--loss-scale", "none", "--accumulate",
+                                        "fp64", "--fp32", "conv*", "--fp32", "fc1"})),
             (Words{"--lanes", "float32,float16", "--fp32", "conv*", "--fp32", "fc1", "--accumulate",
                    "fp64", "--loss-scale", "none"}));
-  EXPECT_THROW(parse_settings({"--no-such-flag"}), Error);
-  EXPECT_THROW(parse_settings({"--steps", "many"}), Error);
+  for (const Words& bad : {Words{"--no-such-flag"}, {"--steps", "many"}, {"--steps"}, {"lenet"}}) {
+    EXPECT_THROW(parse_settings(kTrain, bad), Error) << bad[0];
+  }
 }
 
 TEST(CliOptions, LossScalesAsText) {

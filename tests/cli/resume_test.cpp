@@ -54,7 +54,7 @@ TEST(CliResume, GoesOnWithTheSameBits) {
   const RunView whole = RunView::open(bench / "whole.hscope"),
                 rest = RunView::open(bench / "b.hscope");
   ASSERT_EQ(rest.steps(1).size(), 6u);
-  EXPECT_THAT(bench.run({"runs", "b.hscope"}).out, testing::HasSubstr(" 11/11 "));
+  EXPECT_THAT(bench.run({"inspect", "b.hscope"}).out, testing::HasSubstr(" 11/11 "));
   for (size_t i = 0; i < 6; ++i) {
     EXPECT_EQ(rest.steps(1)[i].step, whole.steps(1)[i + 5].step);
     EXPECT_EQ(rest.steps(1)[i].loss, whole.steps(1)[i + 5].loss);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// `train --verify` and `recommend --verify`: what they print, write and store, and how they end.
+// `train --verify` and `diagnose --verify`: what they print, write and store, and how they end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST(CliVerify, WithoutAdviceThereIsNothingToProve) {
   const Outcome outcome = bench.run(words);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("proof: there is no advice to prove\n"));
-  const Outcome later = bench.run({"recommend", "run.hscope", "--verify", "--out", "plan.json"});
+  const Outcome later = bench.run({"diagnose", "run.hscope", "--verify", "--out", "plan.json"});
   EXPECT_EQ(later.code, 0) << later.err;
   EXPECT_THAT(later.out, HasSubstr("proof: there is no advice to prove\n"));
   EXPECT_FALSE(std::filesystem::exists(bench / "plan.json"));
@@ -94,11 +94,11 @@ TEST(CliVerify, RecommendWritesThePlanOfTheProof) {
   const Bench bench;
   ASSERT_EQ(bench.run(hot({"--quiet", "--loss-scale", "static:1e9"})).code, 0);
   EXPECT_EQ(RunView::open(bench / "run.hscope").proof(1), "");
-  const Words verify{"recommend", "run.hscope", "--verify", "--threads", "1"};
+  const Words verify{"diagnose", "run.hscope", "--verify", "--threads", "1"};
   const Outcome spoken = bench.run(verify);
   EXPECT_EQ(spoken.code, 0) << spoken.err;
   EXPECT_THAT(spoken.out, HasSubstr("\nproof: Proved by training: "));
-  EXPECT_THAT(spoken.out, HasSubstr("next: halfscope recommend run.hscope --verify --out "));
+  EXPECT_THAT(spoken.out, HasSubstr("next: halfscope diagnose run.hscope --verify --out "));
   EXPECT_NE(RunView::open(bench / "run.hscope").proof(1), "");
 
   Words words = verify;
@@ -137,7 +137,7 @@ TEST(CliVerify, NeedlessMembersAreNotInThePlan) {
                 .code,
             0);
   const Outcome outcome = bench.run(
-      {"recommend", "run.hscope", "--verify", "--threads", "1", "--json", "--out", "plan.json"});
+      {"diagnose", "run.hscope", "--verify", "--threads", "1", "--json", "--out", "plan.json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const json result = json::parse(outcome.out);
   const json& proof = result.at("proof");
@@ -153,9 +153,9 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   const Bench bench;
   const Outcome trained = bench.run(kNeedless);
   ASSERT_EQ(trained.code, 0) << trained.err;
-  ASSERT_THAT(bench.run({"recommend", "run.hscope"}).out, HasSubstr("advice: Use dynamic"));
+  ASSERT_THAT(bench.run({"diagnose", "run.hscope"}).out, HasSubstr("advice: Use dynamic"));
   const Outcome outcome =
-      bench.run({"recommend", "run.hscope", "--verify", "--threads", "1", "--out", "plan.json"});
+      bench.run({"diagnose", "run.hscope", "--verify", "--threads", "1", "--out", "plan.json"});
   EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("proof: mixed_float16 trains as fp32 does as it is"));
   EXPECT_THAT(outcome.out, HasSubstr("plan: plan.json not written\n"));
@@ -164,7 +164,7 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   const json stored = json::parse(RunView::open(bench / "run.hscope").proof(1));
   EXPECT_EQ(stored.at("holds"), false);
   const Outcome as_json =
-      bench.run({"recommend", "run.hscope", "--verify", "--json", "--out", "plan.json"});
+      bench.run({"diagnose", "run.hscope", "--verify", "--json", "--out", "plan.json"});
   EXPECT_EQ(as_json.code, 1);
   EXPECT_EQ(json::parse(as_json.out).at("plan_file"), nullptr);
   EXPECT_EQ(json::parse(as_json.out).at("next"), nullptr);
@@ -186,7 +186,7 @@ TEST(CliVerify, OtherInitialWeightsAreNoticed) {
   };
   weights("5", "w.npz");
   ASSERT_EQ(bench.run(hot({"--quiet", "--force", "--init", "w.npz"})).code, 0);
-  const Words verify{"recommend", "run.hscope", "--verify", "--threads", "1"};
+  const Words verify{"diagnose", "run.hscope", "--verify", "--threads", "1"};
   EXPECT_EQ(bench.run(verify).code, 0);
   weights("6", "w.npz");
   const Outcome outcome = bench.run(verify);
@@ -203,7 +203,7 @@ TEST(CliVerify, AProofThatCannotBeStoredIsToldAllTheSame) {
   {
     sqlite::Database other(bench / "run.hscope", sqlite::Access::read_write);
     other.execute("BEGIN IMMEDIATE");
-    outcome = bench.run({"recommend", "run.hscope", "--verify", "--threads", "1"});
+    outcome = bench.run({"diagnose", "run.hscope", "--verify", "--threads", "1"});
   }
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.out, HasSubstr("\nproof: Proved by training: "));
@@ -230,7 +230,7 @@ TEST(CliVerify, StoppedItProvesNothing) {
   kill(training, SIGINT);
   ASSERT_EQ(bench.finish(training).code, 0);
   const pid_t child =
-      bench.start({"recommend", "long.hscope", "--verify", "--threads", "1", "--out", "p.json"});
+      bench.start({"diagnose", "long.hscope", "--verify", "--threads", "1", "--out", "p.json"});
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   kill(child, SIGINT);
   const Outcome outcome = bench.finish(child);

@@ -26,7 +26,7 @@ TEST(CliWorkflow, ExportHasTheColumnsOfTheContract) {
       bench.run(small_training({"--lanes", "float32,float64,mixed_float16", "--every", "2"})).code,
       0);
   ASSERT_EQ(
-      bench.run({"export", "run.hscope", "--steps", "steps.csv", "--stats", "stats.csv"}).code, 0);
+      bench.run({"report", "run.hscope", "--steps", "steps.csv", "--stats", "stats.csv"}).code, 0);
   const Words steps = lines_of(text_of(bench / "steps.csv")),
               stats = lines_of(text_of(bench / "stats.csv"));
   ASSERT_EQ(steps.size(), 1u + 3 * 4);
@@ -47,8 +47,8 @@ TEST(CliWorkflow, ExportHasTheColumnsOfTheContract) {
   }
   EXPECT_EQ(mixed, 1u);
   // Both refuse to replace what is there.
-  EXPECT_EQ(bench.run({"export", "run.hscope", "--steps", "steps.csv"}).code, 2);
-  EXPECT_EQ(bench.run({"export", "run.hscope", "--steps", "steps.csv", "--force"}).code, 0);
+  EXPECT_EQ(bench.run({"report", "run.hscope", "--steps", "steps.csv"}).code, 2);
+  EXPECT_EQ(bench.run({"report", "run.hscope", "--steps", "steps.csv", "--force"}).code, 0);
 }
 
 TEST(CliWorkflow, ReportInAboutTenLines) {
@@ -80,7 +80,7 @@ TEST(CliWorkflow, ReportInFourForms) {
   const Outcome to_screen = bench.run({"report", "run.hscope"});
   EXPECT_EQ(to_screen.code, 0);
   EXPECT_EQ(to_screen.out, text_of(bench / "r.md"));
-  const Outcome runs = bench.run({"runs", "run.hscope"});
+  const Outcome runs = bench.run({"inspect", "run.hscope"});
   EXPECT_EQ(runs.code, 0);
   EXPECT_EQ(lines_of(runs.out).size(), 3u) << runs.out;
   EXPECT_NE(runs.out.find("complete"), std::string::npos);
@@ -111,7 +111,7 @@ TEST(CliWorkflow, ThreadsDoNotChangeTheResult) {
                   .code,
               0);
     ASSERT_EQ(bench
-                  .run({"export", run, "--steps", std::string(threads) + ".csv", "--stats",
+                  .run({"report", run, "--steps", std::string(threads) + ".csv", "--stats",
                         std::string(threads) + "s.csv"})
                   .code,
               0);
@@ -165,7 +165,7 @@ TEST(CliWorkflow, TheHotLayerIsFoundAndCured) {
 
   EXPECT_EQ(bench.run({"report", "hot.hscope", "--fail-on", "error"}).code, 1);
   const Outcome advice =
-      bench.run({"recommend", "hot.hscope", "--out", "plan.json", "--fail-on", "error"});
+      bench.run({"diagnose", "hot.hscope", "--out", "plan.json", "--fail-on", "error"});
   EXPECT_EQ(advice.code, 1) << advice.err;
   EXPECT_NE(advice.out.find("conv2"), std::string::npos) << advice.out;
   const Plan plan = load_plan((bench / "plan.json").string());

@@ -415,7 +415,7 @@ def train_case(name: str, program: str, folder: Path, opset: int = 14) -> float:
          f"sgd:lr={rate},momentum={momentum}", "--batch", batch, "--steps", steps, "--no-shuffle",
          "--out", folder / "run.hscope", "--no-eval", "--save-weights", folder / "w.npz", "--force",
          "--quiet")
-    call(program, "export", folder / "run.hscope", "--steps", folder / "steps.csv", "--force")
+    call(program, "report", folder / "run.hscope", "--steps", folder / "steps.csv", "--force")
     with open(folder / "steps.csv", newline="", encoding="ascii") as stream:
         losses = [float(row["loss"]) for row in csv.DictReader(stream)]
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum)

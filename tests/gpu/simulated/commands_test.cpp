@@ -209,7 +209,7 @@ TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
   EXPECT_EQ(static_cast<int64_t>(run.steps(1).size()), run.lost(1)->step);
   EXPECT_EQ(run.steps(0).size(), 40u);
   EXPECT_EQ(run.steps(2).size(), 40u);
-  EXPECT_THAT(bench.run({"runs", "run.hscope"}).out, HasSubstr("cuda-own:mixed_float16  lost "));
+  EXPECT_THAT(bench.run({"inspect", "run.hscope"}).out, HasSubstr("cuda-own:mixed_float16  lost "));
   const Outcome report =
       bench.run({"report", "run.hscope", "--md", "report.md", "--fail-on", "error"});
   EXPECT_EQ(report.code, 1);
@@ -260,14 +260,14 @@ TEST(OnSimulatedDevice, ALaneWithoutMemoryIsLostBeforeItsFirstStep) {
   EXPECT_EQ(run.lost(0)->step, 0);
   EXPECT_TRUE(run.steps(0).empty());
   EXPECT_EQ(run.steps(1).size(), 2u);
-  EXPECT_THAT(bench.run({"runs", "run.hscope"}).out, HasSubstr("cuda:mixed_float16  lost "));
-  EXPECT_EQ(bench.run({"recommend", "run.hscope"}).code, 0);
+  EXPECT_THAT(bench.run({"inspect", "run.hscope"}).out, HasSubstr("cuda:mixed_float16  lost "));
+  EXPECT_EQ(bench.run({"diagnose", "run.hscope"}).code, 0);
   const Outcome report = bench.run({"report", "run.hscope", "--md", "r.md", "--html", "r.html",
                                     "--json", "r.json", "--fail-on", "error"});
   EXPECT_EQ(report.code, 1) << report.err;
   EXPECT_THAT(text_of(bench / "r.md"), HasSubstr("was lost at step 0: CUDA "));
   EXPECT_EQ(bench
-                .run({"export", "run.hscope", "--steps", "s.csv", "--stats", "t.csv", "--sums",
+                .run({"report", "run.hscope", "--steps", "s.csv", "--stats", "t.csv", "--sums",
                       "u.csv", "--kernels", "k.csv"})
                 .code,
             0);

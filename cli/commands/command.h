@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A subcommand is one file that adds itself to the command line and sets `command` to what it
-// does; main() runs it. Commands return the exit code and throw Error.
+// A command is a file in this folder and a line in list.inc. The file adds the command's flags to
+// the command line and says what it does; main() runs it. Commands return the exit code and throw
+// Error.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -16,21 +17,20 @@
 
 namespace halfscope {
 
-using Command = std::function<int()>;
+/// What was typed, and what is to be done about it.
+struct Invocation {
+  std::string line;             ///< the words as a shell would take them again
+  std::function<int()> action;  ///< returns the exit code; set by the command that was typed
+};
 
-/// `command_line` goes into the run file, so that a report can say how to reproduce it.
-void add_train(CLI::App& app, Command& command, const std::string& command_line);
-void add_run(CLI::App& app, Command& command, const std::string& command_line);
-void add_recommend(CLI::App& app, Command& command);
-void add_report(CLI::App& app, Command& command);
-void add_export(CLI::App& app, Command& command);
-void add_convert(CLI::App& app, Command& command);
-void add_runs(CLI::App& app, Command& command);
-void add_view(CLI::App& app, Command& command);
-void add_mma_check(CLI::App& app, Command& command);
-void add_fprev(CLI::App& app, Command& command);
-void add_doctor(CLI::App& app, Command& command);
-void add_completion(CLI::App& app, Command& command);
+#define HALFSCOPE_COMMAND(name, heading) void add_##name(CLI::App& app, Invocation& call);
+#include "cli/commands/list.inc"
+#undef HALFSCOPE_COMMAND
+
+/// Adds all commands, in the order of --help.
+void add_commands(CLI::App& app, Invocation& call);
+/// "diagnose" of "recommend": the command that an old name stands for, or the name itself.
+std::string command_name(const std::string& name);
 
 inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 

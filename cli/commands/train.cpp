@@ -13,18 +13,18 @@
 
 #include "analysis/output_file.h"
 #include "analysis/recorder.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/args/config_file.h"
+#include "cli/args/setting.h"
+#include "cli/commands/command.h"
 #include "cli/kernel_lines.h"
 #include "cli/lane_summary.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
-#include "cli/train_file.h"
-#include "cli/train_options.h"
 #include "cli/training.h"
 #include "cli/verify.h"
 #include "core/data/npz.h"
 #include "core/error.h"
+#include "core/train/lane_setup.h"
 #include "emulation/isa.h"
 
 namespace halfscope {
@@ -94,7 +94,7 @@ std::string closing_table(std::span<const LaneSummary> lanes) {
   return aligned(rows, {false, true, true, true, true, true, true, true});
 }
 
-Json closing_json(const TrainOptions& options, const Summary& summary, double seconds, bool saved,
+Json closing_json(const Settings& settings, const Summary& summary, double seconds, bool saved,
                   const std::optional<Proof>& proof) {
   const auto written = [saved](const std::string& file) {
     return saved && !file.empty() ? Json(file) : Json(nullptr);
@@ -102,49 +102,49 @@ Json closing_json(const TrainOptions& options, const Summary& summary, double se
   Json json;
   json["schema"] = "halfscope.train/1";
   json["version"] = kVersion;
-  json["run"] = options.out;
+  json["run"] = settings.out;
   json["status"] = status_name(summary.status());
-  json["steps_planned"] = options.steps;
+  json["steps_planned"] = settings.steps;
   json["seconds"] = json_number(seconds);
-  json["save_weights"] = written(options.save_weights);
-  json["save_ema"] = written(options.save_ema);
+  json["save_weights"] = written(settings.save_weights);
+  json["save_ema"] = written(settings.save_ema);
   json["lanes"] = to_json(summary.lanes());
   json["proof"] = proof_member(proof);
   return json;
 }
 
 /// Everything that can be wrong without any work.
-void check_files(const TrainOptions& options) {
-  std::vector<std::string> files = input_files(options);
+void check_files(const Settings& settings) {
+  std::vector<std::string> files = input_files(settings);
   files.insert(files.end(),
-               {options.out, options.save_weights, options.save_ema, options.checkpoint});
+               {settings.out, settings.save_weights, settings.save_ema, settings.checkpoint});
   check_distinct(files);
-  check_is_file_name(options.out, "a run file");
-  check_is_file_name(options.checkpoint, "a checkpoint");
-  for (const std::string& file : {options.save_weights, options.save_ema})
+  check_is_file_name(settings.out, "a run file");
+  check_is_file_name(settings.checkpoint, "a checkpoint");
+  for (const std::string& file : {settings.save_weights, settings.save_ema})
     check_is_file_name(file, "an .npz file");
   // The run that is resumed wrote it; going on with it is what it is for.
-  if (!options.checkpoint.empty() && !resumes_own_checkpoint(options)) {
-    check_output_file(options.checkpoint, options.force);
+  if (!settings.checkpoint.empty() && !resumes_own_checkpoint(settings)) {
+    check_output_file(settings.checkpoint, settings.force);
   }
-  check_output_file(options.out, options.force);
-  for (const std::string& file : {options.save_weights, options.save_ema}) {
-    if (!file.empty()) check_output_file(file, options.force);
+  check_output_file(settings.out, settings.force);
+  for (const std::string& file : {settings.save_weights, settings.save_ema}) {
+    if (!file.empty()) check_output_file(file, settings.force);
   }
 }
 
 /// Lanes that are lost before the first step, as a long training says so at its end only.
-void print_lost(const Trainer& trainer, const TrainOptions& options) {
+void print_lost(const Trainer& trainer, const Settings& settings) {
   for (const Trainer::LostLane& lost : trainer.lost_lanes()) {
     fmt::print(stderr, "note: lane {} is lost: {}; the others go on{}\n", lost.name, lost.why,
-               options.checkpoint.empty() ? "" : ", without checkpoints");
+               settings.checkpoint.empty() ? "" : ", without checkpoints");
   }
 }
 
 /// Of the last lane; false if it was lost, and its weights with it.
-bool write_weights(const Trainer& trainer, int lane, const TrainOptions& options) {
+bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
   if (!trainer.has_lane(static_cast<size_t>(lane))) {
-    for (const std::string& file : {options.save_weights, options.save_ema}) {
+    for (const std::string& file : {settings.save_weights, settings.save_ema}) {
       if (file.empty()) continue;
       fmt::print(stderr, "note: {} is not written: the last lane was lost\n", file);
     }
@@ -152,13 +152,13 @@ bool write_weights(const Trainer& trainer, int lane, const TrainOptions& options
   }
   const NamedTensors averages = trainer.averages(lane);
   NamedTensors weights = trainer.weights(lane);
-  if (!options.save_ema.empty()) {
+  if (!settings.save_ema.empty()) {
     NamedTensors averaged = averages;
     averaged.merge(NamedTensors(weights));  // what has no average, as it is
-    write_npz(options.save_ema, averaged);
+    write_npz(settings.save_ema, averaged);
   }
   for (const auto& [path, tensor] : averages) weights[average_path(path)] = tensor;
-  if (!options.save_weights.empty()) write_npz(options.save_weights, weights);
+  if (!settings.save_weights.empty()) write_npz(settings.save_weights, weights);
   return true;
 }
 
@@ -172,37 +172,37 @@ Error lost_error(const Trainer& trainer) {
   return Error(text, trainer.lost_lanes().front().hint);
 }
 
-int train(const TrainOptions& options, const std::string& command_line) {
-  TrainConfig config = train_config(options);
+int train(const Settings& settings, const std::string& command_line) {
+  TrainConfig config = train_config(settings);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
-  check_files(options);
-  if (!options.init.empty()) config.init = read_initial_weights(options.init);
-  if (options.threads > 0) omp_set_num_threads(options.threads);
+  check_files(settings);
+  config.init = read_initial_weights(settings);
+  if (settings.threads > 0) omp_set_num_threads(settings.threads);
 
-  const Dataset data = load_training_data(options);
-  attach_network(config, options, data);
-  const std::unique_ptr<Trainer> trainer = make_trainer(config, data, options.init);
+  const Dataset data = load_training_data(settings);
+  attach_network(config, settings, data);
+  const std::unique_ptr<Trainer> trainer = make_trainer(config, data, settings.init);
   RunInfo info = trainer->describe();
-  info.data = options.data;
+  info.data = settings.data;
   info.command = command_line;
-  info.settings = settings_of(options, config);
-  info.lane_settings = lane_settings_of(options);
+  info.settings = settings_words(settings);
+  info.lane_settings = lane_settings_words(settings);
   info.version = kVersion;
   info.threads = omp_get_max_threads();
   info.isa = isa_name(active_isa());
 
-  if (!options.resume.empty()) trainer->resume(load_checkpoint(options.resume));
+  if (!settings.resume.empty()) trainer->resume(load_checkpoint(settings.resume));
 
-  if (!options.quiet) print_lost(*trainer, options);
-  if (options.kernels) print_kernels(trainer->product_kernels());
+  if (!settings.quiet) print_lost(*trainer, settings);
+  if (settings.kernels) print_kernels(trainer->product_kernels());
 
   const std::atomic<bool>& stop = catch_stop_signals();
-  Recorder recorder(options.out, {.force = options.force});
+  Recorder recorder(settings.out, {.force = settings.force});
   Summary summary(recorder);
   summary.begin(info);
   const auto start = std::chrono::steady_clock::now();
   {
-    ProgressLine progress(config.steps, info, options.quiet);
+    ProgressLine progress(config.steps, info, settings.quiet);
     try {
       trainer->run(&summary, std::ref(progress), stop);
     } catch (const Error&) {
@@ -211,32 +211,32 @@ int train(const TrainOptions& options, const std::string& command_line) {
     }
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  if (options.kernels) print_launches(trainer->entry_launches());
-  const bool saved = write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, options);
-  if (!options.json && !options.quiet) {
+  if (settings.kernels) print_launches(trainer->entry_launches());
+  const bool saved = write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, settings);
+  if (!settings.json && !settings.quiet) {
     std::string text = closing_table(summary.lanes());
     if (summary.status() == RunStatus::interrupted) {
       text += fmt::format("stopped after {} of {} steps; they are in the run file\n",
-                          summary.steps_done(), options.steps);
+                          summary.steps_done(), settings.steps);
     }
-    text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", options.out,
-                        shell_quoted(options.out), free_name("report", ".html"));
+    text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", settings.out,
+                        shell_quoted(settings.out), free_name("report", ".html"));
     write_out(text);
   }
   Verified verified;
   const bool any_lane = trainer->lost_lanes().size() < config.lanes.size();
-  if (options.verify && !stop && any_lane) {
-    verified = verify_run(options.out, options.quiet);
-    if (!options.json && !options.quiet) {
+  if (settings.verify && !stop && any_lane) {
+    verified = verify_run(settings.out, settings.quiet);
+    if (!settings.json && !settings.quiet) {
       if (verified.advice) write_out("advice: " + verified.advice->text + "\n");
       write_out(proof_line(verified));
     }
   }
-  if (options.json) {
-    write_json(closing_json(options, summary, elapsed.count(), saved, verified.proof));
+  if (settings.json) {
+    write_json(closing_json(settings, summary, elapsed.count(), saved, verified.proof));
   }
   if (!trainer->lost_lanes().empty()) {
-    if (!options.checkpoint.empty()) {
+    if (!settings.checkpoint.empty()) {
       fmt::print(stderr, "note: no checkpoint was written after lane {} was lost\n",
                  trainer->lost_lanes().front().name);
     }
@@ -246,23 +246,28 @@ int train(const TrainOptions& options, const std::string& command_line) {
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }
 
+/// Prints the settings as a configuration file, if they could be trained with.
+int print_config(const Settings& settings) {
+  const TrainConfig config = train_config(settings);
+  lane_pairs(config.errors, config.lanes);
+  write_json(config_json(settings));
+  return 0;
+}
+
 }  // namespace
 
-void add_train(CLI::App& app, Command& command, const std::string& command_line) {
-  auto options = std::make_shared<TrainOptions>();
-  CLI::App* sub = app.add_subcommand("train", "Train lanes in lock step and record them");
+void add_train(CLI::App& app, Invocation& call) {
+  CLI::App* sub =
+      app.add_subcommand("train", "Train a network in several precisions, and record it");
   sub->footer(
       "Example:  halfscope train --model lenet-hot --lanes float32,mixed_float16 --out hot.hscope");
-  add_train_options(*sub, *options);
-  sub->callback([options, sub, command_line, &command] {
-    command = [options, sub, command_line] {
-      const auto body = [&](const TrainOptions& all) {
-        if (!all.print_config) return train(all, command_line);
-        write_json(train_file_json(all));
-        return 0;
-      };
-      return options->config.empty() ? body(*options)
-                                     : with_train_file(options->config, *sub, body);
+  add_settings(*sub, kTrain);
+  sub->callback([sub, &call] {
+    call.action = [sub, line = call.line] {
+      const Settings settings = read_settings(*sub, kTrain);
+      return naming_keys(settings, [&] {
+        return settings.print_config ? print_config(settings) : train(settings, line);
+      });
     };
   });
 }

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/args/arguments.h"
+#include "cli/commands/command.h"
 #include "cli/lane_summary.h"  // aligned
 #include "cli/mma_formats.h"
 #include "core/data/mma_vectors.h"
@@ -192,7 +192,7 @@ int mma_check(const MmaCheckOptions& options) {
 
 }  // namespace
 
-void add_mma_check(CLI::App& app, Command& command) {
+void add_mma_check(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<MmaCheckOptions>();
   CLI::App* sub = app.add_subcommand("mma-check", "Check the tensor-core model on GPU results");
   sub->footer("Example:  halfscope mma-check A100_bf16_fp32.txt.gz");
@@ -216,7 +216,7 @@ void add_mma_check(CLI::App& app, Command& command) {
   add_integer(*sub, "--show", options->show, 0, 1000000, "Mismatches to print of each file")
       ->default_str("3");
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
-  sub->callback([options, &command] { command = [options] { return mma_check(*options); }; });
+  sub->callback([options, &call] { call.action = [options] { return mma_check(*options); }; });
 }
 
 }  // namespace halfscope

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// `halfscope recommend`: the findings of a run and the plan that would cure one of its lanes.
-#include "analysis/rules/recommend.h"
-
+// `halfscope diagnose`: the findings of a run and the plan that would cure one of its lanes.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -9,9 +7,10 @@
 #include <memory>
 
 #include "analysis/report/report.h"
+#include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/args/arguments.h"
+#include "cli/commands/command.h"
 #include "cli/output.h"
 #include "cli/verify.h"
 #include "core/error.h"
@@ -22,13 +21,13 @@
 namespace halfscope {
 namespace {
 
-struct RecommendOptions {
+struct DiagnoseOptions {
   std::string run, lane, out, fail_on;
   bool verify = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
 
-int lane_of(const RunView& run, const RecommendOptions& options,
+int lane_of(const RunView& run, const DiagnoseOptions& options,
             const std::vector<Finding>& findings) {
   if (options.lane.empty()) {
     const int lane = default_lane(run, findings);
@@ -149,7 +148,7 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
   return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other) + "\n";
 }
 
-int recommend_command(const RecommendOptions& options) {
+int diagnose(const DiagnoseOptions& options) {
   check_distinct({options.run, options.out});
   const bool plan_printed = options.out == kStandardOutput;
   if (!options.out.empty()) check_result_file(options.out, options.force);
@@ -198,7 +197,7 @@ int recommend_command(const RecommendOptions& options) {
     text +=
         plan_printed ? "plan: not written\n" : fmt::format("plan: {} not written\n", options.out);
   } else if (options.out.empty() && advice && !refuted) {
-    text += fmt::format("next: halfscope recommend {}{} --out {}\n", shell_quoted(options.run),
+    text += fmt::format("next: halfscope diagnose {}{} --out {}\n", shell_quoted(options.run),
                         options.verify ? " --verify" : "", free_name("plan", ".json"));
   }
   write_message(text, plan_printed);
@@ -208,10 +207,10 @@ int recommend_command(const RecommendOptions& options) {
 
 }  // namespace
 
-void add_recommend(CLI::App& app, Command& command) {
-  auto options = std::make_shared<RecommendOptions>();
-  CLI::App* sub = app.add_subcommand("recommend", "Say which layers to keep in fp32, and why");
-  sub->footer("Example:  halfscope recommend hot.hscope --out plan.json");
+void add_diagnose(CLI::App& app, Invocation& call) {
+  auto options = std::make_shared<DiagnoseOptions>();
+  CLI::App* sub = app.add_subcommand("diagnose", "Say what went wrong in a run and what fixes it");
+  sub->footer("Example:  halfscope diagnose hot.hscope --out plan.json");
   add_run_file(*sub, options->run);
   sub->add_option("--lane", options->lane, "Lane to advise on; default: the first one with trouble")
       ->type_name("NAME")
@@ -223,14 +222,13 @@ void add_recommend(CLI::App& app, Command& command) {
                 "was; write a plan only if it holds")
       ->group("Advice");
   add_integer(*sub, "--threads", options->threads, 1, 1024,
-              "Of --verify; results do not depend on it; default: all cores")
+              "Threads for --verify; they do not change results [default: all cores]")
       ->group(group::kOther);
   sub->add_flag("--json", options->json, "Print findings and advice as JSON")
       ->group(group::kOutput);
   sub->add_flag("--quiet", options->quiet, "Print nothing")->group(group::kOutput);
   add_fail_on(*sub, options->fail_on);
-  sub->callback(
-      [options, &command] { command = [options] { return recommend_command(*options); }; });
+  sub->callback([options, &call] { call.action = [options] { return diagnose(*options); }; });
 }
 
 }  // namespace halfscope

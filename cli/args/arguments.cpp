@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // check_arguments() walks the words as CLI11 will, and speaks first: CLI11's own messages are
 // meant for programmers, know no near misses, and its options swallow a flag as a value.
-#include "cli/arguments.h"
+#include "cli/args/arguments.h"
 
 #include <fmt/format.h>
 
@@ -67,7 +67,7 @@ std::string list_of_flags(const CLI::App& sub) {
   return fmt::format("halfscope {} --help lists the flags", sub.get_name());
 }
 
-/// "for example: halfscope runs run.hscope", from the footer of the subcommand's help.
+/// "for example: halfscope inspect run.hscope", from the footer of the subcommand's help.
 std::string example_of(const CLI::App& sub) {
   const std::string footer = sub.get_footer();
   const size_t start = footer.find("halfscope ");
@@ -243,7 +243,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, d
 }
 
 CLI::Option* add_run_file(CLI::App& app, std::string& file) {
-  CLI::Option* option = app.add_option("run", file, "File that `halfscope train` has written")
+  CLI::Option* option = app.add_option("run", file, "Run file, as `halfscope train` writes it")
                             ->required()
                             ->type_name("RUN")
                             ->group(group::kArguments);
@@ -301,7 +301,7 @@ uint64_t parse_integer(const std::string& flag, const std::string& text, uint64_
 
 void check_arguments(const CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty()) {
-    throw usage_error("a subcommand is required",
+    throw usage_error("a command is required",
                       "halfscope --help lists them; start with: halfscope train");
   }
   const std::string& first = words[0];
@@ -311,10 +311,10 @@ void check_arguments(const CLI::App& app, const std::vector<std::string>& words)
     std::string hint = question(near_flag(app, name));
     for (const CLI::App* sub : subcommands_of(app)) {
       if (find_flag(*sub, name) == nullptr) continue;
-      hint = fmt::format("flags follow the subcommand: halfscope {} {}", sub->get_name(), name);
+      hint = fmt::format("flags follow the command: halfscope {} {}", sub->get_name(), name);
       break;
     }
-    if (hint.empty()) hint = "halfscope --help lists flags and subcommands";
+    if (hint.empty()) hint = "halfscope --help lists flags and commands";
     throw usage_error("unknown flag " + name, hint);
   }
   std::vector<std::string> names;
@@ -326,8 +326,8 @@ void check_arguments(const CLI::App& app, const std::vector<std::string>& words)
     Checker(app, *sub).check(rest);
     return;
   }
-  throw usage_error("there is no subcommand " + first,
-                    did_you_mean(first, names, "subcommands: " + comma_list(names)));
+  throw usage_error("there is no command " + first,
+                    did_you_mean(first, names, "commands: " + comma_list(names)));
 }
 
 std::vector<const CLI::Option*> flags_of(const CLI::App& app) {

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "cli/arguments.h"
+#include "cli/args/arguments.h"
 #include "cli/backends.h"
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/fprev_models.h"
 #include "cli/mma_formats.h"
 #include "cli/output.h"
@@ -89,7 +89,7 @@ void add_plan_flag(CLI::App& sub, const std::string& flag, int64_t& value, Fprev
 
 }  // namespace
 
-void add_fprev(CLI::App& app, Command& command) {
+void add_fprev(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<FprevOptions>();
   FprevChoice& choice = options->choice;
   CLI::App* sub = app.add_subcommand("fprev", "Find the order in which a dot product is summed");
@@ -125,9 +125,9 @@ void add_fprev(CLI::App& app, Command& command) {
                 "Warps that share every tile of K");
   add_plan_flag(*sub, "--tile", choice.plan.tile, choice, "Elements of K per tile");
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
-  sub->callback([sub, options, &command] {
+  sub->callback([sub, options, &call] {
     options->sized = sub->count("--rows") + sub->count("--columns") > 0;
-    command = [options] { return fprev(*options); };
+    call.action = [options] { return fprev(*options); };
   });
 }
 

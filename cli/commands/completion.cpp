@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // `halfscope completion`: see completion.h.
+#include "cli/args/completion.h"
+
 #include <memory>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/completion.h"
+#include "cli/args/arguments.h"
+#include "cli/commands/command.h"
 #include "cli/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 
 namespace halfscope {
 
-void add_completion(CLI::App& app, Command& command) {
+void add_completion(CLI::App& app, Invocation& call) {
   auto shell = std::make_shared<std::string>();
   CLI::App* sub = app.add_subcommand("completion", "Print the completion script of a shell");
   sub->footer(
@@ -21,8 +22,8 @@ void add_completion(CLI::App& app, Command& command) {
             ->type_name("SHELL")
             ->group(group::kArguments),
         {.words = {"bash", "zsh", "fish"}});
-  sub->callback([shell, &app, &command] {
-    command = [shell, &app] {
+  sub->callback([shell, &app, &call] {
+    call.action = [shell, &app] {
       const std::vector<std::string> shells{"bash", "zsh", "fish"};
       if (*shell == "bash") {
         write_out(bash_completion(app));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Each script is a fixed part that knows its shell and one line per flag that the App tree fills
 // in. A flag's values come from its Offer (cli/arguments.h); one without an Offer has none.
-#include "cli/completion.h"
+#include "cli/args/completion.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
-#include "cli/arguments.h"
+#include "cli/args/arguments.h"
 #include "core/near_miss.h"
 
 namespace halfscope {

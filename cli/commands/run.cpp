@@ -13,21 +13,20 @@
 
 #include "analysis/output_file.h"
 #include "analysis/recorder.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/args/config_file.h"
+#include "cli/args/setting.h"
+#include "cli/commands/command.h"
 #include "cli/kernel_lines.h"
-#include "cli/lane_options.h"
 #include "cli/lane_summary.h"
+#include "cli/lanes.h"
 #include "cli/network.h"
 #include "cli/progress.h"
-#include "cli/run_file.h"
 #include "cli/run_input.h"
-#include "cli/run_options.h"
 #include "cli/stop.h"
-#include "cli/train_options.h"
 #include "cli/training.h"
 #include "core/data/npz.h"
 #include "core/error.h"
+#include "core/train/lane_setup.h"
 #include "core/train/runner.h"
 #include "emulation/isa.h"
 
@@ -43,52 +42,78 @@ struct Samples {
   std::vector<int32_t> labels;
 };
 
-Samples read_samples(const RunOptions& options) {
+Samples read_samples(const Settings& settings) {
   Samples samples;
-  if (!options.data.empty()) {
-    samples.data = load_dataset(options.data);
+  if (!settings.data.empty()) {
+    samples.data = about({"data"}, [&] { return load_dataset(settings.data); });
     samples.data.train = {};
     if (samples.data.test.size() == 0) {
-      throw usage_error("--data " + options.data + " has no test part", "use --input");
+      throw usage_error("--data " + settings.data + " has no test part", "use --input")
+          .about({"data"});
     }
   } else {
-    samples.data = read_inputs(options.inputs);
+    samples.data = about({"input"}, [&] { return read_inputs(settings.inputs); });
   }
-  if (!options.normalize.empty()) normalize_images(samples.data, options.normalize);
-  samples.labels =
-      options.labels.empty() ? labels_of(samples.data.test) : read_labels(options.labels);
+  if (!settings.normalize.empty()) {
+    about({"normalize"}, [&] { normalize_images(samples.data, settings.normalize); });
+  }
+  samples.labels = settings.labels.empty()
+                       ? labels_of(samples.data.test)
+                       : about({"labels"}, [&] { return read_labels(settings.labels); });
   if (static_cast<int64_t>(samples.labels.size()) != samples.data.test.size() &&
       !samples.labels.empty()) {
-    throw usage_error(fmt::format("labels {}: {} labels for {} samples", options.labels,
+    throw usage_error(fmt::format("labels {}: {} labels for {} samples", settings.labels,
                                   samples.labels.size(), samples.data.test.size()),
-                      "give one label for each sample");
+                      "give one label for each sample")
+        .about({"labels"});
   }
-  if (options.limit > 0) {
-    keep_first(samples.data.test, samples.data, options.limit);
-    if (static_cast<int64_t>(samples.labels.size()) > options.limit) {
-      samples.labels.resize(static_cast<size_t>(options.limit));
+  if (settings.limit > 0) {
+    keep_first(samples.data.test, samples.data, settings.limit);
+    if (static_cast<int64_t>(samples.labels.size()) > settings.limit) {
+      samples.labels.resize(static_cast<size_t>(settings.limit));
     }
   }
   return samples;
 }
 
+void check_sources(const Settings& settings) {
+  const int sources = !settings.inputs.empty() + !settings.data.empty() +
+                      static_cast<int>(settings.random_input.has_value());
+  if (sources == 0) {
+    throw usage_error("there is nothing to run the network on",
+                      "give one of --input, --data and --random-input");
+  }
+  if (sources > 1) {
+    throw usage_error("--input, --data and --random-input exclude each other",
+                      "give one of --input, --data and --random-input")
+        .about({"input", "data", "random_input"});
+  }
+  if (!settings.normalize.empty() && settings.data.empty()) {
+    throw usage_error("--normalize is for the images of --data", "leave it out")
+        .about({"normalize"});
+  }
+  if (settings.random_input && !settings.labels.empty()) {
+    throw usage_error("random samples have no labels", "leave out --labels").about({"labels"});
+  }
+}
+
 /// Everything that can be wrong without any work.
-void check_files(const RunOptions& options, const TrainOptions& lanes) {
-  std::vector<std::string> files = input_files(lanes);
-  for (const std::string& file : input_array_files(options.inputs)) files.push_back(file);
-  files.insert(files.end(), {options.labels, options.init});
+void check_files(const Settings& settings) {
+  std::vector<std::string> files = input_files(settings);
+  for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
+  files.insert(files.end(), {settings.labels, settings.init});
   // One file may hold samples and labels; what is written must be none of what is read.
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
-  files.insert(files.end(), {options.out, options.record});
+  files.insert(files.end(), {settings.out, settings.record});
   check_distinct(files);
-  check_is_file_name(options.record, "a run file");
-  check_is_file_name(options.out, "a NumPy file");
-  for (const std::string& file : {options.out, options.record}) {
-    if (!file.empty()) check_output_file(file, options.shared.force);
+  check_is_file_name(settings.record, "a run file");
+  check_is_file_name(settings.out, "a NumPy file");
+  for (const std::string& file : {settings.out, settings.record}) {
+    if (!file.empty()) check_output_file(file, settings.force);
   }
-  if (!options.out.empty() && !options.out.ends_with(".npz") && !options.out.ends_with(".npy")) {
-    throw usage_error("--out " + options.out + ": neither .npz nor .npy",
+  if (!settings.out.empty() && !settings.out.ends_with(".npz") && !settings.out.ends_with(".npy")) {
+    throw usage_error("--out " + settings.out + ": neither .npz nor .npy",
                       "outputs are written as NumPy arrays");
   }
 }
@@ -172,7 +197,7 @@ std::string table_of(const std::vector<LaneResult>& lanes) {
 
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : json_number(value); }
 
-Json json_of(const RunOptions& options, const Runner& runner, const RunInfo& info,
+Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info,
              const std::vector<LaneResult>& lanes) {
   const auto file = [](const std::string& name) {
     return name.empty() ? Json(nullptr) : Json(name);
@@ -180,12 +205,12 @@ Json json_of(const RunOptions& options, const Runner& runner, const RunInfo& inf
   Json json;
   json["schema"] = "halfscope.run/1";
   json["version"] = kVersion;
-  json["network"] = options.network;
+  json["network"] = settings.model;
   json["data"] = info.data;
   json["batch"] = info.batch;
   json["samples"] = runner.samples_done();
-  json["out"] = file(options.out);
-  json["record"] = file(options.record);
+  json["out"] = file(settings.out);
+  json["record"] = file(settings.record);
   json["outputs"] = Json::array();
   size_t whole = 0;  // a lane that is not lost, if there is one
   while (whole + 1 < lanes.size() && !runner.has_lane(whole)) ++whole;
@@ -213,9 +238,9 @@ Json json_of(const RunOptions& options, const Runner& runner, const RunInfo& inf
 }
 
 /// By the outputs' names; of several lanes as LANE/OUTPUT.
-void write_outputs(const RunOptions& options, const Runner& runner, const RunInfo& info) {
-  if (options.out.ends_with(".npy")) {
-    write_npy(options.out, runner.result(0).outputs.begin()->second);
+void write_outputs(const Settings& settings, const Runner& runner, const RunInfo& info) {
+  if (settings.out.ends_with(".npy")) {
+    write_npy(settings.out, runner.result(0).outputs.begin()->second);
     return;
   }
   NamedTensors all;
@@ -225,109 +250,127 @@ void write_outputs(const RunOptions& options, const Runner& runner, const RunInf
       all[info.lanes.size() == 1 ? name : info.lanes[i].name + "/" + name] = tensor;
     }
   }
-  write_npz(options.out, all);
+  write_npz(settings.out, all);
 }
 
 /// A --batch that a network's file does not follow is no wish that may be ignored. What one sample
 /// is depends on the samples, so that the runner knows best.
-void check_batch(const RunOptions& options, const NetworkOptions& wanted, const Runner& runner) {
-  if (options.batch == 0 || runner.batch() == options.batch) return;
-  if (!is_network_file(options.network)) return;
-  const OnnxImport import = load_network_file(options.network, wanted);
+void check_batch(const Settings& settings, const NetworkOptions& wanted, const Runner& runner) {
+  if (settings.batch == 0 || runner.batch() == settings.batch) return;
+  if (!is_network_file(settings.model)) return;
+  const OnnxImport import = load_network_file(settings.model, wanted);
   // Random samples may have all of an input's shape.
-  const bool whole = options.random_seed && runner.batch() == 1;
-  throw batch_error(options.network, import, options.batch,
+  const bool whole = settings.random_input && runner.batch() == 1;
+  throw batch_error(settings.model, import, settings.batch,
                     whole ? samples_at_once(import) : runner.batch());
 }
 
-int run_network(const RunOptions& options, const std::string& command_line) {
-  check_sources(options);
-  const TrainOptions lanes = run_lanes(options);
-  RunnerConfig config{.lanes = lanes_of(lanes)};
-  config.errors = error_sampling(lanes);
-  active_isa();  // a bad HALFSCOPE_ISA shows before the work
-  check_files(options, lanes);
-  if (options.out.ends_with(".npy") && config.lanes.size() > 1) {
-    throw usage_error("--out " + options.out + " holds the outputs of one lane",
-                      "write a .npz, or run one lane");
-  }
-  config.seed = lanes.seed;
-  config.every = options.record.empty() || lanes.no_record ? 0 : lanes.every;
-  if (options.record.empty()) config.errors = {};
-  if (!options.init.empty()) config.init = read_initial_weights(options.init);
-  if (lanes.threads > 0) omp_set_num_threads(lanes.threads);
-
+/// What is run, and on what.
+struct Work {
+  Model network;
   Samples samples;
   NetworkOptions wanted;
-  wanted.dimensions = parse_dimensions(options.dimensions);
-  if (!options.random_seed) {
-    samples = read_samples(options);
-    describe_samples(samples.data, wanted);
+};
+
+Work read_work(const Settings& settings) {
+  Work work;
+  work.wanted.dimensions = settings.dimensions;
+  if (!settings.random_input) {
+    work.samples = read_samples(settings);
+    describe_samples(work.samples.data, work.wanted);
   }
   const int64_t available =
-      options.random_seed ? std::max<int64_t>(options.limit, 1) : samples.data.test.size();
-  wanted.batch = options.batch > 0 ? options.batch : std::min(kUsualBatch, available);
+      settings.random_input ? std::max<int64_t>(settings.limit, 1) : work.samples.data.test.size();
+  work.wanted.batch = settings.batch > 0 ? settings.batch : std::min(kUsualBatch, available);
   OnnxImport imported;
-  if (is_network_file(options.network)) {
-    imported = load_network_file(options.network, wanted);
+  if (is_network_file(settings.model)) {
+    imported = load_network_file(settings.model, work.wanted);
   } else {
-    imported.model = load_network(options.network, wanted);
+    imported.model = load_network(settings.model, work.wanted);
   }
-  const Model& network = imported.model;
-  if (options.random_seed) {
+  if (settings.random_input) {
     // A network of one sample at a time has a dimension of 1 for it, or none.
     const int64_t first = samples_at_once(imported);
-    const int64_t batch = first == wanted.batch || first == 1 ? first : 0;
-    samples.data = random_inputs(network, batch, available, *options.random_seed);
+    const int64_t batch = first == work.wanted.batch || first == 1 ? first : 0;
+    work.samples.data = random_inputs(imported.model, batch, available, *settings.random_input);
   }
+  work.network = std::move(imported.model);
+  return work;
+}
+
+RunnerConfig runner_config(const Settings& settings) {
+  RunnerConfig config{.lanes = lanes_of(settings), .seed = settings.seed};
+  const ErrorSampling errors = error_sampling(settings);
+  if (!settings.record.empty()) {
+    config.errors = errors;
+    config.every = settings.every;
+  }
+  return config;
+}
+
+int run_network(const Settings& settings, const std::string& command_line) {
+  check_sources(settings);
+  RunnerConfig config = runner_config(settings);
+  active_isa();  // a bad HALFSCOPE_ISA shows before the work
+  check_files(settings);
+  if (settings.out.ends_with(".npy") && config.lanes.size() > 1) {
+    throw usage_error("--out " + settings.out + " holds the outputs of one lane",
+                      "write a .npz, or run one lane");
+  }
+  config.init = read_initial_weights(settings);
+  if (settings.threads > 0) omp_set_num_threads(settings.threads);
+  const Work work = read_work(settings);
+  const Samples& samples = work.samples;
   config.labels = samples.labels;
   std::unique_ptr<Runner> runner;
   try {
-    runner = std::make_unique<Runner>(network, config, samples.data);
+    runner = std::make_unique<Runner>(work.network, config, samples.data);
   } catch (const Error& e) {
-    throw Error(options.network + ": " + e.what(), e.hint(), e.kind());
+    throw e.with_text(settings.model + ": " + e.what());
   }
-  check_batch(options, wanted, *runner);
-  if (options.out.ends_with(".npy") && runner->output_names().size() > 1) {
-    throw usage_error("--out " + options.out + " holds one output, the network has " +
+  check_batch(settings, work.wanted, *runner);
+  if (settings.out.ends_with(".npy") && runner->output_names().size() > 1) {
+    throw usage_error("--out " + settings.out + " holds one output, the network has " +
                           std::to_string(runner->output_names().size()),
                       "write a .npz");
   }
   RunInfo info = runner->describe();
-  info.data = options.data.empty() ? samples.data.name : options.data;
+  info.data = settings.data.empty() ? samples.data.name : settings.data;
   info.command = command_line;
-  info.settings = run_settings(options, info);
-  info.lane_settings = lane_settings_of(lanes);
+  Settings used = settings;
+  used.batch = info.batch;
+  info.settings = settings_words(used);
+  info.lane_settings = lane_settings_words(settings);
   info.version = kVersion;
   info.threads = omp_get_max_threads();
   info.isa = isa_name(active_isa());
 
   const std::atomic<bool>& stop = catch_stop_signals();
   std::optional<Recorder> recorder;
-  if (!options.record.empty()) {
-    recorder.emplace(options.record, Recorder::Options{.force = options.shared.force});
+  if (!settings.record.empty()) {
+    recorder.emplace(settings.record, Recorder::Options{.force = settings.force});
     recorder->begin(info);
   }
-  if (lanes.kernels) print_kernels(runner->product_kernels());
+  if (settings.kernels) print_kernels(runner->product_kernels());
   {
-    ProgressLine progress(info.steps_planned, info, options.shared.quiet);
+    ProgressLine progress(info.steps_planned, info, settings.quiet);
     runner->run(recorder ? &*recorder : nullptr, std::ref(progress), stop);
   }
-  if (lanes.kernels) print_launches(runner->entry_launches());
+  if (settings.kernels) print_launches(runner->entry_launches());
   const std::vector<LaneResult> results = results_of(*runner, info);
-  if (!options.out.empty() && runner->samples_done() > 0) write_outputs(options, *runner, info);
-  if (options.shared.json) {
-    write_json(json_of(options, *runner, info, results));
-  } else if (!options.shared.quiet) {
+  if (!settings.out.empty() && runner->samples_done() > 0) write_outputs(settings, *runner, info);
+  if (settings.json) {
+    write_json(json_of(settings, *runner, info, results));
+  } else if (!settings.quiet) {
     std::string text = table_of(results);
     if (runner->samples_done() < info.test_samples) {
       text += fmt::format("stopped after {} of {} samples\n", runner->samples_done(),
                           info.test_samples);
     }
-    if (!options.out.empty()) text += "outputs: " + options.out + "\n";
-    if (!options.record.empty()) {
-      text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", options.record,
-                          shell_quoted(options.record), free_name("report", ".html"));
+    if (!settings.out.empty()) text += "outputs: " + settings.out + "\n";
+    if (!settings.record.empty()) {
+      text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", settings.record,
+                          shell_quoted(settings.record), free_name("report", ".html"));
     }
     write_out(text);
   }
@@ -342,24 +385,31 @@ int run_network(const RunOptions& options, const std::string& command_line) {
   return 0;
 }
 
+/// Prints the settings as a configuration file, if they could be run with.
+int print_config(const Settings& settings) {
+  check_sources(settings);
+  lane_pairs(error_sampling(settings), lanes_of(settings));
+  write_json(config_json(settings));
+  return 0;
+}
+
 }  // namespace
 
-void add_run(CLI::App& app, Command& command, const std::string& command_line) {
-  auto options = std::make_shared<RunOptions>();
-  CLI::App* sub = app.add_subcommand("run", "Run a network forward in lanes, side by side");
+void add_run(CLI::App& app, Invocation& call) {
+  CLI::App* sub = app.add_subcommand("run", "Run a network forward in several precisions");
   sub->footer(
       "Example:  halfscope run lenet --init weights.npz --data digits --plan float16 --record "
       "r.hscope");
-  add_run_options(*sub, *options);
-  sub->callback([options, sub, command_line, &command] {
-    command = [options, sub, command_line] {
-      const auto body = [&](const RunOptions& all) {
-        check_network(all);
-        if (!all.print_config) return run_network(all, command_line);
-        write_json(run_file_json(all));
-        return 0;
-      };
-      return options->config.empty() ? body(*options) : with_run_file(options->config, *sub, body);
+  add_settings(*sub, kRun);
+  sub->callback([sub, &call] {
+    call.action = [sub, line = call.line] {
+      const Settings settings = read_settings(*sub, kRun);
+      if (settings.model.empty()) {
+        throw usage_error("run needs a NETWORK", "halfscope run --help");
+      }
+      return naming_keys(settings, [&] {
+        return settings.print_config ? print_config(settings) : run_network(settings, line);
+      });
     };
   });
 }

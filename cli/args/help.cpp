@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/help.h"
+#include "cli/args/help.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/arguments.h"
+#include "cli/args/arguments.h"
 #include "cli/output.h"
 
 namespace halfscope {
@@ -18,6 +18,19 @@ using Row = std::pair<std::string, std::string>;
 
 /// A blank that wrapped() leaves alone.
 constexpr char kNoBreak = '\x01';
+
+/// Headings and what is listed under them, in the order in which they first come up.
+using Groups = std::vector<std::pair<std::string, std::vector<Row>>>;
+
+void add_row(Groups& groups, const std::string& heading, Row row) {
+  const auto same = [&heading](const auto& each) { return each.first == heading; };
+  const auto found = std::find_if(groups.begin(), groups.end(), same);
+  if (found == groups.end()) {
+    groups.push_back({heading, {std::move(row)}});
+  } else {
+    found->second.push_back(std::move(row));
+  }
+}
 
 std::string table(const std::string& title, const std::vector<Row>& rows, size_t column,
                   size_t width) {
@@ -50,7 +63,7 @@ Row row_of(const CLI::Option& option) {
 
 std::string usage(const CLI::App& app) {
   std::string text = app.get_parent() == nullptr ? "halfscope" : "halfscope " + app.get_name();
-  if (!subcommands_of(app).empty()) return text + " SUBCOMMAND [FLAGS]";
+  if (!subcommands_of(app).empty()) return text + " COMMAND [FLAGS]";
   for (const CLI::Option* option : positionals_of(app)) text += " " + row_of(*option).first;
   return flags_of(app).size() > 1 ? text + " [FLAGS]" : text;  // more than --help
 }
@@ -60,7 +73,7 @@ std::string usage(const CLI::App& app) {
 std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
                                      CLI::AppFormatMode /*mode*/) const {
   std::string text = app->get_description() + "\n\nUsage: " + usage(*app) + "\n";
-  std::vector<std::pair<std::string, std::vector<Row>>> groups;
+  Groups groups;
   std::vector<Row> others;  // the group that CLI11 puts --help into comes last
   for (const CLI::Option* option : app->get_options()) {
     const std::string& name = option->get_group();
@@ -69,23 +82,15 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
       others.push_back(row_of(*option));
       continue;
     }
-    const auto same = [&name](const auto& each) { return each.first == name; };
-    const auto found = std::find_if(groups.begin(), groups.end(), same);
-    if (found == groups.end()) {
-      groups.push_back({name, {row_of(*option)}});
-    } else {
-      found->second.push_back(row_of(*option));
-    }
+    add_row(groups, name, row_of(*option));
   }
   // --help and --version, which came first, end the list.
   std::stable_partition(others.begin(), others.end(), [](const Row& row) {
     return row.first != "-h, --help" && row.first != "--version";
   });
-  std::vector<Row> commands;
   for (const CLI::App* sub : subcommands_of(*app)) {
-    commands.push_back({sub->get_name(), sub->get_description()});
+    add_row(groups, sub->get_group(), {sub->get_name(), sub->get_description()});
   }
-  if (!commands.empty()) groups.insert(groups.begin(), {"Subcommands", commands});
   groups.push_back({groups.empty() ? "Flags" : group::kOther, others});
 
   size_t column = 0;

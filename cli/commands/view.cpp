@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/args/arguments.h"
+#include "cli/commands/command.h"
 #include "core/error.h"
 #include "gui/view_options.h"
 
@@ -51,7 +51,7 @@ int view(gui::ViewOptions options) {
 
 }  // namespace
 
-void add_view(CLI::App& app, Command& command) {
+void add_view(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<gui::ViewOptions>();
   CLI::App* sub = app.add_subcommand("view", "Look at runs in a window, live");
   sub->footer("Example:  halfscope view run.hscope");
@@ -59,7 +59,7 @@ void add_view(CLI::App& app, Command& command) {
   offer(sub->get_option("run")->group(group::kArguments), {.files = "*.hscope"});
   offer(sub->get_option("--screenshot")->group(group::kOutput), {.files = "*.png"});
   offer(sub->get_option("--script")->group(group::kOutput), {.files = "*.txt"});
-  sub->callback([options, &command] { command = [options] { return view(*options); }; });
+  sub->callback([options, &call] { call.action = [options] { return view(*options); }; });
 }
 
 }  // namespace halfscope

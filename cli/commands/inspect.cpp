@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// `halfscope runs`: one line per lane of one or more run files.
+// `halfscope inspect`: one line per lane of one or more run files.
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "analysis/run_view.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/args/arguments.h"
+#include "cli/commands/command.h"
 #include "cli/lane_summary.h"
 
 namespace halfscope {
 namespace {
 
-struct RunsOptions {
+struct InspectOptions {
   std::vector<std::string> files;
   bool json = false;
 };
@@ -35,7 +35,7 @@ Json run_json(const std::string& file, const RunView& run) {
   return json;
 }
 
-int runs_command(const RunsOptions& options) {
+int inspect(const InspectOptions& options) {
   std::vector<std::vector<std::string>> rows{
       {"run", "model", "data", "lane", "status", "steps", "last loss", "skipped", "test acc"}};
   Json runs = Json::array();
@@ -63,17 +63,18 @@ int runs_command(const RunsOptions& options) {
 
 }  // namespace
 
-void add_runs(CLI::App& app, Command& command) {
-  auto options = std::make_shared<RunsOptions>();
-  CLI::App* sub = app.add_subcommand("runs", "List the lanes of run files, also of growing ones");
-  sub->footer("Example:  halfscope runs run.hscope hot.hscope");
-  offer(sub->add_option("run", options->files, "Files that `halfscope train` has written")
+void add_inspect(CLI::App& app, Invocation& call) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* sub = app.add_subcommand(
+      "inspect", "List the lanes in run files, including runs still in progress");
+  sub->footer("Example:  halfscope inspect run.hscope hot.hscope");
+  offer(sub->add_option("run", options->files, "Run files, as `halfscope train` writes them")
             ->required()
             ->type_name("RUN")
             ->group(group::kArguments),
         {.files = "*.hscope"});
   sub->add_flag("--json", options->json, "Print the list as JSON")->group(group::kOutput);
-  sub->callback([options, &command] { command = [options] { return runs_command(*options); }; });
+  sub->callback([options, &call] { call.action = [options] { return inspect(*options); }; });
 }
 
 }  // namespace halfscope

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "cli/args/config_file.h"
+
+#include <algorithm>
+
+#include "cli/args/setting.h"
+#include "core/data/npy.h"
+#include "core/near_miss.h"
+#include "core/utf8.h"
+
+namespace halfscope {
+namespace {
+
+std::string command_name(Commands command) { return command == kTrain ? "train" : "run"; }
+
+std::string schema_of(Commands command) {
+  return "halfscope." + command_name(command) + "-config/1";
+}
+
+/// The text with every word of more than 60 characters cut.
+std::string shortened(const std::string& text) {
+  constexpr size_t kLongest = 60;
+  const std::string cut = "...";
+  std::string result;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find_first_of(" \n", start), text.size());
+    size_t kept = end - start;
+    if (kept > kLongest) {
+      kept = kLongest - cut.size();
+      while (kept > 0 && !begins_character(text[start + kept])) --kept;
+    }
+    result += text.substr(start, kept) + (kept < end - start ? cut : "");
+    if (end < text.size()) result += text[end];
+    start = end + 1;
+  }
+  return result;
+}
+
+Error error_of_keys(const std::string& file, const std::vector<std::string>& keys,
+                    const Error& error) {
+  std::string names;
+  for (const std::string& key : keys) names += (names.empty() ? "\"" : " and \"") + key + "\"";
+  return Error(file + ": " + shortened(names + ": " + error.what()), shortened(error.hint()),
+               error.kind());
+}
+
+Json read_object(const std::string& file, Commands command) {
+  const std::string begin =
+      "halfscope " + command_name(command) + " --print-config writes one to begin with";
+  const std::vector<uint8_t> bytes = read_file(file);
+  Json json = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  if (!json.is_object()) throw usage_error(file + " is not a JSON object", begin);
+  const std::string schema = schema_of(command);
+  if (!json.contains("schema") || json["schema"] != schema) {
+    const bool plan = json.contains("schema") && json["schema"] == "halfscope.plan/1";
+    throw usage_error(file + " does not say \"schema\": \"" + schema + "\"",
+                      plan ? "this is a plan: use --plan " + file : begin);
+  }
+  return json;
+}
+
+/// A text or number as the flag takes it.
+std::string scalar_text(const Json& json) {
+  if (json.is_number_integer()) return json.dump();
+  if (json.is_number()) return shortest(json.get<double>());
+  if (!json.is_string()) throw usage_error("must be a text or a number");
+  if (json.get<std::string>().empty()) throw usage_error("the text is empty");
+  return json.get<std::string>();
+}
+
+void read_value(const Setting& setting, Settings& settings, const Json& json) {
+  const SettingValue& value = setting.value;
+  if (value.name == nullptr) {
+    if (!json.is_boolean()) throw usage_error("must be true or false");
+    if (json.get<bool>()) value.read(settings, setting.flag, "");
+  } else if (value.read_json && json.is_structured()) {
+    value.read_json(settings, json);
+  } else if (value.many && json.is_array()) {
+    for (const Json& each : json) value.read(settings, setting.flag, scalar_text(each));
+  } else {
+    value.read(settings, setting.flag, scalar_text(json));
+  }
+}
+
+const Setting& setting_named(const std::string& file, const std::string& key, Commands command) {
+  std::vector<std::string> keys;
+  for (const Setting* row : settings_of(command)) {
+    if (!row->is_in_files()) continue;
+    if (row->key() == key) return *row;
+    keys.push_back(row->key());
+  }
+  throw usage_error(file + ": unknown key \"" + shortened(key) + "\"",
+                    did_you_mean(key, keys, "keys: " + comma_list(keys)));
+}
+
+}  // namespace
+
+void read_config(Settings& settings, const std::set<std::string>& replaced) {
+  const std::string file = settings.config;
+  const Json json = read_object(file, settings.command);
+  Settings unused = settings;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "schema") continue;
+    const Setting& setting = setting_named(file, key, settings.command);
+    if (value.is_null()) continue;
+    const bool used = !replaced.contains(key);
+    try {
+      read_value(setting, used ? settings : unused, value);
+    } catch (const Error& error) {
+      throw error_of_keys(file, {key}, error);
+    }
+    if (!used) continue;
+    settings.given.insert(key);
+    settings.from_file.insert(key);
+  }
+}
+
+Json config_json(const Settings& settings) {
+  Json json{{"schema", schema_of(settings.command)}};
+  for (const Setting* row : settings_of(settings.command)) {
+    if (!row->is_in_files()) continue;
+    const SettingValue& value = row->value;
+    Json printed;
+    if (value.json) {
+      printed = value.json(settings);
+    } else if (const auto texts = value.texts(settings); !texts.empty()) {
+      printed = value.many ? Json(texts) : Json(texts[0]);
+    }
+    if (!printed.is_null()) json[row->key()] = printed;
+  }
+  return json;
+}
+
+Error named(const Settings& settings, const Error& error) {
+  std::vector<std::string> keys;
+  for (const std::string& key : error.settings()) {
+    if (settings.from_file.contains(key)) keys.push_back(key);
+  }
+  return keys.empty() ? error : error_of_keys(settings.config, keys, error);
+}
+
+}  // namespace halfscope

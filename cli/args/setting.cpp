@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "cli/args/setting.h"
+
+#include <algorithm>
+
+#include "cli/args/config_file.h"
+#include "cli/lanes.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+/// The texts that a value must be given to be as it is, with its flag.
+void add_words(const Setting& setting, const Settings& settings, std::vector<std::string>& words) {
+  for (const std::string& text : setting.value.texts(settings)) {
+    if (!setting.is_argument()) words.push_back(setting.flag);
+    if (setting.value.name != nullptr) words.push_back(text);
+  }
+}
+
+std::string list_text(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ",") + text;
+  return all;
+}
+
+/// A learning rate that was given is the optimizer's.
+void fold_learning_rate(Settings& settings) {
+  if (settings.learning_rate) settings.optimizer.learning_rate = *settings.learning_rate;
+  settings.learning_rate.reset();
+}
+
+/// The option of a row among those that add_settings() declared.
+const CLI::Option& option_of(const CLI::App& app, const Setting& setting) {
+  return *app.get_option(setting.flag);
+}
+
+}  // namespace
+
+std::string Setting::key() const {
+  std::string key = flag.substr(is_argument() ? 0 : 2);
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+std::vector<const Setting*> settings_of(Commands command) {
+  std::vector<const Setting*> rows;
+  for (const Setting& row : setting_table()) {
+    if ((row.commands & command) != 0) rows.push_back(&row);
+  }
+  return rows;
+}
+
+const Setting* find_setting(Commands command, const std::string& key) {
+  for (const Setting* row : settings_of(command)) {
+    if (row->key() == key) return row;
+  }
+  return nullptr;
+}
+
+Settings default_settings(Commands command) {
+  Settings settings{.command = command};
+  if (command == kTrain) {
+    settings.model = "lenet";
+    settings.data = "digits";
+    settings.batch = 128;
+    settings.lanes = {parse_lane("float32"), parse_lane("mixed_float16")};
+    settings.out = "run.hscope";
+  } else if (command == kRun) {
+    settings.lanes = {parse_lane("float32")};
+  }
+  return settings;
+}
+
+void add_settings(CLI::App& app, Commands command) {
+  const Settings defaults = default_settings(command);
+  for (const Setting* row : settings_of(command)) {
+    const SettingValue& value = row->value;
+    // What was typed is read when all of it is known: read_settings().
+    const auto later = [](const CLI::results_t&) { return true; };
+    CLI::Option* option = value.name == nullptr ? app.add_flag(row->flag, row->help)
+                                                : app.add_option(row->flag, later, row->help);
+    option->group(row->group);
+    if (value.name != nullptr) {
+      option->type_name(value.name)->type_size(1)->default_str(list_text(value.texts(defaults)));
+    }
+    if (value.many) option->expected(1)->take_all();
+    if (row->offer) offer(option, *row->offer);
+  }
+}
+
+Settings read_settings(const CLI::App& app, Commands command) {
+  Settings settings = default_settings(command);
+  std::set<std::string> replaced;  // keys of a file that the command line has in another form
+  for (const Setting* row : settings_of(command)) {
+    if (option_of(app, *row).count() == 0) continue;
+    settings.given.insert(row->key());
+    replaced.insert(row->key());
+    replaced.insert(row->replaces.begin(), row->replaces.end());
+  }
+  if (settings.is_given("config")) {
+    settings.config = option_of(app, *find_setting(command, "config")).results()[0];
+    read_config(settings, replaced);
+  }
+  for (const Setting* row : settings_of(command)) {
+    const CLI::Option& option = option_of(app, *row);
+    if (option.count() == 0) continue;
+    if (row->value.name == nullptr) row->value.read(settings, row->flag, "");
+    for (const std::string& text : option.results()) {
+      if (row->value.name != nullptr) row->value.read(settings, row->flag, text);
+    }
+  }
+  fold_learning_rate(settings);
+  return settings;
+}
+
+std::vector<std::string> settings_words(const Settings& settings) {
+  const Settings defaults = default_settings(settings.command);
+  std::vector<std::string> words;
+  for (const Setting* row : settings_of(settings.command)) {
+    const bool differs = row->value.texts(settings) != row->value.texts(defaults);
+    if (row->kept == Kept::always || (row->kept == Kept::settings && differs)) {
+      add_words(*row, settings, words);
+    }
+  }
+  return words;
+}
+
+std::vector<std::string> lane_settings_words(const Settings& settings) {
+  const Settings defaults = default_settings(settings.command);
+  Settings all = settings;
+  all.lanes = lane_requests(settings);
+  std::vector<std::string> words;
+  for (const Setting* row : settings_of(settings.command)) {
+    const bool differs = row->value.texts(all) != row->value.texts(defaults);
+    if (row->kept == Kept::lanes && (differs || row->key() == "lanes")) add_words(*row, all, words);
+  }
+  return words;
+}
+
+Settings parse_settings(Commands command, const std::vector<std::string>& words) {
+  Settings settings = default_settings(command);
+  const auto refuse = [](const std::string& what) {
+    return Error("cannot repeat this run: " + what,
+                 "it was recorded by another version of HalfScope: record it again");
+  };
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool flag = words[i].starts_with("--");
+    const Setting* row = nullptr;
+    for (const Setting* each : settings_of(command)) {
+      if (flag ? each->flag == words[i] : each->is_argument()) row = each;
+    }
+    if (row == nullptr) throw refuse("its settings hold " + words[i]);
+    const bool next = flag && row->value.name != nullptr;
+    if (next && i + 1 == words.size()) throw refuse(words[i] + " has no value");
+    const std::string text = row->value.name == nullptr ? "" : words[next ? i + 1 : i];
+    row->value.read(settings, row->flag, text);
+    settings.given.insert(row->key());
+    i += next ? 1 : 0;
+  }
+  fold_learning_rate(settings);
+  return settings;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// A row of the table of settings, and what is made from all rows.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/args/arguments.h"
+#include "cli/args/settings.h"
+#include "cli/output.h"
+
+namespace halfscope {
+
+/// How the value of a setting is read and printed.
+struct SettingValue {
+  const char* name = nullptr;  ///< what help calls it: "N"; null for a switch
+  bool many = false;           ///< may be given several times
+  /// Sets the member from a text, or adds the text to it. Throws Error (usage).
+  std::function<void(Settings& settings, const std::string& flag, const std::string& text)> read{};
+  /// The texts that read() takes to set the same again; none if it is not set.
+  std::function<std::vector<std::string>(const Settings& settings)> texts{};
+  /// Reads JSON that is more than a text or a number; null if there is no such form.
+  std::function<void(Settings& settings, const Json& json)> read_json{};
+  /// Prints it for a configuration file; null for texts().
+  std::function<Json(const Settings& settings)> json{};
+};
+
+/// What is kept of a setting.
+enum class Kept {
+  nothing,   ///< outputs, and how the command talks
+  file,      ///< it is a key of configuration files
+  settings,  ///< and in RunInfo::settings, unless it is what the command does anyway
+  always,    ///< and in RunInfo::settings, whatever it is
+  lanes,     ///< a key of files, and in RunInfo::lane_settings like `settings`
+};
+
+struct Setting {
+  std::string flag;   ///< "--batch", or "network" for an argument without a flag
+  unsigned commands;  ///< bits of Commands
+  const char* group;  ///< heading in --help
+  std::string help;
+  SettingValue value;
+  Kept kept = Kept::nothing;
+  std::optional<Offer> offer{};         ///< what a shell completes
+  std::vector<std::string> replaces{};  ///< keys of a file that the flag replaces beside its own
+
+  bool is_argument() const { return !flag.starts_with("--"); }
+  /// "micro_batches": in files, and in Error::settings().
+  std::string key() const;
+  bool is_in_files() const { return kept != Kept::nothing; }
+};
+
+/// All rows, in the order of --help.
+const std::vector<Setting>& setting_table();
+/// Those of a command.
+std::vector<const Setting*> settings_of(Commands command);
+/// By key; null if the command has no such setting.
+const Setting* find_setting(Commands command, const std::string& key);
+
+/// Declares the flags of the command.
+void add_settings(CLI::App& app, Commands command);
+/// The settings after parsing: defaults, then those of --config, then those that were typed. Throws
+/// Error (usage), for those of the file with its name and key.
+Settings read_settings(const CLI::App& app, Commands command);
+
+}  // namespace halfscope

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT
+// The table of settings. A new one is a member of Settings and a row here.
+#include <fmt/format.h>
+
+#include "cli/args/setting_values.h"
+#include "cli/lanes.h"
+#include "cli/network.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+constexpr uint64_t kMostCounted = 1'000'000'000'000'000;  // steps, samples of all epochs
+constexpr uint64_t kMostSeed = 4294967295;
+constexpr double kMostReal = 3.4e38;  // the largest fp32 number
+
+constexpr const char* kNetwork = "Network and data";
+constexpr const char* kTraining = "Training";
+constexpr const char* kLanes = "Lanes";
+constexpr const char* kRecording = "Recording";
+
+SettingValue format(std::optional<FloatFormat> Settings::*member) {
+  return parsed("FORMAT", member, stored_format, format_name);
+}
+
+/// Sizes by name: {"sequence": 64} in files, where texts as on the command line will do, too.
+SettingValue dimensions() {
+  const auto read = [](Settings& s, const std::string&, const std::string& text) {
+    const auto [name, size] = parse_dimension(text);
+    s.dimensions[name] = size;
+  };
+  const auto texts = [](const Settings& s) {
+    Texts texts;
+    for (const auto& [name, size] : s.dimensions) texts.push_back(fmt::format("{}={}", name, size));
+    return texts;
+  };
+  const auto read_json = [read](Settings& s, const Json& json) {
+    for (const auto& [name, size] : json.items()) {
+      const bool is_text = json.is_array() && size.is_string();
+      read(s, "", is_text ? size.get<std::string>() : name + "=" + size.dump());
+    }
+  };
+  const auto print = [](const Settings& s) {
+    return s.dimensions.empty() ? Json() : Json(s.dimensions);
+  };
+  return {.name = "NAME=N",
+          .many = true,
+          .read = read,
+          .texts = texts,
+          .read_json = read_json,
+          .json = print};
+}
+
+SettingValue average() {
+  SettingValue value =
+      parsed("DECAY", &Settings::average, parse_weight_average, weight_average_text);
+  value.read_json = [](Settings& s, const Json& json) { s.average = average_from_json(json); };
+  value.json = [](const Settings& s) { return s.average ? average_json(*s.average) : Json(); };
+  return value;
+}
+
+/// Plans, each with a backend if it names one.
+SettingValue lanes(const char* name, std::vector<LaneRequest> Settings::*member, bool list) {
+  return {.name = name,
+          .read =
+              [member, list](Settings& s, const std::string& flag, const std::string& text) {
+                if (list) {
+                  s.*member = parse_lanes(flag, text);
+                } else {
+                  (s.*member).push_back(parse_lane(text));
+                }
+              },
+          .texts =
+              [member, list](const Settings& s) {
+                Texts texts;
+                for (const LaneRequest& lane : s.*member) {
+                  const std::string text = lane_text(lane);
+                  if (list && !texts.empty()) {
+                    texts[0] += "," + text;
+                  } else {
+                    texts.push_back(text);
+                  }
+                }
+                return texts;
+              },
+          .read_json =
+              [member](Settings& s, const Json& json) {
+                (s.*member).clear();
+                if (!json.is_array()) return (s.*member).push_back(lane_from_json(json));
+                for (const Json& each : json) (s.*member).push_back(lane_from_json(each));
+                if (json.empty()) throw usage_error("the list is empty", "name at least one plan");
+              },
+          .json = [list](const Settings& s) { return list ? lanes_json(s) : Json(); }};
+}
+
+SettingValue random_seed() {
+  SettingValue value = parsed(
+      "SEED", &Settings::random_input,
+      [](const std::string& flag, const std::string& text) {
+        return parse_integer(flag, text, 0, kMostSeed);
+      },
+      [](uint64_t seed) { return std::to_string(seed); });
+  value.json = [](const Settings& s) { return s.random_input ? Json(*s.random_input) : Json(); };
+  return value;
+}
+
+SettingValue learning_rate() {
+  return parsed(
+      "X", &Settings::learning_rate,
+      [](const std::string& flag, const std::string& text) {
+        return parse_number(flag, text, 0.0, kMostReal);
+      },
+      shortest);
+}
+
+std::vector<Setting> network_rows() {
+  const Offer networks{.words = network_words(), .files = "*.onnx"};
+  const Offer data_sets{.words = {"digits", "mnist:", "cifar10:"},
+                        .folders_after = {"mnist:", "cifar10:"}};
+  const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z or a file *.onnx";
+  return {
+      {"network", kRun | kConvert, group::kArguments, "Network: " + known,
+       text("NETWORK", &Settings::model), Kept::always, networks},
+      {"--model", kTrain, kNetwork, "Network to train: " + known, text("NAME", &Settings::model),
+       Kept::always, networks},
+      {"--model", kDoctor, kNetwork,
+       "Check which layers of this network fit tensor cores: " + known,
+       text("NAME", &Settings::model), Kept::nothing, networks},
+      {"--loss", kTrain, kNetwork,
+       "Loss: cross-entropy or mse of the first output, or of another one after a colon, or the "
+       "name of an output that is the loss; built-in networks use cross-entropy",
+       text("LOSS", &Settings::loss), Kept::settings, Offer{.words = {"cross-entropy", "mse"}}},
+      {"--running-variance", kTrain, kNetwork,
+       "Batch variance that running variances follow: sample (as in PyTorch) or population (as in "
+       "ONNX) [default: population in files exported in training mode, else sample]",
+       choice("WHICH", &Settings::running_variance, {"sample", "population"}), Kept::settings,
+       Offer{.words = {"sample", "population"}}},
+      {"--input",
+       kRun,
+       kNetwork,
+       "Samples along the first dimension: x.npy, x.npz (arrays by name) or NAME=x.npy; may be "
+       "given several times",
+       texts("FILE", &Settings::inputs),
+       Kept::settings,
+       Offer{.files = "*.np[yz]"},
+       {"data", "random_input"}},
+      {"--data", kTrain, kNetwork,
+       "Data set: digits (embedded), mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz] with one "
+       "array per input of the network",
+       text("SPEC", &Settings::data), Kept::always, data_sets},
+      {"--data",
+       kRun,
+       kNetwork,
+       "Test part of digits, mnist:DIR or cifar10:DIR, with its labels",
+       text("SPEC", &Settings::data),
+       Kept::settings,
+       data_sets,
+       {"input", "random_input"}},
+      {"--data", kConvert | kDoctor, kNetwork,
+       "Data set whose image shape a built-in network takes: digits, mnist:DIR or cifar10:DIR",
+       text("SPEC", &Settings::data), Kept::nothing, data_sets},
+      {"--random-input",
+       kRun,
+       kNetwork,
+       "Random samples in [-1, 1) from this seed",
+       random_seed(),
+       Kept::settings,
+       {},
+       {"input", "data"}},
+      {"--normalize", kTrain | kRun, kNetwork,
+       "How image bytes become numbers: unit (0 to 1), raw (0 to 255) or MEAN/DEVIATION after "
+       "unit, per channel [default: the data set's own]",
+       text("HOW", &Settings::normalize), Kept::settings, Offer{.words = {"unit", "raw"}}},
+      {"--labels", kRun, kNetwork, "Class of each sample, a .npy or .npz; prints accuracies",
+       text("FILE", &Settings::labels), Kept::settings, Offer{.files = "*.np[yz]"}},
+      {"--limit", kRun, kNetwork, "Take only the first N samples",
+       whole(&Settings::limit, 1, kMostSamples), Kept::settings},
+      {"--batch", kRun | kDoctor, kNetwork,
+       "Samples at once, if the network does not fix them [default: 128]",
+       whole(&Settings::batch, 1, kMostSamples), Kept::always},
+      {"--batch", kConvert, kNetwork,
+       "Samples at once [default: any number if the network's file allows it, else 1]",
+       whole(&Settings::batch, 1, kMostSamples)},
+      {"--dimension", kTrain | kRun | kConvert | kDoctor, kNetwork,
+       "Size of a dimension that the network's file leaves open, other than the number of "
+       "samples; may be given several times",
+       dimensions(), Kept::settings},
+      {"--init", kTrain, kNetwork, "Initial weights: an .npz, keyed by variable path",
+       text("FILE", &Settings::init), Kept::settings, Offer{.files = "*.npz"}},
+      {"--init", kRun | kConvert, kNetwork, "Weights: an .npz, keyed by variable path",
+       text("FILE", &Settings::init), Kept::settings, Offer{.files = "*.npz"}},
+      {"--no-shuffle", kTrain, kNetwork, "Take samples in file order",
+       toggle(&Settings::no_shuffle), Kept::settings},
+      {"--seed", kRun, kNetwork, "Seed for missing weights and for stochastic rounding",
+       whole(&Settings::seed, 0, kMostSeed), Kept::always},
+      {"--seed", kConvert, kNetwork, "Seed for missing weights",
+       whole(&Settings::seed, 0, kMostSeed)},
+  };
+}
+
+std::vector<Setting> training_rows() {
+  const Offer formats{.words = format_names()};
+  return {
+      {"--steps", kTrain, kTraining, "Optimizer steps to train",
+       whole(&Settings::steps, 1, kMostCounted), Kept::always},
+      {"--batch", kTrain, kTraining, "Samples per step", whole(&Settings::batch, 1, kMostCounted),
+       Kept::always},
+      {"--optimizer",
+       kTrain,
+       kTraining,
+       "sgd, adam, adamw or rmsprop, with options after a colon: "
+       "sgd:momentum=0.9,weight_decay=1e-4",
+       parsed("NAME", &Settings::optimizer, parse_optimizer, optimizer_text),
+       Kept::always,
+       Offer{.words = {"sgd", "adam", "adamw", "rmsprop"}},
+       {"lr"}},
+      {"--lr", kTrain, kTraining,
+       "Learning rate [default: 0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]",
+       learning_rate(), Kept::file},
+      {"--schedule", kTrain, kTraining,
+       "Learning-rate schedule: constant, step:every=N,gamma=G, cosine or linear; all take "
+       "warmup=N",
+       parsed("S", &Settings::schedule, parse_schedule, schedule_text), Kept::settings,
+       Offer{.words = {"constant", "step:every=", "cosine", "linear"}}},
+      {"--clip-norm", kTrain, kTraining, "Clip the gradients to this 2-norm [default: no clipping]",
+       real(&Settings::clip_norm, kMostReal), Kept::settings},
+      {"--micro-batches", kTrain, kTraining,
+       "Split each batch into N micro-batches and accumulate their gradients",
+       whole(&Settings::micro_batches, 1, kMostCounted), Kept::settings},
+      {"--accumulate-grads", kTrain, kTraining,
+       "Format that micro-batches accumulate gradients in [default: the variable's]",
+       format(&Settings::accumulate_grads), Kept::settings, formats},
+      {"--optimizer-state", kTrain, kTraining,
+       "Format of the optimizer's state [default: the variable's]",
+       format(&Settings::optimizer_state), Kept::settings, formats},
+      {"--optimizer-compute", kTrain, kTraining,
+       "Format that every operation of the optimizer rounds to, except in fp32 and fp64 reference "
+       "lanes [default: fp32]",
+       format(&Settings::optimizer_compute), Kept::settings, formats},
+      {"--clip-format", kTrain, kTraining,
+       "Format that gradients are unscaled and clipped in, with --clip-norm, except in reference "
+       "lanes [default: fp32]",
+       format(&Settings::clip_format), Kept::settings, formats},
+      {"--ema", kTrain, kTraining,
+       "Keep moving averages of the weights with this decay; options after a colon: "
+       "0.999:format=bf16,compute=bf16,form=average",
+       average(), Kept::settings},
+      {"--early-stop", kTrain, kTraining,
+       "Stop after N evaluations in a row that improve no lane's loss; needs --eval-every",
+       whole(&Settings::early_stop, 1, kMostCounted), Kept::settings},
+      {"--seed", kTrain, kTraining, "Seed for initial weights, shuffling and stochastic rounding",
+       whole(&Settings::seed, 0, kMostSeed), Kept::always},
+  };
+}
+
+std::vector<Setting> lane_rows() {
+  const Offer plans{.words = plan_words(), .files = "*.json"};
+  Offer starts = plans;
+  starts.list = true;
+  for (const std::string& name : backend_names()) starts.words.push_back(name + ":");
+  const auto row = [&](std::string flag, unsigned commands, std::string help, SettingValue value,
+                       std::optional<Offer> offer = {}) {
+    return Setting{std::move(flag),  commands,    kLanes,          std::move(help),
+                   std::move(value), Kept::lanes, std::move(offer)};
+  };
+  Setting lane_list = row("--lanes", kTrain | kRun,
+                          "Plans to run side by side, presets or files, separated by commas; "
+                          "emulated:PLAN, cuda:PLAN and so on also choose the backend",
+                          lanes("PLAN,...", &Settings::lanes, true), starts);
+  lane_list.replaces = {"plan"};
+  Setting one = row("--plan", kTrain, "Short for --lanes float32,PLAN",
+                    lanes("PLAN", &Settings::plans, false), plans);
+  one.replaces = {"lanes"};
+  one.kept = Kept::file;
+  Setting each = row("--plan", kRun, "Add a lane of this plan beside float32; may be repeated",
+                     lanes("PLAN", &Settings::plans, false), plans);
+  each.value.many = true;
+  each.replaces = {"lanes"};
+  each.kept = Kept::file;
+  Setting format_source = row("--plan", kDoctor,
+                              "Plan that decides each layer's input format [default: "
+                              "mixed_float16]",
+                              lanes("PLAN", &Settings::plans, false), plans);
+  Setting shown =
+      row("--plan", kConvert, "Plan whose rounding the file shows as Casts [default: none]",
+          lanes("PLAN", &Settings::plans, false), plans);
+  Setting kernels = row("--kernels", kTrain | kRun,
+                        "Print the kernel that runs each matrix product on the GPU and, at the "
+                        "end, what was launched as CUDA graphs",
+                        toggle(&Settings::kernels));
+  kernels.kept = Kept::nothing;
+  return {
+      lane_list,
+      one,
+      each,
+      format_source,
+      shown,
+      row("--backend", kTrain | kRun,
+          "Backend of lanes without an explicit one: emulated (this processor), cuda (an NVIDIA "
+          "GPU, with cuBLASLt and cuDNN) or cuda-own (our own kernels, with the emulator's bits)",
+          parsed(
+              "NAME", &Settings::backend,
+              [](const std::string& name) {
+                check_backend_name(name);
+                return name;
+              },
+              [](const std::string& name) { return name; }),
+          Offer{.words = backend_names()}),
+      row("--fast", kTrain | kRun,
+          "Let the GPU libraries choose in lanes on cuda: bits may change from run to run, and "
+          "product statistics may be taken after rounding",
+          toggle(&Settings::fast)),
+      kernels,
+      row("--fp32", kTrain | kRun,
+          "Keep layers whose path matches in fp32; may be given several times",
+          texts("GLOB", &Settings::fp32)),
+      row("--accumulate", kTrain | kRun,
+          "How lanes sum: fp32, fp64, pairwise, kahan, format, format-mul-add, fma32-then-round "
+          "or tensor-core:ARCH, with options such as promote=128 [default: the plan's]",
+          parsed(
+              "A", &Settings::accumulation,
+              [](const std::string& text) {
+                const std::optional<Accumulation> accumulation = parse_accumulation(text);
+                if (accumulation) return *accumulation;
+                throw usage_error("unknown accumulation " + text, accumulation_hint(text));
+              },
+              accumulation_name),
+          Offer{.words = Texts(accumulation_names().begin(), accumulation_names().end())}),
+      row("--loss-scale", kTrain,
+          "Loss scale: dynamic, dynamic:INIT, static:X or none [default: dynamic for lanes with "
+          "formats of fewer than 8 exponent bits, unless their operands are scaled]",
+          parsed("S", &Settings::loss_scale, parse_loss_scale, loss_scale_text),
+          Offer{.words = {"dynamic", "dynamic:", "static:", "none"}}),
+  };
+}
+
+SettingValue compared_lanes() {
+  return {.name = "LANE,LANE",
+          .many = true,
+          .read = [](Settings& s, const std::string&,
+                     const std::string& text) { s.compare.push_back(parse_pair(text)); },
+          .texts =
+              [](const Settings& s) {
+                Texts texts;
+                for (const auto& [a, b] : s.compare) texts.push_back(a + "," + b);
+                return texts;
+              }};
+}
+
+std::vector<Setting> recording_rows() {
+  const auto row = [&](std::string flag, unsigned commands, std::string help, SettingValue value) {
+    return Setting{std::move(flag), commands,         kRecording,
+                   std::move(help), std::move(value), Kept::settings};
+  };
+  Setting compare =
+      row("--compare", kTrain | kRun,
+          "Two lanes to compare; may be repeated [default: each with the fp32 baseline]",
+          compared_lanes());
+  compare.kept = Kept::file;
+  return {
+      row("--every", kTrain, "Record statistics every N steps",
+          whole(&Settings::every, 1, 1'000'000'000)),
+      row("--every", kRun, "Record statistics every N batches; needs --record",
+          whole(&Settings::every, 1, 1'000'000'000)),
+      row("--no-record", kTrain, "Record steps and evaluations only, no statistics",
+          toggle(&Settings::no_record)),
+      row("--eval-every", kTrain, "Also evaluate on the test part every N steps",
+          whole(&Settings::eval_every, 1, kMostCounted)),
+      row("--no-eval", kTrain, "Skip the evaluation on the test part at the end",
+          toggle(&Settings::no_eval)),
+      row("--eval-ema", kTrain, "Evaluate the moving averages of --ema instead of the weights",
+          toggle(&Settings::evaluate_average)),
+      row("--errors-every", kTrain | kRun,
+          "Compare the lanes' tensors and watch their sums every N steps (batches in run) "
+          "[default: first, middle and last]",
+          whole(&Settings::errors_every, 1, kMostCounted)),
+      compare,
+      row("--no-errors", kTrain | kRun, "Do not compare tensors", toggle(&Settings::no_errors)),
+  };
+}
+
+std::vector<Setting> output_rows() {
+  const auto file = [](std::string flag, unsigned commands, std::string Settings::*member,
+                       std::string glob, std::string help, const char* group = group::kOutput) {
+    return Setting{std::move(flag),
+                   commands,
+                   group,
+                   std::move(help),
+                   text("FILE", member),
+                   Kept::nothing,
+                   Offer{.files = std::move(glob)}};
+  };
+  return {
+      file("--out", kTrain, &Settings::out, "*.hscope", "Run file to write"),
+      file("--out", kRun, &Settings::out, "*.np[yz]", "Write the outputs of all samples, by name"),
+      file("--out", kConvert, &Settings::out, "*.onnx", "ONNX file to write"),
+      file("--record", kRun, &Settings::record, "*.hscope",
+           "Write a run file with statistics and errors"),
+      file("--save-weights", kTrain, &Settings::save_weights, "*.npz",
+           "Write the last lane's weights after the last step"),
+      file("--save-ema", kTrain, &Settings::save_ema, "*.npz",
+           "Write the last lane's moving averages, keyed like the weights"),
+      file("--checkpoint", kTrain, &Settings::checkpoint, "*.npz",
+           "Write a checkpoint to FILE at the end and on Ctrl-C"),
+      {"--checkpoint-every", kTrain, group::kOutput,
+       "Also write the checkpoint every N steps; needs --checkpoint",
+       whole(&Settings::checkpoint_every, 1, kMostCounted)},
+      {"--force", kTrain | kRun | kConvert, group::kOutput, "Replace existing output files",
+       toggle(&Settings::force)},
+      {"--json", kTrain | kRun | kDoctor, group::kOutput, "Print the result as JSON",
+       toggle(&Settings::json)},
+      {"--quiet", kTrain | kRun, group::kOutput, "Print no progress and no table",
+       toggle(&Settings::quiet)},
+      file("--config", kTrain | kRun, &Settings::config, "*.json",
+           "Read settings from a JSON file; flags on the command line take precedence",
+           group::kOther),
+      {"--print-config", kTrain | kRun, group::kOther,
+       "Print all settings as such a file and do nothing else", toggle(&Settings::print_config)},
+      file("--resume", kTrain, &Settings::resume, "*.npz",
+           "Resume from this checkpoint (bit-for-bit identical to an uninterrupted run)",
+           group::kOther),
+      {"--verify", kTrain, group::kOther,
+       "Prove the advice: train it beside fp32, fp32 noise twins and the original",
+       toggle(&Settings::verify)},
+      {"--threads", kTrain | kRun, group::kOther,
+       "Threads to use; they do not change results [default: all cores]",
+       whole(&Settings::threads, 1, 1024)},
+  };
+}
+
+}  // namespace
+
+const std::vector<Setting>& setting_table() {
+  static const std::vector<Setting> table = [] {
+    std::vector<Setting> all;
+    for (auto rows : {network_rows, training_rows, lane_rows, recording_rows, output_rows}) {
+      for (Setting& row : rows()) all.push_back(std::move(row));
+    }
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace halfscope

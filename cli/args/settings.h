@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// The settings that commands share: a network, its data, a training, its lanes. One table
+// (settings.cpp) says of each its flag, its member here, how it is read and printed, and which
+// commands and files take it. Flags, help, completion, configuration files, what run files keep and
+// the command that repeats a run all come from that table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/backends.h"
+#include "core/train/trainer.h"
+
+namespace halfscope {
+
+/// The commands that take their settings from the table, as bits.
+enum Commands : unsigned { kTrain = 1, kRun = 2, kConvert = 4, kDoctor = 8 };
+
+struct Settings {
+  Commands command = kTrain;
+
+  // Network and data
+  std::string model{}, loss{}, running_variance{}, data{}, normalize{}, init{}, labels{};
+  std::vector<std::string> inputs{};
+  std::optional<uint64_t> random_input{};
+  std::map<std::string, int64_t> dimensions{};
+  int64_t limit = 0;  ///< samples; 0 for all
+  bool no_shuffle = false;
+
+  // Training
+  int64_t steps = 200;
+  int64_t batch = 0;  ///< 0: as many as suits the command
+  Optimizer optimizer = parse_optimizer("sgd");
+  std::optional<double> learning_rate{};  ///< only while settings are read; then in `optimizer`
+  std::optional<FloatFormat> optimizer_state{}, optimizer_compute{}, clip_format{},
+      accumulate_grads{};
+  std::optional<WeightAverage> average{};
+  bool evaluate_average = false;
+  Schedule schedule{};
+  double clip_norm = 0.0;
+  int64_t micro_batches = 1;
+  int64_t early_stop = 0;
+  uint64_t seed = 1;
+
+  // Lanes
+  std::vector<LaneRequest> lanes{}, plans{};
+  std::string backend = "emulated";
+  bool fast = false, kernels = false;
+  std::vector<std::string> fp32{};
+  std::optional<Accumulation> accumulation{};
+  std::optional<LossScalerConfig> loss_scale{};
+
+  // Recording
+  int every = 1;
+  bool no_record = false, no_eval = false, no_errors = false;
+  int64_t eval_every = 0, errors_every = 0;
+  std::vector<std::pair<std::string, std::string>> compare{};
+
+  // Output
+  std::string out{}, record{}, save_weights{}, save_ema{}, checkpoint{}, resume{};
+  int64_t checkpoint_every = 0;
+  bool verify = false, force = false, json = false, quiet = false;
+  int threads = 0;  ///< 0: all cores
+
+  std::string config{};  ///< the configuration file that was read; "" for none
+  bool print_config = false;
+  std::set<std::string> given{};      ///< keys that the command line or the file sets
+  std::set<std::string> from_file{};  ///< those that the file sets
+
+  bool is_given(const std::string& key) const { return given.contains(key); }
+};
+
+/// What the command does without any flag.
+Settings default_settings(Commands command);
+
+/// The settings that repeat a training or a run, as arguments: RunInfo::settings, without lanes and
+/// outputs ("--model", "lenet", "--data", "digits" ...), and RunInfo::lane_settings.
+std::vector<std::string> settings_words(const Settings& settings);
+std::vector<std::string> lane_settings_words(const Settings& settings);
+/// The way back from either. Throws Error if they are not settings of this program.
+Settings parse_settings(Commands command, const std::vector<std::string>& words);
+
+}  // namespace halfscope
