@@ -200,8 +200,6 @@ std::string outcome_text(const LaneFacts& lane, const Course& course, Severity s
   return skips_text(course, severity, dynamic);
 }
 
-}  // namespace
-
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::optional<Start> start = find_start(lane);
   if (!start) return;
@@ -245,5 +243,9 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
   finding.text += outcome_text(lane, course, finding.severity, forward);
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+const Rule rule::first_non_finite{.id = "first_non_finite", .run = find_first_non_finite};
 
 }  // namespace halfscope

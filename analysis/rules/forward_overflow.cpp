@@ -203,8 +203,6 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
   return finding;
 }
 
-}  // namespace
-
 void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::map<int, Root> roots = gather_roots(lane);
   if (roots.empty()) return;
@@ -238,5 +236,9 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
     findings.push_back(std::move(finding));
   }
 }
+
+}  // namespace
+
+const Rule rule::forward_overflow{.id = "forward_overflow", .run = find_forward_overflow};
 
 }  // namespace halfscope

@@ -65,8 +65,6 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, i
                       : fmt::format("Use a loss scale of {}, or dynamic loss scaling.", scale)};
 }
 
-}  // namespace
-
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
   std::map<int, Flushed> worst;  // by node: one finding a layer, about its worst tensor
   for (const SiteInfo& site : lane.info().sites) {
@@ -109,5 +107,9 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     findings.push_back(std::move(finding));
   }
 }
+
+}  // namespace
+
+const Rule rule::gradient_underflow{.id = "gradient_underflow", .run = find_gradient_underflow};
 
 }  // namespace halfscope

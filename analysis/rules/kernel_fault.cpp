@@ -96,8 +96,6 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const std::st
   }
 }
 
-}  // namespace
-
 void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (!has_own_kernels(lane.info().backend)) return;
   const std::vector<FaultySite> faults = faults_of(lane);
@@ -132,5 +130,14 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
                   lane.info().name.substr(lane.info().name.find(':') + 1), kernel);
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+// A faulty kernel corrupts everything computed from it, so that advice on what other rules find
+// would not help.
+const Rule rule::kernel_fault{.id = "kernel_fault",
+                              .run = find_kernel_fault,
+                              .explains = "Caused by the kernel fault above. Fix that first.",
+                              .stands_alone = true};
 
 }  // namespace halfscope

@@ -8,6 +8,7 @@
 #include "analysis/rules/rules.h"
 
 namespace halfscope {
+namespace {
 
 void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::optional<LostLane>& lost = lane.run().lost(lane.lane());
@@ -28,5 +29,10 @@ void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
       inference ? "run" : "train");
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+const Rule rule::lane_lost{
+    .id = "lane_lost", .run = find_lane_lost, .stands_alone = true, .of_numbers = false};
 
 }  // namespace halfscope

@@ -54,8 +54,6 @@ bool diverged(std::span<const StepRow> rows) {
   return !all_finite(end) || upper_median(end) > kDiverged * rows.front().loss;
 }
 
-}  // namespace
-
 void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::span<const StepRow> rows = lane.steps();
   if (lane.inference()) return;  // there is no loss
@@ -111,5 +109,9 @@ void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.evidence = {{"loss", end}, {"reference_loss", target}, {"gap", gap}};
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+const Rule rule::loss_gap{.id = "loss_gap", .run = find_loss_gap};
 
 }  // namespace halfscope

@@ -188,6 +188,8 @@ std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
   return window;
 }
 
+namespace {
+
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::optional<ScaleWindow> found = loss_scale_window(lane);
   if (!found) return;
@@ -259,5 +261,9 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   }
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+const Rule rule::loss_scale_window{.id = "loss_scale_window", .run = find_loss_scale_window};
 
 }  // namespace halfscope

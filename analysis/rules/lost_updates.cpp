@@ -169,11 +169,13 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-}  // namespace
-
 void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
   find_lost_weights(lane, findings);
   find_lost_averages(lane, findings);
 }
+
+}  // namespace
+
+const Rule rule::lost_updates{.id = "lost_updates", .run = find_lost_updates, .stands_alone = true};
 
 }  // namespace halfscope

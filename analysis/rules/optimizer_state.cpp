@@ -90,8 +90,6 @@ BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm
   return first;
 }
 
-}  // namespace
-
 void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings) {
   const int64_t harm = first_harm(lane);
   std::vector<std::string> layers;
@@ -165,5 +163,13 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
   }
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+// State that its format cannot represent corrupts the weights and everything after them.
+const Rule rule::optimizer_state{
+    .id = "optimizer_state",
+    .run = find_optimizer_state,
+    .explains = "Caused by the optimizer state above. Fix that first."};
 
 }  // namespace halfscope

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The rules and the one function that runs them. A rule is one file and one line in the table of
-// rules.cpp; it sees one lane at a time and appends what it finds.
+// The rules and the one function that runs them. A rule is a file in this folder and a line in
+// list.inc; it sees one lane at a time and appends what it finds.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "analysis/finding.h"
@@ -12,8 +11,7 @@
 namespace halfscope {
 
 struct Rule {
-  const char* id;        ///< as in docs/contracts.md: "forward_overflow"
-  const char* question;  ///< what it asks, for people
+  const char* id;  ///< as in docs/contracts.md: "forward_overflow"
   void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
   /// An error of this rule explains what others find from its step on: they become notes with this
   /// advice. Null if it explains nothing else.
@@ -24,27 +22,17 @@ struct Rule {
   bool of_numbers = true;
 };
 
-/// All rules, in the order in which findings of the same weight and place are listed.
-std::span<const Rule> rules() noexcept;
-
 /// The row that a finding is of; null if none is.
 const Rule* rule_of(const Finding& finding) noexcept;
 
 /// Every finding of a run: by lane, then severity (worst first), then execution order.
 std::vector<Finding> run_rules(const RunView& run);
 
-/// The table's entries, one file each.
-void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings);
-void find_loss_gap(const LaneFacts& lane, std::vector<Finding>& findings);
+/// The rows, each in the file of its rule.
+namespace rule {
+#define HALFSCOPE_RULE(name) extern const Rule name;
+#include "analysis/rules/list.inc"
+#undef HALFSCOPE_RULE
+}  // namespace rule
 
 }  // namespace halfscope

@@ -124,8 +124,6 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
   return finding;
 }
 
-}  // namespace
-
 void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings) {
   for (const SiteInfo& site : lane.info().sites) {
     if (site.scale.empty()) continue;
@@ -134,5 +132,9 @@ void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings)
     if (flushes(lost)) findings.push_back(finding_about(lane, site, lost, false));
   }
 }
+
+}  // namespace
+
+const Rule rule::scaled_operands{.id = "scaled_operands", .run = find_scaled_operands};
 
 }  // namespace halfscope

@@ -19,8 +19,6 @@ constexpr double kSwampedShare = 0.1;
 /// Shorter sums add too little up for it to matter.
 constexpr double kFewProducts = 64.0;
 
-}  // namespace
-
 void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& findings) {
   std::vector<SumDiagnostics> by_site(lane.info().sites.size());
   std::vector<int64_t> first_step(by_site.size(), -1);
@@ -103,5 +101,9 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   finding.action = {.text = cures + "."};
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+const Rule rule::swamped_additions{.id = "swamped_additions", .run = find_swamped_additions};
 
 }  // namespace halfscope

@@ -60,8 +60,6 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
   findings.push_back(std::move(finding));
 }
 
-}  // namespace
-
 void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (!commits_always(lane.info())) return;
   std::vector<std::string> layers;
@@ -98,5 +96,10 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
   finding.action = {.edit = {.buffers_on_step = true}, .layers = layers, .text = kCure};
   findings.push_back(std::move(finding));
 }
+
+}  // namespace
+
+const Rule rule::unsafe_buffers{
+    .id = "unsafe_buffers", .run = find_unsafe_buffers, .stands_alone = true};
 
 }  // namespace halfscope

@@ -155,7 +155,11 @@ Frame App::make_frame() {
           .textures = textures_,
           .requests = requests_,
           .caches = caches_,
-          .focus_filter = focus_filter_};
+          .focus_filter = focus_filter_,
+          .lab = &lab_,
+          .log = {.lines = log_,
+                  .training = trial_ ? &trial_->output() : nullptr,
+                  .is_training = trial_ && trial_->running()}};
 }
 
 bool App::prepare(float display_scale) {

@@ -149,7 +149,6 @@ class App {
   void draw_pages(const Frame& frame, const char* bar, std::initializer_list<Page> pages);
   void draw_page(const Frame& frame, Page page, Tab tab);
   void draw_tight(const Frame& frame, ImVec2 room, bool narrow, bool low);
-  void draw_log();
   void draw_toast();
   void draw_popups();
   void draw_palette();

@@ -9,7 +9,6 @@
 
 #include "analysis/rules/text.h"
 #include "gui/app/app.h"
-#include "gui/panels/float_lab.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -316,26 +315,12 @@ void App::draw_page(const Frame& frame, Page page, Tab tab) {
     case Page::tabs:
       break;
   }
-  switch (tab) {
-    case Tab::recommendations:
-      draw_recommendations(frame);
-      break;
-    case Tab::events:
-      draw_events(frame);
-      break;
-    case Tab::layer_details:
-      draw_layer_details(frame);
-      break;
-    case Tab::float_lab:
-      draw_float_lab(lab_, *theme_, fonts_, scale());
-      break;
-    case Tab::compare:
-      draw_compare(frame);
-      break;
-    case Tab::log:
-      draw_log();
-      break;
-  }
+  constexpr void (*kDraw[])(const Frame&) = {
+#define HALFSCOPE_TAB(panel, name, title, shorter) gui::draw_##panel,
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
+  };
+  kDraw[static_cast<size_t>(tab)](frame);
 }
 
 void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<Page> pages) {
@@ -349,12 +334,10 @@ void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<
       {Page::steps, {}, "Steps", "Steps"},
       {Page::layers, {}, "Layers", "Layers"},
       {Page::values, {}, "Values", "Values"},
-      {Page::tabs, Tab::recommendations, "Recommendations", "Advice"},
-      {Page::tabs, Tab::events, "Events", "Events"},
-      {Page::tabs, Tab::layer_details, "Layer details", "Details"},
-      {Page::tabs, Tab::float_lab, "Float lab", "Lab"},
-      {Page::tabs, Tab::compare, "Compare runs", "Compare"},
-      {Page::tabs, Tab::log, "Log", "Log"}};
+#define HALFSCOPE_TAB(panel, name, title, shorter) {Page::tabs, Tab::panel, title, shorter},
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
+  };
   size_t advice = 0;
   if (const Report* report = run_->report()) {
     advice = static_cast<size_t>(
@@ -406,26 +389,6 @@ void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<
     tab_wanted_ = false;
   }
   ImGui::EndTabBar();
-}
-
-void App::draw_log() {
-  if (trial_ && trial_->running()) {
-    if (ui::small_button("log/stop", "Stop the training")) stop_trial();
-  }
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
-  ImGui::BeginChild("log", {0, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
-  ImGui::PushFont(fonts_.mono);
-  for (size_t i = 0; i < log_.size(); ++i) {
-    const bool bad = log_[i].starts_with("error: ");
-    ImGui::PushStyleColor(ImGuiCol_Text, bad ? theme_->bad : theme_->ink);
-    ui::text(fmt::format("log/{}", i), log_[i]);
-    ImGui::PopStyleColor();
-  }
-  if (trial_) ui::text("log/output", trial_->output());
-  if (log_.empty() && !trial_) ImGui::TextDisabled("Nothing has happened yet.");
-  ImGui::PopFont();
-  ImGui::EndChild();
-  ImGui::PopStyleColor();
 }
 
 void App::draw_toast() {

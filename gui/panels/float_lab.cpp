@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gui/lab/lab_tabs.h"
+#include "gui/panels/panel.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -113,6 +114,10 @@ void draw_float_lab(FloatLab& lab, const Theme& theme, const Fonts& fonts, float
   for (const TabEntry& entry : kLabTabs) {
     if (entry.tab == lab.tab) entry.draw(frame);
   }
+}
+
+void draw_float_lab(const Frame& frame) {
+  if (frame.lab != nullptr) draw_float_lab(*frame.lab, frame.theme, frame.fonts, frame.scale);
 }
 
 }  // namespace halfscope::gui

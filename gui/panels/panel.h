@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "gui/widgets/theme.h"
 
 namespace halfscope::gui {
+
+struct FloatLab;
 
 /// Panels that can be had as a picture of lines and words.
 enum class PanelPicture : uint8_t { loss, heatmap, magnitudes, histogram, distances, errors };
@@ -54,6 +57,13 @@ struct Selection {
 };
 Selection resolve_selection(const RunModel& run, const ViewState& view);
 
+/// What the viewer has said, and what a training that it started prints.
+struct LogView {
+  std::span<const std::string> lines{};
+  const std::string* training = nullptr;  ///< its output; null if none was started
+  bool is_training = false;
+};
+
 struct Frame {
   ViewState& view;
   const RunModel& run;
@@ -69,6 +79,8 @@ struct Frame {
   /// are left out.
   PictureTarget* picture = nullptr;
   bool focus_filter = false;  ///< the layer filter takes the keyboard in this frame
+  FloatLab* lab = nullptr;    ///< of its tab; null in pictures
+  LogView log{};
 
   const LaneModel& lane() const { return run.lane(at.lane); }
   const LaneInfo& lane_info() const { return run.view().lane(at.lane); }
@@ -102,9 +114,9 @@ void draw_lanes(const Frame& frame);       ///< distance to another lane in ulps
 bool picture_histogram(const Frame& frame);
 bool picture_distances(const Frame& frame);  ///< the histogram of ulps
 bool picture_errors(const Frame& frame);     ///< error by depth
-void draw_recommendations(const Frame& frame);
-void draw_events(const Frame& frame);
-void draw_layer_details(const Frame& frame);
-void draw_compare(const Frame& frame);
+// Those of the tabs.
+#define HALFSCOPE_TAB(panel, name, title, shorter) void draw_##panel(const Frame& frame);
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
 
 }  // namespace halfscope::gui

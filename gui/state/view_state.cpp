@@ -22,21 +22,12 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 const char* tab_name(Tab tab) noexcept {
-  switch (tab) {
-    case Tab::recommendations:
-      return "recommendations";
-    case Tab::events:
-      return "events";
-    case Tab::layer_details:
-      return "details";
-    case Tab::float_lab:
-      return "lab";
-    case Tab::compare:
-      return "compare";
-    case Tab::log:
-      return "log";
-  }
-  return "";
+  constexpr const char* kNames[] = {
+#define HALFSCOPE_TAB(panel, name, title, shorter) name,
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
+  };
+  return kNames[static_cast<size_t>(tab)];
 }
 
 const char* layer_order_name(LayerOrder order) noexcept {

@@ -23,15 +23,15 @@ struct StepRange {
 };
 
 enum class Tab : uint8_t {
-  recommendations,
-  events,
-  layer_details,
-  float_lab,
-  compare,
-  log,
+#define HALFSCOPE_TAB(panel, name, title, shorter) panel,
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
 };
-inline constexpr std::array<Tab, 6> kTabs{Tab::recommendations, Tab::events,  Tab::layer_details,
-                                          Tab::float_lab,       Tab::compare, Tab::log};
+inline constexpr std::array kTabs{
+#define HALFSCOPE_TAB(panel, name, title, shorter) Tab::panel,
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
+};
 /// In scripts and saved views: "recommendations", "details" ...
 const char* tab_name(Tab tab) noexcept;
 
