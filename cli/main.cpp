@@ -11,7 +11,7 @@
 #include "cli/args/arguments.h"
 #include "cli/args/help.h"
 #include "cli/commands/command.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 #include "emulation/threads.h"
 

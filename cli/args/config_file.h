@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/args/settings.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 
 namespace halfscope {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/args/arguments.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 namespace halfscope {
 namespace {

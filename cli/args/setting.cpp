@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cli/args/config_file.h"
-#include "cli/lanes.h"
+#include "cli/args/lanes.h"
 #include "core/error.h"
 
 namespace halfscope {

@@ -12,7 +12,7 @@
 
 #include "cli/args/arguments.h"
 #include "cli/args/settings.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 namespace halfscope {
 

@@ -2,9 +2,9 @@
 // The table of settings. A new one is a member of Settings and a row here.
 #include <fmt/format.h>
 
+#include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "cli/args/setting_values.h"
-#include "cli/lanes.h"
-#include "cli/network.h"
 #include "core/error.h"
 
 namespace halfscope {

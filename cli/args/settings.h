@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/backends.h"
+#include "cli/args/backends.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {

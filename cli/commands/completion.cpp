@@ -6,7 +6,7 @@
 
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 

@@ -7,12 +7,12 @@
 #include <span>
 
 #include "analysis/report/report_parts.h"
+#include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
-#include "cli/lanes.h"
-#include "cli/network.h"
-#include "cli/output.h"
-#include "cli/training.h"
+#include "cli/terminal/output.h"
+#include "cli/work/training.h"
 #include "core/data/dataset.h"
 #include "core/error.h"
 #include "core/onnx/export.h"

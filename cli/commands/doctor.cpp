@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // `halfscope doctor`: see doctor.h.
-#include "cli/doctor.h"
+#include "cli/work/doctor.h"
 
 #include <optional>
 #include <sstream>
 #include <utility>
 
+#include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
-#include "cli/lanes.h"
-#include "cli/network.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 
 namespace halfscope {

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "cli/args/arguments.h"
-#include "cli/backends.h"
+#include "cli/args/backends.h"
 #include "cli/commands/command.h"
-#include "cli/fprev_models.h"
-#include "cli/mma_formats.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
+#include "cli/work/fprev_models.h"
+#include "cli/work/mma_formats.h"
 #include "core/error.h"
 
 namespace halfscope {

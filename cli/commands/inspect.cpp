@@ -7,7 +7,7 @@
 #include "analysis/run_view.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
-#include "cli/lane_summary.h"
+#include "cli/terminal/lane_summary.h"
 
 namespace halfscope {
 namespace {

@@ -9,7 +9,7 @@
 #include "analysis/export/csv.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 
 namespace halfscope {

@@ -14,16 +14,16 @@
 #include "analysis/output_file.h"
 #include "analysis/recorder.h"
 #include "cli/args/config_file.h"
+#include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
-#include "cli/kernel_lines.h"
-#include "cli/lane_summary.h"
-#include "cli/lanes.h"
-#include "cli/network.h"
-#include "cli/progress.h"
-#include "cli/run_input.h"
-#include "cli/stop.h"
-#include "cli/training.h"
+#include "cli/terminal/kernel_lines.h"
+#include "cli/terminal/lane_summary.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/stop.h"
+#include "cli/work/run_input.h"
+#include "cli/work/training.h"
 #include "core/data/npz.h"
 #include "core/error.h"
 #include "core/train/lane_setup.h"
@@ -98,7 +98,7 @@ void check_sources(const Settings& settings) {
 }
 
 /// Everything that can be wrong without any work.
-void check_files(const Settings& settings) {
+void check_run_files(const Settings& settings) {
   std::vector<std::string> files = input_files(settings);
   for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
   files.insert(files.end(), {settings.labels, settings.init});
@@ -312,7 +312,7 @@ int run_network(const Settings& settings, const std::string& command_line) {
   check_sources(settings);
   RunnerConfig config = runner_config(settings);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
-  check_files(settings);
+  check_run_files(settings);
   if (settings.out.ends_with(".npy") && config.lanes.size() > 1) {
     throw usage_error("--out " + settings.out + " holds the outputs of one lane",
                       "write a .npz, or run one lane");
@@ -386,7 +386,7 @@ int run_network(const Settings& settings, const std::string& command_line) {
 }
 
 /// Prints the settings as a configuration file, if they could be run with.
-int print_config(const Settings& settings) {
+int print_run_settings(const Settings& settings) {
   check_sources(settings);
   lane_pairs(error_sampling(settings), lanes_of(settings));
   write_json(config_json(settings));
@@ -408,7 +408,7 @@ void add_run(CLI::App& app, Invocation& call) {
         throw usage_error("run needs a NETWORK", "halfscope run --help");
       }
       return naming_keys(settings, [&] {
-        return settings.print_config ? print_config(settings) : run_network(settings, line);
+        return settings.print_config ? print_run_settings(settings) : run_network(settings, line);
       });
     };
   });

@@ -16,12 +16,12 @@
 #include "cli/args/config_file.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
-#include "cli/kernel_lines.h"
-#include "cli/lane_summary.h"
-#include "cli/progress.h"
-#include "cli/stop.h"
-#include "cli/training.h"
-#include "cli/verify.h"
+#include "cli/terminal/kernel_lines.h"
+#include "cli/terminal/lane_summary.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/stop.h"
+#include "cli/work/training.h"
+#include "cli/work/verify.h"
 #include "core/data/npz.h"
 #include "core/error.h"
 #include "core/train/lane_setup.h"
@@ -114,7 +114,7 @@ Json closing_json(const Settings& settings, const Summary& summary, double secon
 }
 
 /// Everything that can be wrong without any work.
-void check_files(const Settings& settings) {
+void check_training_files(const Settings& settings) {
   std::vector<std::string> files = input_files(settings);
   files.insert(files.end(),
                {settings.out, settings.save_weights, settings.save_ema, settings.checkpoint});
@@ -175,7 +175,7 @@ Error lost_error(const Trainer& trainer) {
 int train(const Settings& settings, const std::string& command_line) {
   TrainConfig config = train_config(settings);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
-  check_files(settings);
+  check_training_files(settings);
   config.init = read_initial_weights(settings);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
 
@@ -247,7 +247,7 @@ int train(const Settings& settings, const std::string& command_line) {
 }
 
 /// Prints the settings as a configuration file, if they could be trained with.
-int print_config(const Settings& settings) {
+int print_training_settings(const Settings& settings) {
   const TrainConfig config = train_config(settings);
   lane_pairs(config.errors, config.lanes);
   write_json(config_json(settings));
@@ -266,7 +266,7 @@ void add_train(CLI::App& app, Invocation& call) {
     call.action = [sub, line = call.line] {
       const Settings settings = read_settings(*sub, kTrain);
       return naming_keys(settings, [&] {
-        return settings.print_config ? print_config(settings) : train(settings, line);
+        return settings.print_config ? print_training_settings(settings) : train(settings, line);
       });
     };
   });

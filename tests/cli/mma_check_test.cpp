@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/fprev_backend.h"
-#include "cli/mma_formats.h"
+#include "cli/work/fprev_backend.h"
+#include "cli/work/mma_formats.h"
 #include "core/numeric/summation_tree.h"
 #include "gpu/backends.h"
 #include "tests/cli/bad_inputs.h"

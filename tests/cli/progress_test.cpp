@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The progress line: what it says, that it never wraps, that a pipe sees nothing of it and that
 // the terminal is left clean.
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -54,17 +54,19 @@ struct Library {
   std::array<std::string_view, 8> places;
 };
 
-// cli/doctor.cpp reports the versions of the libraries and so sees all their headers.
+// cli/work/doctor.cpp reports the versions of the libraries and so sees all their headers.
 constexpr std::array<Library, 16> kLibraries{{
-    {"SQLite", {"sqlite3"}, {"analysis/", "cli/doctor.cpp"}},
+    {"SQLite", {"sqlite3"}, {"analysis/", "cli/work/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
       "driver_types.h", "nvtx3/"},
      {"gpu/"}},
-    {"Eigen", {"Eigen/"}, {"core/numeric/eigen.h", "emulation/*.cpp", "cli/doctor.cpp"}},
-    {"zlib", {"zlib.h"}, {"core/data/", "cli/doctor.cpp"}},
-    {"libzip", {"zip.h"}, {"core/data/", "cli/doctor.cpp"}},
-    {"nlohmann-json", {"nlohmann/"}, {"core/plan/*.cpp", "core/models/", "analysis/", "gui/", "cli/"}},
+    {"Eigen", {"Eigen/"}, {"core/numeric/eigen.h", "emulation/*.cpp", "cli/work/doctor.cpp"}},
+    {"zlib", {"zlib.h"}, {"core/data/", "cli/work/doctor.cpp"}},
+    {"libzip", {"zip.h"}, {"core/data/", "cli/work/doctor.cpp"}},
+    {"nlohmann-json",
+     {"nlohmann/"},
+     {"core/plan/*.cpp", "core/models/", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},
      {"core/plan/*.cpp", "core/models/", "core/data/", "emulation/", "gpu/", "analysis/", "gui/",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/lane_summary.h"
+#include "cli/terminal/lane_summary.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/stop.h"
+#include "cli/terminal/stop.h"
 
 #include <unistd.h>
 

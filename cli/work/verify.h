@@ -7,7 +7,7 @@
 
 #include "analysis/proof/proof.h"
 #include "analysis/run_view.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 
 namespace halfscope {

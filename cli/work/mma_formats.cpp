@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/mma_formats.h"
+#include "cli/work/mma_formats.h"
 
 #include <fmt/format.h>
 

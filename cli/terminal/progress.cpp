@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 namespace halfscope {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "cli/lanes.h"
+#include "cli/args/lanes.h"
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "analysis/order_cache.h"
-#include "cli/network.h"
+#include "cli/args/network.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "gpu/backends.h"

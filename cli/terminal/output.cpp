@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

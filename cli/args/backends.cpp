@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "cli/backends.h"
+#include "cli/args/backends.h"
 
 #include <algorithm>
 
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "emulation/backends.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/args/settings.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 namespace halfscope {
 

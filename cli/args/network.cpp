@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/network.h"
+#include "cli/args/network.h"
 
 #include <fmt/format.h>
 

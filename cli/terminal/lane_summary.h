@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/run_view.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 namespace halfscope {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/verify.h"
+#include "cli/work/verify.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include "analysis/live_writer.h"
 #include "analysis/proof_file.h"
 #include "analysis/rules/rules.h"
-#include "cli/backends.h"
-#include "cli/progress.h"
-#include "cli/stop.h"
-#include "cli/training.h"
+#include "cli/args/backends.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/stop.h"
+#include "cli/work/training.h"
 #include "core/error.h"
 
 namespace halfscope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/kernel_lines.h"
+#include "cli/terminal/kernel_lines.h"
 
 #include <fmt/format.h>
 

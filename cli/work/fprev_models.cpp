@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/fprev_models.h"
+#include "cli/work/fprev_models.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "cli/backends.h"
-#include "cli/fprev_backend.h"
-#include "cli/mma_formats.h"
+#include "cli/args/backends.h"
+#include "cli/work/fprev_backend.h"
+#include "cli/work/mma_formats.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "emulation/gemm/gemm.h"

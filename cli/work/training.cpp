@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/training.h"
+#include "cli/work/training.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "cli/lanes.h"
-#include "cli/network.h"
+#include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "core/data/npz.h"
 #include "core/error.h"
 #include "core/models/loss.h"
