@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analysis/stats_window.h"
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 

@@ -18,6 +18,7 @@
 
 #include "analysis/recorder.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "gui/app/app.h"
 
 namespace {

@@ -10,6 +10,7 @@
 #include "cli/network.h"
 #include "core/data/npy.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -11,6 +11,7 @@
 #include "cli/network.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 #include "gpu/backends.h"
 
 namespace halfscope {

@@ -14,10 +14,11 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/verify.h"
+#include "core/backend/loss_scaler.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/plan/plan.h"
-#include "core/train/loss_scaler.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

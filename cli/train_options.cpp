@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 #include "gpu/backends.h"
 
 namespace halfscope {

@@ -14,6 +14,7 @@
 #include "cli/train_options.h"
 #include "cli/training.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

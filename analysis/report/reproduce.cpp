@@ -10,6 +10,7 @@
 #include "analysis/rules/text.h"
 #include "core/error.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::report {
 namespace {

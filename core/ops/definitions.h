@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/graph/autodiff.h"
 #include "core/ops/ops.h"
 
 namespace halfscope::ops {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/train/comparator.h"
-#include "core/train/kernel_check.h"
+#include "core/observe/comparator.h"
+#include "core/observe/kernel_check.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {

@@ -8,8 +8,9 @@
 
 #include "core/error.h"
 #include "core/near_miss.h"
-#include "core/numeric/rng.h"
-#include "core/train/mask.h"
+#include "core/numeric/formats/rng.h"
+#include "core/observe/mask.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

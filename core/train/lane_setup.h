@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/train/backend.h"
-#include "core/train/kernel_check.h"
+#include "core/backend/backend.h"
+#include "core/observe/kernel_check.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {

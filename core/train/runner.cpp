@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/train/comparator.h"
+#include "core/observe/comparator.h"
 
 namespace halfscope {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/observe/lane_kernels.h"
 #include "core/train/feed.h"
-#include "core/train/lane_kernels.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {

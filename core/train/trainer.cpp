@@ -7,10 +7,10 @@
 #include <new>
 #include <numeric>
 
+#include "core/backend/host_steps.h"
 #include "core/error.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
-#include "core/train/host_steps.h"
 #include "core/train/lane.h"
 #include "core/train/lane_setup.h"
 

@@ -20,21 +20,21 @@
 #include <utility>
 #include <vector>
 
+#include "core/backend/backend.h"
+#include "core/backend/loss_scaler.h"
 #include "core/data/dataset.h"
+#include "core/lower/optimizer.h"
 #include "core/models/models.h"
+#include "core/observe/lane_kernels.h"
+#include "core/observe/recording.h"
 #include "core/plan/plan.h"
-#include "core/train/backend.h"
 #include "core/train/checkpoint.h"
 #include "core/train/feed.h"
-#include "core/train/lane_kernels.h"
-#include "core/train/loss_scaler.h"
-#include "core/train/optimizer.h"
-#include "core/train/recording.h"
 #include "core/train/schedule.h"
 
 namespace halfscope {
 
-class SumOrderCache;  // core/train/sum_order.h
+class SumOrderCache;  // core/observe/sum_order.h
 
 struct LaneConfig {
   Plan plan;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/ops/ops.h"
+#include "core/policy/policy.h"
 #include "core/train/lane.h"
 
 namespace halfscope {

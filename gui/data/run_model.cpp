@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::gui {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "analysis/run_view.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "tests/cli/program.h"
 
 namespace halfscope {

@@ -12,6 +12,7 @@
 
 #include "core/models/models.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "gpu/backends.h"
 #include "gpu/device_info.h"
 #include "gpu/engine/product_steps.h"

@@ -14,6 +14,7 @@
 #include "core/models/models.h"
 #include "core/onnx/import.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "core/ops/ops.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
