@@ -25,12 +25,6 @@ enum class RunStatus : uint8_t {
 const char* status_name(RunStatus status) noexcept;  // "running"
 RunStatus status_after(RunEnd how) noexcept;
 
-/// A lane whose backend failed.
-struct LostLane {
-  int64_t step = 0;  ///< the first that is missing
-  std::string why{};
-};
-
 class RunView {
  public:
   /// Reads the whole file in one transaction. Throws Error if it is missing, not a run file,

@@ -12,6 +12,7 @@
 #include "core/onnx/export.h"
 #include "core/onnx/import.h"
 #include "core/policy/policy.h"
+#include "core/train/lane_setup.h"
 #include "core/train/runner.h"
 #include "emulation/backends.h"
 

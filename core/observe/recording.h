@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
 #include "core/graph/site.h"
 #include "core/numeric/statistics/tensor_stats.h"
 #include "core/numeric/sums/accumulation.h"
@@ -139,6 +140,15 @@ struct KernelCheck {
   std::string order{};
   int64_t sampled = 0, explained = 0;
   std::string unexplained{};  ///< why the kernel's own order was not found, where that was tried
+};
+
+/// A lane whose backend failed.
+struct LostLane {
+  int64_t step = 0;  ///< the first that is missing; in inference a batch
+  std::string why{};
+  // Not in run files.
+  std::string name{}, hint{};
+  ErrorKind kind = ErrorKind::runtime;
 };
 
 /// How a run came to its end.
