@@ -17,7 +17,6 @@
 #include "core/backend/loss_scaler.h"
 #include "core/error.h"
 #include "core/near_miss.h"
-#include "core/plan/plan.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {

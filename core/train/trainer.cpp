@@ -14,11 +14,6 @@
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
 
 BatchOrder::BatchOrder(int64_t samples, int64_t batch, uint64_t seed, bool shuffle)
     : samples_(samples), batch_(batch), seed_(seed), shuffle_(shuffle) {}
@@ -148,7 +143,7 @@ int64_t Trainer::test_samples() const {
 /// Forward and backward of all micro-batches.
 void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices,
                          bool record) {
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const Executable& exe = lane.executable;
   Program& program = *lane.program;
   StepQueue& steps = *lane.steps;
@@ -166,7 +161,7 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
     if (exe.accuracy != kNone) steps.keep(exe.accuracy);
   }
   steps.run(Entry::norm, false);
-  lane.spent = Clock::now() - start;
+  lane.spent = std::chrono::steady_clock::now() - start;
 }
 
 double Trainer::learning_rate(int64_t step) const {
@@ -175,13 +170,13 @@ double Trainer::learning_rate(int64_t step) const {
 
 /// Update or skip, and the next loss scale.
 void Trainer::end_step(Lane& lane, int64_t step, bool record) {
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const Executable& exe = lane.executable;
   if (exe.clip_limit != kNone) lane.program->write_scalar(exe.clip_limit, config_.clip_norm);
   lane.program->write_scalar(exe.learning_rate, learning_rate(step));
   lane.steps->update(record);
   lane.steps->close();
-  lane.spent += Clock::now() - start;
+  lane.spent += std::chrono::steady_clock::now() - start;
 }
 
 /// What came of the oldest step of the lane that was launched; fills in `row`.

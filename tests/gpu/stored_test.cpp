@@ -12,7 +12,6 @@
 #include "core/lower/lower.h"
 #include "core/models/models.h"
 #include "core/numeric/formats/codes.h"
-#include "core/plan/plan.h"
 #include "core/policy/policy.h"
 #include "gpu/backends.h"
 #include "gpu/engine/layout.h"

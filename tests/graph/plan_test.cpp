@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Plans: presets, their JSON form (docs/contracts.md, "Plan JSON"), what is refused and by which
 // name, globs, and how rules are applied.
-#include "core/plan/plan.h"
 
 #include <gtest/gtest.h>
 

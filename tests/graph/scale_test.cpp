@@ -16,7 +16,6 @@
 #include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
 #include "core/numeric/scaling/block_format.h"
-#include "core/plan/plan.h"
 #include "core/policy/policy.h"
 #include "emulation/backends.h"
 

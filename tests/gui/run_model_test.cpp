@@ -6,7 +6,6 @@
 
 #include <cmath>
 
-#include "core/plan/plan.h"
 #include "core/policy/policy.h"
 #include "tests/report/report_fixtures.h"
 
