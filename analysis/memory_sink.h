@@ -8,7 +8,7 @@
 
 #include "analysis/run_view.h"
 #include "core/error.h"
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 

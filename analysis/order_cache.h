@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "core/train/sum_order.h"
+#include "core/observe/sum_order.h"
 
 namespace halfscope {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/statistics/tensor_stats.h"
 
 namespace halfscope {
 

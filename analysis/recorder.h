@@ -10,7 +10,7 @@
 #include <span>
 
 #include "analysis/window_list.h"
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 

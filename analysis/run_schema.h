@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/sqlite.h"
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analysis/stats_window.h"
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 
@@ -24,12 +24,6 @@ enum class RunStatus : uint8_t {
 };
 const char* status_name(RunStatus status) noexcept;  // "running"
 RunStatus status_after(RunEnd how) noexcept;
-
-/// A lane whose backend failed.
-struct LostLane {
-  int64_t step = 0;  ///< the first that is missing
-  std::string why{};
-};
 
 class RunView {
  public:

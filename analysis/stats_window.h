@@ -12,7 +12,7 @@
 #include <span>
 
 #include "analysis/packed_stats.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/statistics/tensor_stats.h"
 
 namespace halfscope {
 

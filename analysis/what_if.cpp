@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 
 namespace halfscope {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/statistics/tensor_stats.h"
 
 namespace halfscope {
 

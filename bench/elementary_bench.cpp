@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "core/numeric/functions.h"
+#include "core/numeric/elementary/functions.h"
 #include "emulation/engine/map_values.h"
 
 namespace {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "emulation/gemm/gemm.h"
 
 #ifdef HALFSCOPE_CBLAS

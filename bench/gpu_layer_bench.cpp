@@ -23,6 +23,7 @@
 #include "bench/other_program.h"
 #include "core/error.h"
 #include "core/models/models.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

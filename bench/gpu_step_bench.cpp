@@ -24,6 +24,7 @@
 #include "bench/gpu_options.h"
 #include "bench/other_program.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {

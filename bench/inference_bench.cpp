@@ -17,9 +17,10 @@
 
 #include "bench/other_program.h"
 #include "core/models/models.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "core/onnx/export.h"
 #include "core/onnx/import.h"
+#include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/graph/narrow.h"
-#include "core/numeric/rng.h"
+#include "core/lower/narrow.h"
+#include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
 #include "gpu/bodies/stored.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 
 namespace halfscope {
 

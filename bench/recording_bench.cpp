@@ -19,7 +19,8 @@
 #include <vector>
 
 #include "analysis/recorder.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"

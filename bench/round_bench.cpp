@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/numeric/tensor_rounding.h"
+#include "core/numeric/formats/tensor_rounding.h"
 #include "emulation/isa.h"
 #include "emulation/measure/measure.h"
 

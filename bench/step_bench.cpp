@@ -18,6 +18,7 @@
 
 #include "analysis/recorder.h"
 #include "bench/other_program.h"
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"

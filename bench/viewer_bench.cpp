@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "analysis/recorder.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "gui/app/app.h"
 
 namespace {

@@ -2,7 +2,7 @@
 // The backends of this room.
 #pragma once
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 
 namespace halfscope {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 int main(int argc, char** argv) {
   std::vector<float> numbers;

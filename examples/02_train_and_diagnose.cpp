@@ -7,6 +7,7 @@
 #include "analysis/memory_sink.h"
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 

@@ -3,7 +3,8 @@
 // of every recorded tensor, without training anything.
 #include <cstdio>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
+#include "core/policy/policy.h"
 
 int main() {
   using namespace halfscope;

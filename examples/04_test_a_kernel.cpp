@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/numeric/float_types.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/types/float_types.h"
 
 using halfscope::bfloat16;
 using halfscope::half;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/sums/accumulate.h"
 
 int main(int argc, char** argv) {
   using halfscope::kFp16;

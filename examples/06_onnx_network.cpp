@@ -8,9 +8,11 @@
 
 #include "core/error.h"
 #include "core/models/models.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "core/onnx/export.h"
 #include "core/onnx/import.h"
+#include "core/policy/policy.h"
+#include "core/train/lane_setup.h"
 #include "core/train/runner.h"
 #include "emulation/backends.h"
 

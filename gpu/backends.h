@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 
 namespace halfscope {
 

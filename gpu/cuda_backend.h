@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 #include "gpu/backends.h"
 
 namespace halfscope::gpu {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 #include "gpu/libraries/product_library.h"
 
 namespace halfscope::gpu {

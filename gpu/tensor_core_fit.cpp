@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/graph/execution.h"
-#include "core/graph/narrow.h"
+#include "core/lower/execution.h"
+#include "core/lower/narrow.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {

@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "gpu/device_info.h"
 
 namespace halfscope {

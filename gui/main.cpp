@@ -7,8 +7,8 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "gui/app/view_options.h"
 #include "gui/app/window.h"
-#include "gui/view_options.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 # A consumer writes
 #   find_package(HalfScope REQUIRED)
 #   target_link_libraries(app PRIVATE halfscope::halfscope_core)
-# and includes headers as we do: #include "core/numeric/round.h". tests/install is such a consumer.
+# and includes headers as we do: #include "core/numeric/formats/round.h". tests/install is such a consumer.
 # halfscope_options is not part of it: our warnings are no business of the consumer's.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

@@ -11,7 +11,7 @@
 #include "analysis/proof/trial.h"
 #include "analysis/rules/text.h"
 #include "core/error.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 

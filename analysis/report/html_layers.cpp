@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/format_limits.h"
 #include "analysis/report/html_parts.h"
 #include "analysis/report/report_parts.h"
-#include "analysis/rules/format_limits.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope::html {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "analysis/format_limits.h"
 #include "analysis/report/report_parts.h"
-#include "analysis/rules/format_limits.h"
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/rules.h"

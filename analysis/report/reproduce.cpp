@@ -9,7 +9,7 @@
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 #include "core/error.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::report {
 namespace {

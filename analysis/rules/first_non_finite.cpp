@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"

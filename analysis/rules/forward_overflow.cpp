@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 

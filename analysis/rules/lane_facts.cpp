@@ -6,8 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "analysis/rules/format_limits.h"
-#include "core/train/mask.h"
+#include "analysis/format_limits.h"
+#include "core/observe/mask.h"
 
 namespace halfscope {
 namespace {

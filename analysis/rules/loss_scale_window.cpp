@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 

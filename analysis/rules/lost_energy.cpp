@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 
 namespace halfscope {
 

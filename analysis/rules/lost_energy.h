@@ -2,8 +2,8 @@
 // Upper bounds of what rounding took from a tensor: sums of squares of the differences.
 #pragma once
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/statistics/tensor_stats.h"
 
 namespace halfscope {
 

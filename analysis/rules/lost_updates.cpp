@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
-#include "core/numeric/rounding.h"
+#include "core/numeric/formats/rounding.h"
 
 namespace halfscope {
 namespace {

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 

@@ -8,6 +8,7 @@
 #include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

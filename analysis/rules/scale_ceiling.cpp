@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 
 namespace halfscope {
 namespace {

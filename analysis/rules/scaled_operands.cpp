@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
 #include "analysis/rules/rules.h"

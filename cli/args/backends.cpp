@@ -6,6 +6,7 @@
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 #include "emulation/backends.h"
 #include "gpu/backends.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/backend.h"
 #include "core/plan/plan.h"
-#include "core/train/backend.h"
 
 namespace halfscope {
 

@@ -9,6 +9,7 @@
 #include "cli/args/network.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 #include "gpu/backends.h"
 
 namespace halfscope {

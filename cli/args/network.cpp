@@ -10,6 +10,7 @@
 #include "cli/args/arguments.h"
 #include "core/error.h"
 #include "core/models/models.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/data/dataset.h"
 #include "core/error.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/onnx/import.h"
 #include "core/plan/plan.h"
 

@@ -6,6 +6,7 @@
 #include "cli/args/network.h"
 #include "cli/args/setting_values.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -15,8 +15,7 @@
 #include "cli/work/verify.h"
 #include "core/error.h"
 #include "core/near_miss.h"
-#include "core/plan/plan.h"
-#include "core/train/loss_scaler.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

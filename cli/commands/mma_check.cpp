@@ -13,7 +13,7 @@
 #include "cli/work/mma_formats.h"
 #include "core/data/mma_vectors.h"
 #include "core/error.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {

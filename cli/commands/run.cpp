@@ -174,10 +174,10 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
                                          : kNotMeasured,
                        .seconds = each.seconds});
-    for (const Runner::LostLane& lost : runner.lost_lanes()) {
+    for (const LostLane& lost : runner.lost_lanes()) {
       if (lost.name != lanes[i].name) continue;
-      results.back().problem = fmt::format("lost at batch {}: {}", lost.batch, lost.why);
-      results.back().samples = std::min(results.back().samples, lost.batch * runner.batch());
+      results.back().problem = fmt::format("lost at batch {}: {}", lost.step, lost.why);
+      results.back().samples = std::min(results.back().samples, lost.step * runner.batch());
       results.back().accuracy = kNotMeasured;
     }
   }
@@ -376,9 +376,9 @@ int run_network(const Settings& settings, const std::string& command_line) {
   }
   if (!runner->lost_lanes().empty()) {
     std::string text;
-    for (const Runner::LostLane& lost : runner->lost_lanes()) {
+    for (const LostLane& lost : runner->lost_lanes()) {
       text += fmt::format("{}lane {} was lost at batch {}: {}", text.empty() ? "" : "; ", lost.name,
-                          lost.batch, lost.why);
+                          lost.step, lost.why);
     }
     throw Error(text, runner->lost_lanes().front().hint);
   }

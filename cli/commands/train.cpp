@@ -135,7 +135,7 @@ void check_training_files(const Settings& settings) {
 
 /// Lanes that are lost before the first step, as a long training says so at its end only.
 void print_lost(const Trainer& trainer, const Settings& settings) {
-  for (const Trainer::LostLane& lost : trainer.lost_lanes()) {
+  for (const LostLane& lost : trainer.lost_lanes()) {
     fmt::print(stderr, "note: lane {} is lost: {}; the others go on{}\n", lost.name, lost.why,
                settings.checkpoint.empty() ? "" : ", without checkpoints");
   }
@@ -165,7 +165,7 @@ bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
 /// Every lane that was lost, with the hint of the first.
 Error lost_error(const Trainer& trainer) {
   std::string text;
-  for (const Trainer::LostLane& lost : trainer.lost_lanes()) {
+  for (const LostLane& lost : trainer.lost_lanes()) {
     text += fmt::format("{}lane {} was lost at step {}: {}", text.empty() ? "" : "; ", lost.name,
                         lost.step, lost.why);
   }

@@ -13,7 +13,7 @@
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
 #include "core/error.h"
-#include "gui/view_options.h"
+#include "gui/app/view_options.h"
 
 namespace halfscope {
 namespace {

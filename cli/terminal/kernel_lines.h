@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "core/train/lane_kernels.h"
+#include "core/observe/lane_kernels.h"
 
 namespace halfscope {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 

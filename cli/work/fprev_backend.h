@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 
 namespace halfscope {
 

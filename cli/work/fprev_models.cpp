@@ -12,6 +12,7 @@
 #include "cli/work/mma_formats.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 #include "emulation/gemm/gemm.h"
 
 namespace halfscope {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/summation_tree.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sum_orders/summation_tree.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope {
 

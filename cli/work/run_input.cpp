@@ -8,7 +8,7 @@
 
 #include "analysis/report/report_parts.h"
 #include "core/error.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 
 namespace halfscope {
 

@@ -12,6 +12,7 @@
 #include "core/data/npz.h"
 #include "core/error.h"
 #include "core/models/loss.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -13,6 +13,7 @@
 #include "cli/terminal/stop.h"
 #include "cli/work/training.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "core/data/npz.h"
 #include "core/error.h"
-#include "core/numeric/codes.h"
+#include "core/numeric/formats/codes.h"
 
 namespace halfscope {
 namespace {

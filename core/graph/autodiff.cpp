@@ -2,7 +2,7 @@
 #include "core/graph/autodiff.h"
 
 #include "core/error.h"
-#include "core/ops/ops.h"
+#include "core/graph/op_def.h"
 
 namespace halfscope {
 namespace {
@@ -26,6 +26,39 @@ std::vector<bool> values_leading_to_variables(const Graph& graph) {
 }
 
 }  // namespace
+
+std::vector<ValueId> GradientContext::add_all(std::string op, std::vector<ValueId> inputs,
+                                              Attributes attributes) {
+  std::vector<ValueId> outputs =
+      graph_.add(std::move(op), node().path, std::move(inputs), std::move(attributes));
+  Node& added = graph_.node(graph_.value(outputs.front()).producer);
+  added.phase = Phase::backward;
+  added.forward = node_;
+  return outputs;
+}
+
+ValueId GradientContext::add(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
+  return add_all(std::move(op), std::move(inputs), std::move(attributes)).front();
+}
+
+ValueId GradientContext::unbroadcast(ValueId gradient, const Shape& shape) {
+  const Shape from = graph_.value(gradient).shape;
+  if (from == shape) return gradient;
+  std::vector<int64_t> axes;
+  const size_t extra = from.size() - shape.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (i < extra || (shape[i - extra] == 1 && from[i] != 1))
+      axes.push_back(static_cast<int64_t>(i));
+  }
+  if (!axes.empty()) {
+    gradient = add("ReduceSum", {gradient}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+  }
+  return graph_.value(gradient).shape == shape ? gradient : reshape(gradient, shape);
+}
+
+ValueId GradientContext::reshape(ValueId value, const Shape& shape) {
+  return add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}});
+}
 
 GradientMap differentiate(Graph& graph, ValueId loss, ValueId seed) {
   const std::vector<bool> needed = values_leading_to_variables(graph);

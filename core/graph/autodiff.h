@@ -3,10 +3,51 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/graph/graph.h"
 
 namespace halfscope {
+
+/// What a gradient rule works with: the graph it may add nodes to, and the gradients of the
+/// node's outputs. Nodes added through add() carry the forward node's path.
+class GradientContext {
+ public:
+  GradientContext(Graph& graph, NodeId node, std::vector<ValueId> output_gradients,
+                  std::vector<bool> needed)
+      : graph_(graph),
+        node_(node),
+        output_gradients_(std::move(output_gradients)),
+        needed_(std::move(needed)) {}
+
+  Graph& graph() { return graph_; }
+  /// Do not hold the reference across add(): the graph grows.
+  const Node& node() const { return graph_.node(node_); }
+  ValueId input(size_t i) const { return node().inputs.at(i); }
+  ValueId output(size_t i) const { return node().outputs.at(i); }
+  Shape input_shape(size_t i) const { return graph_.value(input(i)).shape; }
+  /// Gradient of output i; kNone if the loss does not depend on it.
+  ValueId output_gradient(size_t i) const { return output_gradients_.at(i); }
+  /// Whether anyone wants the gradient of input i.
+  bool needed(size_t i) const { return i < needed_.size() && needed_[i]; }
+  /// Adds a node of the backward phase and returns its first output.
+  ValueId add(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// The same, all outputs.
+  std::vector<ValueId> add_all(std::string op, std::vector<ValueId> inputs,
+                               Attributes attributes = {});
+  /// Gives `value` this very shape, zeros meaning zero.
+  ValueId reshape(ValueId value, const Shape& shape);
+  /// Sums `gradient` over the axes that broadcasting stretched, back to `shape`.
+  ValueId unbroadcast(ValueId gradient, const Shape& shape);
+
+ private:
+  Graph& graph_;
+  NodeId node_;
+  std::vector<ValueId> output_gradients_;
+  std::vector<bool> needed_;
+};
 
 /// For every value that the scalar `loss` depends on and that leads to a variable: its gradient.
 using GradientMap = std::map<ValueId, ValueId>;

@@ -2,7 +2,7 @@
 #include "core/graph/graph.h"
 
 #include "core/error.h"
-#include "core/ops/ops.h"
+#include "core/graph/op_def.h"
 
 namespace halfscope {
 

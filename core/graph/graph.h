@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Graph: Nodes and Values in SSA form. Operators are named and defined as in ONNX (opset 21);
-// ours, such as gradients and optimizers, stand in the same table (core/ops/ops.h). A node's
+// ours, such as gradients and optimizers, stand in the same table (core/graph/op_def.h). A node's
 // scope path ("block2/conv1") is what users call a layer.
 //
 // The same type holds the source graph that a model builds and the executable graph that
@@ -14,12 +14,9 @@
 #include <variant>
 #include <vector>
 
-#include "core/numeric/accumulation.h"
-#include "core/numeric/float_format.h"
-#include "core/numeric/rounding.h"
-#include "core/numeric/tensor_scale.h"
+#include "core/graph/site.h"
+#include "core/plan/plan.h"
 #include "core/tensor.h"
-#include "core/train/recording.h"
 
 namespace halfscope {
 
@@ -42,22 +39,6 @@ struct Value {
 
 using Attribute = std::variant<int64_t, double, std::vector<int64_t>>;
 using Attributes = std::map<std::string, Attribute>;
-
-/// How one node computes; see docs/contracts.md, "Plan JSON".
-struct NodePlan {
-  FloatFormat read = kFp32;
-  FloatFormat write = kFp32;
-  Accumulation accumulation = Accumulation::fp32;
-  RoundingChoice rounding{};  ///< of results, and of operands that are narrowed for the node
-  /// Of products: how operands that are narrowed for them are scaled.
-  TensorScale scale{};
-  /// Of products in the backward pass: the format and the rounding of the gradient among their
-  /// operands, where that is another than of all operands.
-  std::optional<FloatFormat> grad_read = std::nullopt;
-  std::optional<RoundingChoice> grad_rounding = std::nullopt;
-  bool stagewise = false;
-  bool follows = false;  ///< read and write are the widest format among the inputs
-};
 
 struct Node {
   std::string op;               ///< name in the operator table: "Gemm"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/graph/lower.h"
+#include "core/graph/model.h"
 
 namespace halfscope {
 

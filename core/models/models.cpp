@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/near_miss.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 
 namespace halfscope {
 

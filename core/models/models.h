@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/graph/model.h"
 
 namespace halfscope {
 

@@ -2,7 +2,7 @@
 // Whether a network that a file fixes at one sample may take several.
 #pragma once
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 
 namespace halfscope::onnx_files {
 

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 
 namespace halfscope {
 

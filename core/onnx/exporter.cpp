@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/graph/execution.h"
+#include "core/lower/execution.h"
 #include "core/onnx/export.h"
 #include "core/onnx/model_file.h"
 #include "core/onnx/tensor_proto.h"

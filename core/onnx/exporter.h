@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/onnx/known_tensor.h"
 #include "core/onnx/proto.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/numeric/elementary.h"
-#include "core/numeric/round.h"
+#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/formats/round.h"
 #include "core/onnx/fold_parts.h"
 #include "core/onnx/tensor_proto.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "core/onnx/fold_parts.h"
 #include "core/onnx/shape_rules.h"
 

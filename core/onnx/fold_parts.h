@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 #include "core/onnx/fold.h"
 
 namespace halfscope::onnx_files {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/plan/plan.h"
 
 namespace halfscope {

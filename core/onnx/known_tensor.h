@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 #include "core/tensor.h"
 
 namespace halfscope::onnx_files {

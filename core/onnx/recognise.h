@@ -3,7 +3,7 @@
 // ...) become one node again, so that plans and reports treat them as one.
 #pragma once
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 
 namespace halfscope::onnx_files {
 

@@ -10,8 +10,8 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/numeric/codes.h"
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/float_format.h"
 #include "core/onnx/node_order.h"
 
 namespace halfscope::onnx_files {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The operators that core/numeric/functions.h computes element by element, with broadcasting. The
-// lists serve every backend.
+// The operators that core/numeric/elementary/functions.h computes element by element, with
+// broadcasting. The lists serve every backend.
 #pragma once
 
 #include "core/graph/graph.h"
-#include "core/numeric/functions.h"
+#include "core/numeric/elementary/functions.h"
 
 namespace halfscope {
 

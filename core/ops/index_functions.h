@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The operators that core/numeric/integers.h computes on index tensors, with broadcasting. The
-// lists serve every backend.
+// The operators that core/numeric/elementary/integers.h computes on index tensors, with
+// broadcasting. The lists serve every backend.
 #pragma once
 
-#include "core/numeric/integers.h"
+#include "core/numeric/elementary/integers.h"
 #include "core/ops/functions.h"
 
 namespace halfscope {

@@ -13,19 +13,9 @@ namespace halfscope {
 std::span<const OpDef> op_table() {
   static const auto table = [] {
     std::vector<OpDef> all;
-    for (const auto* defs : {&ops::arithmetic(),    &ops::attention(),
-                             &ops::cast(),          &ops::choice(),
-                             &ops::conv(),          &ops::cumsum(),
-                             &ops::functions(),     &ops::gather(),
-                             &ops::gemm(),          &ops::group_normalization(),
-                             &ops::index(),         &ops::loss(),
-                             &ops::matmul(),        &ops::move(),
-                             &ops::normalization(), &ops::pooling(),
-                             &ops::quantize(),      &ops::reductions(),
-                             &ops::relu(),          &ops::shape_ops(),
-                             &ops::softmax(),       &ops::training()}) {
-      all.insert(all.end(), defs->begin(), defs->end());
-    }
+#define HALFSCOPE_OPERATORS(file) all.insert(all.end(), ops::file().begin(), ops::file().end());
+#include "core/ops/list.inc"
+#undef HALFSCOPE_OPERATORS
     std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) {
       return std::string_view(a.name) < std::string_view(b.name);
     });
@@ -118,39 +108,6 @@ std::vector<int64_t> reduction_axes(const Node& node, size_t rank) {
   std::sort(axes.begin(), axes.end());
   check_node(node, std::adjacent_find(axes.begin(), axes.end()) == axes.end(), "repeated axis");
   return axes;
-}
-
-std::vector<ValueId> GradientContext::add_all(std::string op, std::vector<ValueId> inputs,
-                                              Attributes attributes) {
-  std::vector<ValueId> outputs =
-      graph_.add(std::move(op), node().path, std::move(inputs), std::move(attributes));
-  Node& added = graph_.node(graph_.value(outputs.front()).producer);
-  added.phase = Phase::backward;
-  added.forward = node_;
-  return outputs;
-}
-
-ValueId GradientContext::add(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
-  return add_all(std::move(op), std::move(inputs), std::move(attributes)).front();
-}
-
-ValueId GradientContext::unbroadcast(ValueId gradient, const Shape& shape) {
-  const Shape from = graph_.value(gradient).shape;
-  if (from == shape) return gradient;
-  std::vector<int64_t> axes;
-  const size_t extra = from.size() - shape.size();
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (i < extra || (shape[i - extra] == 1 && from[i] != 1))
-      axes.push_back(static_cast<int64_t>(i));
-  }
-  if (!axes.empty()) {
-    gradient = add("ReduceSum", {gradient}, {{"axes", axes}, {"keepdims", int64_t{1}}});
-  }
-  return graph_.value(gradient).shape == shape ? gradient : reshape(gradient, shape);
-}
-
-ValueId GradientContext::reshape(ValueId value, const Shape& shape) {
-  return add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
 }  // namespace halfscope

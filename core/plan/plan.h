@@ -4,15 +4,33 @@
 // it applies to any model and diffs well. docs/contracts.md describes the JSON form.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/graph/graph.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/rounding.h"
+#include "core/numeric/scaling/tensor_scale.h"
+#include "core/numeric/sums/accumulation.h"
 
 namespace halfscope {
+
+/// How one node computes; see docs/contracts.md, "Plan JSON".
+struct NodePlan {
+  FloatFormat read = kFp32;
+  FloatFormat write = kFp32;
+  Accumulation accumulation = Accumulation::fp32;
+  RoundingChoice rounding{};  ///< of results, and of operands that are narrowed for the node
+  /// Of products: how operands that are narrowed for them are scaled.
+  TensorScale scale{};
+  /// Of products in the backward pass: the format and the rounding of the gradient among their
+  /// operands, where that is another than of all operands.
+  std::optional<FloatFormat> grad_read = std::nullopt;
+  std::optional<RoundingChoice> grad_rounding = std::nullopt;
+  bool stagewise = false;
+  bool follows = false;  ///< read and write are the widest format among the inputs
+};
 
 /// One rule. What is not set is left as earlier rules have it.
 struct PlanRule {
@@ -58,24 +76,6 @@ struct Plan {
   bool double_precision = false;
 };
 
-/// "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", and recipes of
-/// fp8 and fp4 training (docs/contracts.md, "Presets").
-std::vector<std::string> preset_names();
-std::optional<Plan> preset_plan(std::string_view name);
-
-/// A preset, or else a JSON file. Throws Error (usage) that lists the presets.
-Plan load_plan(const std::string& name_or_file);
-
-/// Throws Error (usage) naming the key that is unknown, missing or has a bad value.
-Plan plan_from_json(std::string_view text);
-/// Stable: the same plan gives the same text, two-space indented.
-std::string plan_to_json(const Plan& plan);
-
-/// What to write instead of a text that is no format, no scale, or no accumulation.
-std::string format_hint(const std::string& text);
-std::string scale_hint(const std::string& text);
-std::string accumulation_hint(const std::string& text);
-
 /// Adds a rule that keeps the nodes matching `glob` in fp32. Throws Error (usage) if it is empty.
 void keep_fp32(Plan& plan, const std::string& glob);
 
@@ -87,10 +87,6 @@ bool is_full_precision(const Plan& plan);
 
 /// What the rules say of a node (format "follow" is settled by lower(), which knows the inputs).
 NodePlan resolve(const Plan& plan, const std::string& path, const std::string& op);
-
-/// True if any format in the plan has fewer than 8 exponent bits, so that gradients can
-/// underflow and loss scaling makes sense. Operands with scales of their own do not count.
-bool needs_loss_scaling(const Plan& plan);
 
 /// `*` matches any text, `?` one character; a backslash takes the next character as it is.
 bool glob_match(std::string_view glob, std::string_view text) noexcept;

@@ -11,7 +11,7 @@
 namespace halfscope {
 namespace {
 
-// Names of lanes hold no comma (core/plan), so it can part them from what follows.
+// Names of lanes hold no comma (core/policy/plan_json.cpp), so it can part them from what follows.
 constexpr std::string_view kLane = "lane,", kSetup = "setup,";
 constexpr std::string_view kVariable = "variable,";
 constexpr const char* kStep = "step";

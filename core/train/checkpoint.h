@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
+#include "core/backend/loss_scaler.h"
 #include "core/tensor.h"
-#include "core/train/loss_scaler.h"
 
 namespace halfscope {
 

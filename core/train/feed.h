@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/backend.h"
 #include "core/data/dataset.h"
-#include "core/train/backend.h"
 
 namespace halfscope {
 

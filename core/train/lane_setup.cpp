@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <new>
 
 #include "core/error.h"
+#include "core/models/models.h"
 #include "core/near_miss.h"
-#include "core/numeric/rng.h"
-#include "core/train/mask.h"
+#include "core/numeric/formats/rng.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -80,19 +80,6 @@ void write_weights(Program& program, const Graph& graph, const NamedTensors& wei
     Tensor tensor = found->second;
     if (noise_seed != 0 && !variable.buffer) perturb(tensor, noise_seed, index++);
     program.write(variable.value, tensor.data);
-  }
-}
-
-std::optional<SetupFailure> set_up_lane(const LaneConfig& lane, const std::function<void()>& work) {
-  try {
-    work();
-    return std::nullopt;
-  } catch (const DeviceError& error) {
-    return SetupFailure{error.what(), error.hint()};
-  } catch (const Error& error) {
-    throw error.with_text("lane " + lane.name() + ": " + error.what());
-  } catch (const std::bad_alloc&) {
-    return SetupFailure{"out of memory", "lower --batch, or take fewer lanes"};
   }
 }
 
@@ -184,46 +171,6 @@ std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const
   if (!checks_kernels(errors, lane)) return nullptr;
   return std::make_unique<KernelChecker>(executable, *lane.backend, *errors.emulator,
                                          errors.orders);
-}
-
-LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {
-  LaneInfo info;
-  info.name = lane.name();
-  info.backend = lane.backend->name();
-  info.plan_json = plan_to_json(lane.plan);
-  info.loss_scale = loss_scale_text(lane.scaler);
-  info.layers = executable.layers;
-  // A program that computes in double has no formats, hence no sites.
-  if (!lane.plan.double_precision) {
-    for (const Tap& tap : executable.taps) info.sites.push_back(tap.site);
-  }
-  return info;
-}
-
-int first_bad_site(const Executable& executable, std::span<const TensorStats> stats) {
-  for (size_t i = 0; i < stats.size(); ++i) {
-    // States keep what they took over from earlier steps.
-    if (executable.taps[i].site.role == Role::state) continue;
-    if (holds_a_mask(executable.taps[i].site, stats[i])) continue;
-    const bool saturates = !executable.taps[i].site.scale.empty();
-    if ((saturates ? 0 : stats[i].overflow) + stats[i].non_finite() > 0) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-std::vector<SiteSums> diagnosed_sums(const Executable& executable, const Program& program,
-                                     int64_t step) {
-  std::vector<SiteSums> sums;
-  for (const Tap& tap : executable.taps) {
-    const NodeId node = executable.graph.value(tap.value).producer;
-    if (node == kNone) continue;
-    const std::optional<SumDiagnostics> seen = program.diagnose(node);
-    const Node& summing = executable.graph.node(node);
-    if (seen) {
-      sums.push_back({step, tap.site.order, summing.path, summing.plan.accumulation, *seen});
-    }
-  }
-  return sums;
 }
 
 }  // namespace halfscope

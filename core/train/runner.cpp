@@ -5,55 +5,28 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <numeric>
 
 #include "core/error.h"
-#include "core/train/comparator.h"
+#include "core/train/lane_setup.h"
 
 namespace halfscope {
 
-struct Runner::Lane {
-  LaneConfig config;
-  Executable executable;
-  std::unique_ptr<Program> program;
-  std::vector<Comparator> comparators;
-  std::vector<size_t> compared_with;
-  std::unique_ptr<KernelChecker> checker{};
-  std::vector<TensorStats> stats;
-  Result result;
-  bool lost = false;
-};
-
 Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& data)
-    : config_(config), data_(data), model_name_(model.name) {
+    : config_(config), data_(data), model_name_(model.name), results_(config.lanes.size()) {
   if (data.test.size() == 0) throw usage_error("there are no samples to run on");
   const NamedTensors weights = starting_weights(model, config.seed, config.init);
   for (const LaneConfig& lane_config : config_.lanes) {
-    auto lane = std::make_unique<Lane>();
-    lane->config = lane_config;
-    lane->config.scaler = parse_loss_scale("none");
-    lane->executable = lower_inference(model, lane_config.plan);
-    if (!feed_) feed_.emplace(lane->executable, data_);
-    lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
-    const std::optional<SetupFailure> failure = set_up_lane(lane_config, [&] {
-      lane->program = lane_config.backend->compile(lane->executable);
-      write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
+    Lane& lane = lanes_.add(lane_config, lower_inference(model, lane_config.plan), config_.errors);
+    if (!feed_) feed_.emplace(lane.executable, data_);
+    lanes_.set_up(lane, 0, [&] {
+      lane.program = lane_config.backend->compile(lane.executable);
+      write_weights(*lane.program, lane.executable.graph, weights, lane_config.noise_seed);
     });
-    if (failure) {
-      lane->program.reset();  // what it had there is for the others
-      lane->lost = true;
-      lost_.push_back({lane_config.name(), 0, failure->why, failure->hint, ErrorKind::runtime});
-    }
-    lanes_.push_back(std::move(lane));
   }
   if (lanes_.empty()) throw usage_error("there is no lane to run");
-  for (const auto& [lane, other] : lane_pairs(config_.errors, config_.lanes)) {
-    lanes_[lane]->comparators.emplace_back(lanes_[lane]->executable, lanes_[other]->executable,
-                                           static_cast<int>(other));
-    lanes_[lane]->compared_with.push_back(other);
-  }
-  if (lost_.size() == lanes_.size()) throw no_lane_left(lost_);
+  lanes_.pair_up(config_.errors, config_.lanes);
+  lanes_.check_any();
   check_last_batch();
   if (config_.labels.empty()) return;
   if (static_cast<int64_t>(config_.labels.size()) != data_.test.size()) {
@@ -61,7 +34,7 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
                           std::to_string(data_.test.size()) + " samples",
                       "give one label for each");
   }
-  const Executable& first = lanes_[0]->executable;
+  const Executable& first = lanes_[0].executable;
   const Value& scores = first.graph.value(first.outputs[0].value);
   const int64_t classes = element_count(scores.shape) / feed_->batch();
   if (scores.type != ElementType::real || element_count(scores.shape) % feed_->batch() != 0 ||
@@ -80,7 +53,7 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
 void Runner::check_last_batch() const {
   const int64_t samples = data_.test.size(), batch = feed_->batch(), rest = samples % batch;
   if (rest == 0 || !feed_->has_batch_axis()) return;
-  const Executable& first = lanes_[0]->executable;
+  const Executable& first = lanes_[0].executable;
   for (const NamedValue& output : first.outputs) {
     const Shape& shape = first.graph.value(output.value).shape;
     if (!shape.empty() && shape[0] == batch) continue;
@@ -95,14 +68,10 @@ void Runner::check_last_batch() const {
   }
 }
 
-Runner::~Runner() = default;
-
 double Runner::Result::accuracy() const {
   return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored)
                     : std::numeric_limits<double>::quiet_NaN();
 }
-
-const Runner::Result& Runner::result(size_t lane) const { return lanes_.at(lane)->result; }
 
 int64_t Runner::batches() const noexcept {
   return (data_.test.size() + feed_->batch() - 1) / feed_->batch();
@@ -110,26 +79,8 @@ int64_t Runner::batches() const noexcept {
 
 std::vector<std::string> Runner::output_names() const {
   std::vector<std::string> names;
-  for (const NamedValue& output : lanes_[0]->executable.outputs) names.push_back(output.name);
+  for (const NamedValue& output : lanes_[0].executable.outputs) names.push_back(output.name);
   return names;
-}
-
-std::vector<ProductKernel> Runner::product_kernels() const {
-  std::vector<ProductKernel> kernels;
-  for (const auto& lane : lanes_) {
-    if (lane->program == nullptr) continue;
-    add_product_kernels(kernels, lane->config.name(), lane->executable, *lane->program);
-  }
-  return kernels;
-}
-
-std::vector<EntryLaunch> Runner::entry_launches() const {
-  std::vector<EntryLaunch> launches;
-  for (const auto& lane : lanes_) {
-    if (lane->program == nullptr) continue;
-    add_entry_launches(launches, lane->config.name(), *lane->program);
-  }
-  return launches;
 }
 
 RunInfo Runner::describe() const {
@@ -142,18 +93,17 @@ RunInfo Runner::describe() const {
   info.test_samples = data_.test.size();
   info.seed = config_.seed;
   info.every = config_.every;
-  for (const auto& lane : lanes_) {
-    info.lanes.push_back(describe_lane(lane->config, lane->executable));
-  }
+  info.lanes = lanes_.describe();
   return info;
 }
 
 /// Appends the outputs of the batch's first samples to those of the lane.
-void Runner::keep(Lane& lane, size_t samples) const {
+void Runner::keep(size_t which, size_t samples) {
+  const Lane& lane = lanes_[which];
   const size_t batch = static_cast<size_t>(feed_->batch());
   for (const NamedValue& output : lane.executable.outputs) {
     const Tensor values = lane.program->read(output.value);
-    Tensor& all = lane.result.outputs[output.name];
+    Tensor& all = results_[which].outputs[output.name];
     // Outputs of a network without a dimension for samples, or that have none themselves, are
     // stacked.
     const bool along =
@@ -174,7 +124,7 @@ void Runner::keep(Lane& lane, size_t samples) const {
 }
 
 /// Samples of the batch whose first largest score is the label's; one with a NaN is wrong.
-int64_t Runner::score(Lane& lane, std::span<const int64_t> indices) const {
+int64_t Runner::score(const Lane& lane, std::span<const int64_t> indices) const {
   const Tensor scores = lane.program->read(lane.executable.outputs[0].value);
   const int64_t classes = static_cast<int64_t>(scores.data.size()) / feed_->batch();
   int64_t right = 0;
@@ -188,8 +138,10 @@ int64_t Runner::score(Lane& lane, std::span<const int64_t> indices) const {
   return right;
 }
 
-StepRow Runner::run_lane(Lane& lane, int64_t step, std::span<const int64_t> indices) {
+StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> indices) {
   using Clock = std::chrono::steady_clock;
+  Lane& lane = lanes_[which];
+  Result& result = results_[which];
   const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
   const bool record =
       config_.every > 0 && step % config_.every == 0 && full && !lane.config.plan.double_precision;
@@ -198,110 +150,28 @@ StepRow Runner::run_lane(Lane& lane, int64_t step, std::span<const int64_t> indi
   feed_->write(lane.executable, *lane.program, data_.test, indices);
   lane.program->set_random(config_.seed, static_cast<uint64_t>(step));
   lane.program->run(Entry::eval, lane.stats);
-  if (config_.keep_outputs) keep(lane, indices.size());
+  if (config_.keep_outputs) keep(which, indices.size());
   StepRow row;
   row.step = step;
   row.loss = row.grad_norm = std::numeric_limits<double>::quiet_NaN();
   if (!config_.labels.empty()) {
     const int64_t right = score(lane, indices);
-    lane.result.right += right;
-    lane.result.scored += static_cast<int64_t>(indices.size());
+    result.right += right;
+    result.scored += static_cast<int64_t>(indices.size());
     row.accuracy = static_cast<double>(right) / static_cast<double>(indices.size());
   }
   row.first_bad = first_bad_site(lane.executable, lane.stats);
   const std::chrono::duration<double> spent = Clock::now() - start;
   row.ms = spent.count() * 1e3;
-  lane.result.seconds += spent.count();
+  result.seconds += spent.count();
   return row;
-}
-
-bool Runner::has_lane(size_t lane) const { return !lanes_.at(lane)->lost; }
-
-/// The lane goes no further: its program may be in any state.
-void Runner::lose(size_t lane, TapSink* sink, LostLane&& lost) {
-  lanes_[lane]->lost = true;
-  lanes_[lane]->program.reset();  // others may need the room
-  if (sink != nullptr) sink->lost(static_cast<int>(lane), lost.batch, lost.why);
-  lost_.push_back(std::move(lost));
-  if (lost_.size() < lanes_.size()) return;
-  // What all fail over alike is no fault of a lane: an index out of range, say.
-  const LostLane& last = lost_.back();
-  const bool alike = std::all_of(lost_.begin(), lost_.end(),
-                                 [&](const LostLane& each) { return each.why == last.why; });
-  if (alike) throw Error(last.why, last.hint, last.kind);
-  throw Error(
-      "lane " + last.name + " was lost at batch " + std::to_string(last.batch) + ": " + last.why,
-      last.hint, last.kind);
-}
-
-/// work() unless the lane is lost, by which it may be; whether it was done.
-template <class F>
-bool Runner::guarded(size_t lane, int64_t step, TapSink* sink, const F& work) {
-  if (lanes_[lane]->lost) return false;
-  LostLane lost{lanes_[lane]->config.name(), step, "out of memory",
-                "lower --batch or --limit, or run fewer lanes", ErrorKind::runtime};
-  try {
-    work(*lanes_[lane]);
-    return true;
-  } catch (const Error& error) {
-    lost.why = error.what();
-    lost.hint = error.hint();
-    lost.kind = error.kind();
-  } catch (const std::bad_alloc&) {
-  }
-  lose(lane, sink, std::move(lost));
-  return false;
-}
-
-/// What a comparison fails over is found by asking both programs: the one that fails is lost.
-void Runner::compare(int64_t step, TapSink& sink) {
-  const auto probe = [](Lane& lane) {
-    static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
-  };
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    std::vector<SiteError> errors;
-    std::vector<SiteSums> sums;
-    std::vector<KernelCheck> checks;
-    guarded(i, step, &sink, [&](Lane& lane) {
-      try {
-        compare_lane(lane, step, errors);
-      } catch (const Error&) {
-        const size_t lost_before = lost_.size();
-        probe(lane);
-        for (const size_t other : lane.compared_with) guarded(other, step, &sink, probe);
-        if (lost_.size() == lost_before) throw;
-      }
-      if (lane.checker) {
-        checks =
-            lane.checker->check(step, *lane.program, {config_.seed, static_cast<uint64_t>(step)});
-      }
-      sums = diagnosed_sums(lane.executable, *lane.program, step);
-    });
-    for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
-    for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
-    for (const KernelCheck& check : checks) sink.kernel(static_cast<int>(i), check);
-  }
-}
-
-void Runner::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors) {
-  for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
-    const Lane& other = *lanes_[lane.compared_with[pair]];
-    if (other.lost) continue;
-    const std::vector<SiteError> found = lane.comparators[pair].compare(
-        step, {lane.executable, *lane.program}, {other.executable, *other.program});
-    errors.insert(errors.end(), found.begin(), found.end());
-  }
 }
 
 void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
   const int64_t samples = data_.test.size(), count = batches();
   std::vector<StepRow> rows(lanes_.size());
   std::vector<int64_t> indices;
-  for (size_t i = 0; sink != nullptr && i < lost_.size(); ++i) {
-    const auto named = [&](const auto& lane) { return lane->config.name() == lost_[i].name; };
-    const auto lane = std::find_if(lanes_.begin(), lanes_.end(), named);
-    sink->lost(static_cast<int>(lane - lanes_.begin()), lost_[i].batch, lost_[i].why);
-  }
+  lanes_.watch(sink, 0);
   int64_t step = 0;
   try {
     for (; step < count && !stop; ++step) {
@@ -310,15 +180,18 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
       std::iota(indices.begin(), indices.end(), first);
       for (size_t i = 0; i < lanes_.size(); ++i) {
         rows[i] = {.step = step, .loss = std::numeric_limits<double>::quiet_NaN()};
-        guarded(i, step, sink, [&](Lane& lane) { rows[i] = run_lane(lane, step, indices); });
+        lanes_.guarded(i, step, [&](Lane&) { rows[i] = run_lane(i, step, indices); });
       }
       if (sink != nullptr) {
         // Of a batch that is not full the zeros would be compared, too.
         const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
-        if (full && config_.errors.samples(step, samples / feed_->batch())) compare(step, *sink);
+        if (full && config_.errors.samples(step, samples / feed_->batch())) {
+          lanes_.compare(step, {config_.seed, static_cast<uint64_t>(step)}, [](const Lane& lane) {
+            static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
+          });
+        }
         for (size_t i = 0; i < lanes_.size(); ++i) {
-          if (lanes_[i]->lost) continue;
-          sink->step(static_cast<int>(i), rows[i], lanes_[i]->stats);
+          if (has_lane(i)) sink->step(static_cast<int>(i), rows[i], lanes_[i].stats);
         }
       }
       samples_done_ += static_cast<int64_t>(indices.size());
@@ -330,8 +203,8 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
   }
   if (sink == nullptr) return;
   for (size_t i = 0; i < lanes_.size() && step == count; ++i) {
-    const double accuracy = lanes_[i]->result.accuracy();
-    if (!lanes_[i]->lost && !std::isnan(accuracy)) {
+    const double accuracy = results_[i].accuracy();
+    if (has_lane(i) && !std::isnan(accuracy)) {
       sink->eval(
           static_cast<int>(i),
           {.step = step, .loss = std::numeric_limits<double>::quiet_NaN(), .accuracy = accuracy});

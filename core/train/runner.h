@@ -7,16 +7,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "core/train/feed.h"
-#include "core/train/lane_kernels.h"
-#include "core/train/lane_setup.h"
+#include "core/train/lane_set.h"
 
 namespace halfscope {
 
@@ -39,7 +36,6 @@ class Runner {
   /// Error (usage) if the set-up does not fit together, Error if no lane is left.
   Runner(const Model& model, const RunnerConfig& config, const Dataset& data);
   Runner(const Model& model, const RunnerConfig& config, Dataset&& data) = delete;
-  ~Runner();
 
   /// Fills in what a run file wants to know; `command` and the like are the caller's.
   RunInfo describe() const;
@@ -62,45 +58,32 @@ class Runner {
 
     double accuracy() const;  ///< NaN without labels
   };
-  const Result& result(size_t lane) const;
+  const Result& result(size_t lane) const { return results_.at(lane); }
   /// Whether that lane is not lost; of one that is the result covers the samples before.
-  bool has_lane(size_t lane) const;
+  bool has_lane(size_t lane) const { return !lanes_[lane].lost; }
 
-  struct LostLane {
-    std::string name;
-    int64_t batch;
-    std::string why, hint;
-    ErrorKind kind;
-  };
-  /// Lanes that did not reach the end.
-  const std::vector<LostLane>& lost_lanes() const noexcept { return lost_; }
+  /// Lanes that did not reach the end; their steps are batches.
+  const std::vector<LostLane>& lost_lanes() const noexcept { return lanes_.lost(); }
   std::vector<std::string> output_names() const;
 
   /// As of a Trainer.
-  std::vector<ProductKernel> product_kernels() const;
-  std::vector<EntryLaunch> entry_launches() const;
-
-  struct Lane;
+  std::vector<ProductKernel> product_kernels() const { return lanes_.product_kernels(); }
+  std::vector<EntryLaunch> entry_launches() const { return lanes_.entry_launches(); }
 
  private:
-  StepRow run_lane(Lane& lane, int64_t step, std::span<const int64_t> indices);
-  template <class F>
-  bool guarded(size_t lane, int64_t step, TapSink* sink, const F& work);
-  void lose(size_t lane, TapSink* sink, LostLane&& lost);
-  void compare(int64_t step, TapSink& sink);
-  void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
-  void keep(Lane& lane, size_t samples) const;
+  StepRow run_lane(size_t lane, int64_t step, std::span<const int64_t> indices);
+  void keep(size_t lane, size_t samples);
   /// Throws Error (usage) if padding of the last batch would be seen in an output.
   void check_last_batch() const;
-  int64_t score(Lane& lane, std::span<const int64_t> indices) const;
+  int64_t score(const Lane& lane, std::span<const int64_t> indices) const;
 
   RunnerConfig config_;
   const Dataset& data_;
   std::string model_name_;
   std::optional<Feed> feed_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  LaneSet lanes_{LaneSet::Work::inference};
+  std::vector<Result> results_;
   int64_t samples_done_ = 0;
-  std::vector<LostLane> lost_;
 };
 
 }  // namespace halfscope

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/key_values.h"
 #include "core/near_miss.h"
 #include "core/number_text.h"
-#include "core/numeric/elementary.h"
-#include "core/train/key_values.h"
+#include "core/numeric/elementary/elementary.h"
 
 namespace halfscope {
 namespace {

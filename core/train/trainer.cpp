@@ -2,19 +2,19 @@
 #include "core/train/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <numeric>
 
+#include "core/backend/host_steps.h"
 #include "core/error.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
-#include "core/train/host_steps.h"
-#include "core/train/lane.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
+
 BatchOrder::BatchOrder(int64_t samples, int64_t batch, uint64_t seed, bool shuffle)
     : samples_(samples), batch_(batch), seed_(seed), shuffle_(shuffle) {}
 
@@ -45,59 +45,27 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       micro_size_(std::max<int64_t>(1, config.batch / std::max<int64_t>(1, config.micro_batches))),
       model_(config.build
                  ? config.build(micro_size_)
-                 : build_model(config.model, micro_size_, data.sample_shape, data.classes)) {
+                 : build_model(config.model, micro_size_, data.sample_shape, data.classes)),
+      lanes_(LaneSet::Work::training, [this] { settle(); }) {
   check_data();
   const NamedTensors weights = starting_weights(model_, config_.seed, config_.init);
   const TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                           config_.state_format, config_.average,       config_.clip_norm > 0.0};
   for (const LaneConfig& lane_config : config_.lanes) {
-    auto lane = std::make_unique<Lane>();
-    lane->config = lane_config;
-    lane->executable = lower(model_, lane_config.plan, spec);
+    Lane& lane = lanes_.add(lane_config, lower(model_, lane_config.plan, spec), config_.errors);
     if (!feed_) {
-      feed_.emplace(lane->executable, data_);
-      check_feed(lane->executable);
+      feed_.emplace(lane.executable, data_);
+      check_feed(lane.executable);
     }
-    lane->checker = kernel_checker(config_.errors, lane_config, lane->executable);
-    lane->state.scaler = initial_state(lane_config.scaler);
-    set_up(*lane, [&] {
-      lane->program = lane_config.backend->compile(lane->executable);
-      write_weights(*lane->program, lane->executable.graph, weights, lane_config.noise_seed);
-      write_averages(*lane->program, lane->executable, weights);
-      make_queue(*lane);
+    lanes_.set_up(lane, step_, [&] {
+      lane.program = lane_config.backend->compile(lane.executable);
+      write_weights(*lane.program, lane.executable.graph, weights, lane_config.noise_seed);
+      write_averages(*lane.program, lane.executable, weights);
+      make_queue(lane);
     });
-    lanes_.push_back(std::move(lane));
   }
-  for (const auto& [lane, other] : lane_pairs(config_.errors, config_.lanes)) {
-    lanes_[lane]->comparators.emplace_back(lanes_[lane]->executable, lanes_[other]->executable,
-                                           static_cast<int>(other));
-    lanes_[lane]->compared_with.push_back(static_cast<int>(other));
-  }
-  check_any_lane();
-}
-
-Trainer::~Trainer() = default;
-
-/// The lane is lost before the next step if work() fails over memory or the device. What it had
-/// there is given back, so that others may have it.
-void Trainer::set_up(Lane& lane, const std::function<void()>& work) {
-  const std::optional<SetupFailure> failure = set_up_lane(lane.config, work);
-  if (!failure) return;
-  lane.steps.reset();
-  lane.program.reset();
-  lane.lost = failure->why;
-  lost_.push_back({lane.config.name(), step_, failure->why, failure->hint});
-}
-
-void Trainer::check_any_lane() const {
-  if (!lost_.empty() && lost_.size() == lanes_.size()) throw no_lane_left(lost_);
-}
-
-/// Lanes that were lost before the first step.
-void Trainer::tell_lost(TapSink* sink) const {
-  for (size_t i = 0; sink != nullptr && i < lanes_.size(); ++i) {
-    if (!has_lane(i)) sink->lost(static_cast<int>(i), step_, lanes_[i]->lost);
-  }
+  lanes_.pair_up(config_.errors, config_.lanes);
+  lanes_.check_any();
 }
 
 void Trainer::make_queue(Lane& lane) const {
@@ -132,7 +100,7 @@ RunInfo Trainer::describe() const {
   info.optimizer = optimizer_text(config_.optimizer);
   info.batch = config_.batch;
   info.steps_planned = config_.steps;
-  const Executable* const first = lanes_.empty() ? nullptr : &lanes_[0]->executable;
+  const Executable* const first = lanes_.empty() ? nullptr : &lanes_[0].executable;
   const bool classifies = first != nullptr && first->logits != kNone;
   info.classes = classifies ? first->graph.value(first->logits).shape[1] : data_.classes;
   info.train_samples = data_.train.size();
@@ -140,9 +108,7 @@ RunInfo Trainer::describe() const {
   info.seed = config_.seed;
   info.every = config_.every;
   info.evaluates_averages = config_.evaluate_average;
-  for (const auto& lane : lanes_) {
-    info.lanes.push_back(describe_lane(lane->config, lane->executable));
-  }
+  info.lanes = lanes_.describe();
   return info;
 }
 
@@ -174,14 +140,14 @@ void Trainer::check_feed(const Executable& executable) const {
 /// be taken of labels only, of which the missing ones do not count.
 int64_t Trainer::test_samples() const {
   const int64_t samples = data_.test.size();
-  const bool partial = lanes_.empty() || lanes_[0]->executable.logits != kNone;
+  const bool partial = lanes_.empty() || lanes_[0].executable.logits != kNone;
   return partial ? samples : samples / micro_size_ * micro_size_;
 }
 
 /// Forward and backward of all micro-batches.
 void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices,
                          bool record) {
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const Executable& exe = lane.executable;
   Program& program = *lane.program;
   StepQueue& steps = *lane.steps;
@@ -199,7 +165,7 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
     if (exe.accuracy != kNone) steps.keep(exe.accuracy);
   }
   steps.run(Entry::norm, false);
-  lane.spent = Clock::now() - start;
+  lane.spent = std::chrono::steady_clock::now() - start;
 }
 
 double Trainer::learning_rate(int64_t step) const {
@@ -208,13 +174,13 @@ double Trainer::learning_rate(int64_t step) const {
 
 /// Update or skip, and the next loss scale.
 void Trainer::end_step(Lane& lane, int64_t step, bool record) {
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const Executable& exe = lane.executable;
   if (exe.clip_limit != kNone) lane.program->write_scalar(exe.clip_limit, config_.clip_norm);
   lane.program->write_scalar(exe.learning_rate, learning_rate(step));
   lane.steps->update(record);
   lane.steps->close();
-  lane.spent += Clock::now() - start;
+  lane.spent += std::chrono::steady_clock::now() - start;
 }
 
 /// What came of the oldest step of the lane that was launched; fills in `row`.
@@ -239,7 +205,7 @@ StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
 }
 
 /// Tells of the step that is launched.
-void Trainer::settle(const Watchers& watchers) {
+void Trainer::settle() {
   if (!launched_) return;
   const Launched launched = std::move(*launched_);
   launched_.reset();
@@ -251,93 +217,11 @@ void Trainer::settle(const Watchers& watchers) {
     StepRow seen{.step = launched.step, .ms = launched.ms[i]};
     StepReport report;
     const auto collect = [&](Lane& lane) { report = collect_step(lane, seen); };
-    if (!guarded(i, launched.step, watchers, collect)) continue;
+    if (!lanes_.guarded(i, launched.step, collect)) continue;
     row = seen;
-    if (watchers.sink != nullptr) watchers.sink->step(static_cast<int>(i), row, report.stats);
+    if (sink_ != nullptr) sink_->step(static_cast<int>(i), row, report.stats);
   }
-  if (watchers.progress) watchers.progress(rows);
-}
-
-/// The lane goes no further: its program may be in any state. What it did before comes first.
-void Trainer::lose(size_t lane, int64_t step, const Watchers& watchers, const std::string& why,
-                   const std::string& hint) {
-  settle(watchers);
-  if (!lanes_[lane]->lost.empty()) return;
-  lanes_[lane]->lost = why;
-  lanes_[lane]->steps.reset();
-  lanes_[lane]->program.reset();  // others may need the room
-  lost_.push_back({lanes_[lane]->config.name(), step, why, hint});
-  TapSink* const sink = watchers.sink;
-  if (sink != nullptr) sink->lost(static_cast<int>(lane), step, why);
-  for (const auto& each : lanes_) {
-    if (each->lost.empty()) return;
-  }
-  if (sink != nullptr) sink->end(RunEnd::interrupted);
-  throw Error(
-      "lane " + lost_.back().name + " was lost at step " + std::to_string(step) + ": " + why, hint);
-}
-
-/// work() unless the lane is lost, by which it may be; whether it was done.
-template <class F>
-bool Trainer::guarded(size_t lane, int64_t step, const Watchers& watchers, const F& work) {
-  if (!lanes_[lane]->lost.empty()) return false;
-  std::string why, hint;
-  try {
-    work(*lanes_[lane]);
-    return true;
-  } catch (const Error& error) {
-    why = error.what();
-    hint = error.hint();
-  } catch (const std::bad_alloc&) {
-    why = "out of memory";
-    hint = "lower --batch, or train fewer lanes";
-  }
-  lose(lane, step, watchers, why, hint);
-  return false;
-}
-
-/// What a comparison fails over is found by asking both programs: the one that fails is lost.
-void Trainer::send_errors(int64_t step, const Watchers& watchers) {
-  const auto probe = [](Lane& lane) {
-    static_cast<void>(lane.program->read_scalar(lane.executable.loss));
-  };
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    std::vector<SiteError> errors;
-    std::vector<SiteSums> sums;
-    std::vector<KernelCheck> checks;
-    guarded(i, step, watchers, [&](Lane& lane) {
-      try {
-        compare_lane(lane, step, errors);
-      } catch (const Error&) {
-        const size_t lost_before = lost_.size();
-        probe(lane);
-        for (const int other : lane.compared_with) {
-          guarded(static_cast<size_t>(other), step, watchers, probe);
-        }
-        if (lost_.size() == lost_before) throw;
-      }
-      if (lane.checker) {
-        const uint64_t words = static_cast<uint64_t>((step + 1) * config_.micro_batches - 1);
-        checks = lane.checker->check(step, *lane.program, {config_.seed, words});
-      }
-      sums = diagnosed_sums(lane.executable, *lane.program, step);
-    });
-    TapSink& sink = *watchers.sink;
-    for (const SiteError& error : errors) sink.error(static_cast<int>(i), error);
-    for (const SiteSums& each : sums) sink.sums(static_cast<int>(i), each);
-    for (const KernelCheck& check : checks) sink.kernel(static_cast<int>(i), check);
-  }
-}
-
-void Trainer::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors) {
-  for (size_t pair = 0; pair < lane.comparators.size(); ++pair) {
-    const Lane& other = *lanes_[static_cast<size_t>(lane.compared_with[pair])];
-    if (!other.lost.empty()) continue;
-    const std::vector<SiteError> found = lane.comparators[pair].compare(
-        step, {lane.executable, *lane.program, static_cast<double>(lane.state.scaler.scale)},
-        {other.executable, *other.program, static_cast<double>(other.state.scaler.scale)});
-    errors.insert(errors.end(), found.begin(), found.end());
-  }
+  if (*progress_) (*progress_)(rows);
 }
 
 EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
@@ -368,28 +252,29 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
 }
 
 /// Returns whether some lane's loss is its best so far.
-bool Trainer::evaluate_all(int64_t step, const Watchers& watchers) {
+bool Trainer::evaluate_all(int64_t step) {
   bool better = false;
   // One that has begun is finished: half of it would be taken for all by early stopping.
   for (size_t i = 0; i < lanes_.size(); ++i) {
     EvalRow row;
-    if (!guarded(i, step, watchers, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
-    if (watchers.sink != nullptr) watchers.sink->eval(static_cast<int>(i), row);
-    better = better || row.loss < lanes_[i]->best_loss;
-    if (row.loss < lanes_[i]->best_loss) lanes_[i]->best_loss = row.loss;
+    if (!lanes_.guarded(i, step, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
+    if (sink_ != nullptr) sink_->eval(static_cast<int>(i), row);
+    better = better || row.loss < lanes_[i].best_loss;
+    if (row.loss < lanes_[i].best_loss) lanes_[i].best_loss = row.loss;
   }
   return better;
 }
 
 void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
-  const Watchers watchers{sink, progress};
+  sink_ = sink;
+  progress_ = &progress;
   const BatchOrder order(data_.train.size(), config_.batch, config_.seed, config_.shuffle);
   const bool has_test = test_samples() > 0;
   const bool all_wait =
       std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->waits; });
   // A run that had stopped early is not to train on.
   bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
-  tell_lost(sink);
+  lanes_.watch(sink, step_);
   bool evaluated = false;
   while (step_ < config_.steps && !stop && !stale) {
     const int64_t step = step_;
@@ -401,35 +286,37 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     const auto begin = [&](Lane& lane) { begin_step(lane, step, indices, records(lane)); };
     const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
     if (compares) {  // needs the gradients of all lanes and the weights that they were made with
-      settle(watchers);
-      for (size_t i = 0; i < lanes_.size(); ++i) guarded(i, step, watchers, begin);
-      send_errors(step, watchers);
+      settle();
+      for (size_t i = 0; i < lanes_.size(); ++i) lanes_.guarded(i, step, begin);
+      const uint64_t words = static_cast<uint64_t>((step + 1) * config_.micro_batches - 1);
+      lanes_.compare(step, {config_.seed, words}, [](const Lane& lane) {
+        static_cast<void>(lane.program->read_scalar(lane.executable.loss));
+      });
     }
     Launched launched{step, std::vector<bool>(lanes_.size()), std::vector<double>(lanes_.size())};
     for (size_t i = 0; i < lanes_.size(); ++i) {
-      launched.lanes[i] = guarded(i, step, watchers, [&](Lane& lane) {
+      launched.lanes[i] = lanes_.guarded(i, step, [&](Lane& lane) {
         if (!compares) begin(lane);
         end_step(lane, step, records(lane));
         launched.ms[i] = lane.spent.count();
       });
     }
-    settle(watchers);
+    settle();
     launched_ = std::move(launched);
     ++step_;
     evaluated = has_test && config_.evaluate_every > 0 && step_ % config_.evaluate_every == 0;
     const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0 &&
                      step_ < config_.steps;  // the last one is written below
-    if (all_wait || evaluated || due) settle(watchers);
+    if (all_wait || evaluated || due) settle();
     if (evaluated) {
-      stale_evaluations_ = evaluate_all(step_, watchers) ? 0 : stale_evaluations_ + 1;
+      stale_evaluations_ = evaluate_all(step_) ? 0 : stale_evaluations_ + 1;
       stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
     }
     if (due) write_checkpoint();
   }
-  settle(watchers);
+  settle();
   const bool interrupted = step_ < config_.steps && !stale;
-  if (config_.evaluate && has_test && !interrupted && !evaluated && !stop)
-    evaluate_all(step_, watchers);
+  if (config_.evaluate && has_test && !interrupted && !evaluated && !stop) evaluate_all(step_);
   write_checkpoint();
   if (sink != nullptr) {
     sink->end(interrupted             ? RunEnd::interrupted
@@ -438,34 +325,14 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
   }
 }
 
-bool Trainer::has_lane(size_t lane) const { return lanes_.at(lane)->lost.empty(); }
-
-std::vector<ProductKernel> Trainer::product_kernels() const {
-  std::vector<ProductKernel> kernels;
-  for (const auto& lane : lanes_) {
-    if (lane->program == nullptr) continue;
-    add_product_kernels(kernels, lane->config.name(), lane->executable, *lane->program);
-  }
-  return kernels;
-}
-
-std::vector<EntryLaunch> Trainer::entry_launches() const {
-  std::vector<EntryLaunch> launches;
-  for (const auto& lane : lanes_) {
-    if (lane->program == nullptr) continue;
-    add_entry_launches(launches, lane->config.name(), *lane->program);
-  }
-  return launches;
-}
-
 int64_t Trainer::device_bytes(int lane) const {
-  const Lane& which = *lanes_.at(static_cast<size_t>(lane));
+  const Lane& which = lanes_[static_cast<size_t>(lane)];
   return which.program == nullptr ? 0 : which.program->device_bytes();
 }
 
-const Trainer::Lane& Trainer::whole_lane(int lane) const {
-  const Lane& which = *lanes_.at(static_cast<size_t>(lane));
-  if (!which.lost.empty()) {
+const Lane& Trainer::whole_lane(int lane) const {
+  const Lane& which = lanes_[static_cast<size_t>(lane)];
+  if (which.lost) {
     throw Error("lane " + which.config.name() + " was lost, and its weights with it");
   }
   return which;

@@ -8,66 +8,24 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/data/dataset.h"
+#include "core/lower/optimizer.h"
 #include "core/models/models.h"
-#include "core/plan/plan.h"
-#include "core/train/backend.h"
 #include "core/train/checkpoint.h"
 #include "core/train/feed.h"
-#include "core/train/lane_kernels.h"
-#include "core/train/loss_scaler.h"
-#include "core/train/optimizer.h"
-#include "core/train/recording.h"
+#include "core/train/lane_set.h"
 #include "core/train/schedule.h"
 
 namespace halfscope {
-
-class SumOrderCache;  // core/train/sum_order.h
-
-struct LaneConfig {
-  Plan plan;
-  LossScalerConfig scaler;
-  const Backend* backend = nullptr;
-  /// Not 0: every initial weight is moved by one fp32 ulp, up or down by a random bit of this seed.
-  /// Such twins of a lane tell how far two right runs drift apart.
-  uint64_t noise_seed = 0;
-  /// Empty: the plan's. Lanes of one training differ in their names.
-  std::string own_name{};
-
-  const std::string& name() const noexcept { return own_name.empty() ? plan.name : own_name; }
-};
-
-/// At which steps tensors of lanes are compared (SiteError).
-struct ErrorSampling {
-  bool enabled = false;
-  /// Every so many steps; 0 for three samples: the first step, the middle one and the last.
-  int64_t every = 0;
-  /// Pairs of lane names; empty for every lane against the first one in fp32. Lanes in double are
-  /// compared with nothing.
-  std::vector<std::pair<std::string, std::string>> pairs{};
-  /// What lanes with kernels of their own are checked by at the same steps (KernelCheck); null for
-  /// no checks.
-  const Backend* emulator = nullptr;
-  /// Where those checks keep the orders of sums that they find in kernels; may be null.
-  SumOrderCache* orders = nullptr;
-
-  bool samples(int64_t step, int64_t steps) const noexcept {
-    if (!enabled) return false;
-    return every > 0 ? step % every == 0 : step == 0 || step == steps / 2 || step == steps - 1;
-  }
-};
 
 /// The network for batches of so many samples. One of fixed size may be for others.
 using ModelBuilder = std::function<Model(int64_t batch)>;
@@ -128,7 +86,6 @@ class Trainer {
   /// left.
   Trainer(const TrainConfig& config, const Dataset& data);
   Trainer(const TrainConfig& config, Dataset&& data) = delete;  // it keeps a reference
-  ~Trainer();
 
   /// Fills in what a run file wants to know; `command` and the like are the caller's.
   RunInfo describe() const;
@@ -157,31 +114,17 @@ class Trainer {
   /// Steps done.
   int64_t step() const noexcept { return step_; }
 
-  struct LostLane {
-    std::string name;
-    int64_t step;
-    std::string why, hint;
-  };
   /// Whether that lane is not lost.
-  bool has_lane(size_t lane) const;
+  bool has_lane(size_t lane) const { return !lanes_[lane].lost; }
   /// Lanes that did not reach the end.
-  const std::vector<LostLane>& lost_lanes() const noexcept { return lost_; }
+  const std::vector<LostLane>& lost_lanes() const noexcept { return lanes_.lost(); }
 
   /// What computes the products of lanes whose backends have several ways.
-  std::vector<ProductKernel> product_kernels() const;
+  std::vector<ProductKernel> product_kernels() const { return lanes_.product_kernels(); }
   /// How the entries of lanes on a device have been launched so far.
-  std::vector<EntryLaunch> entry_launches() const;
-
-  struct Lane;
+  std::vector<EntryLaunch> entry_launches() const { return lanes_.entry_launches(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  /// Who sees a run.
-  struct Watchers {
-    TapSink* sink;  ///< may be null
-    const Progress& progress;
-  };
   /// A step of which nobody has seen anything yet.
   struct Launched {
     int64_t step;
@@ -194,23 +137,14 @@ class Trainer {
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
   std::map<std::string, double> setup() const;
-  void set_up(Lane& lane, const std::function<void()>& work);
-  void check_any_lane() const;
-  void tell_lost(TapSink* sink) const;
   void make_queue(Lane& lane) const;
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   void end_step(Lane& lane, int64_t step, bool record);
   StepReport collect_step(Lane& lane, StepRow& row);
-  void settle(const Watchers& watchers);
-  template <class F>
-  bool guarded(size_t lane, int64_t step, const Watchers& watchers, const F& work);
-  void lose(size_t lane, int64_t step, const Watchers& watchers, const std::string& why,
-            const std::string& hint);
+  void settle();
   double learning_rate(int64_t step) const;
-  void send_errors(int64_t step, const Watchers& watchers);
-  void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors);
   void write_checkpoint() const;
-  bool evaluate_all(int64_t step, const Watchers& watchers);
+  bool evaluate_all(int64_t step);
   EvalRow evaluate(Lane& lane, int64_t step);
   EvalRow evaluate_weights(Lane& lane, int64_t step);
 
@@ -218,12 +152,14 @@ class Trainer {
   const Dataset& data_;
   int64_t micro_size_;
   Model model_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  LaneSet lanes_;
   std::optional<Feed> feed_;
   int64_t step_ = 0;
   std::optional<Launched> launched_;
   int64_t stale_evaluations_ = 0;
-  std::vector<LostLane> lost_;
+  // Who sees the run; may be null.
+  TapSink* sink_ = nullptr;
+  const Progress* progress_ = nullptr;
 };
 
 }  // namespace halfscope

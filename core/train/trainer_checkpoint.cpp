@@ -6,7 +6,8 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/ops/ops.h"
-#include "core/train/lane.h"
+#include "core/policy/policy.h"
+#include "core/train/trainer.h"
 
 namespace halfscope {
 namespace {
@@ -69,7 +70,7 @@ std::map<std::string, double> Trainer::setup() const {
 
 /// Not without all lanes: nobody could go on from it.
 void Trainer::write_checkpoint() const {
-  if (!config_.checkpoint.empty() && lost_.empty()) {
+  if (!config_.checkpoint.empty() && lanes_.lost().empty()) {
     save_checkpoint(config_.checkpoint, checkpoint());
   }
 }
@@ -139,11 +140,11 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
   }
   step_ = checkpoint.step;
-  for (LostLane& lost : lost_) lost.step = step_;
+  lanes_.move_lost(step_);
   for (const auto& lane : lanes_) {
-    if (!lane->lost.empty()) continue;
+    if (lane->lost) continue;
     const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
-    set_up(*lane, [&] {
+    lanes_.set_up(*lane, step_, [&] {
       for (const Variable& variable : lane->executable.graph.variables()) {
         lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
       }
@@ -151,7 +152,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     lane->state = {saved.scaler, saved.updates};
     lane->best_loss = saved.best_loss;
   }
-  check_any_lane();
+  lanes_.check_any();
   stale_evaluations_ = checkpoint.stale_evaluations;
 }
 

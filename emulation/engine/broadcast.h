@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/numeric/round_odd.h"
+#include "core/numeric/formats/round_odd.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/walk.h"
 

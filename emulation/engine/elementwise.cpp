@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/numeric/elementary.h"
+#include "core/numeric/elementary/elementary.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"

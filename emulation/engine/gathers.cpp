@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/numeric/accumulate.h"
-#include "core/numeric/round_odd.h"
+#include "core/numeric/formats/round_odd.h"
+#include "core/numeric/sums/accumulate.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
 

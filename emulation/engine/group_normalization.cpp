@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/plane_sums.h"
 

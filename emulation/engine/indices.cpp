@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic and sums of index tensors, which wrap in 32 bits (core/numeric/integers.h), and the
-// ways between indices and reals.
+// Arithmetic and sums of index tensors, which wrap in 32 bits (core/numeric/elementary/integers.h),
+// and the ways between indices and reals.
 #include <algorithm>
 #include <vector>
 
-#include "core/numeric/round_odd.h"
+#include "core/numeric/formats/round_odd.h"
 #include "core/ops/index_functions.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/broadcast.h"

@@ -11,11 +11,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/graph/execution.h"
 #include "core/graph/graph.h"
-#include "core/graph/narrow.h"
-#include "core/numeric/accumulate.h"
-#include "core/numeric/round_odd.h"
+#include "core/lower/execution.h"
+#include "core/lower/narrow.h"
+#include "core/numeric/formats/round_odd.h"
+#include "core/numeric/sums/accumulate.h"
 #include "core/ops/ops.h"
 #include "emulation/gemm/gemm.h"
 

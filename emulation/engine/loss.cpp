@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/numeric/accumulate.h"
-#include "core/numeric/elementary.h"
-#include "core/numeric/round_odd.h"
+#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/formats/round_odd.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
 

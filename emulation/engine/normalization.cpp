@@ -5,7 +5,7 @@
 // out channels, so no sum depends on them.
 #include <cmath>
 
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/plane_sums.h"
 

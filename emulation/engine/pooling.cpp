@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/round_odd.h"
+#include "core/numeric/formats/round_odd.h"
+#include "core/numeric/sums/accumulate.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
 

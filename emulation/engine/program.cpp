@@ -7,9 +7,9 @@
 #include <new>
 
 #include "core/error.h"
-#include "core/graph/execution.h"
-#include "core/graph/narrow.h"
-#include "core/numeric/accumulate.h"
+#include "core/lower/execution.h"
+#include "core/lower/narrow.h"
+#include "core/numeric/sums/accumulate.h"
 #include "core/ops/index_functions.h"
 #include "core/ops/ops.h"
 #include "emulation/backends.h"

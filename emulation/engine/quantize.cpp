@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "core/numeric/block_format.h"
-#include "core/numeric/round_odd.h"
-#include "core/numeric/tensor_scaling.h"
+#include "core/numeric/formats/round_odd.h"
+#include "core/numeric/scaling/block_format.h"
+#include "core/numeric/scaling/tensor_scaling.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
 

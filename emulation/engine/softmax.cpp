@@ -3,8 +3,8 @@
 // ascending order unless the plan names another accumulation. Threads share out lines.
 #include <cmath>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/elementary.h"
+#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Tensor-core blocks (core/numeric/fused_dot.h) for whole tiles, one implementation per instruction
-// set. With the largest raw exponent Emax of a block's terms, found in byte (fp16, fp8) or 16-bit
-// lanes (bf16, tf32),
+// Tensor-core blocks (core/numeric/sums/fused_dot.h) for whole tiles, one implementation per
+// instruction set. With the largest raw exponent Emax of a block's terms, found in byte (fp16, fp8)
+// or 16-bit lanes (bf16, tf32),
 //   sum = trunc(c * 2^(F - Emax)) + sum of trunc(a_k * b_k * 2^(F - Emax)), integers,
 //   c = rho(sum * 2^(Emax - F)).
 // a_k * b_k is exact in fp32, so is the scaling, and truncation is the conversion to int32.

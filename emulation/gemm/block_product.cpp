@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/sums/accumulate.h"
+#include "core/numeric/sums/tensor_core.h"
 #include "emulation/gemm/block.h"
 #include "emulation/gemm/driver.h"
 #include "emulation/measure/measure.h"

@@ -19,7 +19,7 @@ struct ResultView {
 /// Whether there are tiles for it, with diagnostics or without.
 bool has_block_tiles(const SumSpec& spec, bool diagnosed = false);
 
-/// c(i, j) = sum of a(i, k) * b(k, j), as core/numeric/accumulate.h has it. Needs block tiles.
+/// c(i, j) = sum of a(i, k) * b(k, j), as core/numeric/sums/accumulate.h has it. Needs block tiles.
 /// Returns how many elements the tiles left to the reference.
 int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
                       const ResultView& c, const SumSpec& spec,

@@ -50,7 +50,7 @@ struct Chunk {
   std::vector<Piece> pieces{};
 };
 
-/// Chains as core/numeric/accumulate.h cuts them, each in pieces of at most `block`.
+/// Chains as core/numeric/sums/accumulate.h cuts them, each in pieces of at most `block`.
 std::vector<Chunk> chunks_of(const Accumulation& how, int64_t k, int64_t block) {
   std::vector<Chunk> chunks(1);
   const int64_t slice = std::max<int64_t>(1, ceil_div(k, std::max<int64_t>(how.split_k, 1)));

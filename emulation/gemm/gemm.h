@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Sums of products on the CPU: matrix product and the three convolution products, each with a
-// named accumulation (core/numeric/accumulate.h, which every kernel equals bit for bit). K is never
-// split between threads, so the result is the same bits for any thread count and instruction set.
-// NaN and infinity flow as IEEE 754 says; a NaN result is always the quiet NaN 0x7fc00000.
+// named accumulation (core/numeric/sums/accumulate.h, which every kernel equals bit for bit). K is
+// never split between threads, so the result is the same bits for any thread count and instruction
+// set. NaN and infinity flow as IEEE 754 says; a NaN result is always the quiet NaN 0x7fc00000.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "core/numeric/accumulation.h"
-#include "core/numeric/float_format.h"
-#include "core/numeric/sum_diagnostics.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/sums/accumulation.h"
+#include "core/numeric/sums/sum_diagnostics.h"
 
 namespace halfscope {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/round_odd.h"
+#include "core/numeric/formats/round_odd.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/gemm/block_product.h"
 #include "emulation/gemm/driver.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cfenv>
 
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/gemm/driver.h"
 
 namespace halfscope::gemm_detail {

@@ -11,7 +11,7 @@
 #include <cfenv>
 #include <cstdint>
 
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "emulation/gemm/rounded.h"
 
 namespace halfscope::gemm_detail {
@@ -126,7 +126,7 @@ struct WayToRound<RoundedWay::odd, Addend::none> {
   }
 };
 
-/// splitmix64 of core/numeric/rng.h after its first addition.
+/// splitmix64 of core/numeric/formats/rng.h after its first addition.
 inline Words mixed(Words z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

@@ -10,14 +10,14 @@
 
 #include <cstdint>
 
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {
 namespace {
 
-/// Inverted draws of consecutive elements, starting anywhere (core/numeric/rng.h): an element with
-/// the dropped fraction f * 2^32 is rounded away from zero if that is above its limit.
+/// Inverted draws of consecutive elements, starting anywhere (core/numeric/formats/rng.h): an
+/// element with the dropped fraction f * 2^32 is rounded away from zero if that is above its limit.
 template <class V>
 struct DrawLimits {
   using I = typename V::I;

@@ -363,7 +363,7 @@ struct SurveyState {
   }
 };
 
-/// The 16 partial sums as a balanced tree (core/numeric/tensor_stats.h).
+/// The 16 partial sums as a balanced tree (core/numeric/statistics/tensor_stats.h).
 template <class V>
 double add_partials(const typename V::D* parts) {
   alignas(64) double partial[16];

@@ -118,8 +118,8 @@ struct Avx2 {
     const I cross = _mm256_mullo_epi32(a, set64(b << 32 | b >> 32));
     return add64(low, left64<32>(add64(cross, right64<32>(cross))));
   }
-  /// splitmix64 of core/numeric/rng.h after its first addition, inverted where the mask has ones,
-  /// and ones elsewhere.
+  /// splitmix64 of core/numeric/formats/rng.h after its first addition, inverted where the mask has
+  /// ones, and ones elsewhere.
   static I draw_limits(I z, I mask) {
     z = multiply64(xor_(z, right64<30>(z)), 0xBF58476D1CE4E5B9u);
     z = multiply64(xor_(z, right64<27>(z)), 0x94D049BB133111EBu);

@@ -113,8 +113,8 @@ struct Avx512 {
   static I right64(I x) {
     return _mm512_srli_epi64(x, kShift);
   }
-  /// splitmix64 of core/numeric/rng.h after its first addition, inverted where the mask has ones,
-  /// and ones elsewhere.
+  /// splitmix64 of core/numeric/formats/rng.h after its first addition, inverted where the mask has
+  /// ones, and ones elsewhere.
   static I draw_limits(I z, I mask) {
     z = _mm512_mullo_epi64(xor_(z, right64<30>(z)), set64(0xBF58476D1CE4E5B9u));
     z = _mm512_mullo_epi64(xor_(z, right64<27>(z)), set64(0x94D049BB133111EBu));

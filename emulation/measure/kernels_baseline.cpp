@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/numeric/rng.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/statistics/tensor_stats.h"
 #include "emulation/measure/general_round.h"
 #include "emulation/measure/kernels.h"
 #include "emulation/measure/magic_round.h"
@@ -246,7 +246,7 @@ void find_extremes(const float* in, int64_t n, Survey& result) {
   result.min_below = min_below;
 }
 
-/// The 16 partial sums as a balanced tree (core/numeric/tensor_stats.h).
+/// The 16 partial sums as a balanced tree (core/numeric/statistics/tensor_stats.h).
 double add_partials(double* partial) {
   for (int half = 8; half >= 1; half /= 2) {
     for (int j = 0; j < half; ++j) partial[j] += partial[j + half];

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "emulation/isa.h"
 #include "emulation/measure/kernels.h"
 #include "emulation/measure/round_spec.h"

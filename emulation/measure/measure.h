@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Vector kernels of the tap: round to a format and take the statistics in one pass, equal bit for
-// bit to the reference core/numeric/tensor_stats.h and core/numeric/round.h.
+// bit to the reference core/numeric/statistics/tensor_stats.h and core/numeric/formats/round.h.
 #pragma once
 
 #include <cstdint>
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/tensor_rounding.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/tensor_rounding.h"
+#include "core/numeric/statistics/tensor_stats.h"
 
 namespace halfscope {
 

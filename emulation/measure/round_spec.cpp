@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope::measure_detail {
 namespace {

@@ -2,8 +2,8 @@
 // Chooses how the kernels round to a format, and their constants.
 #pragma once
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/tensor_rounding.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/tensor_rounding.h"
 #include "emulation/measure/kernels.h"
 
 namespace halfscope::measure_detail {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "core/numeric/host_device.h"
+#include "core/host_device.h"
 
 namespace halfscope::gpu {
 

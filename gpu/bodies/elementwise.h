@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Arithmetic with broadcasting and functions of one element. The operands are values of narrow
 // formats and fp32 arithmetic is wide enough for a single later rounding of +, -, *, / and sqrt to
-// be the correct one. exp and log are taken in double (core/numeric/elementary.h).
+// be the correct one. exp and log are taken in double (core/numeric/elementary/elementary.h).
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/elementary.h"
-#include "core/numeric/float_format.h"
+#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/formats/float_format.h"
 #include "gpu/bodies/indexing.h"
 #include "gpu/bodies/several.h"
 

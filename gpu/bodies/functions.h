@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The functions of core/numeric/functions.h on elements: computed in double, delivered once.
+// The functions of core/numeric/elementary/functions.h on elements: computed in double, delivered
+// once.
 #pragma once
 
 #include <cstdint>
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/functions.h"
+#include "core/numeric/elementary/functions.h"
+#include "core/numeric/formats/float_format.h"
 #include "gpu/bodies/elementwise.h"
 
 namespace halfscope::gpu {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/numeric/chain.h"
+#include "core/numeric/sums/chain.h"
 #include "gpu/bodies/indexing.h"
 
 namespace halfscope::gpu {
@@ -16,7 +16,7 @@ HS_HD constexpr int64_t from_end(int64_t index, int64_t length) noexcept {
 }
 
 /// The sum of line `row` of a table: the key of its random words (sums_of_row() in
-/// core/graph/execution.h).
+/// core/lower/execution.h).
 HS_HD constexpr ChainSpec chain_of_row(ChainSpec how, int64_t row) noexcept {
   how.key = splitmix64(how.key + static_cast<uint64_t>(row));
   return how;

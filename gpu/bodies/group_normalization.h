@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/axis_lines.h"
-#include "core/numeric/chain.h"
+#include "core/axis_lines.h"
+#include "core/numeric/sums/chain.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/work.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Sums of index tensors, and the ways between indices and reals. What else works on indices are the
-// bodies of reals over int32_t, with the arithmetic of core/numeric/integers.h.
+// bodies of reals over int32_t, with the arithmetic of core/numeric/elementary/integers.h.
 #pragma once
 
 #include <cstdint>
 
-#include "core/numeric/integers.h"
+#include "core/numeric/elementary/integers.h"
 #include "gpu/bodies/indexing.h"
 
 namespace halfscope::gpu {

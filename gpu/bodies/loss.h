@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/axis_lines.h"
-#include "core/numeric/chain.h"
-#include "core/numeric/elementary.h"
+#include "core/axis_lines.h"
+#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/sums/chain.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {

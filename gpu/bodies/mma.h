@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrix products on the tensor cores of the device itself, by mma.sync: 16 x 8 results of a warp,
 // k in steps of 32 bytes, one chain of instructions per result. K is walked as the model of the
-// device does (core/numeric/tensor_core.h), and on the host the model stands in for the
+// device does (core/numeric/sums/tensor_core.h), and on the host the model stands in for the
 // instruction, so that results are CoreElement's. Fragments are those of the PTX ISA, "Matrix
 // Fragments for mma.m16n8k16" and the like: with e elements per 32-bit register, k = 8 e, and lane
 // = 4 * group + place
@@ -13,8 +13,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/tensor_core_chain.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/sums/tensor_core_chain.h"
 #include "gpu/bodies/products.h"
 
 namespace halfscope::gpu {

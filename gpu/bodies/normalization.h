@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/chain.h"
+#include "core/numeric/sums/chain.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/several.h"
 #include "gpu/bodies/updates.h"

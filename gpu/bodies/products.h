@@ -13,8 +13,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/chain.h"
-#include "core/numeric/tensor_core_chain.h"
+#include "core/numeric/sums/chain.h"
+#include "core/numeric/sums/tensor_core_chain.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/indexing.h"
 #include "gpu/bodies/work.h"

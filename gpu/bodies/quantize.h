@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/numeric/block_format.h"
-#include "core/numeric/tensor_scale.h"
-#include "core/numeric/tensor_scaling.h"
+#include "core/numeric/scaling/block_format.h"
+#include "core/numeric/scaling/tensor_scale.h"
+#include "core/numeric/scaling/tensor_scaling.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/work.h"
 

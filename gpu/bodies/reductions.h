@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/numeric/chain.h"
+#include "core/numeric/sums/chain.h"
 #include "gpu/bodies/gather.h"
 #include "gpu/bodies/indexing.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/train/step_decision.h"
+#include "core/backend/step_decision.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {

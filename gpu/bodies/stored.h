@@ -14,10 +14,10 @@
 #include <cuda_fp16.h>
 #endif
 
-#include "core/numeric/codes.h"
-#include "core/numeric/float_format.h"
-#include "core/numeric/host_device.h"
-#include "core/numeric/round.h"
+#include "core/host_device.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope::gpu {
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 // The tap on the device: one pass over a tensor that rounds it to its format and takes its
-// statistics, field by field and bit by bit those of measure() in core/numeric/tensor_stats.h.
-// Counters are integers; the sums have a fixed order: partial i % 16 of a chunk of 4096 elements
-// belongs to one thread, the partials are added as a tree, and chunks in order (TapTotals).
+// statistics, field by field and bit by bit those of measure() in
+// core/numeric/statistics/tensor_stats.h. Counters are integers; the sums have a fixed order:
+// partial i % 16 of a chunk of 4096 elements belongs to one thread, the partials are added as a
+// tree, and chunks in order (TapTotals).
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_rounding.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/formats/tensor_rounding.h"
+#include "core/numeric/statistics/tensor_stats.h"
 #include "gpu/bodies/several.h"
 #include "gpu/bodies/updates.h"
 #include "gpu/bodies/work.h"

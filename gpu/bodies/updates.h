@@ -8,9 +8,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_rounding.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/formats/tensor_rounding.h"
+#include "core/numeric/statistics/tensor_stats.h"
 #include "gpu/bodies/several.h"
 #include "gpu/bodies/work.h"
 

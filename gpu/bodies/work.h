@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "core/numeric/host_device.h"
-#include "core/numeric/round_odd.h"
+#include "core/host_device.h"
+#include "core/numeric/formats/round_odd.h"
 #include "gpu/bodies/stored.h"
 
 namespace halfscope::gpu {

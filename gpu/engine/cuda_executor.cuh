@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/numeric/host_device.h"
-#include "gpu/engine/cuda_error.cuh"
+#include "core/host_device.h"
 #include "gpu/engine/device_cores.h"
 #include "gpu/engine/executor.h"
 #include "gpu/engine/pinned_staging.cuh"
+#include "gpu/libraries/cuda_error.cuh"
 
 namespace halfscope::gpu {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Which tensor cores a device has, by the names of core/numeric/tensor_core.h.
+// Which tensor cores a device has, by the names of core/numeric/sums/tensor_core.h.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "core/numeric/accumulation.h"
+#include "core/numeric/sums/accumulation.h"
 
 namespace halfscope::gpu {
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/train/step_queue.h"
+#include "core/backend/step_queue.h"
 #include "gpu/bodies/step.h"
 #include "gpu/engine/executor.h"
 #include "gpu/engine/tap_counters.h"

@@ -39,7 +39,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "gpu/engine/device_cores.h"
 
 namespace halfscope::gpu {

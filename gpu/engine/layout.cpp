@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/graph/execution.h"
+#include "core/lower/execution.h"
 #include "core/ops/ops.h"
 
 namespace halfscope::gpu {

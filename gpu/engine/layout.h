@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Where every value of an executable graph lies in one stretch of device memory, in the storage of
 // the fewest bytes that holds its format (gpu/bodies/stored.h), indices as int32: values that no
-// entry uses have no place, aliases (core/graph/execution.h) have that of the value they stand for.
+// entry uses have no place, aliases (core/lower/execution.h) have that of the value they stand for.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "gpu/bodies/stored.h"
 
 namespace halfscope::gpu {

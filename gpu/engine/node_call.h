@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/graph/execution.h"
 #include "core/graph/graph.h"
-#include "core/graph/narrow.h"
-#include "core/numeric/accumulate.h"
-#include "core/numeric/chain.h"
+#include "core/lower/execution.h"
+#include "core/lower/narrow.h"
+#include "core/numeric/sums/accumulate.h"
+#include "core/numeric/sums/chain.h"
 #include "core/ops/ops.h"
 #include "gpu/bodies/stored.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "gpu/engine/cuda_error.cuh"
+#include "gpu/libraries/cuda_error.cuh"
 
 namespace halfscope::gpu {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/engine/device_steps.h"
 #include "gpu/engine/layout.h"

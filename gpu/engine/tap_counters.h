@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "gpu/bodies/tap.h"
 
 namespace halfscope::gpu {

@@ -10,8 +10,8 @@
 
 #include <utility>
 
-#include "core/train/backend.h"
-#include "gpu/engine/cuda_error.cuh"
+#include "core/backend/backend.h"
+#include "gpu/libraries/cuda_error.cuh"
 #include "gpu/libraries/libraries.h"
 #include "gpu/libraries/shared_library.h"
 

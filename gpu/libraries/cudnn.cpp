@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/train/backend.h"
-#include "gpu/engine/cuda_error.cuh"
+#include "core/backend/backend.h"
+#include "gpu/libraries/cuda_error.cuh"
 #include "gpu/libraries/cudnn_descriptor.cuh"
 #include "gpu/libraries/libraries.h"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 #include "gpu/bodies/products.h"
 
 namespace halfscope::gpu {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "gui/app/app.h"
-#include "gui/imgui_compat.h"
 #include "gui/panels/events.h"
+#include "gui/widgets/imgui_compat.h"
 
 namespace halfscope::gui {
 namespace {

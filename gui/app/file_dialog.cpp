@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

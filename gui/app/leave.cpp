@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "gui/app/app.h"
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "gui/app/app.h"
-#include "gui/imgui_compat.h"
 #include "gui/panels/float_lab.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

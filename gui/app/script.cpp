@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 
 namespace halfscope::gui {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 #include "gui/app/child_process.h"
 #include "gui/state/view_state.h"
 

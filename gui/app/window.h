@@ -2,7 +2,7 @@
 // The two ways to draw the viewer: in a window, and into pictures.
 #pragma once
 
-#include "gui/view_options.h"
+#include "gui/app/view_options.h"
 
 namespace halfscope::gui {
 

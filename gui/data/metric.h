@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "analysis/packed_stats.h"
-#include "core/numeric/tensor_stats.h"
-#include "core/train/recording.h"
+#include "core/numeric/statistics/tensor_stats.h"
+#include "core/observe/recording.h"
 
 namespace halfscope::gui {
 

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::gui {
 namespace {

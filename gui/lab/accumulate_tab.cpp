@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
-#include "core/numeric/codes.h"
-#include "gui/imgui_compat.h"
+#include "core/numeric/formats/codes.h"
 #include "gui/lab/lab_tabs.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

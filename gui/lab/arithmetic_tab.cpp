@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/numeric/codes.h"
+#include "core/numeric/formats/codes.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"

@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/ulp.h"
-#include "gui/imgui_compat.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/statistics/ulp.h"
 #include "gui/lab/lab_tabs.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

@@ -11,12 +11,12 @@
 #include <cstdlib>
 #include <limits>
 
-#include "core/numeric/arithmetic.h"
-#include "core/numeric/codes.h"
-#include "core/numeric/float_text.h"
-#include "core/numeric/rng.h"
-#include "core/numeric/round.h"
-#include "core/numeric/ulp.h"
+#include "core/numeric/formats/arithmetic.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/statistics/ulp.h"
+#include "core/numeric/types/float_text.h"
 
 namespace halfscope::gui {
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/rounding.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/rounding.h"
 #include "gui/lab/exact_decimal.h"
 
 namespace halfscope::gui {

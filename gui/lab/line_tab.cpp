@@ -8,11 +8,11 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
-#include "core/numeric/codes.h"
-#include "core/numeric/round.h"
-#include "core/numeric/ulp.h"
-#include "gui/imgui_compat.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/statistics/ulp.h"
 #include "gui/lab/lab_tabs.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

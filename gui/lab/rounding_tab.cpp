@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/rng.h"
-#include "core/numeric/round.h"
-#include "core/numeric/ulp.h"
-#include "gui/imgui_compat.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/statistics/ulp.h"
 #include "gui/lab/lab_tabs.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

@@ -13,9 +13,9 @@
 
 #include "analysis/rules/text.h"
 #include "gui/data/heat_picture.h"
-#include "gui/imgui_compat.h"
 #include "gui/panels/heatmap_picture.h"
 #include "gui/panels/step_plot.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

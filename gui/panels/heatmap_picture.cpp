@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
-#include "gui/imgui_compat.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/panels/step_plot.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

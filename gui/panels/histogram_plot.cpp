@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 
 namespace halfscope::gui {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/what_if.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/statistics/tensor_stats.h"
 #include "gui/widgets/canvas.h"
 #include "gui/widgets/theme.h"
 

@@ -10,8 +10,8 @@
 
 #include "analysis/rules/text.h"
 #include "gui/data/lane_errors.h"
-#include "gui/imgui_compat.h"
 #include "gui/panels/panel.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
 

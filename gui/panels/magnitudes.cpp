@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "analysis/rules/text.h"
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/track.h"
 

@@ -6,7 +6,7 @@
 
 #include "analysis/rules/text.h"
 #include "core/error.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::gui {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 #include "gui/state/view_state.h"
 
 namespace halfscope::gui {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 
 namespace halfscope::gui {
 

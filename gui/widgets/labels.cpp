@@ -8,7 +8,7 @@
 
 #include "analysis/rules/text.h"
 #include "core/utf8.h"
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "analysis/what_if.h"
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 #include "gui/widgets/plot_math.h"  // grouped
 #include "gui/widgets/theme.h"
 

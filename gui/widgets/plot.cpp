@@ -7,7 +7,7 @@
 #include <array>
 #include <charconv>
 
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

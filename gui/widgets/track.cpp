@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 
 namespace halfscope::gui {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/run_view.h"
-#include "core/train/recording.h"
+#include "core/observe/recording.h"
 
 namespace halfscope::test {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Summation trees recovered from sums whose order is known: chains, blocks, slices, pairs, and
 // random trees in which every node swamps what is small beside M.
-#include "core/numeric/summation_tree.h"
+#include "core/numeric/sum_orders/summation_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope {
 namespace {

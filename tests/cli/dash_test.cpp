@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/onnx/import.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "tests/cli/program.h"
 
 namespace halfscope {

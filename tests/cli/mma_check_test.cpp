@@ -9,7 +9,7 @@
 
 #include "cli/work/fprev_backend.h"
 #include "cli/work/mma_formats.h"
-#include "core/numeric/summation_tree.h"
+#include "core/numeric/sum_orders/summation_tree.h"
 #include "gpu/backends.h"
 #include "tests/cli/bad_inputs.h"
 

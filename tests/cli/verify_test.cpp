@@ -7,7 +7,7 @@
 
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "tests/cli/bad_inputs.h"
 
 namespace halfscope {

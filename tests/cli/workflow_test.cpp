@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/run_view.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "tests/cli/program.h"
 
 namespace halfscope {

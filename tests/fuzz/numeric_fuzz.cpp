@@ -9,9 +9,9 @@
 #include <optional>
 #include <string_view>
 
-#include "core/numeric/accumulation.h"
-#include "core/numeric/codes.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/sums/accumulation.h"
 #include "tests/numeric/enumerated_format.h"
 
 namespace {

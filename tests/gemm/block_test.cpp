@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/gemm/block_product.h"
 #include "tests/gemm/oracles.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/numeric/sum_diagnostics.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/sum_diagnostics.h"
+#include "core/numeric/sums/tensor_core.h"
 #include "tests/gemm/oracles.h"
 
 namespace halfscope::testing {

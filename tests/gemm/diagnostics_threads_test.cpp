@@ -4,7 +4,7 @@
 // before has left numbers that would be noticed.
 #include <limits>
 
-#include "core/numeric/sum_diagnostics.h"
+#include "core/numeric/sums/sum_diagnostics.h"
 #include "tests/gemm/oracles.h"
 
 namespace halfscope::testing {

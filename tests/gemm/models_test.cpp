@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/accumulate.h"
+#include "core/numeric/sums/tensor_core.h"
 #include "tests/gemm/oracles.h"
 
 namespace halfscope::testing {

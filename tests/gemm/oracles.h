@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "emulation/gemm/gemm.h"
 #include "emulation/isa.h"
 

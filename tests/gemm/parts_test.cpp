@@ -3,7 +3,7 @@
 // that are themselves short, against the reference, bit for bit.
 #include <limits>
 
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "tests/gemm/oracles.h"
 
 namespace halfscope::testing {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/numeric/accumulate.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/sums/accumulate.h"
 #include "tests/gemm/oracles.h"
 
 namespace halfscope::testing {

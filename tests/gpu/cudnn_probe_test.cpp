@@ -11,7 +11,7 @@
 #include <string>
 
 #include "core/models/models.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "gpu/backends.h"
 #include "gpu/device_info.h"
 #include "gpu/engine/product_steps.h"

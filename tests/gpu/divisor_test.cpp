@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 
 namespace halfscope {
 namespace {

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/numeric/codes.h"
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
+#include "core/numeric/formats/codes.h"
 #include "gpu/host_program.h"
 #include "gpu/libraries/product_library.h"
 

@@ -2,7 +2,7 @@
 // KernelChecker on lanes of the GPU backend's program: our own kernels have the emulator's bits, a
 // library's sums are explained by the order they were taken in, and what no order explains is
 // counted. The library is interpreted, so that a test chooses the order.
-#include "core/train/kernel_check.h"
+#include "core/observe/kernel_check.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "core/models/models.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/tensor_core.h"
+#include "core/policy/policy.h"
 #include "core/train/runner.h"
 #include "gpu/backends.h"
 #include "tests/gpu/interpreted_library.h"

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/models/models.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "emulation/backends.h"
 #include "gpu/backends.h"
 

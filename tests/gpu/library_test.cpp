@@ -6,6 +6,7 @@
 
 #include "core/graph/autodiff.h"
 #include "core/models/models.h"
+#include "core/policy/policy.h"
 #include "gpu/libraries/libraries.h"
 #include "tests/gpu/interpreted_library.h"
 #include "tests/gpu/op_lockstep.h"

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/lower.h"
-#include "core/numeric/rng.h"
+#include "core/backend/backend.h"
+#include "core/lower/lower.h"
+#include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
-#include "core/train/backend.h"
 #include "emulation/backends.h"
 #include "gpu/backends.h"
 

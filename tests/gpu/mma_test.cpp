@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "core/policy/policy.h"
 #include "gpu/device_info.h"
 #include "gpu/engine/device_cores.h"
 #include "gpu/host_program.h"

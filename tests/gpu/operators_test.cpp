@@ -10,7 +10,7 @@
 #include <ostream>
 
 #include "core/error.h"
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "tests/gpu/comparisons.h"
 #include "tests/support/op_cases.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
+#include "core/lower/optimizer.h"
 #include "core/models/models.h"
-#include "core/train/optimizer.h"
 #include "tests/gpu/lockstep.h"
 
 namespace halfscope::test {

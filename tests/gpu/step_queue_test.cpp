@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/models/models.h"
+#include "core/policy/policy.h"
 #include "tests/gpu/lockstep.h"
 #include "tests/train/small_training.h"
 

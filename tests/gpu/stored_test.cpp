@@ -9,10 +9,10 @@
 #include <bit>
 #include <cmath>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/models/models.h"
-#include "core/numeric/codes.h"
-#include "core/plan/plan.h"
+#include "core/numeric/formats/codes.h"
+#include "core/policy/policy.h"
 #include "gpu/backends.h"
 #include "gpu/engine/layout.h"
 

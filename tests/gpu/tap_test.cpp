@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "core/graph/lower.h"
-#include "core/numeric/rng.h"
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
+#include "core/lower/lower.h"
+#include "core/numeric/formats/rng.h"
 #include "emulation/backends.h"
 #include "gpu/backends.h"
 

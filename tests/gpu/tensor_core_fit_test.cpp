@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/models/models.h"
 #include "core/onnx/import.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

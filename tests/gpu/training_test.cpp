@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/models/models.h"
+#include "core/policy/policy.h"
 #include "core/train/runner.h"
 #include "tests/gpu/lockstep.h"
 #include "tests/gpu/small_network.h"

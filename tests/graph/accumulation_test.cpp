@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/numeric/accumulate.h"
+#include "core/numeric/sums/accumulate.h"
 #include "emulation/backends.h"
 #include "tests/support/op_harness.h"
 

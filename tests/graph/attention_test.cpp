@@ -10,9 +10,10 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/graph/lower.h"
-#include "core/numeric/rng.h"
+#include "core/lower/lower.h"
+#include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
+#include "core/policy/policy.h"
 #include "emulation/backends.h"
 
 namespace halfscope {

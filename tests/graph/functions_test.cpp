@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Functions of one element as operators of the emulator: for every instruction set the bits of
-// core/numeric/functions.h taken number by number, in pieces and with broadcasting.
+// core/numeric/elementary/functions.h taken number by number, in pieces and with broadcasting.
 #include "core/ops/functions.h"
 
 #include <gtest/gtest.h>

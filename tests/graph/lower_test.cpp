@@ -9,7 +9,9 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/lower/lower.h"
 #include "core/models/models.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

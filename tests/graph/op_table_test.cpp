@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/ops/ops.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/policy/policy.h"
+
 namespace halfscope {
 namespace {
 

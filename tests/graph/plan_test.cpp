@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Plans: presets, their JSON form (docs/contracts.md, "Plan JSON"), what is refused and by which
 // name, globs, and how rules are applied.
-#include "core/plan/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {

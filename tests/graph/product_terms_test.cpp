@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/graph/single_node.h"
+#include "core/lower/single_node.h"
 #include "emulation/backends.h"
 #include "tests/support/op_cases.h"
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/models/models.h"
-#include "core/numeric/block_format.h"
-#include "core/numeric/rng.h"
-#include "core/plan/plan.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/scaling/block_format.h"
+#include "core/policy/policy.h"
 #include "emulation/backends.h"
 
 namespace halfscope {

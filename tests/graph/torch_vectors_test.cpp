@@ -12,7 +12,7 @@
 
 #include "core/data/npz.h"
 #include "core/error.h"
-#include "core/train/optimizer.h"
+#include "core/lower/optimizer.h"
 #include "emulation/backends.h"
 #include "tests/support/op_harness.h"
 

@@ -11,7 +11,7 @@
 
 #include "analysis/recorder.h"
 #include "core/error.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "gui/app/child_process.h"
 #include "gui/app/trial.h"
 #include "gui/data/loader.h"

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "gui/widgets/labels.h"
 #include "tests/gui/ui_driver.h"
 

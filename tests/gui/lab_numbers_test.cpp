@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/rng.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
 #include "gui/lab/float_lab.h"
 
 namespace halfscope::gui {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "tests/report/report_fixtures.h"
 
 namespace halfscope::gui {

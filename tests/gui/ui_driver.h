@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "gui/imgui_compat.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/theme.h"
 #include "gui/widgets/track.h"
 

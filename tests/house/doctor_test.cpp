@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "core/models/models.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "emulation/isa.h"
 #include "gpu/device_info.h"
 

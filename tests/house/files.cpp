@@ -41,7 +41,7 @@ std::vector<File> read_tree(const std::string& root) {
       if (is_skipped_folder(it->path().filename().string())) it.disable_recursion_pending();
       continue;
     }
-    if (!it->is_regular_file()) continue;
+    if (!it->is_regular_file() || it->path().filename() == ".git") continue;  // of a worktree
     std::ifstream in(it->path(), std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(in), {}};
     if (text.find('\0') != std::string::npos) continue;  // binary: pictures, run files, data

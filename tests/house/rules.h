@@ -51,7 +51,7 @@ Violations check_pragma_once(const File& file);
 /// What NAME.cpp includes first is NAME.h where `tree` has one, so that the header compiles alone.
 Violations check_own_header_first(const File& file, const std::vector<File>& tree);
 /// In core, emulation and gpu nothing calls a C library's or CUDA's exp, log, tanh and the like,
-/// whose last bits differ: core/numeric/elementary.h has them.
+/// whose last bits differ: core/numeric/elementary/elementary.h has them.
 Violations check_elementary_functions(const File& file);
 
 }  // namespace halfscope::house

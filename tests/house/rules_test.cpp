@@ -29,9 +29,9 @@ TEST_P(Includes, AreJudged) {
 }
 
 constexpr IncludeCase kIncludeCases[] = {
-    {"core/numeric/a.h", "<vector>", true},
-    {"core/numeric/a.h", "\"core/error.h\"", true},
-    {"core/numeric/a.h", "\"emulation/isa.h\"", false},
+    {"core/numeric/formats/a.h", "<vector>", true},
+    {"core/numeric/formats/a.h", "\"core/error.h\"", true},
+    {"core/numeric/formats/a.h", "\"emulation/isa.h\"", false},
     {"core/data/a.cpp", "\"analysis/finding.h\"", false},
     {"core/data/a.cpp", "<analysis/finding.h>", false},
     {"core/data/a.cpp", "\"../analysis/finding.h\"", false},
@@ -53,7 +53,7 @@ constexpr IncludeCase kIncludeCases[] = {
     {"cli/work/doctor.cpp", "<sqlite3.h>", true},
     {"gpu/a.cpp", "<cuda_runtime_api.h>", true},
     {"emulation/a.cpp", "<cuda_runtime_api.h>", false},
-    {"core/numeric/a.h", "<cuda_fp16.h>", false},
+    {"core/numeric/formats/a.h", "<cuda_fp16.h>", false},
     {"emulation/gemm/a.cpp", "<Eigen/Core>", true},
     {"emulation/gemm/a.h", "<Eigen/Core>", false},
     {"core/train/a.cpp", "<Eigen/Core>", false},
@@ -61,10 +61,9 @@ constexpr IncludeCase kIncludeCases[] = {
     {"core/graph/a.cpp", "<zlib.h>", false},
     {"core/data/a.cpp", "<zip.h>", true},
     {"cli/train.cpp", "<zip.h>", false},
-    {"core/plan/a.cpp", "<nlohmann/json.hpp>", true},
-    {"core/plan/a.h", "<nlohmann/json.hpp>", false},
+    {"core/policy/a.cpp", "<nlohmann/json.hpp>", true},
+    {"core/policy/a.h", "<nlohmann/json.hpp>", false},
     {"core/train/a.cpp", "<nlohmann/json.hpp>", false},
-    {"core/models/a.cpp", "<nlohmann/json.hpp>", true},
     {"core/ops/a.cpp", "<fmt/format.h>", false},
     {"core/graph/a.cpp", "<unistd.h>", false},
     {"analysis/a.cpp", "<CLI/CLI.hpp>", false},
@@ -72,6 +71,17 @@ constexpr IncludeCase kIncludeCases[] = {
     {"tests/a/a.cpp", "<Eigen/Core>", true},
     {"bench/a.cpp", "<benchmark/benchmark.h>", true},
     {"README.md", "\"emulation/isa.h\"", true},
+    {"core/graph/a.h", "\"core/plan/plan.h\"", true},
+    {"core/graph/a.h", "\"core/graph/site.h\"", true},
+    {"core/graph/a.h", "\"core/ops/ops.h\"", false},
+    {"core/error.h", "\"core/graph/graph.h\"", false},
+    {"core/numeric/scaling/a.h", "\"core/numeric/formats/round.h\"", true},
+    {"core/numeric/formats/a.h", "\"core/numeric/sums/chain.h\"", false},
+    {"gpu/libraries/a.cpp", "\"gpu/engine/executor.h\"", false},
+    {"gui/widgets/a.cpp", "\"gui/panels/panel.h\"", false},
+    {"emulation/isa.cpp", "\"emulation/gemm/gemm.h\"", false},
+    {"analysis/a.cpp", "\"analysis/rules/rules.h\"", false},
+    {"tests/gui/a.cpp", "\"tests/house/rules.h\"", true},
 };
 INSTANTIATE_TEST_SUITE_P(Samples, Includes, testing::ValuesIn(kIncludeCases));
 
@@ -80,6 +90,28 @@ TEST(IncludeParsing, FindsUnusualSpellingsAndTheLine) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].line, 2);
   EXPECT_EQ(found[0].text(), "core/a.cpp:2: core must not know gpu/x.h");
+}
+
+TEST(FolderOrder, NamesTheFileTheIncludeAndBothFolders) {
+  const Violations found =
+      check_includes({"core/graph/a.h", including("\"core/train/trainer.h\"")});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].text(),
+            "core/graph/a.h:1: core/graph must not know core/train/trainer.h: core/train comes "
+            "later");
+}
+
+TEST(FolderOrder, HasAllFolders) {
+  for (const char* folder : {"core/tools", "core/numeric", "gui/panels/new", "gpu/kernels"}) {
+    const Violations found = check_includes({std::string(folder) + "/a.h", ""});
+    ASSERT_EQ(found.size(), 1u) << folder;
+    EXPECT_EQ(found[0].what,
+              std::string(folder) + " has no place in kFolders of tests/house/includes.cpp");
+    EXPECT_EQ(check_includes({"core/a.h", including("\"core/tools/a.h\"")}).size(), 1u);
+  }
+  for (const char* folder : {"cli", "cli/new", "tests/new", "examples"}) {
+    EXPECT_TRUE(check_includes({std::string(folder) + "/a.h", ""}).empty()) << folder;
+  }
 }
 
 TEST(IncludeParsing, LeavesCommentsAlone) {
@@ -150,15 +182,15 @@ TEST(ElementaryFunctions, AreOurs) {
   };
   for (const char* call : {"std::exp(x)", "::log(x)", "y = tanh(x)", "expf(x)", "__logf(x)",
                            "std::pow(2.0, 3)", "1 + std::erfc( x )"}) {
-    EXPECT_EQ(found("core/numeric/a.h", call), 1u) << call;
+    EXPECT_EQ(found("core/numeric/formats/a.h", call), 1u) << call;
     EXPECT_EQ(found("emulation/engine/a.cpp", call), 1u) << call;
     EXPECT_EQ(found("gpu/bodies/a.h", call), 1u) << call;
     EXPECT_EQ(found("gui/a.cpp", call), 0u) << call;
-    EXPECT_EQ(found("core/numeric/elementary.h", call), 0u) << call;
+    EXPECT_EQ(found("core/numeric/elementary/elementary.h", call), 0u) << call;
   }
   for (const char* line : {"elementary::exp(x)", "std::sqrt(x)", "// std::exp(x)", "my_exp(x)",
                            "std::fma(a, b, c)", "log + (x)", "exponent(x)"}) {
-    EXPECT_EQ(found("core/numeric/a.h", line), 0u) << line;
+    EXPECT_EQ(found("core/numeric/formats/a.h", line), 0u) << line;
   }
   EXPECT_EQ(found("gpu/a.cu", "std::exp(std::log(x))"), 2u);
 }

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/statistics/tensor_stats.h"
 #include "emulation/isa.h"
 
 namespace halfscope::testing {

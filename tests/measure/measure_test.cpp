@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "tests/measure/measure_data.h"
 
 namespace halfscope {

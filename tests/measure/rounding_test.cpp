@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_rounding.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/formats/tensor_rounding.h"
 #include "emulation/measure/measure.h"
 #include "tests/measure/measure_data.h"
 

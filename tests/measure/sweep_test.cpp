@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "emulation/measure/measure.h"
 #include "tests/measure/measure_data.h"
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <string>
 
-#include "core/numeric/arithmetic.h"
+#include "core/numeric/formats/arithmetic.h"
 #include "tests/numeric/enumerated_format.h"
 #include "tests/numeric/operands.h"
 

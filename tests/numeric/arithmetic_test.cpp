@@ -2,7 +2,7 @@
 // Arithmetic against exact results and the definition of the formats, value, sign and all flags:
 // every pair of values of 8-bit and smaller formats in every mode, random and directed operands of
 // the others; then the rules for zeros, infinities and NaNs, and comparison.
-#include "core/numeric/arithmetic.h"
+#include "core/numeric/formats/arithmetic.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/rng.h"
 #include "tests/numeric/enumerated_format.h"
 #include "tests/numeric/exact_operation.h"
 #include "tests/numeric/operands.h"

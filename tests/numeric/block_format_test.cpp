@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Block formats: blocks worked out by hand, the text of OCP MX 1.0 written down once more with
 // frexp and a search among enumerated values, and what must hold for all blocks.
-#include "core/numeric/block_format.h"
+#include "core/numeric/scaling/block_format.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/numeric/codes.h"
+#include "core/numeric/formats/codes.h"
 #include "tests/numeric/enumerated_format.h"
 
 namespace halfscope {

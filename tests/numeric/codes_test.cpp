@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Codes of formats: every code against the definition, the way back, published tables; the scale
 // format ue8m0.
-#include "core/numeric/codes.h"
+#include "core/numeric/formats/codes.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/ue8m0.h"
+#include "core/numeric/scaling/ue8m0.h"
 #include "tests/numeric/enumerated_format.h"
 
 namespace halfscope {

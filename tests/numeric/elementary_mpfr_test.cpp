@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/elementary.h"
-#include "core/numeric/round.h"
-#include "core/numeric/round_odd.h"
+#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/formats/round_odd.h"
 
 namespace halfscope {
 namespace {

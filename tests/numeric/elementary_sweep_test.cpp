@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/elementary.h"
+#include "core/numeric/elementary/elementary.h"
 
 namespace halfscope {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What elementary functions owe apart from accuracy (elementary_mpfr_test.cpp): the special cases
 // of C's Annex F, symmetries, order, and the very same bits wherever this is compiled.
-#include "core/numeric/elementary.h"
+#include "core/numeric/elementary/elementary.h"
 
 #include <gtest/gtest.h>
 

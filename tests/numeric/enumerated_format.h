@@ -12,8 +12,8 @@
 #include <random>
 #include <vector>
 
-#include "core/numeric/float_format.h"
-#include "core/numeric/rounding.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/rounding.h"
 
 namespace halfscope::testing {
 

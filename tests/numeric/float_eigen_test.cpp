@@ -8,8 +8,8 @@
 #include <cmath>
 #include <random>
 
-#include "core/numeric/eigen.h"
-#include "core/numeric/float_types.h"
+#include "core/numeric/types/eigen.h"
+#include "core/numeric/types/float_types.h"
 
 namespace halfscope {
 namespace {

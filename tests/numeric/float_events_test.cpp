@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // FloatEventScope: exact counts on sums made by hand, nesting, threads, first events.
-#include "core/numeric/float_events.h"
+#include "core/numeric/types/float_events.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/numeric/float_types.h"
+#include "core/numeric/types/float_types.h"
 
 namespace halfscope {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Names of formats, the numbers that follow from a format, and which formats are refused.
-#include "core/numeric/float_format.h"
+#include "core/numeric/formats/float_format.h"
 
 #include <gtest/gtest.h>
 

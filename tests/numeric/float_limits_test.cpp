@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // std::numeric_limits and std::hash of Float<F> against a look at every code, and against the
 // limits of Eigen's types and of float.
-#include "core/numeric/float_limits.h"
+#include "core/numeric/types/float_limits.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "core/numeric/float_types.h"
+#include "core/numeric/types/float_types.h"
 
 namespace halfscope {
 namespace {

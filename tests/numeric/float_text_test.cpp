@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Decimals of Float<F>: every code goes to text and back, texts are the shortest there are, and
 // long decimals are rounded once.
-#include "core/numeric/float_text.h"
+#include "core/numeric/types/float_text.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/numeric/float_types.h"
+#include "core/numeric/types/float_types.h"
 
 namespace halfscope {
 namespace {

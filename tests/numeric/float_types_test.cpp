@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Float<F> against the format by definition (all pairs of the 8-bit types and narrower), against
 // Eigen's 16-bit types and the compiler's (all codes), and its conversions.
-#include "core/numeric/float_types.h"
+#include "core/numeric/types/float_types.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <random>
 
-#include "core/numeric/arithmetic.h"
-#include "core/numeric/codes.h"
+#include "core/numeric/formats/arithmetic.h"
+#include "core/numeric/formats/codes.h"
 #include "tests/numeric/exact_operation.h"
 
 namespace halfscope::testing {

@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {

@@ -11,7 +11,7 @@
 #include <random>
 #include <string>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "tests/numeric/enumerated_format.h"
 
 namespace halfscope {

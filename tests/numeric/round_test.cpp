@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // round_to_format against the definition of the formats (enumerated_format.h), value and flags,
 // at every neighbour and midpoint, on random bit patterns, from float and from double.
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 #include <gtest/gtest.h>
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/numeric/linear_quantization.h"
-#include "core/numeric/tensor_scale.h"
-#include "core/numeric/tensor_scaling.h"
+#include "core/numeric/scaling/linear_quantization.h"
+#include "core/numeric/scaling/tensor_scale.h"
+#include "core/numeric/scaling/tensor_scaling.h"
 
 namespace halfscope {
 namespace {

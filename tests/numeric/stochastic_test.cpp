@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
-#include "core/numeric/arithmetic.h"
-#include "core/numeric/rng.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/arithmetic.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
 #include "tests/numeric/enumerated_format.h"
 
 namespace halfscope {

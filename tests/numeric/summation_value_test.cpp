@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sums in the order of a tree that FPRev found have the bits of what they were found in; and no
 // order leaves the bound of sums.
-#include "core/numeric/summation_value.h"
+#include "core/numeric/sum_orders/summation_value.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 #include <string>
 
-#include "core/numeric/round.h"
-#include "core/numeric/sum_bound.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/sums/sum_bound.h"
 
 namespace halfscope {
 namespace {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/numeric/arithmetic.h"
-#include "core/numeric/codes.h"
+#include "core/numeric/formats/arithmetic.h"
+#include "core/numeric/formats/codes.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

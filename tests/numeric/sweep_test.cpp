@@ -13,7 +13,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 #include "tests/numeric/enumerated_format.h"
 
 namespace halfscope {

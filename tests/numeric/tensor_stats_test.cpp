@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // TensorStats: counts on data made by hand, merging, and the reference measure() against an
 // independent recount.
-#include "core/numeric/tensor_stats.h"
+#include "core/numeric/statistics/tensor_stats.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Distances and sizes in units in the last place, against codes counted one by one.
-#include "core/numeric/ulp.h"
+#include "core/numeric/statistics/ulp.h"
 
 #include <gtest/gtest.h>
 

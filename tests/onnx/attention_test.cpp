@@ -10,8 +10,9 @@
 #include <map>
 
 #include "core/models/loss.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "core/onnx/export.h"
+#include "core/policy/policy.h"
 #include "tests/onnx/network_support.h"
 
 namespace halfscope {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/graph/autodiff.h"
 #include "core/onnx/export.h"
+#include "core/policy/policy.h"
 #include "tests/data/test_files.h"
 #include "tests/onnx/network_support.h"
 

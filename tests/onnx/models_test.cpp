@@ -7,6 +7,7 @@
 
 #include "core/data/dataset.h"
 #include "core/data/npz.h"
+#include "core/policy/policy.h"
 #include "tests/data/test_files.h"
 #include "tests/onnx/network_support.h"
 

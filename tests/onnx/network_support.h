@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/onnx/import.h"
 #include "core/onnx/proto.h"
 #include "core/plan/plan.h"

@@ -8,6 +8,7 @@
 
 #include "core/data/zip.h"
 #include "core/onnx/export.h"
+#include "core/policy/policy.h"
 #include "tests/onnx/network_support.h"
 
 namespace halfscope {

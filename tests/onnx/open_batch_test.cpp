@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/onnx/export.h"
+#include "core/policy/policy.h"
 #include "tests/onnx/network_support.h"
 
 namespace halfscope {

@@ -12,6 +12,7 @@
 #include "analysis/memory_sink.h"
 #include "analysis/rules/rules.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {

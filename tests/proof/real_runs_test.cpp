@@ -9,6 +9,7 @@
 #include "analysis/memory_sink.h"
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {

@@ -10,7 +10,7 @@
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
-#include "core/plan/plan.h"
+#include "core/policy/policy.h"
 #include "tests/report/synthetic.h"
 
 namespace halfscope::test {

@@ -12,7 +12,7 @@
 #include "analysis/report/report.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/recommend.h"
-#include "core/train/mask.h"
+#include "core/observe/mask.h"
 #include "tests/report/synthetic.h"
 
 namespace halfscope::test {

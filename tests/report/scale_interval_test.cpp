@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "analysis/rules/format_limits.h"
+#include "analysis/format_limits.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "tests/report/synthetic.h"
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/rules/format_limits.h"
-#include "core/numeric/rng.h"
-#include "core/numeric/round.h"
+#include "analysis/format_limits.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/backend.h"
 #include "core/graph/autodiff.h"
-#include "core/graph/lower.h"
-#include "core/train/backend.h"
+#include "core/lower/lower.h"
 
 namespace halfscope::test {
 

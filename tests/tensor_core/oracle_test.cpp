@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope {
 namespace {

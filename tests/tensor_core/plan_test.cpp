@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope {
 namespace {

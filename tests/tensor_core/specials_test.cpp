@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope {
 namespace {

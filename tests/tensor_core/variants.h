@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_core.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/sums/tensor_core.h"
 
 namespace halfscope::test {
 

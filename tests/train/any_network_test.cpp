@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/models/loss.h"
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {

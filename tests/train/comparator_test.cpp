@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Errors between lanes: distances against a count along the sorted values of a format, local and
 // inherited errors against sums worked out here in double, and when the trainer sends them.
-#include "core/train/comparator.h"
+#include "core/observe/comparator.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,9 @@
 
 #include "core/error.h"
 #include "core/models/models.h"
-#include "core/numeric/round.h"
-#include "core/numeric/ulp.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/statistics/ulp.h"
+#include "core/policy/policy.h"
 #include "tests/train/faulty_backend.h"
 #include "tests/train/small_training.h"
 
@@ -61,8 +62,8 @@ TEST(CompareValues, DistancesAreCountedAlongTheValues) {
   }
 }
 
-// Any number against values of the format: the distance is that of core/numeric/ulp.h, whose own
-// test counts along the values of several formats.
+// Any number against values of the format: the distance is that of core/numeric/statistics/ulp.h,
+// whose own test counts along the values of several formats.
 TEST(CompareValues, AnyNumberIsRoundedToTheFormatFirst) {
   for (const FloatFormat& format :
        {kFp16, kBf16, kE4m3fn, kE5m2, kTf32, kFp32, *parse_format("e3m2")}) {

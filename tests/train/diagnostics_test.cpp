@@ -2,6 +2,7 @@
 // Diagnostics of accumulators at the steps at which tensors are compared.
 #include <set>
 
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {

@@ -9,10 +9,11 @@
 #include <numbers>
 
 #include "core/error.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "core/models/loss.h"
 #include "core/models/models.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {

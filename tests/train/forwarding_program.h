@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/train/backend.h"
+#include "core/backend/backend.h"
 
 namespace halfscope::test {
 

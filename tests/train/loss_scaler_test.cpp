@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The loss scaler against torch's GradScaler: a golden trace, the extremes of fp32, which steps
 // are skipped, and what --loss-scale accepts.
-#include "core/train/loss_scaler.h"
+#include "core/backend/loss_scaler.h"
 
 #include <gtest/gtest.h>
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 

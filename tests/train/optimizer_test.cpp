@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What --optimizer accepts, and the text that is written to the run file.
-#include "core/train/optimizer.h"
+#include "core/lower/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/backend/host_steps.h"
 #include "core/error.h"
-#include "core/train/host_steps.h"
 #include "emulation/backends.h"
 #include "tests/train/forwarding_program.h"
 

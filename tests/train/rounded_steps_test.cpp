@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What follows the gradients in a format of its own: optimizers, clipping and moving averages bit
 // by bit beside PyTorch's operations (tests/oracle/update_formats.py).
-#include "core/train/rounded_steps.h"
+#include "core/lower/rounded_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "emulation/backends.h"
 
 namespace halfscope {

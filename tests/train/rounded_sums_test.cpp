@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/policy/policy.h"
 #include "emulation/isa.h"
 #include "tests/train/small_training.h"
 

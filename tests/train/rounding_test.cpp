@@ -6,9 +6,10 @@
 
 #include <cmath>
 
-#include "core/numeric/rng.h"
-#include "core/numeric/round.h"
-#include "core/numeric/tensor_rounding.h"
+#include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/formats/tensor_rounding.h"
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {

@@ -13,6 +13,7 @@
 #include "analysis/recorder.h"
 #include "analysis/run_view.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 #include "tests/train/failing_backend.h"
 #include "tests/train/small_training.h"
 

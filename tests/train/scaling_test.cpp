@@ -11,6 +11,7 @@
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope::test {

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
 

@@ -13,7 +13,8 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
+#include "core/policy/policy.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
 #include "tests/train/small_training.h"

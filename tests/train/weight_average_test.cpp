@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Moving averages of the weights: what --ema accepts, averages that a format loses, skipped steps,
 // checkpoints, evaluation, initial averages.
-#include "core/train/weight_average.h"
+#include "core/lower/weight_average.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "core/graph/lower.h"
+#include "core/lower/lower.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "gpu/engine/pinned_staging.cuh"
 #include "tests/gpu/simulated/device.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/numeric/rng.h"
+#include "core/numeric/formats/rng.h"
 #include "tests/gpu/simulated/state.h"
 
 namespace halfscope::simulated {

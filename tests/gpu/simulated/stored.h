@@ -9,9 +9,9 @@
 #include <cstring>
 #include <optional>
 
-#include "core/numeric/codes.h"
-#include "core/numeric/float_format.h"
-#include "core/numeric/round.h"
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope::simulated {
 

@@ -2,7 +2,7 @@
 // Rounds 70000, which is beyond the largest fp16 number, and prints what becomes of it.
 #include <cstdio>
 
-#include "core/numeric/round.h"
+#include "core/numeric/formats/round.h"
 
 int main() {
   const auto rounded = halfscope::round_to_format(70000.0f, halfscope::kFp16);

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "core/backend/host_steps.h"
+
+#include <utility>
+
+namespace halfscope {
+
+void HostSteps::open(const StepState* state) {
+  if (state != nullptr) state_ = *state;
+  current_ = {};
+  measured_.reset();
+  // The gradients of the parts, each a mean over its samples, add up to that of the whole batch.
+  program_.write_scalar(executable_.loss_scale,
+                        static_cast<double>(state_.scaler.scale) / static_cast<double>(parts_));
+}
+
+void HostSteps::run(Entry entry, bool measured) {
+  if (!measured) {
+    program_.run(entry, {});
+    return;
+  }
+  const size_t taps = executable_.taps.size();
+  if (current_.stats.empty()) current_.stats.assign(taps, TensorStats{});
+  if (!measured_.test(static_cast<size_t>(entry))) {
+    measured_.set(static_cast<size_t>(entry));
+    program_.run(entry, current_.stats);
+    return;
+  }
+  part_stats_.assign(taps, TensorStats{});
+  program_.run(entry, part_stats_);
+  for (size_t i = 0; i < taps; ++i) current_.stats[i].merge(part_stats_[i]);
+}
+
+void HostSteps::keep(ValueId scalar) { current_.kept.push_back(program_.read_scalar(scalar)); }
+
+void HostSteps::update(bool measured) {
+  current_.sum_sq = program_.read_scalar(executable_.gradient_norm);
+  const StepDecision decision = decide(state_, rules_, current_.sum_sq);
+  current_.skipped = decision.skipped;
+  current_.next = state_ = decision.next;
+  if (decision.skipped) return;
+  program_.write_scalar(executable_.inverse_scale, static_cast<double>(decision.inverse_scale));
+  program_.write_scalar(executable_.clip, decision.clip);
+  program_.write_scalar(executable_.correction_1, decision.correction_1);
+  program_.write_scalar(executable_.correction_2, decision.correction_2);
+  run(Entry::update, measured);
+}
+
+void HostSteps::close() { closed_.push_back(std::move(current_)); }
+
+StepReport HostSteps::collect() {
+  StepReport report = std::move(closed_.front());
+  closed_.pop_front();
+  return report;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// The StepQueue of programs that do all they are told before they return.
+#pragma once
+
+#include <bitset>
+#include <deque>
+#include <vector>
+
+#include "core/backend/backend.h"
+
+namespace halfscope {
+
+class HostSteps final : public StepQueue {
+ public:
+  /// `program` runs `executable`; both outlive this.
+  HostSteps(Program& program, const Executable& executable, const StepRules& rules,
+            int64_t micro_batches)
+      : program_(program), executable_(executable), rules_(rules), parts_(micro_batches) {}
+
+  void open(const StepState* state) override;
+  void run(Entry entry, bool measured) override;
+  void keep(ValueId scalar) override;
+  void update(bool measured) override;
+  void close() override;
+  StepReport collect() override;
+
+ private:
+  Program& program_;
+  const Executable& executable_;
+  const StepRules rules_;
+  const int64_t parts_;
+  StepState state_{};
+  StepReport current_{};
+  std::bitset<kEntryCount> measured_;    ///< entries of the current step
+  std::vector<TensorStats> part_stats_;  ///< of a further micro-batch
+  std::deque<StepReport> closed_;
+};
+
+}  // namespace halfscope

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// What the norm of a step's gradients decides, for host and device: whether the step is skipped,
+// what its update reads, and with what the next step begins.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/backend/loss_scaler.h"
+#include "core/host_device.h"
+#include "core/numeric/elementary/elementary.h"
+
+namespace halfscope {
+
+/// The same in every step.
+struct StepRules {
+  LossScalerConfig scaler;
+  double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
+  double beta1 = 0.9, beta2 = 0.999;
+};
+
+/// What a lane takes from step to step beside its variables.
+struct StepState {
+  LossScalerState scaler;
+  int64_t updates = 0;  ///< optimizer steps done, for Adam's bias correction
+};
+
+struct StepDecision {
+  bool skipped = false;
+  // Of the update, if there is one.
+  float inverse_scale = 1.0f;
+  double clip = 1.0;
+  double correction_1 = 1.0, correction_2 = 1.0;
+  StepState next{};
+};
+
+/// 2-norm of the unscaled gradients; `sum_sq` is the sum of squares of the scaled ones.
+HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) noexcept {
+  return std::sqrt(sum_sq) / static_cast<double>(scaler.scale);
+}
+
+HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules,
+                                 double sum_sq) noexcept {
+  const auto is_finite = [](double x) { return x - x == 0.0; };
+  const bool finite = is_finite(sum_sq);
+  StepDecision decision;
+  // As torch: the inverse is taken in double and rounded to fp32. Of a scale that has collapsed
+  // below 2^-128 it is infinite, and 0 * inf would make NaN of every weight.
+  decision.inverse_scale = static_cast<float>(1.0 / static_cast<double>(state.scaler.scale));
+  const bool has_inverse = is_finite(static_cast<double>(decision.inverse_scale));
+  decision.skipped = skips(rules.scaler, finite && has_inverse);
+  decision.next = {next_state(state.scaler, rules.scaler, finite),
+                   state.updates + (decision.skipped ? 0 : 1)};
+  if (rules.clip_norm > 0.0) {  // torch.nn.utils.clip_grad_norm_
+    constexpr double kEpsilon = 1e-6;
+    const double factor = rules.clip_norm / (unscaled_norm(sum_sq, state.scaler) + kEpsilon);
+    decision.clip = factor < 1.0 ? factor : 1.0;
+  }
+  const double t = static_cast<double>(decision.next.updates);
+  decision.correction_1 = 1.0 - elementary::pow(rules.beta1, t);
+  decision.correction_2 = 1.0 - elementary::pow(rules.beta2, t);
+  return decision;
+}
+
+}  // namespace halfscope

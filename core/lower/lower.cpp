@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: MIT
+// One pass per step of the flow that lower.h draws; each takes the graph of the one before.
+#include "core/lower/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/graph/autodiff.h"
+#include "core/lower/add_planned.h"
+#include "core/lower/narrow.h"
+#include "core/lower/rounded_steps.h"
+#include "core/lower/sites.h"
+#include "core/near_miss.h"
+#include "core/numeric/sums/tensor_core.h"
+#include "core/ops/ops.h"
+
+namespace halfscope {
+namespace {
+
+/// A path must match a layer, or a primitive of a composite that the plan expands.
+void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan) {
+  for (const PlanRule& rule : plan.rules) {
+    if (rule.path.empty()) continue;
+    const auto matches = [&](const Node& node) { return glob_match(rule.path, node.path); };
+    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), matches) ||
+        std::any_of(expanded.nodes().begin(), expanded.nodes().end(), matches)) {
+      continue;
+    }
+    std::string paths;
+    for (const Node& node : graph.nodes()) paths += (paths.empty() ? "" : ", ") + node.path;
+    throw usage_error("no layer matches \"" + rule.path + "\"", "layers: " + paths)
+        .about({"fp32", "lanes", "plan"});
+  }
+}
+
+struct Expanded {
+  Graph graph;
+  std::vector<ValueId> new_of;  // by value of the source graph
+  ValueId operator()(ValueId source) const { return new_of.at(static_cast<size_t>(source)); }
+};
+
+/// Whether it works differently in inference.
+bool trains(const Node& node) { return int_attribute(node, "training_mode", 0) != 0; }
+
+/// What a node that only makes the loss does: fp32, unless a rule names its path.
+NodePlan plan_of_loss(const Plan& plan, const Node& node) {
+  Plan by_path = plan;
+  by_path.defaults = {};
+  std::erase_if(by_path.rules, [](const PlanRule& rule) { return rule.path.empty(); });
+  return resolve(by_path, node.path, node.op);
+}
+
+bool makes_loss(const Model& model, NodeId id) {
+  return model.first_loss_node != kNone && id >= model.first_loss_node;
+}
+
+/// By node of the graph: whether one of these values depends on it.
+std::vector<bool> needed_nodes(const Graph& graph, const std::vector<ValueId>& targets) {
+  std::vector<bool> wanted(graph.values().size(), false), needed(graph.nodes().size(), false);
+  for (ValueId target : targets) wanted[static_cast<size_t>(target)] = true;
+  for (size_t id = needed.size(); id-- > 0;) {
+    const Node& node = graph.nodes()[id];
+    needed[id] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                             [&](ValueId output) { return wanted[static_cast<size_t>(output)]; });
+    if (!needed[id]) continue;
+    for (ValueId input : node.inputs) {
+      if (input != kNone) wanted[static_cast<size_t>(input)] = true;
+    }
+  }
+  return needed;
+}
+
+/// Copies the source graph, with its composites replaced where the plan wants them stagewise; for
+/// inference as it works there, and only the nodes that are needed.
+Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* needed = nullptr) {
+  const Graph& source = model.graph;
+  Expanded result;
+  result.new_of.assign(source.values().size(), kNone);
+  const auto set = [&](ValueId from, ValueId to) { result.new_of[static_cast<size_t>(from)] = to; };
+  Graph& graph = result.graph;
+  for (const Input& input : source.inputs()) {
+    const Value& value = source.value(input.value);
+    set(input.value, graph.add_input(input.name, value.shape, value.type));
+  }
+  for (const Variable& variable : source.variables()) {
+    const Shape& shape = source.value(variable.value).shape;
+    set(variable.value, variable.buffer
+                            ? graph.add_buffer(variable.path, shape, variable.initializer)
+                            : graph.add_variable(variable.path, shape, variable.initializer));
+  }
+  for (const Constant& constant : source.constants()) {
+    set(constant.value, source.value(constant.value).type == ElementType::index
+                            ? graph.add_index_constant(constant.tensor.shape, constant.indices)
+                            : graph.add_constant(constant.tensor));
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(source.nodes().size()); ++id) {
+    if (needed != nullptr && !(*needed)[static_cast<size_t>(id)]) continue;
+    const Node& node = source.node(id);
+    Node copy = node;
+    for (ValueId& input : copy.inputs) input = input == kNone ? kNone : result(input);
+    if (needed != nullptr && trains(node)) copy.attributes["training_mode"] = int64_t{0};
+    const size_t first = graph.nodes().size();
+    const std::vector<ValueId> outputs = add_planned(graph, copy, plan);
+    if (makes_loss(model, id)) {
+      for (size_t i = first; i < graph.nodes().size(); ++i) {
+        Node& added = graph.node(static_cast<NodeId>(i));
+        added.plan = plan_of_loss(plan, added);
+      }
+    }
+    // In inference there are fewer outputs: running statistics stay.
+    for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i) {
+      set(node.outputs[i], outputs[i]);
+    }
+  }
+  for (size_t i = 0; i < source.variables().size() && needed == nullptr; ++i) {
+    const Variable& variable = source.variables()[i];
+    if (variable.buffer && variable.next != kNone)
+      graph.variables()[i].next = result(variable.next);
+  }
+  return result;
+}
+
+/// The value as in inference: nodes that work differently in training, and all that depend on
+/// them, stand in the graph a second time. Without such nodes it is the value itself. Nodes that
+/// only make the loss are copied too where the target depends on one, to compute in fp32 there.
+ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, ValueId target) {
+  std::map<ValueId, ValueId> moved;  // source value -> its value in inference
+  const auto of = [&](ValueId source) {
+    if (source == kNone) return kNone;
+    const auto found = moved.find(source);
+    return found == moved.end() ? expanded(source) : found->second;
+  };
+  const std::vector<bool> needed = needed_nodes(model.graph, {target});
+  for (NodeId id = 0; id < static_cast<NodeId>(needed.size()); ++id) {
+    if (!needed[static_cast<size_t>(id)]) continue;
+    const Node& node = model.graph.node(id);
+    const bool loss = makes_loss(model, id);
+    const bool depends = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId input) { return moved.contains(input); });
+    if (!trains(node) && !depends && !loss) continue;
+    Node copy = node;
+    for (ValueId& input : copy.inputs) input = of(input);
+    if (trains(node)) copy.attributes["training_mode"] = int64_t{0};
+    if (loss) copy.path = "metrics/" + node.path;
+    // Metrics have a NodePlan's default, which is fp32.
+    const std::vector<ValueId> outputs = add_planned(expanded.graph, copy, loss ? Plan{} : plan);
+    for (size_t i = 0; i < outputs.size(); ++i) moved[node.outputs[i]] = outputs[i];
+  }
+  return of(target);
+}
+
+struct BufferValues {
+  std::vector<ValueId> moved;      ///< by the forward pass, in the order of the buffers
+  std::vector<ValueId> committed;  ///< what `update` has to run
+};
+
+/// Gives every buffer that commits with the step its working copy; `forward_nodes` are those of
+/// training.
+BufferValues add_working_buffers(Graph& graph, NodeId forward_nodes, BufferCommit commit) {
+  BufferValues values;
+  const size_t count = graph.variables().size();
+  for (size_t i = 0; i < count; ++i) {
+    const Variable buffer = graph.variables()[i];
+    if (!buffer.buffer || buffer.next == kNone) continue;
+    values.moved.push_back(buffer.next);
+    if (commit == BufferCommit::always) continue;
+    const Shape shape = graph.value(buffer.value).shape;
+    const ValueId working = graph.add_buffer(buffer.path + ".working", shape, buffer.initializer);
+    for (NodeId id = 0; id < forward_nodes; ++id) {
+      for (ValueId& input : graph.node(id).inputs) input = input == buffer.value ? working : input;
+    }
+    const std::string path = buffer.path.substr(0, buffer.path.rfind('.'));
+    const auto copy = [&](ValueId from) {
+      const ValueId to = graph.add1("Assign", path, {from});
+      graph.node(graph.value(to).producer).phase = Phase::update;
+      return to;
+    };
+    const ValueId restored = copy(buffer.value);
+    const ValueId next = copy(buffer.next);
+    graph.variables().back().next = buffer.next;
+    graph.variables().back().restored = restored;
+    graph.variables()[i].next = next;
+    values.committed.push_back(next);
+  }
+  return values;
+}
+
+const FloatFormat& wider(const FloatFormat& a, const FloatFormat& b) {
+  return a.contains(b) ? a : b.contains(a) ? b : kFp32;
+}
+
+bool is_constant(const Graph& graph, ValueId value) {
+  return std::any_of(graph.constants().begin(), graph.constants().end(),
+                     [&](const Constant& constant) { return constant.value == value; });
+}
+
+/// Products that the plan gives to tensor cores must be among those that they do; operands in fp32
+/// stay outside.
+void check_tensor_cores(const Node& node) {
+  const Accumulation& how = node.plan.accumulation;
+  if (how.kind != Accumulation::tensor_core || !find_op(node.op).sums_products()) return;
+  const FloatFormat accumulator = how.half_accumulator ? kFp16 : kFp32;
+  const FloatFormat& read = node.plan.read;
+  const FloatFormat gradient = node.plan.grad_read.value_or(read);
+  if (node.plan.scale.by_block() && read != kFp32) {
+    throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of scaled " +
+                          "blocks, but the plan has scale " + scale_name(node.plan.scale) +
+                          " there",
+                      "scale whole tensors (static, current, delayed), or sum in fp32; train lanes "
+                      "that scale by block in a run of their own")
+        .about({"accumulate", "lanes", "plan"});
+  }
+  for (const auto& [a, b] : {std::pair(read, read), std::pair(gradient, read)}) {
+    if (a == kFp32 || b == kFp32 || tensor_core_profile(how.arch, a, b, accumulator)) continue;
+    std::vector<std::string> formats;
+    for (const FloatFormat& format : {kFp16, kBf16, kTf32, kE4m3fn, kE5m2}) {
+      if (tensor_core_profile(how.arch, format, accumulator)) {
+        formats.push_back(format_name(format));
+      }
+    }
+    const std::string what = a == b ? format_name(a) : format_name(a) + " with " + format_name(b);
+    throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of " + what,
+                      "it reads " + comma_list(formats))
+        .about({"accumulate", "lanes", "plan"});
+  }
+}
+
+void check_scale(const Node& node) {
+  if (node.plan.scale.kind != TensorScale::Kind::nvfp4 || !scales_operands(node)) return;
+  for (const FloatFormat& read : {node.plan.read, node.plan.grad_read.value_or(node.plan.read)}) {
+    if (read == kE2m1 || read == kFp32) continue;
+    throw usage_error(node.path + ": nvfp4 scales are for e2m1, not " + format_name(read),
+                      "read e2m1, or scale by mx or block:N")
+        .about({"lanes", "plan"});
+  }
+}
+
+/// Formats of variables and of all forward values.
+void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
+  for (const Variable& variable : graph.variables()) graph.value(variable.value).format = storage;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    Node& node = graph.node(id);
+    if (node.phase == Phase::update) continue;  // copies of buffers, see below
+    if (node.plan.follows) {
+      FloatFormat widest{};
+      bool first = true;
+      const size_t readable = std::min(node.inputs.size(), find_op(node.op).stored_inputs_from);
+      for (size_t i = 0; i < readable; ++i) {
+        const ValueId input = node.inputs[i];
+        if (input == kNone || graph.value(input).type != ElementType::real ||
+            is_constant(graph, input)) {
+          continue;
+        }
+        widest = first ? graph.value(input).format : wider(widest, graph.value(input).format);
+        first = false;
+      }
+      node.plan.read = node.plan.write = widest;
+    }
+    check_tensor_cores(node);
+    check_scale(node);
+    for (ValueId input : node.inputs) {
+      // A layer kept in a wider format than the variables' storage keeps its variables in it.
+      if (graph.variable_of(input) != nullptr &&
+          node.plan.read.contains(graph.value(input).format)) {
+        graph.value(input).format = node.plan.read;
+      }
+    }
+    const OpDef& def = find_op(node.op);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      graph.value(node.outputs[i]).format = i < def.statistics_from ? node.plan.write : kFp32;
+      graph.value(node.outputs[i]).rounding = node.plan.rounding;
+    }
+  }
+  for (const Variable& variable : graph.variables()) {
+    // Buffers hold what their format can hold of the forward pass's value.
+    if (variable.next != kNone)
+      graph.value(variable.next).format = graph.value(variable.value).format;
+    if (variable.restored != kNone)
+      graph.value(variable.restored).format = graph.value(variable.value).format;
+  }
+}
+
+bool reads_stored(const Graph& graph, NodeId id, ValueId value) {
+  const Node& node = graph.node(id);
+  const size_t from = find_op(node.op).stored_inputs_from;
+  return from < node.inputs.size() && std::find(node.inputs.begin() + static_cast<int64_t>(from),
+                                                node.inputs.end(), value) != node.inputs.end();
+}
+
+/// Plans and formats of the gradient nodes; see lower.h for the rule.
+void settle_gradient_formats(Graph& graph, NodeId first_backward, const GradientMap& gradients) {
+  std::map<ValueId, ValueId> forward_of;  // gradient value -> what it is the gradient of
+  for (const auto& [value, gradient] : gradients) forward_of[gradient] = value;
+  // Contributions that an Add sums are gradients of the same value as the sum.
+  for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= first_backward; --id) {
+    const Node& node = graph.node(id);
+    const auto found = forward_of.find(node.outputs[0]);
+    const bool sums =
+        node.op == "Add" && found != forward_of.end() &&
+        (node.forward == kNone || graph.value(found->second).producer == node.forward);
+    if (sums) {
+      for (ValueId input : node.inputs) forward_of.emplace(input, found->second);
+    }
+  }
+  for (NodeId id = first_backward; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    Node& node = graph.node(id);
+    if (node.forward == kNone) {  // sums the gradients of a shared variable
+      node.plan = NodePlan{};
+      node.plan.read = node.plan.write =
+          wider(graph.value(node.inputs[0]).format, graph.value(node.inputs[1]).format);
+    } else {
+      const bool scaled = scales_operands(graph.node(node.forward));
+      node.plan = graph.node(node.forward).plan;
+      if (!scaled) {
+        node.plan.write = node.plan.read;
+      } else if (!find_op(node.op).sums_products()) {
+        node.plan.read = node.plan.write;  // scaled codes are for the products
+        node.plan.scale = {};
+      }
+      const auto found = forward_of.find(node.outputs[0]);
+      if (found != forward_of.end()) {
+        const FloatFormat& format = graph.value(found->second).format;
+        if (node.plan.write.contains(format)) node.plan.write = format;
+      }
+    }
+    for (ValueId output : node.outputs) {
+      graph.value(output).format = node.plan.write;
+      graph.value(output).rounding = node.plan.rounding;
+      // What a node reads as it is stored has its gradient in that format too.
+      const auto found = forward_of.find(output);
+      if (node.forward != kNone && found != forward_of.end() &&
+          reads_stored(graph, node.forward, found->second)) {
+        graph.value(output).format = graph.value(found->second).format;
+      }
+    }
+  }
+}
+
+/// The nodes of `order` that `targets` depend on, not looking past values in `given`.
+std::vector<NodeId> nodes_for(const Graph& graph, const std::vector<NodeId>& order,
+                              const std::vector<ValueId>& targets, const std::set<NodeId>& given) {
+  std::vector<bool> wanted(graph.values().size(), false);
+  for (ValueId target : targets) wanted[static_cast<size_t>(target)] = true;
+  std::vector<NodeId> result;
+  for (auto id = order.rbegin(); id != order.rend(); ++id) {
+    const Node& node = graph.node(*id);
+    const bool any = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+      return wanted[static_cast<size_t>(output)];
+    });
+    if (!any || given.contains(*id)) continue;
+    result.push_back(*id);
+    for (ValueId input : node.inputs) {
+      if (input != kNone) wanted[static_cast<size_t>(input)] = true;
+    }
+  }
+  std::reverse(result.begin(), result.end());
+  return result;
+}
+
+/// The graph inputs that the needed nodes or the targets themselves read.
+std::vector<NamedValue> used_inputs(const Model& model, const Expanded& expanded,
+                                    const std::vector<bool>& needed,
+                                    const std::vector<ValueId>& targets) {
+  std::vector<NamedValue> used;
+  for (const Input& input : model.graph.inputs()) {
+    bool reads = std::find(targets.begin(), targets.end(), input.value) != targets.end();
+    for (size_t id = 0; id < needed.size() && !reads; ++id) {
+      const std::vector<ValueId>& inputs = model.graph.nodes()[id].inputs;
+      reads = needed[id] && std::find(inputs.begin(), inputs.end(), input.value) != inputs.end();
+    }
+    if (reads) used.push_back({input.name, expanded(input.value)});
+  }
+  return used;
+}
+
+/// The model's own, or the first real one among those used.
+ValueId main_input(const Model& model, const Expanded& expanded,
+                   const std::vector<NamedValue>& used) {
+  if (model.input != kNone) return expanded(model.input);
+  for (const NamedValue& input : used) {
+    if (expanded.graph.value(input.value).type == ElementType::real) return input.value;
+  }
+  return kNone;
+}
+
+/// Clipping, updates and averages of the variables at `trained`, whose gradients these are.
+void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
+               const UpdateScalars& scalars, const std::vector<size_t>& trained,
+               std::vector<ValueId> gradients, SiteNames& names, std::vector<ValueId>& targets) {
+  Graph& graph = out.graph;
+  const bool clips = spec.clips && plan.clip != kFp32;
+  if (clips) {
+    std::vector<std::string> paths;
+    for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
+    out.clip_limit = graph.add_input("clip_limit", {});
+    const ClippedGradients all =
+        add_clipping(graph, gradients, paths, out.inverse_scale, out.clip_limit, plan);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      names[all.unscaled[i]] = {paths[i] + "_grad_unscaled", Role::weight_grad, Phase::update};
+      names[all.clipped[i]] = {paths[i] + "_grad_clipped", Role::weight_grad, Phase::update};
+    }
+    names[all.norm] = {"clipping.norm", Role::weight_grad, Phase::update};
+    gradients = all.clipped;
+  }
+  UpdateScalars used = scalars;
+  if (clips) used.inverse_scale = used.clip = graph.add_constant(1.0f);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const Variable variable = graph.variables()[trained[i]];
+    const FloatFormat stored = graph.value(variable.value).format;
+    const FloatFormat state = spec.state_format.value_or(stored);
+    const Update update =
+        plan.update_compute == kFp32
+            ? add_update(graph, trained[i], gradients[i], spec.optimizer, used, state)
+            : add_rounded_update(graph, trained[i], gradients[i], spec.optimizer, used, state,
+                                 plan.update_compute, clips, spec.clips);
+    names[update.value] = {variable.path + "_update", Role::update, Phase::update};
+    for (const auto& [value, suffix] : update.states) {
+      names[value] = {variable.path + "_" + suffix, Role::state, Phase::update};
+    }
+    if (update.unscaled != kNone) {
+      names[update.unscaled] = {variable.path + "_grad_unscaled", Role::weight_grad, Phase::update};
+    }
+    if (update.decay != kNone) {
+      graph.value(graph.node(graph.value(update.decay).producer).outputs[0]).rounding =
+          plan.storage_rounding;
+      names[update.decay] = {variable.path + "_decay_update", Role::update, Phase::update};
+    }
+    targets.push_back(update.value);
+    if (!spec.average) continue;
+    const AverageValues average = add_weight_average(
+        graph, trained[i], *spec.average, plan.average.value_or(stored), plan.average_compute);
+    names[average.next] = {variable.path + "_ema", Role::state, Phase::update};
+    names[average.update] = {variable.path + "_ema_update", Role::update, Phase::update};
+    targets.push_back(average.update);
+    out.averages.push_back({variable.path, variable.value, average.average});
+  }
+}
+
+}  // namespace
+
+Executable lower_inference(const Model& model, const Plan& plan) {
+  std::vector<NamedValue> outputs = model.outputs;
+  if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
+  if (outputs.empty()) throw Error("the network " + model.name + " has no outputs");
+  std::vector<ValueId> sources;
+  for (const NamedValue& output : outputs) sources.push_back(output.value);
+  const std::vector<bool> needed = needed_nodes(model.graph, sources);
+  Expanded expanded = expand(model, plan, &needed);
+  check_paths(model.graph, expanded.graph, plan);
+  const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());
+  Executable out;
+  out.forward = Entry::eval;
+  out.inputs = used_inputs(model, expanded, needed, sources);
+  out.input = main_input(model, expanded, out.inputs);
+  std::vector<ValueId> targets;
+  for (const NamedValue& output : outputs) {
+    targets.push_back(expanded(output.value));
+    out.outputs.push_back({output.name, targets.back()});
+    if (output.value == model.logits) out.logits = targets.back();
+  }
+  out.graph = std::move(expanded.graph);
+  settle_forward_formats(out.graph, plan.storage);
+  const Narrowed narrowed = narrow_operands(out.graph);
+  targets.insert(targets.end(), narrowed.updates.begin(), narrowed.updates.end());
+  out.entries[static_cast<size_t>(Entry::eval)] = nodes_for(out.graph, narrowed.order, targets, {});
+  out.taps = find_sites(out, {}, {});
+  out.layers = describe_layers(out.graph, layer_nodes);
+  return out;
+}
+
+Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec) {
+  if (model.loss == kNone) throw Error("the network " + model.name + " has no loss to train");
+  Expanded expanded = expand(model, plan);
+  check_paths(model.graph, expanded.graph, plan);
+  const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());
+  const bool classifies = model.logits != kNone && model.labels != kNone;
+  const ValueId eval_target =
+      add_inference(expanded, model, plan, classifies ? model.logits : model.loss);
+  Executable out;
+  std::vector<ValueId> targets{model.loss};
+  if (classifies) targets.insert(targets.end(), {model.logits, model.labels});
+  out.inputs = used_inputs(model, expanded, needed_nodes(model.graph, targets), targets);
+  out.input = main_input(model, expanded, out.inputs);
+  out.graph = std::move(expanded.graph);
+  Graph& graph = out.graph;
+  if (model.labels != kNone) out.labels = expanded(model.labels);
+  if (classifies) out.logits = expanded(model.logits);
+  out.loss = expanded(model.loss);
+  const size_t model_variables = graph.variables().size();
+  const BufferValues buffers = add_working_buffers(graph, layer_nodes, plan.buffers);
+  // The metrics are the same function of the logits in every lane, whatever its plan.
+  out.eval_loss = eval_target;
+  if (classifies) {
+    const auto metric = [&](const char* op, const char* path, ValueId logits) {
+      return graph.add1(op, path, {logits, out.labels});  // NodePlan's default is fp32
+    };
+    out.accuracy = metric("Accuracy", "metrics/accuracy", out.logits);
+    out.eval_loss = metric("SoftmaxCrossEntropyLoss", "metrics/loss", eval_target);
+    out.eval_accuracy = eval_target == out.logits
+                            ? out.accuracy
+                            : metric("Accuracy", "metrics/eval_accuracy", eval_target);
+  }
+  settle_forward_formats(graph, plan.storage);
+
+  out.loss_scale = graph.add_input("loss_scale", {});
+  const NodeId first_backward = static_cast<NodeId>(graph.nodes().size());
+  const GradientMap gradients = differentiate(graph, out.loss, out.loss_scale);
+  settle_gradient_formats(graph, first_backward, gradients);
+
+  out.inverse_scale = graph.add_input("inverse_scale", {});
+  out.learning_rate = graph.add_input("learning_rate", {});
+  out.clip = graph.add_input("clip", {});
+  out.correction_1 = graph.add_input("correction_1", {});
+  out.correction_2 = graph.add_input("correction_2", {});
+  out.keep_sum = graph.add_input("keep_sum", {});
+  const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
+                              out.correction_2};
+  std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients;
+  if (classifies) grad_targets.push_back(out.accuracy);
+  std::vector<ValueId> update_targets = buffers.committed;
+  std::vector<size_t> trained;  // of the variables, in the order of step_gradients
+  grad_targets.insert(grad_targets.end(), buffers.moved.begin(), buffers.moved.end());
+  SiteNames names;
+  for (size_t i = 0, buffer = 0; i < model_variables; ++i) {
+    const Variable variable = graph.variables()[i];
+    if (variable.buffer) {
+      if (variable.next == kNone) continue;
+      names[buffers.moved[buffer++]] = {variable.path, Role::state, Phase::forward};
+      continue;
+    }
+    const auto found = gradients.find(variable.value);
+    if (found == gradients.end()) continue;
+    ValueId gradient = found->second;
+    grad_targets.push_back(gradient);
+    if (spec.micro_batches > 1) {
+      gradient = add_gradient_sum(graph, i, gradient, out.keep_sum,
+                                  spec.sum_format.value_or(graph.value(variable.value).format));
+      names[gradient] = {variable.path + "_grad_sum", Role::weight_grad, Phase::backward};
+      sum_targets.push_back(gradient);
+    }
+    step_gradients.push_back(gradient);
+    trained.push_back(i);
+  }
+  if (step_gradients.empty()) {
+    throw Error("the loss of " + model.name + " depends on no variable: there is nothing to train");
+  }
+  out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
+  graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
+  add_steps(out, plan, spec, scalars, trained, std::move(step_gradients), names, update_targets);
+
+  for (const Variable& variable : graph.variables()) {
+    const bool is_sum =
+        std::find(sum_targets.begin(), sum_targets.end(), variable.next) != sum_targets.end();
+    if (variable.next != kNone && !is_sum) {
+      graph.value(variable.next).rounding = plan.storage_rounding;
+    }
+  }
+  const Narrowed narrowed = narrow_operands(graph);
+  const std::vector<NodeId>& order = narrowed.order;
+  grad_targets.insert(grad_targets.end(), narrowed.updates.begin(), narrowed.updates.end());
+  std::set<NodeId> given;
+  const auto set_entry = [&](Entry entry, const std::vector<ValueId>& targets) {
+    std::vector<NodeId> nodes = nodes_for(graph, order, targets, given);
+    given.insert(nodes.begin(), nodes.end());
+    out.entries[static_cast<size_t>(entry)] = std::move(nodes);
+  };
+  std::vector<ValueId> begin_targets;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.restored != kNone) begin_targets.push_back(variable.restored);
+  }
+  set_entry(Entry::begin, begin_targets);
+  set_entry(Entry::grad, grad_targets);
+  set_entry(Entry::accumulate, sum_targets);
+  set_entry(Entry::norm, {out.gradient_norm});
+  set_entry(Entry::update, update_targets);
+  given.clear();
+  std::vector<ValueId> eval_targets{out.eval_loss};
+  if (classifies) eval_targets.push_back(out.eval_accuracy);
+  set_entry(Entry::eval, eval_targets);
+  out.taps = find_sites(out, gradients, names);
+  out.layers = describe_layers(graph, layer_nodes);
+  return out;
+}
+
+}  // namespace halfscope

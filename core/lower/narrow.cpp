@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+#include "core/lower/narrow.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/ops/ops.h"
+
+namespace halfscope {
+namespace {
+
+bool carries_gradient(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(before_narrowing(graph, value)).producer;
+  return producer != kNone && graph.node(producer).phase == Phase::backward;
+}
+
+class Narrower {
+ public:
+  explicit Narrower(Graph& graph) : graph_(graph) {}
+
+  Narrowed run() {
+    const NodeId count = static_cast<NodeId>(graph_.nodes().size());
+    for (NodeId id = 0; id < count; ++id) {
+      if (graph_.node(id).phase != Phase::update) narrow(id);
+      result_.order.push_back(id);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void narrow(NodeId id) {
+    const size_t readable =
+        std::min(graph_.node(id).inputs.size(), find_op(graph_.node(id).op).stored_inputs_from);
+    for (size_t i = 0; i < readable; ++i) {
+      const ValueId input = graph_.node(id).inputs[i];
+      if (input == kNone || graph_.value(input).type != ElementType::real) continue;
+      const FloatFormat read = read_format(graph_, graph_.node(id), i);
+      if (read.contains(graph_.value(input).format)) continue;
+      RoundingChoice rounding = graph_.node(id).plan.rounding;
+      if (graph_.node(id).plan.grad_rounding && find_op(graph_.node(id).op).sums_products() &&
+          carries_gradient(graph_, input)) {
+        rounding = *graph_.node(id).plan.grad_rounding;
+      }
+      if (i < 2 && scales_operands(graph_.node(id))) {
+        scale(id, i, read, rounding);
+      } else {
+        graph_.node(id).inputs[i] = cast(id, input, read, rounding);
+      }
+    }
+  }
+
+  ValueId cast(NodeId reader, ValueId input, const FloatFormat& read,
+               const RoundingChoice& rounding) {
+    const std::string how = format_name(read) + " " + rounding_name(rounding);
+    ValueId& cast = casts_.try_emplace({input, how}, kNone).first->second;
+    if (cast == kNone) {
+      cast = add("Cast", reader, {input}, {}).front();
+      describe(cast, graph_.value(input).format, read, rounding);
+    }
+    return cast;
+  }
+
+  struct Scaled {
+    ValueId operand = kNone;  ///< codes, or values of scales by block
+    ValueId factor = kNone;   ///< for the product's sums; kNone by block
+  };
+
+  void scale(NodeId reader, size_t i, const FloatFormat& read, const RoundingChoice& rounding) {
+    const Node node = graph_.node(reader);
+    const ValueId input = node.inputs[i];
+    const TensorScale& choice = node.plan.scale;
+    Attributes attributes;
+    if (choice.by_block()) {
+      const bool square = choice.square_weights && graph_.variable_of(input) != nullptr &&
+                          graph_.value(input).shape.size() >= 2;
+      attributes["block"] = int64_t{choice.block()};
+      attributes["axis"] = square ? int64_t{1} : find_op(node.op).summed_axis(node, i);
+      attributes["square"] = int64_t{square};
+    }
+    const std::string how =
+        format_name(read) + " " + rounding_name(rounding) + " " + scale_name(choice) + " " +
+        (choice.by_block() ? std::to_string(std::get<int64_t>(attributes["axis"])) +
+                                 std::to_string(std::get<int64_t>(attributes["square"]))
+                           : "");
+    Scaled& scaled = scaled_.try_emplace({input, how}).first->second;
+    if (scaled.operand == kNone) {
+      scaled = add_quantize(reader, i, input, attributes, read, rounding);
+    }
+    graph_.node(reader).inputs[i] = scaled.operand;
+    if (scaled.factor == kNone) return;
+    graph_.node(reader).inputs.resize(kFirstScaleInput + 2, kNone);
+    graph_.node(reader).inputs[kFirstScaleInput + i] = scaled.factor;
+  }
+
+  Scaled add_quantize(NodeId reader, size_t i, ValueId input, const Attributes& attributes,
+                      const FloatFormat& read, const RoundingChoice& rounding) {
+    const TensorScale choice = graph_.node(reader).plan.scale;
+    const FloatFormat stored = graph_.value(input).format;
+    FloatFormat code = read;
+    code.saturate = true;
+    std::vector<ValueId> inputs{input};
+    bool first = false;
+    if (choice.kind == TensorScale::Kind::delayed) {
+      const auto [state, is_new] = state_of(reader, i, input, choice);
+      inputs.push_back(state);
+      first = is_new;
+    }
+    const std::vector<ValueId> codes = add("Quantize", reader, inputs, attributes);
+    describe(codes[0], stored, code, rounding);
+    set_scale(codes[0], choice);
+    if (first) {
+      const ValueId next = add("ScaleUpdate", reader, inputs, {}).front();
+      describe(next, stored, code, {});
+      graph_.value(next).format = kFp32;
+      set_scale(next, choice);
+      for (Variable& variable : graph_.variables()) {
+        if (variable.value == inputs[1]) variable.next = next;
+      }
+      result_.updates.push_back(next);
+    }
+    if (!choice.by_block()) return {codes[0], codes[1]};
+    const ValueId values = add("Dequantize", reader, codes, attributes).front();
+    describe(values, code, kFp32, {});
+    set_scale(values, choice);
+    return {values, kNone};
+  }
+
+  /// What delayed scaling of this operand remembers. An operand of the network as in inference has
+  /// that of the same operand in training, and does not move it on.
+  std::pair<ValueId, bool> state_of(NodeId reader, size_t i, ValueId input,
+                                    const TensorScale& choice) {
+    const Variable* variable = graph_.variable_of(input);
+    std::string path = graph_.node(reader).path + (i == 0 ? ".input" : ".input_2");
+    if (variable != nullptr) path = variable->path;
+    if (carries_gradient(graph_, input)) path = graph_.node(reader).path + ".grad_operand";
+    ValueId& state = states_.try_emplace(path, kNone).first->second;
+    if (state != kNone) return {state, false};
+    state = graph_.add_buffer(path + "_scale", {kScaleStateHead + choice.history}, {});
+    return {state, true};
+  }
+
+  /// Adds a node that works for `reader`.
+  std::vector<ValueId> add(const char* op, NodeId reader, std::vector<ValueId> inputs,
+                           Attributes attributes) {
+    std::vector<ValueId> outputs =
+        graph_.add(op, graph_.node(reader).path, std::move(inputs), std::move(attributes));
+    const NodeId id = graph_.value(outputs.front()).producer;
+    graph_.node(id).phase = graph_.node(reader).phase;
+    graph_.node(id).forward = graph_.node(reader).forward;
+    result_.order.push_back(id);
+    return outputs;
+  }
+
+  void describe(ValueId value, const FloatFormat& read, const FloatFormat& write,
+                const RoundingChoice& rounding) {
+    graph_.value(value).format = write;
+    graph_.value(value).rounding = rounding;
+    NodePlan& plan = graph_.node(graph_.value(value).producer).plan;
+    plan.read = read;
+    plan.write = write;
+  }
+
+  void set_scale(ValueId value, const TensorScale& choice) {
+    graph_.node(graph_.value(value).producer).plan.scale = choice;
+  }
+
+  Graph& graph_;
+  Narrowed result_;
+  std::map<std::pair<ValueId, std::string>, ValueId> casts_;
+  std::map<std::pair<ValueId, std::string>, Scaled> scaled_;
+  std::map<std::string, ValueId> states_;
+};
+
+}  // namespace
+
+bool scales_operands(const Node& node) {
+  return node.plan.scale.any() && find_op(node.op).sums_products();
+}
+
+FloatFormat read_format(const Graph& graph, const Node& node, size_t i) {
+  // Codes are for the products; what is added to them comes in the format of the result.
+  if (i >= 2 && scales_operands(node)) return node.plan.write;
+  if (i < 2 && node.plan.grad_read && find_op(node.op).sums_products() &&
+      carries_gradient(graph, node.inputs[i])) {
+    return *node.plan.grad_read;
+  }
+  return node.plan.read;
+}
+
+ValueId before_narrowing(const Graph& graph, ValueId value) {
+  for (NodeId id = graph.value(value).producer; id != kNone; id = graph.value(value).producer) {
+    const Node& node = graph.node(id);
+    const bool narrows = node.op == "Cast" || node.op == "Quantize" || node.op == "Dequantize";
+    if (!narrows || value != node.outputs[0]) break;
+    value = node.inputs[0];
+  }
+  return value;
+}
+
+Narrowed narrow_operands(Graph& graph) { return Narrower(graph).run(); }
+
+}  // namespace halfscope

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+#include "core/lower/rounded_steps.h"
+
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+/// Adds nodes of the update phase that round to one format.
+class RoundingNodes {
+ public:
+  RoundingNodes(Graph& graph, std::string path, const FloatFormat& format)
+      : graph_(graph), path_(std::move(path)), format_(format) {}
+
+  ValueId operator()(const char* op, std::vector<ValueId> inputs, const Attributes& attributes = {},
+                     const Accumulation& accumulation = Accumulation::fp32) {
+    const ValueId value = graph_.add1(op, path_, std::move(inputs), attributes);
+    Node& node = graph_.node(graph_.value(value).producer);
+    node.phase = Phase::update;
+    node.plan.write = format_;
+    node.plan.accumulation = accumulation;
+    graph_.value(value).format = format_;
+    return value;
+  }
+  ValueId times(ValueId a, double scalar) {
+    return (*this)("Mul", {a, graph_.add_constant(static_cast<float>(scalar))});
+  }
+
+ private:
+  Graph& graph_;
+  std::string path_;
+  FloatFormat format_;
+};
+
+/// The 2-norm of a tensor, or of numbers.
+ValueId norm_of(const std::vector<ValueId>& tensors, RoundingNodes& inside, RoundingNodes& result,
+                const Accumulation& accumulation) {
+  ValueId sum = kNone;
+  for (const ValueId tensor : tensors) {
+    const ValueId squares = inside("Mul", {tensor, tensor});
+    const ValueId part = inside("ReduceSum", {squares}, {{"keepdims", int64_t{0}}}, accumulation);
+    sum = sum == kNone ? part : inside("Add", {sum, part});
+  }
+  return result("Sqrt", {sum});
+}
+
+std::string layer_of(const std::string& variable) {
+  return variable.substr(0, variable.rfind('.'));
+}
+
+class RoundedUpdate {
+ public:
+  RoundedUpdate(Graph& graph, size_t variable, const FloatFormat& storage,
+                const FloatFormat& format)
+      : graph_(graph),
+        variable_(variable),
+        target_(graph.variables()[variable]),
+        storage_(storage.contains(format) ? format : storage),
+        round_(graph, layer_of(target_.path), format),
+        keep_(graph, layer_of(target_.path), storage_) {}
+
+  ValueId add_state(const std::string& what) {
+    const ValueId state =
+        graph_.add_variable(target_.path + "." + what, graph_.value(target_.value).shape, {});
+    graph_.value(state).format = storage_;
+    return state;
+  }
+  /// Sets the new value of a state, a sum.
+  ValueId move(ValueId state, const std::string& what, ValueId a, ValueId b) {
+    const ValueId next = keep_("Add", {a, b});
+    for (Variable& each : graph_.variables()) {
+      if (each.value == state) each.next = next;
+    }
+    update_.states.emplace_back(next, what);
+    return next;
+  }
+  void show(ValueId value, const std::string& what) { update_.states.emplace_back(value, what); }
+
+  /// w - change, rounded to the variable's format; returns the new value and -change.
+  std::vector<ValueId> subtract(ValueId w, ValueId change) {
+    const ValueId one = graph_.add_constant(1.0f);
+    // The gradient and its scalars are not read where there is a direction.
+    const std::vector<ValueId> outputs =
+        graph_.add("SgdUpdate", layer_of(target_.path), {w, change, one, one, one, change},
+                   {{"weight_decay", 0.0}});
+    graph_.node(graph_.value(outputs[0]).producer).phase = Phase::update;
+    for (ValueId output : outputs) graph_.value(output).format = graph_.value(target_.value).format;
+    return outputs;
+  }
+  void set_unscaled(ValueId gradient) { update_.unscaled = gradient; }
+  void decay(const std::vector<ValueId>& shrunk) { update_.decay = shrunk[1]; }
+  Update finish(ValueId w, ValueId change) {
+    const std::vector<ValueId> outputs = subtract(w, change);
+    graph_.variables()[variable_].next = outputs[0];
+    update_.value = outputs[1];
+    return std::move(update_);
+  }
+
+  ValueId weight() const { return target_.value; }
+  RoundingNodes& round() { return round_; }
+
+ private:
+  Graph& graph_;
+  size_t variable_;
+  Variable target_;
+  FloatFormat storage_;
+  RoundingNodes round_, keep_;
+  Update update_;
+};
+
+}  // namespace
+
+ClippedGradients add_clipping(Graph& graph, const std::vector<ValueId>& gradients,
+                              const std::vector<std::string>& paths, ValueId inverse_scale,
+                              ValueId limit, const Plan& plan) {
+  const FloatFormat inner = plan.clip_stagewise ? plan.clip : kFp32;
+  const Accumulation sums = plan.clip_stagewise ? plan.defaults.accumulation : Accumulation::fp32;
+  ClippedGradients result;
+  std::vector<ValueId> norms;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    RoundingNodes round(graph, layer_of(paths[i]), plan.clip),
+        inside(graph, layer_of(paths[i]), inner);
+    result.unscaled.push_back(round("Mul", {gradients[i], inverse_scale}));
+    norms.push_back(norm_of({result.unscaled.back()}, inside, round, sums));
+  }
+  constexpr const char* kPath = "clipping";
+  RoundingNodes round(graph, kPath, plan.clip), inside(graph, kPath, inner);
+  result.norm = norm_of(norms, inside, round, Accumulation::fp32);
+  const ValueId padded = round("Add", {result.norm, graph.add_constant(1e-6f)});
+  const ValueId ratio = round("Div", {limit, padded});
+  const ValueId factor = round("Min", {ratio, graph.add_constant(1.0f)});
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    RoundingNodes scaled(graph, layer_of(paths[i]), plan.clip);
+    result.clipped.push_back(scaled("Mul", {result.unscaled[i], factor}));
+  }
+  return result;
+}
+
+Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
+                          const Optimizer& optimizer, const UpdateScalars& scalars,
+                          const FloatFormat& storage, const FloatFormat& format, bool unscaled,
+                          bool clips) {
+  RoundedUpdate b(graph, variable, storage, format);
+  RoundingNodes& round = b.round();
+  ValueId w = b.weight(), g = gradient;
+  if (!unscaled) {
+    g = round("Mul", {g, scalars.inverse_scale});
+    b.set_unscaled(g);
+    if (clips) g = round("Mul", {g, scalars.clip});
+  }
+  const bool decoupled = optimizer.kind == Optimizer::Kind::adamw;
+  if (optimizer.weight_decay != 0.0 && !decoupled) {
+    g = round("Add", {g, round.times(w, optimizer.weight_decay)});
+  }
+  // (1 - share) * g^2, and share of what there was
+  const auto move_square = [&](const char* what, double share) {
+    const ValueId state = b.add_state(what);
+    const ValueId square = round("Mul", {g, g});
+    b.show(square, "grad_squared");
+    const ValueId kept = round.times(state, share);
+    return b.move(state, what, kept, round.times(square, 1.0 - share));
+  };
+  const auto move_momentum = [&](ValueId added) {
+    const ValueId state = b.add_state("momentum");
+    return b.move(state, "momentum", round.times(state, optimizer.momentum), added);
+  };
+  switch (optimizer.kind) {
+    case Optimizer::Kind::sgd: {
+      const ValueId direction = optimizer.momentum != 0.0 ? move_momentum(g) : g;
+      return b.finish(w, round("Mul", {direction, scalars.learning_rate}));
+    }
+    case Optimizer::Kind::adam:
+    case Optimizer::Kind::adamw: {
+      const std::string path = "metrics/step_size";
+      RoundingNodes scalar(graph, path, kFp32);
+      if (decoupled && optimizer.weight_decay != 0.0) {
+        const ValueId rate = scalar.times(scalars.learning_rate, optimizer.weight_decay);
+        const std::vector<ValueId> shrunk = b.subtract(w, round("Mul", {w, rate}));
+        b.decay(shrunk);
+        w = shrunk[0];
+      }
+      const ValueId m = b.add_state("adam_m"), kept_m = round.times(m, optimizer.beta1);
+      const ValueId next_m = b.move(m, "adam_m", kept_m, round.times(g, 1.0 - optimizer.beta1));
+      const ValueId next_v = move_square("adam_v", optimizer.beta2);
+      const ValueId step_size = scalar("Div", {scalars.learning_rate, scalars.correction_1});
+      const ValueId root_2 = scalar("Sqrt", {scalars.correction_2});
+      const ValueId root = round("Div", {round("Sqrt", {next_v}), root_2});
+      const ValueId divisor =
+          round("Add", {root, graph.add_constant(static_cast<float>(optimizer.eps))});
+      return b.finish(w, round("Mul", {round("Div", {next_m, divisor}), step_size}));
+    }
+    case Optimizer::Kind::rmsprop: {
+      const ValueId square = move_square("square_avg", optimizer.alpha);
+      const ValueId divisor = round(
+          "Add", {round("Sqrt", {square}), graph.add_constant(static_cast<float>(optimizer.eps))});
+      ValueId direction = round("Div", {g, divisor});
+      if (optimizer.momentum != 0.0) direction = move_momentum(direction);
+      return b.finish(w, round("Mul", {direction, scalars.learning_rate}));
+    }
+  }
+  throw Error("unknown optimizer");
+}
+
+}  // namespace halfscope

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// Functions of one element, and what their gradients are, in double: one source for all backends.
+// A backend rounds the result once, to the format that the node writes. Names and attributes are
+// ONNX's. Gradients at corners are PyTorch's; where an operand is NaN, so is what depends on it.
+// exp and its like are those of elementary.h, so that all backends and platforms give the same
+// bits.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "core/host_device.h"
+#include "core/numeric/elementary/elementary.h"
+
+namespace halfscope::fn {
+
+inline constexpr double kSqrtHalf = 0.70710678118654752440;
+inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
+inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+inline constexpr double kGeluCubic = 0.044715;  ///< Hendrycks and Gimpel 2016
+
+HS_HD inline double logistic(double x) noexcept { return 1.0 / (1.0 + elementary::exp(-x)); }
+
+// Of one operand.
+
+struct Abs {
+  static constexpr const char* kName = "Abs";
+  HS_HD double operator()(double x) const { return std::fabs(x); }
+};
+struct Reciprocal {
+  static constexpr const char* kName = "Reciprocal";
+  HS_HD double operator()(double x) const { return 1.0 / x; }
+};
+struct Erf {
+  static constexpr const char* kName = "Erf";
+  HS_HD double operator()(double x) const { return elementary::erf(x); }
+};
+struct Tanh {
+  static constexpr const char* kName = "Tanh";
+  HS_HD double operator()(double x) const { return elementary::tanh(x); }
+};
+struct Sigmoid {
+  static constexpr const char* kName = "Sigmoid";
+  HS_HD double operator()(double x) const { return logistic(x); }
+};
+struct Sin {
+  static constexpr const char* kName = "Sin";
+  HS_HD double operator()(double x) const { return elementary::sin(x); }
+};
+struct Cos {
+  static constexpr const char* kName = "Cos";
+  HS_HD double operator()(double x) const { return elementary::cos(x); }
+};
+/// 0 for NaN.
+struct Sign {
+  static constexpr const char* kName = "Sign";
+  HS_HD double operator()(double x) const { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
+};
+struct Floor {
+  static constexpr const char* kName = "Floor";
+  HS_HD double operator()(double x) const { return std::floor(x); }
+};
+struct Ceil {
+  static constexpr const char* kName = "Ceil";
+  HS_HD double operator()(double x) const { return std::ceil(x); }
+};
+/// Halves to even.
+struct Round {
+  static constexpr const char* kName = "Round";
+  HS_HD double operator()(double x) const { return std::rint(x); }
+};
+struct LeakyRelu {
+  static constexpr const char* kName = "LeakyRelu";
+  double alpha = 0.01;
+  HS_HD double operator()(double x) const { return x > 0.0 ? x : alpha * x; }
+};
+struct Elu {
+  static constexpr const char* kName = "Elu";
+  double alpha = 1.0;
+  HS_HD double operator()(double x) const { return x > 0.0 ? x : alpha * elementary::expm1(x); }
+};
+/// log(1 + exp(x)), without overflow.
+struct Softplus {
+  static constexpr const char* kName = "Softplus";
+  HS_HD double operator()(double x) const {
+    return (x > 0.0 ? x : 0.0) + elementary::log1p(elementary::exp(-std::fabs(x)));
+  }
+};
+/// alpha x + beta, held within [0, 1].
+struct HardSigmoid {
+  static constexpr const char* kName = "HardSigmoid";
+  double alpha = 0.2, beta = 0.5;
+  HS_HD double operator()(double x) const {
+    const double line = alpha * x + beta;
+    return line < 0.0 ? 0.0 : line > 1.0 ? 1.0 : line;
+  }
+};
+/// x HardSigmoid(x) with alpha 1/6 and beta 1/2.
+struct HardSwish {
+  static constexpr const char* kName = "HardSwish";
+  HS_HD double operator()(double x) const {
+    const double gate = x <= -3.0 ? 0.0 : x >= 3.0 ? 1.0 : (x + 3.0) / 6.0;
+    return x * gate;
+  }
+};
+/// min(max(x, low), high).
+struct Clip {
+  static constexpr const char* kName = "Clip";
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  HS_HD double operator()(double x) const {
+    const double raised = x < low ? low : x;
+    return raised > high ? high : raised;
+  }
+};
+/// x Phi(x) with the normal distribution Phi, or its approximation by tanh.
+struct Gelu {
+  static constexpr const char* kName = "Gelu";
+  bool tanh = false;
+  HS_HD double operator()(double x) const {
+    if (!tanh) return 0.5 * x * elementary::erfc(-x * kSqrtHalf);
+    return 0.5 * x * (1.0 + elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x)));
+  }
+};
+/// x sigmoid(alpha x); SiLU with alpha 1.
+struct Swish {
+  static constexpr const char* kName = "Swish";
+  double alpha = 1.0;
+  HS_HD double operator()(double x) const { return x * logistic(alpha * x); }
+};
+
+// Of two operands.
+
+struct Pow {
+  static constexpr const char* kName = "Pow";
+  HS_HD double operator()(double a, double b) const { return elementary::pow(a, b); }
+};
+struct Min {
+  static constexpr const char* kName = "Min";
+  HS_HD double operator()(double a, double b) const { return a < b || a != a ? a : b; }
+};
+struct Max {
+  static constexpr const char* kName = "Max";
+  HS_HD double operator()(double a, double b) const { return a > b || a != a ? a : b; }
+};
+struct PRelu {
+  static constexpr const char* kName = "PRelu";
+  HS_HD double operator()(double x, double slope) const { return x > 0.0 ? x : slope * x; }
+};
+
+// Gradients with respect to x, of (dy, x) or where it says so of (dy, y).
+
+/// (dy, y)
+struct ReciprocalGrad {
+  static constexpr const char* kName = "ReciprocalGrad";
+  HS_HD double operator()(double dy, double y) const { return -dy * y * y; }
+};
+struct ErfGrad {
+  static constexpr const char* kName = "ErfGrad";
+  HS_HD double operator()(double dy, double x) const {
+    return dy * kTwoOverSqrtPi * elementary::exp(-x * x);
+  }
+};
+/// (dy, y)
+struct TanhGrad {
+  static constexpr const char* kName = "TanhGrad";
+  HS_HD double operator()(double dy, double y) const { return dy * (1.0 - y * y); }
+};
+/// (dy, y)
+struct SigmoidGrad {
+  static constexpr const char* kName = "SigmoidGrad";
+  HS_HD double operator()(double dy, double y) const { return dy * (1.0 - y) * y; }
+};
+struct LeakyReluGrad {
+  static constexpr const char* kName = "LeakyReluGrad";
+  double alpha = 0.01;
+  HS_HD double operator()(double dy, double x) const { return x > 0.0 ? dy : alpha * dy; }
+};
+struct EluGrad {
+  static constexpr const char* kName = "EluGrad";
+  double alpha = 1.0;
+  HS_HD double operator()(double dy, double x) const {
+    return x > 0.0 ? dy : dy * alpha * elementary::exp(x);
+  }
+};
+struct SoftplusGrad {
+  static constexpr const char* kName = "SoftplusGrad";
+  HS_HD double operator()(double dy, double x) const { return dy * logistic(x); }
+};
+/// 0 on the corners, too.
+struct HardSigmoidGrad {
+  static constexpr const char* kName = "HardSigmoidGrad";
+  double alpha = 0.2, beta = 0.5;
+  HS_HD double operator()(double dy, double x) const {
+    const double line = alpha * x + beta;
+    return line > 0.0 && line < 1.0 ? alpha * dy : 0.0;
+  }
+};
+/// On the corners as beyond them (PyTorch from 2.8 on).
+struct HardSwishGrad {
+  static constexpr const char* kName = "HardSwishGrad";
+  HS_HD double operator()(double dy, double x) const {
+    return x <= -3.0 ? 0.0 : x >= 3.0 ? dy : dy * (x / 3.0 + 0.5);
+  }
+};
+/// The bounds are within; a NaN lets nothing through.
+struct ClipGrad {
+  static constexpr const char* kName = "ClipGrad";
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  HS_HD double operator()(double dy, double x) const { return x >= low && x <= high ? dy : 0.0; }
+};
+struct GeluGrad {
+  static constexpr const char* kName = "GeluGrad";
+  bool tanh = false;
+  HS_HD double operator()(double dy, double x) const {
+    if (!tanh) {
+      const double density = 0.5 * kTwoOverSqrtPi * kSqrtHalf * elementary::exp(-0.5 * x * x);
+      return dy * (0.5 * elementary::erfc(-x * kSqrtHalf) + x * density);
+    }
+    const double t = elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x));
+    const double inner = kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
+    return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner);
+  }
+};
+struct SwishGrad {
+  static constexpr const char* kName = "SwishGrad";
+  double alpha = 1.0;
+  HS_HD double operator()(double dy, double x) const {
+    const double s = logistic(alpha * x);
+    return dy * s * (1.0 + alpha * x * (1.0 - s));
+  }
+};
+/// Of the slope: (dy, x).
+struct PReluSlopeGrad {
+  static constexpr const char* kName = "PReluSlopeGrad";
+  HS_HD double operator()(double dy, double x) const { return x > 0.0 ? 0.0 : dy * x; }
+};
+
+// Gradients of (dy, both operands).
+
+struct PReluGrad {
+  static constexpr const char* kName = "PReluGrad";
+  HS_HD double operator()(double dy, double x, double slope) const {
+    return x > 0.0 ? dy : slope * dy;
+  }
+};
+/// Of Max(a, b) with respect to a; half of it where both are equal. Of Min(a, b): (dy, b, a).
+struct MaxGrad {
+  static constexpr const char* kName = "MaxGrad";
+  HS_HD double operator()(double dy, double a, double b) const {
+    return a < b ? 0.0 : a == b ? 0.5 * dy : dy;
+  }
+};
+/// With respect to the base; 0 for an exponent of 0.
+struct PowGrad {
+  static constexpr const char* kName = "PowGrad";
+  HS_HD double operator()(double dy, double a, double b) const {
+    return b == 0.0 ? 0.0 : dy * (b * elementary::pow(a, b - 1.0));
+  }
+};
+/// With respect to the exponent; 0 for 0^b with b >= 0.
+struct PowExponentGrad {
+  static constexpr const char* kName = "PowExponentGrad";
+  HS_HD double operator()(double dy, double a, double b) const {
+    return a == 0.0 && b >= 0.0 ? 0.0 : dy * (elementary::pow(a, b) * elementary::log(a));
+  }
+};
+
+}  // namespace halfscope::fn

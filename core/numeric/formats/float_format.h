@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// FloatFormat: a binary floating-point format as a value, and the grammar of format names.
+// A finite value is (-1)^s * 2^(E - bias) * (1 + M / 2^m) for 1 <= E, and
+// (-1)^s * 2^(1 - bias) * M / 2^m for E = 0 (IEEE 754-2019, 3.4), with m mantissa bits.
+// Values travel in fp32 containers, so a valid format has no value that fp32 lacks.
+// Sources: IEEE 754-2019 (fp16, fp32); OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e3m2, e2m3, e2m1);
+// Noune et al., arXiv:2206.02915 (e4m3fnuz, e5m2fnuz).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/host_device.h"
+
+namespace halfscope {
+
+/// What the codes other than ordinary numbers mean.
+enum class Encoding : uint8_t {
+  ieee,        ///< the top exponent is infinity and NaN, as in IEEE 754
+  finite_nan,  ///< no infinity; only all-ones is NaN ("fn"), so the top exponent is usable
+  fnuz,        ///< no infinity, no negative zero: its code is the one NaN
+  finite,      ///< numbers only; overflow always saturates
+};
+
+struct FloatFormat {
+  int exponent_bits = 8;   ///< 2..8
+  int mantissa_bits = 23;  ///< 0..23, without the implicit bit
+  int bias = 127;
+  Encoding encoding = Encoding::ieee;
+  bool saturate = false;   ///< overflow and infinity become the largest finite value
+  bool flush_in = false;   ///< operands of arithmetic below the smallest normal count as zero
+  bool flush_out = false;  ///< results below the smallest normal become zero
+
+  friend constexpr bool operator==(const FloatFormat&, const FloatFormat&) = default;
+
+  /// Unbiased exponent of the smallest normal number.
+  HS_HD constexpr int min_exponent() const noexcept { return 1 - bias; }
+  /// Unbiased exponent of the largest finite number.
+  HS_HD constexpr int max_exponent() const noexcept {
+    const int top = (1 << exponent_bits) - 1;
+    // Without mantissa bits the NaN of finite_nan takes the whole top exponent.
+    const bool reserved =
+        encoding == Encoding::ieee || (encoding == Encoding::finite_nan && mantissa_bits == 0);
+    return (reserved ? top - 1 : top) - bias;
+  }
+  /// Significand of the largest finite number, an integer of mantissa_bits + 1 bits.
+  HS_HD constexpr uint32_t max_significand() const noexcept {
+    const uint32_t all_ones = (uint32_t{2} << mantissa_bits) - 1;
+    return encoding == Encoding::finite_nan && mantissa_bits > 0 ? all_ones - 1 : all_ones;
+  }
+  /// Largest finite value: e.g. 65504 for fp16, 448 for e4m3fn.
+  HS_HD constexpr double max_finite() const noexcept {
+    return static_cast<double>(max_significand()) * power_of_two(max_exponent() - mantissa_bits);
+  }
+  HS_HD constexpr double min_normal() const noexcept { return power_of_two(min_exponent()); }
+  /// Smallest positive value there is a code for; min_normal() if there are no mantissa bits.
+  HS_HD constexpr double min_subnormal() const noexcept {
+    return power_of_two(min_exponent() - mantissa_bits);
+  }
+  HS_HD constexpr bool has_infinity() const noexcept { return encoding == Encoding::ieee; }
+  /// IEEE codes of NaN need a mantissa: with none, the top exponent holds infinity alone.
+  HS_HD constexpr bool has_nan() const noexcept {
+    return encoding == Encoding::ieee ? mantissa_bits > 0 : encoding != Encoding::finite;
+  }
+  HS_HD constexpr bool has_negative_zero() const noexcept { return encoding != Encoding::fnuz; }
+  /// True if results beyond the largest finite value become that value.
+  HS_HD constexpr bool saturates() const noexcept {
+    return saturate || encoding == Encoding::finite;
+  }
+
+  /// Total storage bits, sign included.
+  HS_HD constexpr int bits() const noexcept { return 1 + exponent_bits + mantissa_bits; }
+
+  /// The same codes without the options: what encode and decode look at.
+  HS_HD constexpr FloatFormat without_options() const noexcept {
+    return {exponent_bits, mantissa_bits, bias, encoding};
+  }
+
+  /// True if rounding to this format changes no value that `other` can deliver: infinities, NaN
+  /// and the sign of zero included.
+  HS_HD constexpr bool contains(const FloatFormat& other) const noexcept {
+    const bool others_infinity = other.has_infinity() && !other.saturates();
+    const double smallest = other.flush_out ? other.min_normal() : other.min_subnormal();
+    return mantissa_bits >= other.mantissa_bits && max_exponent() >= other.max_exponent() &&
+           min_exponent() - mantissa_bits <= other.min_exponent() - other.mantissa_bits &&
+           max_finite() >= other.max_finite() &&
+           (!others_infinity || (has_infinity() && !saturates())) &&
+           (has_nan() || !other.has_nan()) && (has_negative_zero() || !other.has_negative_zero()) &&
+           (!flush_out || smallest >= min_normal());
+  }
+
+  /// 2^e, exact, for -1022 <= e <= 1023.
+  HS_HD static constexpr double power_of_two(int e) noexcept {
+    return std::bit_cast<double>(static_cast<uint64_t>(e + 1023) << 52);
+  }
+};
+
+inline constexpr FloatFormat kFp32{8, 23, 127, Encoding::ieee};
+inline constexpr FloatFormat kTf32{8, 10, 127, Encoding::ieee};
+inline constexpr FloatFormat kBf16{8, 7, 127, Encoding::ieee};
+inline constexpr FloatFormat kFp16{5, 10, 15, Encoding::ieee};
+inline constexpr FloatFormat kE4m3fn{4, 3, 7, Encoding::finite_nan};
+inline constexpr FloatFormat kE5m2{5, 2, 15, Encoding::ieee};
+inline constexpr FloatFormat kE4m3fnuz{4, 3, 8, Encoding::fnuz};
+inline constexpr FloatFormat kE5m2fnuz{5, 2, 16, Encoding::fnuz};
+inline constexpr FloatFormat kE3m2{3, 2, 3, Encoding::finite};
+inline constexpr FloatFormat kE2m3{2, 3, 1, Encoding::finite};
+inline constexpr FloatFormat kE2m1{2, 1, 1, Encoding::finite};
+
+/// A format with a name. Plans, options, their completion and hints, ONNX files, the viewer and the
+/// float lab list formats from this one table.
+struct NamedFormat {
+  std::string_view name;  ///< the one that format_name gives
+  FloatFormat format;
+  std::array<std::string_view, 3> aliases{};    ///< parse_format reads these, too
+  std::array<std::string_view, 3> elsewhere{};  ///< ambiguous names that other programs use
+  int onnx_type = 0;      ///< number in ONNX's TensorProto.DataType; 0 if it has none
+  bool compared = false;  ///< the viewer asks of each tensor what this format would do to it
+};
+/// From wide to narrow.
+std::span<const NamedFormat> named_formats() noexcept;
+/// Their names.
+std::vector<std::string> format_names();
+
+/// Biases for which fp32, subnormals included, holds every value of a format: empty (first > last)
+/// for e8m23fnuz and the like.
+struct BiasRange {
+  int first, last;
+};
+HS_HD constexpr BiasRange bias_range(int exponent_bits, int mantissa_bits,
+                                     Encoding encoding) noexcept {
+  const FloatFormat unbiased{exponent_bits, mantissa_bits, 0, encoding};
+  return {unbiased.max_exponent() - 127, 150 - mantissa_bits};
+}
+
+/// True if the widths are in range and fp32 holds every value. Everything else in core/numeric
+/// takes valid formats only.
+HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
+  if (format.exponent_bits < 2 || format.exponent_bits > 8) return false;
+  if (format.mantissa_bits < 0 || format.mantissa_bits > 23) return false;
+  if (format.encoding > Encoding::finite) return false;
+  const BiasRange range = bias_range(format.exponent_bits, format.mantissa_bits, format.encoding);
+  return range.first <= format.bias && format.bias <= range.last;
+}
+
+/// Reads a name or alias of named_formats() or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the
+/// options ":sat", ":ftz" (both ways), ":ftz-in", ":ftz-out", each at most once.
+///  - X from 2 to 8, Y from 0 to 23; without a suffix ieee, but e3m2, e2m3 and e2m1 are finite;
+///  - the bias is 2^(X-1) - 1 unless given, for fnuz 2^(X-1).
+/// Only valid formats are read.
+std::optional<FloatFormat> parse_format(std::string_view text);
+
+/// Why parse_format does not read the text, as half a sentence; empty if it does.
+std::string format_problem(std::string_view text);
+
+/// The shortest name that parse_format reads back: "fp16", "e4m3fn", "e6m9", "e4m3b5:sat" ...
+std::string format_name(const FloatFormat& format);
+
+}  // namespace halfscope

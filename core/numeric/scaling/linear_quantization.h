@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// Integers of 8 bits and fewer with a scale and a zero point: x is about scale * (q - zero_point).
+// ONNX QuantizeLinear, DequantizeLinear: q = saturate(round half even(x / scale) + zero_point), the
+// quotient in fp32. DynamicQuantizeLinear: the asymmetric parameters.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/host_device.h"
+#include "core/numeric/formats/arithmetic.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/scaling/block_format.h"
+
+namespace halfscope {
+
+struct IntegerRange {
+  int32_t lowest = -128, highest = 127;
+};
+inline constexpr IntegerRange kInt8{-128, 127};
+inline constexpr IntegerRange kInt8Symmetric{-127, 127};  ///< -x has a code if x has (TensorRT)
+inline constexpr IntegerRange kUint8{0, 255};
+inline constexpr IntegerRange kInt4{-8, 7};
+inline constexpr IntegerRange kUint4{0, 15};
+
+struct LinearQuantization {
+  float scale = 1;         ///< positive
+  int32_t zero_point = 0;  ///< the code of 0, in the range
+};
+
+namespace detail {
+
+/// To nearest, ties to even; -2^40 or 2^40 beyond that, zero for NaN.
+HS_HD constexpr int64_t round_half_even(float x) noexcept {
+  constexpr int64_t kFar = int64_t{1} << 40;
+  if (x != x) return 0;
+  if (x >= static_cast<float>(kFar)) return kFar;
+  if (x <= -static_cast<float>(kFar)) return -kFar;
+  const int64_t whole = static_cast<int64_t>(x);
+  const double rest = static_cast<double>(x) - static_cast<double>(whole);  // exact, |rest| < 1
+  if (rest > 0.5 || (rest == 0.5 && whole % 2 != 0)) return whole + 1;
+  if (rest < -0.5 || (rest == -0.5 && whole % 2 != 0)) return whole - 1;
+  return whole;
+}
+
+}  // namespace detail
+
+/// NaN, of which ONNX says nothing, becomes the zero point.
+HS_HD constexpr int32_t quantize_linear(float x, const LinearQuantization& by,
+                                        const IntegerRange& range) noexcept {
+  const float ratio = div(x, by.scale, kFp32).value;
+  const int64_t code = detail::round_half_even(ratio) + by.zero_point;
+  return static_cast<int32_t>(code < range.lowest    ? range.lowest
+                              : code > range.highest ? range.highest
+                                                     : code);
+}
+
+HS_HD constexpr float dequantize_linear(int32_t code, const LinearQuantization& by) noexcept {
+  return static_cast<float>(code - by.zero_point) * by.scale;
+}
+
+/// Zero point 0; amax gets the highest code. Scale 1 if amax is zero or not finite.
+LinearQuantization symmetric_quantization(float amax, const IntegerRange& range) noexcept;
+
+/// From the smallest and the largest value, widened to hold zero, which so is exact. Scale 1 if
+/// that leaves one point or is not finite.
+LinearQuantization asymmetric_quantization(float smallest, float largest,
+                                           const IntegerRange& range) noexcept;
+
+enum class Symmetry : uint8_t { symmetric, asymmetric };
+
+/// A tensor as [outer][channels][inner], row-major. {1, 1, size}: one scale for all of it.
+struct ChannelShape {
+  int64_t outer = 1, channels = 1, inner = 1;
+};
+
+/// Parameters for each channel, from its finite values.
+std::vector<LinearQuantization> calibrate(std::span<const float> in, const ChannelShape& shape,
+                                          Symmetry symmetry, const IntegerRange& range);
+
+/// Replaces every value by the one that its code stands for. Counts as for blocks; NaN is flushed.
+/// `codes` may be empty. Sizes that do not fit throw Error.
+void quantize_linear(std::span<const float> in, const ChannelShape& shape,
+                     std::span<const LinearQuantization> channels, const IntegerRange& range,
+                     std::span<float> out, std::span<int32_t> codes = {},
+                     BlockStats* stats = nullptr);
+
+}  // namespace halfscope

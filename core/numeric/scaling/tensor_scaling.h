@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// One scale for an fp8 tensor: what is stored is x * scale, rounded to the format and saturating.
+// Static (a number), current (from the tensor itself) or delayed (from the tensors of earlier
+// steps), as NVIDIA's Transformer Engine defines them: common/recipe/recipe_common.cuh
+// (compute_scale_from_amax) and common/recipe/delayed_scaling.cu.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/scaling/block_format.h"
+#include "core/numeric/scaling/ue8m0.h"
+
+namespace halfscope {
+
+/// The largest magnitude; NaN if there is one.
+float largest_magnitude(std::span<const float> in) noexcept;
+
+enum class ScaleGrid : uint8_t {
+  any,
+  power_of_two,  ///< the one below: scaling is then exact
+};
+
+/// max_finite / amax, so that the largest value becomes the format's. `otherwise` if amax is zero,
+/// infinite or NaN; the largest float if amax is so small that the scale would overflow.
+HS_HD inline float current_scale(float amax, const FloatFormat& format,
+                                 ScaleGrid grid = ScaleGrid::any, float otherwise = 1) noexcept {
+  if (!(amax > 0) || std::bit_cast<uint32_t>(amax) == detail::kInfinityBits) return otherwise;
+  float scale = static_cast<float>(format.max_finite()) / amax;
+  if (std::bit_cast<uint32_t>(scale) == detail::kInfinityBits) scale = detail::kLargestFloat;
+  if (grid == ScaleGrid::power_of_two) {
+    scale = decode_ue8m0(encode_ue8m0(scale, Ue8m0Rounding::toward_zero));
+  }
+  return scale;
+}
+
+/// Replaces x by the value that stands for it: round(x * scale) * (1 / scale), both products and
+/// the reciprocal in fp32. The format saturates, NaN stays. `stats` are set: clipped, flushed.
+void quantize_scaled(std::span<const float> in, float scale, const FloatFormat& format,
+                     std::span<float> out, BlockStats* stats = nullptr);
+
+enum class AmaxChoice : uint8_t {
+  max,          ///< of the history
+  most_recent,  ///< of the last step
+};
+
+/// The scale after a step of delayed scaling, given the amax it goes by: max_finite * 2^-margin /
+/// amax, or `scale` where that is no use.
+HS_HD inline float next_delayed_scale(float amax, float scale, const FloatFormat& format,
+                                      int margin) noexcept {
+  if (!(amax > 0) || std::bit_cast<uint32_t>(amax) >= detail::kInfinityBits) return scale;
+  const double room = format.max_finite() * std::ldexp(1.0, -margin);
+  const float next = static_cast<float>(room) / amax;
+  return std::bit_cast<uint32_t>(next) == detail::kInfinityBits ? detail::kLargestFloat : next;
+}
+
+/// The same, given the amax of as many steps as it looks back, in any order; see DelayedScale.
+float delayed_scale(std::span<const float> history, float latest, float scale,
+                    const FloatFormat& format, AmaxChoice choice, int margin) noexcept;
+
+/// Delayed scaling: the scale of a step comes from the amax of the steps before.
+///   DelayedScale scale({.format = kE4m3fn});
+///   each step: quantize_scaled(x, scale.scale(), ...); scale.update(largest_magnitude(x));
+/// The new scale is max_finite * 2^-margin / amax; an amax of zero, infinity or NaN leaves the
+/// scale as it is. As with fmax, a NaN in the history is passed over; an infinity counts until it
+/// is `history_length` steps old.
+class DelayedScale {
+ public:
+  struct Options {
+    FloatFormat format = kE4m3fn;
+    int history_length = 1024;  ///< 1 or more
+    AmaxChoice choice = AmaxChoice::max;
+    int margin = 0;  ///< binades kept free above
+  };
+  /// Throws Error for a history of no steps.
+  explicit DelayedScale(const Options& options);
+
+  float scale() const noexcept { return scale_; }
+  /// The amax of the steps so far, oldest first.
+  std::vector<float> history() const;
+
+  /// After a step whose largest magnitude was `amax`.
+  void update(float amax);
+
+ private:
+  Options options_;
+  std::vector<float> ring_;  ///< step s is at s % history_length
+  int64_t steps_ = 0;
+  float scale_ = 1;
+};
+
+}  // namespace halfscope

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// FloatEventScope: counts what the operations of the types in float_value.h do while it lives, and
+// remembers the first of each kind. For the unit tests of kernels: "no overflow on these inputs".
+// Scopes belong to one thread and nest; an inner scope's operations count in the outer ones too.
+// Without a scope an operation pays one load and one branch. Constant evaluation counts nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/rounding.h"
+
+namespace halfscope {
+
+/// What is counted. Comparison, sign changes, abs and reading a value as float or double are not:
+/// they never round.
+enum class FloatOperation : uint8_t { add, sub, mul, div, sqrt, fma, convert };
+
+constexpr std::string_view float_operation_name(FloatOperation operation) noexcept {
+  constexpr std::string_view kNames[] = {"add", "sub", "mul", "div", "sqrt", "fma", "convert"};
+  return kNames[static_cast<int>(operation)];
+}
+
+/// One operation that did something worth telling.
+struct FloatEvent {
+  FloatOperation operation = FloatOperation::convert;
+  FloatFormat format;       ///< of the result
+  int operand_count = 0;    ///< how many of `operands` are meant
+  double operands[3] = {};  ///< exact, but integers beyond 2^53
+  float result = 0;
+  uint8_t flags = kExact;  ///< RoundFlags
+  uint64_t index = 0;      ///< operations and conversions in this scope before it
+};
+
+/// Counts of operations by what they did; one operation may count in several. Conversions count
+/// here, too, but for `operations`.
+struct FloatEventCounts {
+  uint64_t operations = 0;      ///< + - * / sqrt fma
+  uint64_t conversions = 0;     ///< constructions from another type
+  uint64_t inexact = 0;         ///< the result is not the exact one
+  uint64_t overflows = 0;       ///< beyond the largest finite value
+  uint64_t underflows = 0;      ///< tiny and inexact
+  uint64_t flushed = 0;         ///< of the underflows those whose result is zero
+  uint64_t invalid = 0;         ///< inf - inf, 0 / 0, sqrt(-1), ...
+  uint64_t divide_by_zero = 0;  ///< finite / 0
+
+  friend constexpr bool operator==(const FloatEventCounts&, const FloatEventCounts&) = default;
+};
+
+class FloatEventScope {
+ public:
+  FloatEventScope() noexcept;
+  ~FloatEventScope();
+  FloatEventScope(const FloatEventScope&) = delete;
+  FloatEventScope& operator=(const FloatEventScope&) = delete;
+
+  const FloatEventCounts& counts() const noexcept { return counts_; }
+
+  /// The first operation that raised `flag`, one of kInexact, kOverflow, kUnderflow, kInvalid and
+  /// kDivideByZero; nothing if none did.
+  std::optional<FloatEvent> first(RoundFlags flag) const noexcept;
+
+  /// For the types; `event.index` is set here.
+  void record(const FloatEvent& event) noexcept;
+  FloatEventScope* outer() const noexcept { return outer_; }
+
+ private:
+  static constexpr RoundFlags kKinds[] = {kInexact, kOverflow, kUnderflow, kInvalid, kDivideByZero};
+
+  FloatEventCounts counts_;
+  uint8_t seen_ = 0;      ///< flags that firsts_ has an event of
+  FloatEvent firsts_[5];  ///< in the order of kKinds
+  FloatEventScope* outer_;
+};
+
+namespace detail {
+
+/// The innermost scope of this thread. constinit: no guard, no wrapper function around each use.
+extern constinit thread_local FloatEventScope* float_event_scope;
+
+/// Tells all scopes of this thread.
+void record_float_event(const FloatEvent& event) noexcept;
+
+}  // namespace detail
+}  // namespace halfscope

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+#include "core/observe/comparator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "core/numeric/statistics/ulp.h"
+#include "core/ops/ops.h"
+
+namespace halfscope {
+namespace {
+
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// ||x - f|| / ||f|| over the elements where both are finite; 0 if f and x agree, infinity if only
+/// f is zero.
+class RelativeNorm {
+ public:
+  void add(double x, double f) noexcept {
+    if (!std::isfinite(x) || !std::isfinite(f)) return;
+    difference_ += (x - f) * (x - f);
+    size_ += f * f;
+  }
+  double value() const noexcept {
+    if (difference_ == 0.0) return 0.0;
+    return size_ == 0.0 ? std::numeric_limits<double>::infinity() : std::sqrt(difference_ / size_);
+  }
+
+ private:
+  double difference_ = 0.0, size_ = 0.0;
+};
+
+/// ulp_distance() with the format's constants at hand, for the many values that are normal numbers
+/// of it; it leaves the others to that function.
+class UlpDistance {
+ public:
+  explicit UlpDistance(const FloatFormat& format)
+      : format_(format),
+        shift_(static_cast<uint32_t>(23 - format.mantissa_bits)),
+        smallest_(std::max(std::bit_cast<uint32_t>(static_cast<float>(format.min_normal())),
+                           kSmallestNormal)),
+        largest_(std::bit_cast<uint32_t>(static_cast<float>(format.max_finite()))) {}
+
+  /// `x` is a value of the format.
+  int64_t operator()(float x, float other) const noexcept {
+    const uint32_t a = std::bit_cast<uint32_t>(x), b = std::bit_cast<uint32_t>(other);
+    const uint32_t magnitude_a = a & kMagnitude, magnitude_b = rounded(b & kMagnitude);
+    const bool normal = magnitude_a - smallest_ <= largest_ - smallest_ &&
+                        magnitude_b - smallest_ <= largest_ - smallest_;
+    if (!normal || ((a ^ b) & ~kMagnitude) != 0) return ulp_distance(x, other, format_);
+    // Values of one sign count upwards like their codes.
+    const int64_t distance =
+        static_cast<int64_t>(magnitude_a >> shift_) - static_cast<int64_t>(magnitude_b >> shift_);
+    return distance < 0 ? -distance : distance;
+  }
+
+ private:
+  static constexpr uint32_t kMagnitude = 0x7fffffffu;
+  static constexpr uint32_t kSmallestNormal = 0x00800000u;  // of fp32: steps differ below
+
+  /// To the format's mantissa, ties to even; right for results that are normal numbers of it.
+  uint32_t rounded(uint32_t magnitude) const noexcept {
+    if (shift_ == 0) return magnitude;
+    // Without mantissa bits every significand is odd, whatever the exponent.
+    const uint32_t odd = shift_ == 23 ? 1u : (magnitude >> shift_) & 1;
+    const uint32_t half = (1u << (shift_ - 1)) - 1 + odd;
+    return (magnitude + half) & ~((1u << shift_) - 1);
+  }
+
+  const FloatFormat& format_;
+  uint32_t shift_, smallest_, largest_;
+};
+
+size_t ulp_bin(int64_t distance) noexcept {
+  if (distance == kUlpUnordered) return SiteError::kBins - 1;
+  return std::min<size_t>(std::bit_width(static_cast<uint64_t>(distance)), SiteError::kBins - 1);
+}
+
+/// Primitives of a stagewise normalization; the fused one's result does not depend on its buffers.
+bool reads_moved_buffer(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (find_op(node.op).statistics_from != OpDef::kAllInputs) return false;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    const Variable* variable = input == kNone ? nullptr : graph.variable_of(input);
+    return variable != nullptr && variable->buffer;
+  });
+}
+
+/// The node that made codes of this value, or nullptr.
+const Node* quantizer_of(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  return producer != kNone && graph.node(producer).op == "Quantize" ? &graph.node(producer)
+                                                                    : nullptr;
+}
+
+}  // namespace
+
+NodeId node_to_run_again(const Executable& executable, const Tap& tap) {
+  const NodeId node = executable.graph.value(tap.value).producer;
+  // A buffer's new value lies where the old one was.
+  if (node == kNone || tap.site.role == Role::state || reads_moved_buffer(executable.graph, node)) {
+    return kNone;
+  }
+  return node;
+}
+
+SiteError compare_values(std::span<const float> x, std::span<const float> other, double factor,
+                         const FloatFormat& format) {
+  SiteError error;
+  error.n = static_cast<int64_t>(x.size());
+  RelativeNorm total;
+  const UlpDistance distance_of(format);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float theirs =
+        factor == 1.0 ? other[i] : static_cast<float>(static_cast<double>(other[i]) * factor);
+    total.add(static_cast<double>(x[i]), static_cast<double>(theirs));
+    error.sign_flips += (x[i] > 0.0f) != (theirs > 0.0f);
+    if (x[i] == theirs) {
+      ++error.ulps[0];
+      continue;
+    }
+    const bool both_finite = std::isfinite(x[i]) && std::isfinite(theirs);
+    const int64_t distance = distance_of(x[i], theirs);
+    ++error.ulps[both_finite || distance == 0 ? ulp_bin(distance) : SiteError::kBins - 1];
+    error.differing += distance != 0;
+    if (both_finite) error.max_ulps = std::max(error.max_ulps, static_cast<double>(distance));
+  }
+  error.total = total.value();
+  return error;
+}
+
+Comparator::Comparator(const Executable& lane, const Executable& other, int other_lane)
+    : other_lane_(other_lane) {
+  std::map<std::string, size_t> others;
+  for (size_t i = 0; i < other.taps.size(); ++i) others[other.taps[i].site.name()] = i;
+  // What the caller writes is no result: a loss scale differs by choice.
+  const std::set<ValueId> written{lane.loss_scale, lane.inverse_scale, lane.learning_rate,
+                                  lane.clip};
+  for (size_t i = 0; i < lane.taps.size(); ++i) {
+    const Tap& tap = lane.taps[i];
+    const auto found = others.find(tap.site.name());
+    if (tap.site.phase == Phase::update || found == others.end()) continue;
+    if (other.taps[found->second].site.shape != tap.site.shape) continue;
+    Pair pair{i, found->second, node_to_run_again(lane, tap), 0, tap.site.phase == Phase::backward};
+    // Codes count in units of their scale; where blocks have scales of their own, no number fits.
+    const Node* const quantizer = quantizer_of(lane.graph, tap.value);
+    const Node* const other_quantizer = quantizer_of(other.graph, other.taps[found->second].value);
+    const auto by_block = [](const Node* node) {
+      return node != nullptr && node->plan.scale.by_block();
+    };
+    if (by_block(quantizer) || by_block(other_quantizer)) continue;
+    if (quantizer != nullptr) pair.scale = quantizer->outputs[1];
+    if (other_quantizer != nullptr) pair.other_scale = other_quantizer->outputs[1];
+    if (pair.node != kNone) {
+      const Node& node = lane.graph.node(pair.node);
+      if (node.phase == Phase::update) continue;  // sums of micro-batches: nothing to run again
+      if (node.op == "Cast" && written.contains(node.inputs[0])) continue;
+      pair.output = static_cast<size_t>(
+          std::find(node.outputs.begin(), node.outputs.end(), tap.value) - node.outputs.begin());
+    }
+    pairs_.push_back(pair);
+  }
+}
+
+std::vector<SiteError> Comparator::compare(int64_t step, const ComparedLane& lane,
+                                           const ComparedLane& other) const {
+  std::vector<SiteError> errors;
+  NodeId last = kNone;  // the outputs of one node follow each other
+  std::vector<std::vector<double>> exact, single;
+  for (const Pair& pair : pairs_) {
+    const Tap& tap = lane.executable.taps[pair.tap];
+    const Tap& other_tap = other.executable.taps[pair.other_tap];
+    const Tensor x = lane.program.read(tap.value);
+    const Tensor theirs = other.program.read(other_tap.value);
+    double factor = pair.gradient ? lane.loss_scale / other.loss_scale : 1.0;
+    if (pair.scale != kNone) factor /= lane.program.read_scalar(pair.scale);
+    if (pair.other_scale != kNone) factor *= other.program.read_scalar(pair.other_scale);
+    SiteError error = compare_values(x.data, theirs.data, factor, tap.site.format);
+    error.step = step;
+    error.site = tap.site.order;
+    error.other_lane = other_lane_;
+    error.other_site = other_tap.site.order;
+    if (tap.site.role != Role::activation) error.sign_flips = 0;
+    if (pair.node != kNone) {
+      if (pair.node != last) {
+        exact = lane.program.rerun(pair.node, Accumulation::fp64);
+        single = lane.program.rerun(pair.node, Accumulation::fp32);
+        last = pair.node;
+      }
+      RelativeNorm local_fp64, local_fp32, inherited;
+      const NodePlan& plan = lane.executable.graph.node(pair.node).plan;
+      const double most = tap.site.format.max_finite();
+      bool fails = false;
+      for (size_t i = 0; i < x.data.size(); ++i) {
+        const double value = static_cast<double>(x.data[i]), result = exact[pair.output][i];
+        local_fp64.add(value, result);
+        local_fp32.add(value, single[pair.output][i]);
+        inherited.add(result, static_cast<double>(theirs.data[i]) * factor);
+        fails = fails || (!std::isfinite(value) && std::fabs(result) <= most &&
+                          std::fabs(single[pair.output][i]) <= most);
+      }
+      const Accumulation& sums = plan.accumulation;
+      fails = fails && !sums.sums_in_format() && !sums.half_accumulator;
+      error.local_fp64 = fails ? kInfinity : local_fp64.value();
+      error.local_fp32 = fails ? kInfinity : local_fp32.value();
+      error.inherited = fails ? kNotMeasured : inherited.value();
+    }
+    errors.push_back(error);
+  }
+  return errors;
+}
+
+}  // namespace halfscope

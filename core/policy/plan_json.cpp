@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: MIT
+// Plans as JSON (docs/contracts.md, "Plan JSON"). Strict: an unknown key is an error, since a
+// misspelt one would silently leave a layer in low precision.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/graph/op_def.h"
+#include "core/near_miss.h"
+#include "core/numeric/sums/tensor_core.h"
+#include "core/policy/policy.h"
+
+namespace halfscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kSchema = "halfscope.plan/1";
+/// Run files are SQLite databases, and somebody will take one for a plan.
+constexpr std::string_view kRunFileStart = "SQLite format 3";
+
+void check_keys(const Json& object, const std::string& where,
+                const std::vector<std::string>& known) {
+  if (!object.is_object()) throw usage_error("plan: " + where + " must be an object");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw usage_error("plan: unknown key \"" + key + "\" in " + where,
+                      did_you_mean(key, known, "known keys: " + comma_list(known)));
+  }
+}
+
+std::string text_of(const Json& object, const char* key, const std::string& where) {
+  if (!object.at(key).is_string())
+    throw usage_error("plan: " + where + "." + key + " must be a string");
+  return object.at(key).get<std::string>();
+}
+
+FloatFormat format_of(const Json& object, const char* key, const std::string& where) {
+  const std::string text = text_of(object, key, where);
+  const std::optional<FloatFormat> format = parse_format(text);
+  if (!format) {
+    throw usage_error("plan: " + where + "." + key + ": unknown format \"" + text + "\"",
+                      format_hint(text));
+  }
+  if (format->flush_in && !format->flush_out) {
+    throw usage_error("plan: " + where + "." + key + ": \"" + text + "\" flushes operands only",
+                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+  }
+  return *format;
+}
+
+Accumulation accumulation_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "accumulate", where);
+  const std::optional<Accumulation> accumulation = parse_accumulation(text);
+  if (!accumulation) {
+    throw usage_error("plan: " + where + ".accumulate: unknown value \"" + text + "\"",
+                      accumulation_hint(text));
+  }
+  return *accumulation;
+}
+
+TensorScale scale_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "scale", where);
+  const std::optional<TensorScale> scale = parse_scale(text);
+  if (!scale) {
+    throw usage_error("plan: " + where + ".scale: unknown value \"" + text + "\"",
+                      scale_hint(text));
+  }
+  return *scale;
+}
+
+RoundingChoice rounding_of(const Json& object, const char* key, const std::string& where) {
+  const std::string text = text_of(object, key, where);
+  const std::optional<RoundingChoice> rounding = parse_rounding(text);
+  if (!rounding) {
+    std::vector<std::string> names;
+    for (const RoundingMode mode : kAllRoundingModes) names.emplace_back(rounding_mode_name(mode));
+    throw usage_error(
+        "plan: " + where + "." + key + ": unknown value \"" + text + "\"",
+        did_you_mean(text, names,
+                     "use " + comma_list(names) + "; stochastic:N draws N bits, 1 to 32"));
+  }
+  return *rounding;
+}
+
+bool stagewise_of(const Json& object, const char* key, const std::string& where) {
+  const std::string text = text_of(object, key, where);
+  if (text != "fused" && text != "stagewise") {
+    throw usage_error("plan: " + where + "." + key + ": unknown value \"" + text + "\"",
+                      "use fused or stagewise");
+  }
+  return text == "stagewise";
+}
+
+BufferCommit buffers_of(const Json& variables) {
+  const std::string text = text_of(variables, "buffers", "variables");
+  if (text == "on_step") return BufferCommit::on_step;
+  if (text == "always") return BufferCommit::always;
+  throw usage_error("plan: variables.buffers: unknown value \"" + text + "\"",
+                    "use on_step or always");
+}
+
+/// What the step does beside the gradients, as far as it has formats of its own.
+void read_update_formats(const Json& variables, Plan& plan) {
+  const auto read = [&](const char* key, auto& format) {
+    if (variables.contains(key)) format = format_of(variables, key, "variables");
+  };
+  read("ema", plan.average);
+  read("ema_compute", plan.average_compute);
+  read("update_compute", plan.update_compute);
+  read("clip", plan.clip);
+  if (variables.contains("clip_mode")) {
+    plan.clip_stagewise = stagewise_of(variables, "clip_mode", "variables");
+    if (plan.clip_stagewise && plan.clip == kFp32) {
+      throw usage_error("plan: variables.clip_mode: stagewise needs a format of clip",
+                        "add \"clip\": \"float16\", or drop clip_mode");
+    }
+  }
+}
+
+void write_update_formats(const Plan& plan, Json& variables) {
+  if (plan.average) variables["ema"] = format_name(*plan.average);
+  const auto write = [&](const char* key, const FloatFormat& format) {
+    if (format != kFp32) variables[key] = format_name(format);
+  };
+  write("ema_compute", plan.average_compute);
+  write("update_compute", plan.update_compute);
+  write("clip", plan.clip);
+  if (plan.clip_stagewise) variables["clip_mode"] = "stagewise";
+}
+
+/// The operators that a rule can meet.
+std::vector<std::string> operators_of_models() {
+  std::vector<std::string> names;
+  for (const OpDef& def : op_table()) {
+    if (def.autocast != Autocast::internal) names.emplace_back(def.name);
+  }
+  return names;
+}
+
+PlanRule rule_from(const Json& object, const std::string& where) {
+  check_keys(object, where,
+             {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
+              "rounding", "grad_rounding", "mode"});
+  PlanRule rule;
+  if (object.contains("path")) rule.path = text_of(object, "path", where);
+  if (object.contains("op")) {
+    rule.op = text_of(object, "op", where);
+    const std::vector<std::string> known = operators_of_models();
+    if (std::find(known.begin(), known.end(), rule.op) == known.end()) {
+      throw usage_error(
+          "plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
+          did_you_mean(rule.op, known, "gradients and updates go with the forward operator"));
+    }
+  }
+  if (rule.path.empty() && rule.op.empty()) {
+    throw usage_error("plan: " + where + " selects nothing", "give it a path or an op");
+  }
+  if (object.contains("format")) {
+    if (object.contains("read") || object.contains("write")) {
+      throw usage_error("plan: " + where + " has format beside read or write",
+                        "use one or the other");
+    }
+    if (text_of(object, "format", where) == "follow") {
+      rule.follow = true;
+    } else {
+      rule.read = rule.write = format_of(object, "format", where);
+    }
+  }
+  if (object.contains("read")) rule.read = format_of(object, "read", where);
+  if (object.contains("write")) rule.write = format_of(object, "write", where);
+  if (object.contains("accumulate")) rule.accumulation = accumulation_of(object, where);
+  if (object.contains("grad_read")) rule.grad_read = format_of(object, "grad_read", where);
+  if (object.contains("scale")) rule.scale = scale_of(object, where);
+  if (object.contains("rounding")) rule.rounding = rounding_of(object, "rounding", where);
+  if (object.contains("grad_rounding")) {
+    rule.grad_rounding = rounding_of(object, "grad_rounding", where);
+  }
+  if (object.contains("mode")) rule.stagewise = stagewise_of(object, "mode", where);
+  return rule;
+}
+
+Json rule_to(const PlanRule& rule) {
+  Json json;
+  if (!rule.path.empty()) json["path"] = rule.path;
+  if (!rule.op.empty()) json["op"] = rule.op;
+  if (rule.follow) {
+    json["format"] = "follow";
+  } else if (rule.read && rule.write && *rule.read == *rule.write) {
+    json["format"] = format_name(*rule.read);
+  } else {
+    if (rule.read) json["read"] = format_name(*rule.read);
+    if (rule.write) json["write"] = format_name(*rule.write);
+  }
+  if (rule.accumulation) json["accumulate"] = accumulation_name(*rule.accumulation);
+  if (rule.grad_read) json["grad_read"] = format_name(*rule.grad_read);
+  if (rule.scale) json["scale"] = scale_name(*rule.scale);
+  if (rule.rounding) json["rounding"] = rounding_name(*rule.rounding);
+  if (rule.grad_rounding) json["grad_rounding"] = rounding_name(*rule.grad_rounding);
+  if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
+  return json;
+}
+
+/// `byte` is where reading stopped, counted from 1; one beyond the end if the text is too short.
+Error not_json(std::string_view text, size_t byte) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return usage_error("plan: it is empty");
+  if (text.find('\0') != std::string_view::npos) {
+    return usage_error("plan: it is not a text file",
+                       "a plan is a JSON file; halfscope diagnose writes one");
+  }
+  const size_t at = std::min(byte > 0 ? byte - 1 : 0, text.size());
+  const size_t line = static_cast<size_t>(std::count(
+                          text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n')) +
+                      1;
+  const size_t line_start = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
+  std::string what = "the text ends too early";
+  if (at < text.size()) {
+    const char c = text[at];
+    const bool printable = c > ' ' && c < 0x7f;
+    what = printable ? std::string("unexpected ") + c : "something is missing or not closed";
+  }
+  return usage_error(
+      "plan: not JSON: line " + std::to_string(line) + ", column " +
+          std::to_string(at - line_start + 1) + ": " + what,
+      "names and texts stand in \"double quotes\", with commas between items and none at the end");
+}
+
+}  // namespace
+
+std::string accumulation_hint(const std::string& text) {
+  const std::string kind = text.substr(0, text.find(':'));
+  const std::optional<Accumulation> known = parse_accumulation(kind);
+  if (known && kind != text) {
+    const bool rounds =
+        known->kind == Accumulation::format || known->kind == Accumulation::format_mul_add;
+    if (!rounds && text.find("rounding=") != std::string::npos) {
+      return "only format and format-mul-add have a rounding; " + kind + " rounds to nearest even";
+    }
+    return "options of " + kind + ": promote=N, N 1 or more, " +
+           (rounds ? "split-k=N, N 2 or more, and rounding=MODE, MODE as in a plan's rounding"
+                   : "and split-k=N, N 2 or more") +
+           ", each once";
+  }
+  if (kind == "tensor-core") {
+    std::vector<std::string> names;
+    for (const TensorCoreArch& arch : tensor_core_archs()) names.emplace_back(arch.name);
+    return "write tensor-core:ARCH with one of " + comma_list(names) +
+           ", then options: acc=fp16, promote=N, split-k=N";
+  }
+  std::vector<std::string> kinds;
+  for (const std::string& name : accumulation_names()) {
+    if (name.find(':') == std::string::npos) kinds.push_back(name);
+  }
+  kinds.emplace_back("tensor-core:ARCH");
+  return did_you_mean(kind, kinds, "use one of " + comma_list(kinds));
+}
+
+std::string scale_hint(const std::string& text) {
+  const std::string kind = text.substr(0, text.find(':'));
+  static const std::map<std::string, std::string> kOptions{
+      {"none", "none has no options"},
+      {"static", "write static:X with a positive normal fp32 number X"},
+      {"current", "current has one option: power-of-two"},
+      {"delayed",
+       "options of delayed: history=N (1 to 65536), margin=N (0 to 64), amax=max or amax=recent"},
+      {"mx", "options of mx: up, weights=square"},
+      {"block", "write block:N with N from 1 to 1048576; it has one option: weights=square"},
+      {"nvfp4", "nvfp4 has one option: weights=square"}};
+  if (const auto known = kOptions.find(kind); known != kOptions.end()) return known->second;
+  std::vector<std::string> kinds;
+  for (const auto& [name, unused] : kOptions) kinds.push_back(name);
+  return did_you_mean(kind, kinds, "use one of " + comma_list(kinds));
+}
+
+std::string format_hint(const std::string& text) {
+  std::vector<std::string> names = format_names();
+  for (const NamedFormat& each : named_formats()) {
+    for (const std::string_view other : each.elsewhere) {
+      if (!text.empty() && text == other) return "did you mean " + std::string(each.name) + "?";
+    }
+  }
+  // What looks like eXmY or has options is no misspelling of a named format.
+  if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
+  const std::string usage = "formats: " + comma_list(names) +
+                            ", eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or :ftz";
+  names.emplace_back("follow");
+  return did_you_mean(text, names, usage);
+}
+
+Plan plan_from_json(std::string_view text) {
+  Json json;
+  std::string twice;  // a key that an object has more than once; the parser would keep the last
+  std::vector<std::set<std::string>> open;
+  const auto watch = [&](int, Json::parse_event_t event, const Json& part) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(part.get<std::string>()).second) {
+      twice = part.get<std::string>();
+    }
+    return true;
+  };
+  try {
+    json = Json::parse(text, watch);
+  } catch (const Json::parse_error& e) {
+    throw not_json(text, e.byte);
+  } catch (const Json::exception&) {  // a number beyond a double's range
+    throw usage_error("plan: not JSON: a number is too large");
+  }
+  if (!twice.empty()) {
+    throw usage_error("plan: key \"" + twice + "\" is given twice in one object",
+                      "only one of the two could count: remove the other");
+  }
+  check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
+  for (const char* key : {"schema", "name"}) {
+    if (!json.contains(key)) throw usage_error(std::string("plan: key \"") + key + "\" is missing");
+  }
+  if (const std::string schema = text_of(json, "schema", "the plan"); schema != kSchema) {
+    throw usage_error("plan: schema \"" + schema + "\" is not " + kSchema,
+                      schema.starts_with("halfscope.report")
+                          ? "a report holds its plan in recommendation.plan"
+                          : "");
+  }
+  Plan plan;
+  plan.name = text_of(json, "name", "the plan");
+  constexpr size_t kLongestName = 200;
+  const bool printable = std::all_of(plan.name.begin(), plan.name.end(), [](unsigned char c) {
+    return c >= ' ' && c != 0x7f && c != ',';
+  });
+  if (plan.name.empty() || !printable || plan.name.size() > kLongestName) {
+    throw usage_error(
+        "plan: the name must not be empty, longer than 200 bytes or contain a comma or control "
+        "characters");
+  }
+  if (json.contains("precision")) {
+    if (text_of(json, "precision", "the plan") != "double")
+      throw usage_error("plan: precision must be \"double\"");
+    plan.double_precision = true;
+    for (const char* key : {"default", "variables", "rules"}) {
+      if (json.contains(key))
+        throw usage_error(std::string("plan: precision stands alone, without ") + key);
+    }
+  }
+  if (json.contains("default")) {
+    const Json& defaults = json["default"];
+    check_keys(defaults, "default",
+               {"format", "read", "grad_read", "write", "scale", "accumulate", "rounding",
+                "grad_rounding", "mode"});
+    NodePlan& node = plan.defaults;
+    if (defaults.contains("format"))
+      node.read = node.write = format_of(defaults, "format", "default");
+    if (defaults.contains("read")) node.read = format_of(defaults, "read", "default");
+    if (defaults.contains("write")) node.write = format_of(defaults, "write", "default");
+    if (defaults.contains("accumulate")) node.accumulation = accumulation_of(defaults, "default");
+    if (defaults.contains("grad_read")) {
+      node.grad_read = format_of(defaults, "grad_read", "default");
+    }
+    if (defaults.contains("scale")) node.scale = scale_of(defaults, "default");
+    if (defaults.contains("rounding")) node.rounding = rounding_of(defaults, "rounding", "default");
+    if (defaults.contains("grad_rounding")) {
+      node.grad_rounding = rounding_of(defaults, "grad_rounding", "default");
+    }
+    if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "mode", "default");
+  }
+  if (json.contains("variables")) {
+    check_keys(json["variables"], "variables",
+               {"storage", "rounding", "buffers", "ema", "ema_compute", "update_compute", "clip",
+                "clip_mode"});
+    if (json["variables"].contains("storage"))
+      plan.storage = format_of(json["variables"], "storage", "variables");
+    if (json["variables"].contains("rounding"))
+      plan.storage_rounding = rounding_of(json["variables"], "rounding", "variables");
+    if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
+    read_update_formats(json["variables"], plan);
+  }
+  if (json.contains("rules")) {
+    if (!json["rules"].is_array()) throw usage_error("plan: rules must be an array");
+    for (size_t i = 0; i < json["rules"].size(); ++i) {
+      plan.rules.push_back(rule_from(json["rules"][i], "rules[" + std::to_string(i) + "]"));
+    }
+  }
+  return plan;
+}
+
+std::string plan_to_json(const Plan& plan) {
+  Json json;
+  json["schema"] = kSchema;
+  json["name"] = plan.name;
+  if (plan.double_precision) {
+    json["precision"] = "double";
+    return json.dump(2);
+  }
+  json["default"] = {{"read", format_name(plan.defaults.read)},
+                     {"write", format_name(plan.defaults.write)},
+                     {"accumulate", accumulation_name(plan.defaults.accumulation)},
+                     {"mode", plan.defaults.stagewise ? "stagewise" : "fused"}};
+  if (plan.defaults.rounding != RoundingChoice{}) {
+    json["default"]["rounding"] = rounding_name(plan.defaults.rounding);
+  }
+  if (plan.defaults.grad_read) {
+    json["default"]["grad_read"] = format_name(*plan.defaults.grad_read);
+  }
+  if (plan.defaults.scale.any()) json["default"]["scale"] = scale_name(plan.defaults.scale);
+  if (plan.defaults.grad_rounding) {
+    json["default"]["grad_rounding"] = rounding_name(*plan.defaults.grad_rounding);
+  }
+  json["variables"] = {{"storage", format_name(plan.storage)}};
+  if (plan.storage_rounding != RoundingChoice{}) {
+    json["variables"]["rounding"] = rounding_name(plan.storage_rounding);
+  }
+  if (plan.buffers == BufferCommit::always) json["variables"]["buffers"] = "always";
+  write_update_formats(plan, json["variables"]);
+  json["rules"] = Json::array();
+  for (const PlanRule& rule : plan.rules) json["rules"].push_back(rule_to(rule));
+  return json.dump(2);
+}
+
+Plan load_plan(const std::string& name_or_file) {
+  if (std::optional<Plan> preset = preset_plan(name_or_file)) return *preset;
+  const std::vector<std::string> presets = preset_names();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name_or_file, ignored)) {
+    throw usage_error(name_or_file + " is a folder, not a plan", "presets: " + comma_list(presets));
+  }
+  std::ifstream file(name_or_file, std::ios::binary);
+  if (!file) {
+    if (std::filesystem::exists(name_or_file, ignored)) {
+      throw Error("cannot read " + name_or_file, "check its permissions");
+    }
+    throw usage_error("no plan named " + name_or_file + " and no such file",
+                      did_you_mean(name_or_file, presets, "presets: " + comma_list(presets)));
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (text.view().starts_with(kRunFileStart)) {
+    throw usage_error(
+        name_or_file + " is a run file, not a plan",
+        "halfscope diagnose " + name_or_file + " --out plan.json writes the plan it advises");
+  }
+  try {
+    return plan_from_json(text.view());
+  } catch (const Error& e) {
+    throw usage_error(name_or_file + ": " + e.what(), e.hint());
+  }
+}
+
+}  // namespace halfscope
