@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/axis_lines.h"
+#include "core/bodies/pooling.h"
+#include "core/bodies/scaling.h"
 #include "core/graph/op_def.h"
 
 namespace halfscope {
@@ -46,20 +48,17 @@ bool takes_labels(const Node& node);
 /// with noop_with_empty_axes.
 std::vector<int64_t> reduction_axes(const Node& node, size_t rank);
 
-/// Lines of a tensor of this shape along attribute `axis`, which is the last one by default.
-AxisLines axis_lines(const Node& node, const Shape& shape);
+/// Lines of a tensor of this shape along attribute `axis`.
+AxisLines axis_lines(const Node& node, const Shape& shape, int64_t default_axis = -1);
 
 /// Groups of LayerNormalization and its like; throws Error if the attributes do not fit x.
 NormGroups norm_groups(const Node& node, const Shape& x);
 /// Of NormalizationGrad.
 NormGroups norm_groups_of_gradient(const Node& node, const Shape& x, const Shape& scale);
 
-/// Quantize and Dequantize: how a tensor of this shape is cut into blocks.
+/// Quantize and Dequantize: how a tensor of this shape is cut into blocks, and what they hold.
 BlockShape block_shape(const Node& node, const Shape& shape);
-
-/// ScaleUpdate: the state holds the scale (0: none yet, which means 1), where in the history the
-/// next entry goes, and the history.
-inline constexpr int64_t kScaleStateHead = 2;
+BlockFormat block_format(const Node& node);
 
 /// What a product does with its sums and a bias: element (i, j) of a Gemm becomes
 /// alpha * sum + beta * C[i * row + j * column]; others have no factors.
@@ -105,15 +104,13 @@ struct ConvWindow {
 /// Of Conv and its gradients; throws Error if the attributes do not fit.
 ConvWindow conv_window(const Node& node);
 
-/// How the windows of a pool lie on its input.
-struct PoolWindow {
-  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
-  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
-  bool counts_padding = false;  ///< of averages
-};
-
 /// Of MaxPool, AveragePool and their gradients; throws Error if the attributes do not fit.
 PoolWindow pool_window(const Node& node);
+/// Given the shapes of the pool's input and output.
+template <class Size = int64_t>
+PoolGeometry<Size> pool_geometry(const Node& node, const Shape& x, const Shape& y) {
+  return {pool_window(node), x[2], x[3], y[2], y[3]};
+}
 
 /// What Slice takes of one dimension; steps may be negative.
 struct SliceAxis {

@@ -31,6 +31,15 @@ BlockShape block_shape(const Node& node, const Shape& shape) {
   return result;
 }
 
+BlockFormat block_format(const Node& node) {
+  const TensorScale& choice = node.plan.scale;
+  BlockFormat format{.element = node.op == "Quantize" ? node.plan.write : node.plan.read,
+                     .block_size = choice.block(),
+                     .rule = choice.rule};
+  if (choice.kind == TensorScale::Kind::nvfp4) format.scale = ScaleKind::e4m3fn_and_fp32;
+  return format;
+}
+
 namespace ops {
 namespace {
 

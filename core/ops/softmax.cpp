@@ -74,9 +74,9 @@ const std::vector<OpDef>& softmax() {
 
 namespace halfscope {
 
-AxisLines axis_lines(const Node& node, const Shape& shape) {
+AxisLines axis_lines(const Node& node, const Shape& shape, int64_t default_axis) {
   const int64_t rank = static_cast<int64_t>(shape.size());
-  int64_t axis = int_attribute(node, "axis", -1);
+  int64_t axis = int_attribute(node, "axis", default_axis);
   if (axis < 0) axis += rank;
   check_node(node, axis >= 0 && axis < rank, "axis out of range");
   AxisLines lines{.count = 1, .size = shape[static_cast<size_t>(axis)], .stride = 1};

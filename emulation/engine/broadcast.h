@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Element-wise loops of kernels: one operand, or several with numpy broadcasting.
+// Kernels of single elements: one operand, or two with numpy broadcasting.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "core/numeric/formats/round_odd.h"
+#include "core/bodies/elements.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/walk.h"
 
 namespace halfscope {
 
-/// A result computed in double, such that the later rounding to the write format is the only one.
-inline float delivered(double value, const FloatFormat& write, float) {
-  return deliver(value, write);
-}
-inline double delivered(double value, const FloatFormat&, double) { return value; }
-
-template <class T, class F>
-void binary(KernelCall<T>& call, const F& f) {
-  const T* a = call.in[0];
-  const T* b = call.in[1];
-  T* y = call.out[0];
+/// y = f(a, b), the first two inputs of the call.
+template <class T, class Element, class Result, class F>
+void map_two(const KernelCall<T>& call, const Element* a, const Element* b, Result* y, const F& f) {
   const Shape& shape = call.out_shape(0);
   const int64_t n = element_count(shape);
   const bool same_a = call.in_count(0) == n, same_b = call.in_count(1) == n;
@@ -43,9 +35,9 @@ void binary(KernelCall<T>& call, const F& f) {
                                broadcast_strides(call.in_shape(1), shape), row_major(shape)});
     const int64_t step_a = walk.step()[0], step_b = walk.step()[1];
     walk.rows([&](const std::array<int64_t, 3>& at, int64_t count) {
-      const T* const left = a + at[0];
-      const T* const right = b + at[1];
-      T* const result = y + at[2];
+      const Element* const left = a + at[0];
+      const Element* const right = b + at[1];
+      Result* const result = y + at[2];
       if (step_a == 1 && step_b == 1) {  // the usual cases, for the sake of vectors
         for (int64_t i = 0; i < count; ++i) result[i] = f(left[i], right[i]);
       } else if (step_a == 1 && step_b == 0) {
@@ -57,13 +49,15 @@ void binary(KernelCall<T>& call, const F& f) {
   }
 }
 
-template <class T, class F>
-void unary(KernelCall<T>& call, const F& f) {
-  const T* x = call.in[0];
-  T* y = call.out[0];
-  parallel_ranges(call.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
-  });
+/// The kernel of an operation on two inputs, or on one.
+template <class T, class Operation>
+void binary(KernelCall<T>& call) {
+  map_two(call, call.in[0], call.in[1], call.out[0], Operation{});
+}
+template <class T, class Operation>
+void unary(KernelCall<T>& call) {
+  for_items(call.out_count(0), kGrain,
+            [x = call.in[0], y = call.out[0]](int64_t i) { y[i] = Operation{}(x[i]); });
 }
 
 }  // namespace halfscope

@@ -1,44 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Kernels of single elements: arithmetic with broadcasting, Relu, functions. In the
-// emulator the operands are values of narrow formats and fp32 arithmetic is wide enough for a
-// single later rounding of +, -, *, / and sqrt to be the correct one (NUMERICS: 24 >= 2p + 2).
-#include <array>
-#include <cmath>
-
+// Kernels of the arithmetic in core/bodies/elements.h, and of exp and log.
+#include "core/bodies/elements.h"
 #include "core/numeric/elementary/elementary.h"
-#include "core/ops/ops.h"
 #include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
-#include "emulation/engine/walk.h"
 
 namespace halfscope {
 namespace {
-
-template <class T>
-void add(KernelCall<T>& c) {
-  binary(c, [](T a, T b) { return a + b; });
-}
-template <class T>
-void sub(KernelCall<T>& c) {
-  binary(c, [](T a, T b) { return a - b; });
-}
-template <class T>
-void mul(KernelCall<T>& c) {
-  binary(c, [](T a, T b) { return a * b; });
-}
-template <class T>
-void div(KernelCall<T>& c) {
-  binary(c, [](T a, T b) { return a / b; });
-}
-template <class T>
-void neg(KernelCall<T>& c) {
-  unary(c, [](T x) { return -x; });
-}
-template <class T>
-void square_root(KernelCall<T>& c) {
-  unary(c, [](T x) { return std::sqrt(x); });
-}
 
 // exp and log are taken in double.
 template <class T>
@@ -50,26 +19,16 @@ void logarithm(KernelCall<T>& c) {
   map_elements<1>(c, [](double x) { return elementary::log(x); });
 }
 
-template <class T>
-void relu(KernelCall<T>& c) {
-  unary(c, [](T x) { return x <= T{0} ? T{0} : x; });  // NaN compares false and stays
-}
-
-template <class T>
-void relu_grad(KernelCall<T>& c) {
-  binary(c, [](T dy, T y) { return y <= T{0} ? T{0} : dy; });
-}
-
 }  // namespace
 
 template <class T>
 std::span<const KernelEntry<T>> elementwise_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
-      {"Add", add<T>},         {"Sub", sub<T>},
-      {"Mul", mul<T>},         {"Div", div<T>},
-      {"Neg", neg<T>},         {"Sqrt", square_root<T>},
-      {"Exp", exponential<T>}, {"Log", logarithm<T>},
-      {"Relu", relu<T>},       {"ReluGrad", relu_grad<T>},
+      {"Add", binary<T, AddOp>},  {"Sub", binary<T, SubOp>},
+      {"Mul", binary<T, MulOp>},  {"Div", binary<T, DivOp>},
+      {"Neg", unary<T, NegOp>},   {"Sqrt", unary<T, SqrtOp>},
+      {"Exp", exponential<T>},    {"Log", logarithm<T>},
+      {"Relu", unary<T, ReluOp>}, {"ReluGrad", binary<T, ReluGradOp>},
   };
   return kernels;
 }

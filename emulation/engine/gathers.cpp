@@ -2,45 +2,48 @@
 // Gather, GatherElements and their gradients, which sum what an element was read for under the
 // node's accumulation, in ascending order of the positions in `indices`.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "core/bodies/indices.h"
 #include "core/error.h"
 #include "core/numeric/formats/round_odd.h"
 #include "core/numeric/sums/accumulate.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/walk.h"
 
 namespace halfscope {
 namespace {
 
-/// Indices with negative ones counted from the end. Throws Error for one beyond the axis: it would
-/// name memory that is not ours.
-std::vector<int64_t> positions(const Node& node, const int32_t* indices, int64_t count,
-                               int64_t length) {
-  std::vector<int64_t> result(static_cast<size_t>(count));
+/// Throws Error for an index beyond the axis: it would name memory that is not ours.
+void check_indices(const Node& node, const int32_t* indices, int64_t count, int64_t length) {
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t index = indices[i] < 0 ? indices[i] + length : indices[i];
-    if (index < 0 || index >= length) {
-      throw Error(node.path + " (" + node.op + "): index " + std::to_string(indices[i]) + " of " +
-                  std::to_string(length));
-    }
-    result[static_cast<size_t>(i)] = index;
+    if (indices[i] >= -length && indices[i] < length) continue;
+    throw Error(node.path + " (" + node.op + "): index " + std::to_string(indices[i]) + " of " +
+                std::to_string(length));
   }
-  return result;
+}
+
+/// The same of labels, of which negative ones are ignored.
+void check_labels(const Node& node, const int32_t* labels, int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    if (labels[row] >= 0) check_indices(node, labels + row, 1, columns);
+  }
 }
 
 template <class T>
 void gather(KernelCall<T>& c) {
   const Shape& x = c.in_shape(0);
-  const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
-  const int64_t count = c.in_count(1);
-  const std::vector<int64_t> at = positions(*c.node, c.index_in[1], count, s.length);
+  const AxisSplit split = split_at(x, axis_attribute(*c.node, x.size(), 0));
+  const GatherShape<int64_t> s{split.length, split.inner, c.in_count(1)};
+  check_indices(*c.node, c.index_in[1], s.count, s.length);
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(s.inner, 1));
-  parallel_ranges(s.outer * count, grain, [&](int64_t begin, int64_t end) {
+  parallel_ranges(split.outer * s.count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t from = row / count * s.length + at[static_cast<size_t>(row % count)];
-      std::memcpy(c.out[0] + row * s.inner, c.in[0] + from * s.inner,
+      std::memcpy(c.out[0] + row * s.inner, c.in[0] + s.line(c.index_in[1], row) * s.inner,
                   static_cast<size_t>(s.inner) * sizeof(T));
     }
   });
@@ -83,16 +86,17 @@ void gather_grad(KernelCall<T>& c) {  // (dy, indices) -> dx
   const Shape& x = c.out_shape(0);
   const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
   const int64_t count = c.in_count(1);
-  const std::vector<int64_t> at = positions(*c.node, c.index_in[1], count, s.length);
+  check_indices(*c.node, c.index_in[1], count, s.length);
+  const auto row_of = [&](int64_t i) {
+    return static_cast<size_t>(from_end(c.index_in[1][i], s.length));
+  };
   // The positions that read each row, ascending: row r has places[first[r]] to places[first[r+1]].
-  std::vector<int64_t> first(static_cast<size_t>(s.length) + 1, 0), places(at.size());
-  for (const int64_t row : at) ++first[static_cast<size_t>(row) + 1];
+  std::vector<int64_t> first(static_cast<size_t>(s.length) + 1, 0);
+  std::vector<int64_t> places(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) ++first[row_of(i) + 1];
   for (size_t row = 1; row < first.size(); ++row) first[row] += first[row - 1];
   std::vector<int64_t> next = first;
-  for (size_t i = 0; i < at.size(); ++i) {
-    places[static_cast<size_t>(next[static_cast<size_t>(at[i])]++)] =
-        static_cast<int64_t>(i) * s.inner;
-  }
+  for (int64_t i = 0; i < count; ++i) places[static_cast<size_t>(next[row_of(i)]++)] = i * s.inner;
   const SumSpec spec = c.sum_spec();
   std::fill_n(c.out[0], c.out_count(0), T{0});
   parallel_ranges(s.length, 64, [&](int64_t begin, int64_t end) {
@@ -112,8 +116,46 @@ void gather_grad(KernelCall<T>& c) {  // (dy, indices) -> dx
   });
 }
 
-/// The elements of x that GatherElements reads: of the line of x with the same coordinates along
-/// all other axes.
+template <class T>
+void gather_labels(KernelCall<T>& c) {
+  const int64_t rows = c.in_shape(0)[0], columns = c.in_shape(0)[1];
+  check_labels(*c.node, c.index_in[1], rows, columns);
+  for_items(rows, kGrain, GatherLabels<const T*, T*>{c.in[0], c.index_in[1], c.out[0], columns});
+}
+
+template <class T>
+void gather_elements(KernelCall<T>& c) {
+  if (takes_labels(*c.node)) return gather_labels(c);
+  const Shape &x = c.in_shape(0), &indices = c.in_shape(1);
+  const size_t axis = static_cast<size_t>(axis_attribute(*c.node, x.size(), 0));
+  Strides from = row_major(x);
+  const int64_t length = x[axis], distance = std::exchange(from[axis], 0);
+  check_indices(*c.node, c.index_in[1], c.in_count(1), length);
+  const Walk<2> walk(indices, {from, row_major(indices)});
+  const int64_t step_x = walk.step()[0], step = walk.step()[1];
+  walk.rows([&](const std::array<int64_t, 2>& at, int64_t n) {
+    const T* const line = c.in[0] + at[0];
+    const int32_t* const index = c.index_in[1] + at[1];
+    T* const y = c.out[0] + at[1];
+    for (int64_t i = 0; i < n; ++i) {
+      y[i * step] = line[i * step_x + from_end(index[i * step], length) * distance];
+    }
+  });
+}
+
+template <class T>
+void gather_labels_grad(KernelCall<T>& c) {
+  const int64_t rows = c.out_shape(0)[0], columns = c.out_shape(0)[1];
+  check_labels(*c.node, c.index_in[1], rows, columns);
+  std::fill_n(c.out[0], rows * columns, T{0});
+  for (int64_t row = 0; row < rows; ++row) {
+    const int32_t index = c.index_in[1][row];
+    if (index >= 0) c.out[0][row * columns + index] = c.in[0][row];
+  }
+}
+
+/// The elements of x that a GatherElements has read: of the line of x with the same coordinates
+/// along all other axes.
 struct ElementPlaces {
   AxisSplit line;
   int64_t taken;                      ///< elements of indices along the axis
@@ -140,44 +182,6 @@ struct ElementPlaces {
   }
 };
 
-template <class T>
-void gather_labels(KernelCall<T>& c) {
-  const int64_t rows = c.in_shape(0)[0], columns = c.in_shape(0)[1];
-  for (int64_t row = 0; row < rows; ++row) {
-    const int32_t index = c.index_in[1][row];
-    if (index >= 0) positions(*c.node, &index, 1, columns);
-    c.out[0][row] = index < 0 ? T{0} : c.in[0][row * columns + index];
-  }
-}
-
-template <class T>
-void gather_elements(KernelCall<T>& c) {
-  if (takes_labels(*c.node)) return gather_labels(c);
-  const Shape& x = c.in_shape(0);
-  const ElementPlaces p(x, c.in_shape(1), axis_attribute(*c.node, x.size(), 0));
-  const std::vector<int64_t> at = positions(*c.node, c.index_in[1], c.in_count(1), p.line.length);
-  size_t i = 0;
-  for (const int64_t outer : p.outer) {
-    for (int64_t j = 0; j < p.taken; ++j) {
-      for (const int64_t inner : p.inner) {
-        c.out[0][i] = c.in[0][(outer * p.line.length + at[i]) * p.line.inner + inner];
-        ++i;
-      }
-    }
-  }
-}
-
-template <class T>
-void gather_labels_grad(KernelCall<T>& c) {
-  const int64_t rows = c.out_shape(0)[0], columns = c.out_shape(0)[1];
-  std::fill_n(c.out[0], rows * columns, T{0});
-  for (int64_t row = 0; row < rows; ++row) {
-    const int32_t index = c.index_in[1][row];
-    if (index >= 0) positions(*c.node, &index, 1, columns);
-    if (index >= 0) c.out[0][row * columns + index] = c.in[0][row];
-  }
-}
-
 float sum_of(const SumSpec& spec, const std::vector<float>& values, int64_t element) {
   const double sum = sum_of_values(sums_of_row(spec, element), values);
   return spec.accumulation == Accumulation::fp64 ? deliver(sum, spec.write)
@@ -194,30 +198,31 @@ void gather_elements_grad(KernelCall<T>& c) {  // (dy, indices) -> dx
   if (takes_labels(*c.node)) return gather_labels_grad(c);
   const Shape& x = c.out_shape(0);
   const ElementPlaces p(x, c.in_shape(1), axis_attribute(*c.node, x.size(), 0));
-  const std::vector<int64_t> at = positions(*c.node, c.index_in[1], c.in_count(1), p.line.length);
+  check_indices(*c.node, c.index_in[1], c.in_count(1), p.line.length);
   const SumSpec spec = c.sum_spec();
   std::fill_n(c.out[0], c.out_count(0), T{0});
   const int64_t inner_count = static_cast<int64_t>(p.inner.size());
-  parallel_ranges(
-      static_cast<int64_t>(p.outer.size()) * inner_count, 64, [&](int64_t begin, int64_t end) {
-        std::vector<std::vector<T>> read(static_cast<size_t>(p.line.length));
-        for (int64_t line = begin; line < end; ++line) {
-          const int64_t o = line / inner_count, i = line % inner_count;
-          for (std::vector<T>& each : read) each.clear();
-          for (int64_t j = 0; j < p.taken; ++j) {
-            const size_t place = static_cast<size_t>((o * p.taken + j) * inner_count + i);
-            read[static_cast<size_t>(at[place])].push_back(c.in[0][place]);
-          }
-          for (int64_t row = 0; row < p.line.length; ++row) {
-            const std::vector<T>& values = read[static_cast<size_t>(row)];
-            if (values.empty()) continue;
-            const int64_t to =
-                (p.outer[static_cast<size_t>(o)] * p.line.length + row) * p.line.inner +
-                p.inner[static_cast<size_t>(i)];
-            c.out[0][to] = sum_of(spec, values, to);
-          }
-        }
-      });
+  parallel_ranges(static_cast<int64_t>(p.outer.size()) * inner_count, 64,
+                  [&](int64_t begin, int64_t end) {
+                    std::vector<std::vector<T>> read(static_cast<size_t>(p.line.length));
+                    for (int64_t line = begin; line < end; ++line) {
+                      const int64_t o = line / inner_count, i = line % inner_count;
+                      for (std::vector<T>& each : read) each.clear();
+                      for (int64_t j = 0; j < p.taken; ++j) {
+                        const int64_t place = (o * p.taken + j) * inner_count + i;
+                        const int64_t row = from_end(c.index_in[1][place], p.line.length);
+                        read[static_cast<size_t>(row)].push_back(c.in[0][place]);
+                      }
+                      for (int64_t row = 0; row < p.line.length; ++row) {
+                        const std::vector<T>& values = read[static_cast<size_t>(row)];
+                        if (values.empty()) continue;
+                        const int64_t to =
+                            (p.outer[static_cast<size_t>(o)] * p.line.length + row) * p.line.inner +
+                            p.inner[static_cast<size_t>(i)];
+                        c.out[0][to] = sum_of(spec, values, to);
+                      }
+                    }
+                  });
 }
 
 }  // namespace

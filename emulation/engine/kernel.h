@@ -16,6 +16,7 @@
 #include "core/lower/narrow.h"
 #include "core/numeric/formats/round_odd.h"
 #include "core/numeric/sums/accumulate.h"
+#include "core/ops/movement.h"
 #include "core/ops/ops.h"
 #include "emulation/gemm/gemm.h"
 
@@ -35,6 +36,7 @@ struct KernelCall {
       false;         ///< results are wanted as for fp32, whatever format they have in the graph
   int64_t lost = 0;  ///< set by update kernels if measured
   Diagnostics* diagnostics = nullptr;  ///< wanted of the sums of products
+  std::optional<Movement> movement;    ///< of kernels that move elements, since their first run
   std::optional<double> wide;          ///< set by kernels whose scalar result needs double's range
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
@@ -139,6 +141,15 @@ void parallel_ranges(int64_t n, int64_t grain, const F& f) {
     const int64_t begin = piece * grain;
     f(begin, begin + grain < n ? begin + grain : n);
   }
+}
+
+/// Calls body(i) for all i in [0, n), in such pieces: a body of core/bodies, or one like them.
+template <class Body>
+void for_items(int64_t n, int64_t grain, const Body& body) {
+  parallel_ranges(n, grain, [&](int64_t begin, int64_t end) {
+    const Body own = body;  // as far as the compiler knows, results may lie where its members are
+    for (int64_t i = begin; i < end; ++i) own(i);
+  });
 }
 
 /// Elements per piece of element-wise work.

@@ -4,24 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/bodies/elements.h"
 #include "core/error.h"
 #include "core/numeric/elementary/elementary.h"
-#include "core/numeric/formats/round_odd.h"
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
 
 namespace halfscope {
 namespace {
-
-template <class T>
-T delivered(double value, const FloatFormat& format) {
-  if constexpr (std::is_same_v<T, double>) {
-    return value;
-  } else {
-    return deliver(value, format);
-  }
-}
 
 /// Of one row; its memory serves the next one.
 struct Softmax {

@@ -91,7 +91,7 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
       }
       map(y, piece, x);
       T* const out = call.out[0] + at[N] + begin * step[N];
-      for (int64_t k = 0; k < piece; ++k) out[k * step[N]] = delivered(y[k], write, T{});
+      for (int64_t k = 0; k < piece; ++k) out[k * step[N]] = delivered<T>(y[k], write);
     }
   };
   Offsets flat;  // every operand has the result's shape or is one number

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Kernels that move elements and compute nothing: copies, Expand, Transpose, Concat, Split,
-// Slice, Pad.
+// Kernels that move elements and compute nothing: copies, and boxes (core/ops/movement.h).
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
-#include "core/ops/ops.h"
+#include "core/ops/movement.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/walk.h"
 
@@ -38,94 +38,22 @@ void copy(KernelCall<T>& c) {
 }
 
 template <class T>
-void expand(KernelCall<T>& c) {
-  const Shape& to = c.out_shape(0);
-  copy_box(to, c.in[0], broadcast_strides(c.in_shape(0), to), c.out[0], row_major(to));
-}
-
-template <class T>
-void transpose(KernelCall<T>& c) {
-  const Shape& to = c.out_shape(0);
-  const Strides own = row_major(c.in_shape(0));
-  Strides from;
-  for (const int64_t axis : transpose_axes(*c.node, to.size())) {
-    from.push_back(own[static_cast<size_t>(axis)]);
-  }
-  copy_box(to, c.in[0], from, c.out[0], row_major(to));
-}
-
-template <class T>
-void concat(KernelCall<T>& c) {
-  const int64_t axis = axis_attribute(*c.node, c.out_shape(0).size());
-  const AxisSplit to = split_at(c.out_shape(0), axis);
-  int64_t first = 0;
-  for (size_t i = 0; i < c.in.size(); ++i) {
-    const AxisSplit from = split_at(c.in_shape(i), axis);
-    const int64_t run = from.length * from.inner;
-    copy_box<T>({from.outer, run}, c.in[i], {run, 1}, c.out[0] + first, {to.length * to.inner, 1});
-    first += run;
+void fill(T* y, int64_t n, double value) {
+  if (value == 0.0 && !std::signbit(value)) {
+    std::fill_n(y, n, T{0});  // faster than a number known only here
+  } else {
+    std::fill_n(y, n, static_cast<T>(value));
   }
 }
 
 template <class T>
-void split(KernelCall<T>& c) {
-  const int64_t axis = axis_attribute(*c.node, c.in_shape(0).size(), 0);
-  const AxisSplit from = split_at(c.in_shape(0), axis);
-  int64_t first = 0;
-  for (size_t i = 0; i < c.out.size(); ++i) {
-    const AxisSplit to = split_at(c.out_shape(i), axis);
-    const int64_t run = to.length * to.inner;
-    copy_box<T>({to.outer, run}, c.in[0] + first, {from.length * from.inner, 1}, c.out[i],
-                {run, 1});
-    first += run;
+void move(KernelCall<T>& c) {
+  if (!c.movement) c.movement = movement_of(*c.graph, *c.node);
+  if (c.movement->fill) fill(c.out[0], c.out_count(0), *c.movement->fill);
+  for (const BoxCopy& box : c.movement->boxes) {
+    copy_box(box.sizes, c.in[box.input] + box.first_from, box.from,
+             c.out[box.output] + box.first_to, box.to);
   }
-}
-
-/// Where the elements of a slice of `shape` lie in it.
-struct SliceBox {
-  Shape sizes;
-  Strides strides;
-  int64_t first = 0;
-
-  SliceBox(const Node& node, const Shape& shape) {
-    const std::vector<SliceAxis> axes = slice_axes(node, shape);
-    const Strides own = row_major(shape);
-    for (size_t i = 0; i < shape.size(); ++i) {
-      sizes.push_back(axes[i].count);
-      strides.push_back(own[i] * axes[i].step);
-      first += own[i] * axes[i].start;
-    }
-  }
-};
-
-template <class T>
-void slice(KernelCall<T>& c) {
-  const SliceBox box(*c.node, c.in_shape(0));
-  copy_box(box.sizes, c.in[0] + box.first, box.strides, c.out[0], row_major(box.sizes));
-}
-
-template <class T>
-void slice_grad(KernelCall<T>& c) {
-  const SliceBox box(*c.node, c.out_shape(0));
-  std::fill_n(c.out[0], c.out_count(0), T{0});
-  copy_box(box.sizes, c.in[0], row_major(box.sizes), c.out[0] + box.first, box.strides);
-}
-
-template <class T>
-void pad(KernelCall<T>& c) {
-  const Shape& from = c.in_shape(0);
-  const Strides source = row_major(from), target = row_major(c.out_shape(0));
-  const std::vector<PadAxis> axes = pad_axes(*c.node, from);
-  Shape sizes;
-  int64_t first = 0, first_to = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    sizes.push_back(axes[i].count);
-    first += axes[i].source * source[i];
-    first_to += axes[i].target * target[i];
-  }
-  std::fill_n(c.out[0], c.out_count(0), static_cast<T>(real_attribute(*c.node, "value", 0.0)));
-  if (element_count(sizes) == 0) return;
-  copy_box(sizes, c.in[0] + first, source, c.out[0] + first_to, target);
 }
 
 }  // namespace
@@ -133,10 +61,9 @@ void pad(KernelCall<T>& c) {
 template <class T>
 std::span<const KernelEntry<T>> move_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
-      {"Identity", copy<T>}, {"StopGradient", copy<T>}, {"Flatten", copy<T>},
-      {"Reshape", copy<T>},  {"Expand", expand<T>},     {"Transpose", transpose<T>},
-      {"Concat", concat<T>}, {"Slice", slice<T>},       {"SliceGrad", slice_grad<T>},
-      {"Pad", pad<T>},       {"Split", split<T>},
+      {"Identity", copy<T>},  {"StopGradient", copy<T>}, {"Flatten", copy<T>}, {"Reshape", copy<T>},
+      {"Expand", move<T>},    {"Transpose", move<T>},    {"Concat", move<T>},  {"Slice", move<T>},
+      {"SliceGrad", move<T>}, {"Pad", move<T>},          {"Split", move<T>},
   };
   return kernels;
 }

@@ -1,53 +1,18 @@
 // SPDX-License-Identifier: MIT
-// MaxPool, AveragePool and their gradients. Ties go to the first element in row-major order, NaN
-// wins over everything (the last NaN, as in PyTorch); overlapping windows add their gradients in
-// row-major order of the outputs. Averages and their gradients sum under the node's accumulation.
+// MaxPool, AveragePool and their gradients. Overlapping windows add their gradients in row-major
+// order of the outputs. Averages and their gradients sum under the node's accumulation.
+#include "core/bodies/pooling.h"
+
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
 
-#include "core/numeric/formats/round_odd.h"
 #include "core/numeric/sums/accumulate.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/kernel.h"
 
 namespace halfscope {
 namespace {
-
-/// Calls f(place in the plane) for the elements of window (p, q), in row-major order.
-template <class F>
-void for_window(const PoolWindow& w, int64_t height, int64_t width, int64_t p, int64_t q,
-                const F& f) {
-  for (int64_t i = 0; i < w.kernel_h; ++i) {
-    const int64_t row = p * w.stride_h - w.pad_top + i * w.dilation_h;
-    if (row < 0 || row >= height) continue;
-    for (int64_t j = 0; j < w.kernel_w; ++j) {
-      const int64_t column = q * w.stride_w - w.pad_left + j * w.dilation_w;
-      if (column >= 0 && column < width) f(row * width + column);
-    }
-  }
-}
-
-/// How many taps of window number `at` along one axis lie in [low, high).
-int64_t taps_within(int64_t at, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
-                    int64_t low, int64_t high) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < kernel; ++i) {
-    const int64_t place = at * stride - pad + i * dilation;
-    count += place >= low && place < high ? 1 : 0;
-  }
-  return count;
-}
-
-/// What the sum of window (p, q) is divided by.
-int64_t divisor(const PoolWindow& w, int64_t height, int64_t width, int64_t p, int64_t q) {
-  const int64_t top = w.counts_padding ? w.pad_top : 0, left = w.counts_padding ? w.pad_left : 0;
-  const int64_t bottom = w.counts_padding ? w.pad_bottom : 0;
-  const int64_t right = w.counts_padding ? w.pad_right : 0;
-  return taps_within(p, w.kernel_h, w.stride_h, w.dilation_h, w.pad_top, -top, height + bottom) *
-         taps_within(q, w.kernel_w, w.stride_w, w.dilation_w, w.pad_left, -left, width + right);
-}
 
 /// The common case: 2x2 windows side by side, no padding.
 template <class T>
@@ -77,29 +42,27 @@ void pool_plane_2x2(const T* plane, int64_t width, int64_t out_h, int64_t out_w,
 template <class T>
 void max_pool(KernelCall<T>& c) {
   const Shape& x = c.in_shape(0);
-  const Shape& out = c.out_shape(0);
-  const PoolWindow w = pool_window(*c.node);
-  const int64_t height = x[2], width = x[3], out_h = out[2], out_w = out[3];
-  const bool simple = w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 &&
-                      w.dilation_h == 1 && w.dilation_w == 1 && w.pad_top == 0 && w.pad_left == 0 &&
-                      2 * out_h <= height && 2 * out_w <= width;
+  const PoolGeometry<int64_t> geometry = pool_geometry(*c.node, x, c.out_shape(0));
+  const bool simple = geometry.kernel_h == 2 && geometry.kernel_w == 2 && geometry.stride_h == 2 &&
+                      geometry.stride_w == 2 && geometry.dilation_h == 1 &&
+                      geometry.dilation_w == 1 && geometry.pad_top == 0 && geometry.pad_left == 0 &&
+                      2 * geometry.out_height <= geometry.height &&
+                      2 * geometry.out_width <= geometry.width;
   parallel_ranges(x[0] * x[1], 16, [&](int64_t begin, int64_t end) {
+    const PoolGeometry<int64_t> s = geometry;
     for (int64_t plane = begin; plane < end; ++plane) {
-      const T* in = c.in[0] + plane * height * width;
-      T* y = c.out[0] + plane * out_h * out_w;
-      int32_t* index = c.index_out[1] + plane * out_h * out_w;
+      const T* in = c.in[0] + plane * s.plane;
+      T* y = c.out[0] + plane * s.out_plane;
+      int32_t* index = c.index_out[1] + plane * s.out_plane;
       if (simple) {
-        pool_plane_2x2(in, width, out_h, out_w, y, index);
+        pool_plane_2x2(in, s.width, s.out_height, s.out_width, y, index);
         continue;
       }
-      for (int64_t p = 0; p < out_h; ++p) {
-        for (int64_t q = 0; q < out_w; ++q) {
-          int64_t at = -1;
-          for_window(w, height, width, p, q, [&](int64_t place) {
-            if (at < 0 || in[place] > in[at] || std::isnan(in[place])) at = place;
-          });
-          y[p * out_w + q] = at < 0 ? -std::numeric_limits<T>::infinity() : in[at];
-          index[p * out_w + q] = static_cast<int32_t>(at);
+      for (int64_t p = 0; p < s.out_height; ++p) {
+        for (int64_t q = 0; q < s.out_width; ++q) {
+          const int64_t at = place_of_largest(in, s, p, q);
+          *y++ = at < 0 ? -std::numeric_limits<T>::infinity() : in[at];
+          *index++ = static_cast<int32_t>(at);
         }
       }
     }
@@ -142,20 +105,18 @@ double sum_of_window(const SumSpec&, const std::vector<double>& values, int64_t)
 template <class T>
 void average_pool(KernelCall<T>& c) {
   const Shape& x = c.in_shape(0);
-  const Shape& out = c.out_shape(0);
-  const PoolWindow w = pool_window(*c.node);
+  const PoolGeometry<int64_t> s = pool_geometry(*c.node, x, c.out_shape(0));
   const SumSpec spec = c.sum_spec();
-  const int64_t height = x[2], width = x[3];
   parallel_ranges(x[0] * x[1], 16, [&](int64_t begin, int64_t end) {
     std::vector<T> values;
     for (int64_t plane = begin; plane < end; ++plane) {
-      const T* const in = c.in[0] + plane * height * width;
-      for (int64_t p = 0; p < out[2]; ++p) {
-        for (int64_t q = 0; q < out[3]; ++q) {
+      const T* const in = c.in[0] + plane * s.plane;
+      for (int64_t p = 0; p < s.out_height; ++p) {
+        for (int64_t q = 0; q < s.out_width; ++q) {
           values.clear();
-          for_window(w, height, width, p, q, [&](int64_t at) { values.push_back(in[at]); });
-          const int64_t element = (plane * out[2] + p) * out[3] + q;
-          const double count = static_cast<double>(divisor(w, height, width, p, q));
+          s.for_window(p, q, [&](int64_t at) { values.push_back(in[at]); });
+          const int64_t element = plane * s.out_plane + p * s.out_width + q;
+          const double count = static_cast<double>(s.divisor(p, q));
           c.out[0][element] = delivered<T>(sum_of_window(spec, values, element) / count, spec);
         }
       }
@@ -166,24 +127,21 @@ void average_pool(KernelCall<T>& c) {
 template <class T>
 void average_pool_grad(KernelCall<T>& c) {  // dy -> dx, with x's shape
   const Shape& x = c.out_shape(0);
-  const Shape& out = c.in_shape(0);
-  const PoolWindow w = pool_window(*c.node);
+  const PoolGeometry<int64_t> s = pool_geometry(*c.node, x, c.in_shape(0));
   const SumSpec spec = c.sum_spec();
-  const int64_t height = x[2], width = x[3], pixels = height * width;
   parallel_ranges(x[0] * x[1], 16, [&](int64_t begin, int64_t end) {
-    std::vector<std::vector<T>> shares(static_cast<size_t>(pixels));
+    std::vector<std::vector<T>> shares(static_cast<size_t>(s.plane));
     for (int64_t plane = begin; plane < end; ++plane) {
       for (std::vector<T>& each : shares) each.clear();
-      const T* dy = c.in[0] + plane * out[2] * out[3];
-      for (int64_t p = 0; p < out[2]; ++p) {
-        for (int64_t q = 0; q < out[3]; ++q) {
-          const T share = *dy++ / static_cast<T>(divisor(w, height, width, p, q));
-          for_window(w, height, width, p, q,
-                     [&](int64_t at) { shares[static_cast<size_t>(at)].push_back(share); });
+      const T* dy = c.in[0] + plane * s.out_plane;
+      for (int64_t p = 0; p < s.out_height; ++p) {
+        for (int64_t q = 0; q < s.out_width; ++q) {
+          const T share = *dy++ / static_cast<T>(s.divisor(p, q));
+          s.for_window(p, q, [&](int64_t at) { shares[static_cast<size_t>(at)].push_back(share); });
         }
       }
-      for (int64_t at = 0; at < pixels; ++at) {
-        const int64_t element = plane * pixels + at;
+      for (int64_t at = 0; at < s.plane; ++at) {
+        const int64_t element = plane * s.plane + at;
         c.out[0][element] =
             delivered<T>(sum_of_window(spec, shares[static_cast<size_t>(at)], element), spec);
       }

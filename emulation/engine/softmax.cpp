@@ -51,7 +51,7 @@ void softmax(KernelCall<T>& c) {
     for (int64_t k = 0; k < lines.size; ++k) {
       const size_t at = static_cast<size_t>(k);
       const double result = kLog ? shifted[at] - log_sum : powers[at] / sum;
-      y[k * lines.stride] = delivered(result, write, T{});
+      y[k * lines.stride] = delivered<T>(result, write);
     }
   });
 }
@@ -97,7 +97,7 @@ void softmax_grad(KernelCall<T>& c) {  // (dy, y) -> dx
       const double g = static_cast<double>(dy[k * lines.stride]);
       const double output = outputs[static_cast<size_t>(k)];
       const double result = kLog ? g - output * sum : output * (g - sum);
-      c.out[0][first + k * lines.stride] = delivered(result, write, T{});
+      c.out[0][first + k * lines.stride] = delivered<T>(result, write);
     }
   });
 }

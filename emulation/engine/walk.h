@@ -8,31 +8,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/ops/movement.h"
 #include "core/tensor.h"
 #include "emulation/engine/kernel.h"
 
 namespace halfscope {
-
-using Strides = std::vector<int64_t>;
-
-inline Strides row_major(const Shape& shape) {
-  Strides strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= shape[i];
-  }
-  return strides;
-}
-
-/// Strides of `shape` seen as broadcast to `to`: 0 along stretched dimensions.
-inline Strides broadcast_strides(const Shape& shape, const Shape& to) {
-  Strides strides(to.size(), 0);
-  const Strides own = row_major(shape);
-  const size_t extra = to.size() - shape.size();
-  for (size_t i = 0; i < shape.size(); ++i) strides[extra + i] = shape[i] == 1 ? 0 : own[i];
-  return strides;
-}
 
 template <size_t N>
 class Walk {
@@ -41,6 +21,8 @@ class Walk {
 
   /// Dimensions of 1 are left out, neighbours that lie one after the other everywhere become one.
   Walk(const Shape& sizes, const std::array<Strides, N>& strides) {
+    size_.reserve(sizes.size());
+    stride_.reserve(sizes.size());
     for (size_t d = 0; d < sizes.size(); ++d) {
       empty_ = empty_ || sizes[d] == 0;
       if (sizes[d] == 1) continue;
@@ -75,7 +57,7 @@ class Walk {
     int64_t count = 1;
     for (size_t d = 0; d < outer; ++d) count *= size_[d];
     const int64_t length = size_.back(), grain = std::max<int64_t>(1, kGrain / length);
-    parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
+    const auto range = [&](int64_t begin, int64_t end) {
       std::vector<int64_t> at(outer, 0);
       Offsets offsets{};
       int64_t rest = begin;
@@ -95,7 +77,9 @@ class Walk {
           at[d] = 0;
         }
       }
-    });
+    };
+    if (count <= grain) return range(0, count);  // the threads would take longer to wake up
+    parallel_ranges(count, grain, range);
   }
 
  private:

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic with broadcasting and functions of one element. The operands are values of narrow
-// formats and fp32 arithmetic is wide enough for a single later rounding of +, -, *, / and sqrt to
-// be the correct one. exp and log are taken in double (core/numeric/elementary/elementary.h).
+// Arithmetic (core/bodies/elements.h) with broadcasting and functions of one element. exp and log
+// are taken in double (core/numeric/elementary/elementary.h).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "core/numeric/elementary/elementary.h"
@@ -25,10 +23,10 @@ struct Operand {
   }
 };
 
-template <class T, class Operation>
+template <class T, class Operation, class Result = T>
 struct Binary {
   In<T> a, b;
-  Out<T> y;
+  Out<Result> y;
   Operand at_a, at_b;
   Operation operation{};
 
@@ -78,42 +76,23 @@ struct Unary {
   HS_HD void operator()(int64_t i) const { y[i] = operation(x[i]); }
 };
 
-struct AddOp {
-  template <class T>
-  HS_HD T operator()(T a, T b) const {
-    return a + b;
+/// a where the condition is not zero, else b; a null operand stands for zeros.
+template <class T>
+struct Where {
+  const int32_t* condition;
+  In<T> a, b;
+  Out<T> y;
+  Operand at_condition, at_a, at_b;
+
+  HS_HD void operator()(int64_t i) const {
+    if (condition[at_condition(i)] != 0) {
+      y[i] = a == nullptr ? T{0} : a[at_a(i)];
+    } else {
+      y[i] = b == nullptr ? T{0} : b[at_b(i)];
+    }
   }
 };
-struct SubOp {
-  template <class T>
-  HS_HD T operator()(T a, T b) const {
-    return a - b;
-  }
-};
-struct MulOp {
-  template <class T>
-  HS_HD T operator()(T a, T b) const {
-    return a * b;
-  }
-};
-struct DivOp {
-  template <class T>
-  HS_HD T operator()(T a, T b) const {
-    return a / b;
-  }
-};
-struct NegOp {
-  template <class T>
-  HS_HD T operator()(T x) const {
-    return -x;
-  }
-};
-struct SqrtOp {
-  template <class T>
-  HS_HD T operator()(T x) const {
-    return std::sqrt(x);
-  }
-};
+
 struct ExpOp {
   FloatFormat write = kFp32;
   template <class T>
@@ -128,17 +107,4 @@ struct LogOp {
     return delivered<T>(elementary::log(static_cast<double>(x)), write);
   }
 };
-struct ReluOp {
-  template <class T>
-  HS_HD T operator()(T x) const {
-    return x <= T{0} ? T{0} : x;  // NaN compares false and stays
-  }
-};
-struct ReluGradOp {
-  template <class T>
-  HS_HD T operator()(T dy, T y) const {
-    return y <= T{0} ? T{0} : dy;
-  }
-};
-
 }  // namespace halfscope::gpu

@@ -5,15 +5,11 @@
 
 #include <cstdint>
 
+#include "core/bodies/indices.h"
 #include "core/numeric/sums/chain.h"
 #include "gpu/bodies/indexing.h"
 
 namespace halfscope::gpu {
-
-/// A negative index counts from the end.
-HS_HD constexpr int64_t from_end(int64_t index, int64_t length) noexcept {
-  return index < 0 ? index + length : index;
-}
 
 /// The sum of line `row` of a table: the key of its random words (sums_of_row() in
 /// core/lower/execution.h).
@@ -22,23 +18,16 @@ HS_HD constexpr ChainSpec chain_of_row(ChainSpec how, int64_t row) noexcept {
   return how;
 }
 
-/// x as [outer, length, inner], of which `count` lines are read for each outer one.
-struct GatherShape {
-  Divisor length = 1, inner = 1, count = 1;
-};
-
 /// Item: an element of y.
 template <class T>
 struct Gather {
   In<T> x;
   const int32_t* index;
   Out<T> y;
-  GatherShape s;
+  GatherShape<Divisor> s;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t row = item / s.inner;
-    const int64_t at = from_end(index[row % s.count], s.length);
-    y[item] = x[(row / s.count * s.length + at) * s.inner + item % s.inner];
+    y[item] = x[s.line(index, item / s.inner) * s.inner + item % s.inner];
   }
 };
 
@@ -47,7 +36,7 @@ struct Gather {
 struct SortByRow {
   const int32_t* index;
   int32_t *places, *first, *terms;
-  GatherShape s;
+  GatherShape<Divisor> s;
 
   HS_HD void operator()(int64_t item) const {
     const int64_t row = from_end(index[item], s.length);
@@ -82,7 +71,7 @@ struct GatherGrad {
   In<T> dy;
   const int32_t *places, *first, *terms;
   Out<T> dx;
-  GatherShape s;
+  GatherShape<Divisor> s;
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
@@ -192,20 +181,7 @@ struct GatherElementsGrad {
   }
 };
 
-/// Element `index[row]` of every row; a negative index reads 0.
-template <class T>
-struct GatherLabels {
-  In<T> x;
-  const int32_t* index;
-  Out<T> y;
-  int64_t columns;
-
-  HS_HD void operator()(int64_t row) const {
-    const int32_t at = index[row];
-    y[row] = at < 0 ? T{0} : x[row * columns + at];
-  }
-};
-
+/// Item: an element of dx; dy has one for each row.
 template <class T>
 struct GatherLabelsGrad {
   In<T> dy;

@@ -28,28 +28,28 @@ struct Strided {
     }
     return result + i * stride[0];
   }
+  /// Whether elements lie one after the other.
+  bool is_whole() const noexcept { return rank == 0 || (rank == 1 && stride[0] == 1); }
 };
 
-/// y[i] = x[from.offset(i) + from_first] for all i.
+/// y[i] = x[from.offset(i)] for all i.
 template <class T>
 struct CopyFrom {
   In<T> x;
   Out<T> y;
   Strided from;
-  int64_t first = 0;
 
-  HS_HD void operator()(int64_t i) const { y[i] = x[first + from.offset(i)]; }
+  HS_HD void operator()(int64_t i) const { y[i] = x[from.offset(i)]; }
 };
 
-/// y[to.offset(i) + first] = x[i] for all i.
+/// y[to.offset(i)] = x[i] for all i.
 template <class T>
 struct CopyTo {
   In<T> x;
   Out<T> y;
   Strided to;
-  int64_t first = 0;
 
-  HS_HD void operator()(int64_t i) const { y[first + to.offset(i)] = x[i]; }
+  HS_HD void operator()(int64_t i) const { y[to.offset(i)] = x[i]; }
 };
 
 /// to[i] = from[i] for all i of a box that lies in both.

@@ -1,54 +1,17 @@
 // SPDX-License-Identifier: MIT
-// MaxPool, AveragePool and their gradients. Ties go to the first element in row-major order, the
-// last NaN wins over everything; overlapping windows add their gradients in row-major order of the
-// outputs.
+// MaxPool, AveragePool and their gradients. Overlapping windows add their gradients in row-major
+// order of the outputs.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
+#include "core/bodies/pooling.h"
 #include "gpu/bodies/gather.h"
 
 namespace halfscope::gpu {
 
-struct PoolGeometry {
-  int64_t height = 1;
-  Divisor width = 1;
-  int64_t out_height = 1;
-  Divisor out_width = 1;
-  int64_t kernel_h = 1;
-  Divisor kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
-  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
-  bool counts_padding = false;  ///< of averages
-  Divisor plane = height * width, out_plane = out_height * out_width;
-
-  /// Place in the plane of tap (i, j) of window (p, q); -1 on the padding.
-  HS_HD int64_t place(int64_t p, int64_t q, int64_t i, int64_t j) const {
-    const int64_t row = p * stride_h - pad_top + i * dilation_h;
-    const int64_t column = q * stride_w - pad_left + j * dilation_w;
-    const bool inside = row >= 0 && row < height && column >= 0 && column < width;
-    return inside ? row * width + column : -1;
-  }
-  /// What the sum of window (p, q) is divided by.
-  HS_HD int64_t divisor(int64_t p, int64_t q) const {
-    const bool all = counts_padding;
-    return within(p, kernel_h, stride_h, dilation_h, pad_top, all ? pad_top : 0,
-                  height + (all ? pad_bottom : 0)) *
-           within(q, kernel_w, stride_w, dilation_w, pad_left, all ? pad_left : 0,
-                  width + (all ? pad_right : 0));
-  }
-
- private:
-  HS_HD static int64_t within(int64_t at, int64_t kernel, int64_t stride, int64_t dilation,
-                              int64_t pad, int64_t before, int64_t end) {
-    int64_t count = 0;
-    for (int64_t i = 0; i < kernel; ++i) {
-      const int64_t place = at * stride - pad + i * dilation;
-      count += place >= -before && place < end ? 1 : 0;
-    }
-    return count;
-  }
-};
+using Windows = PoolGeometry<Divisor>;
 
 /// Windows first to last.
 struct WindowRange {
@@ -69,21 +32,13 @@ struct MaxPool {
   In<T> x;
   Out<T> y;
   int32_t* index;
-  PoolGeometry s;
+  Windows s;
 
   HS_HD void operator()(int64_t item) const {
     const int64_t plane = item / s.out_plane;
     const int64_t pixel = item % s.out_plane;
     const In<T> in = x + plane * s.plane;
-    const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
-    int64_t at = -1;
-    for (int64_t i = 0; i < s.kernel_h; ++i) {
-      for (int64_t j = 0; j < s.kernel_w; ++j) {
-        const int64_t place = s.place(p, q, i, j);
-        if (place < 0) continue;
-        if (at < 0 || in[place] > in[at] || is_nan(in[place])) at = place;
-      }
-    }
+    const int64_t at = place_of_largest(in, s, pixel / s.out_width, pixel % s.out_width);
     y[item] = at < 0 ? -std::numeric_limits<T>::infinity() : in[at];
     index[item] = static_cast<int32_t>(at);
   }
@@ -95,7 +50,7 @@ struct MaxPoolGrad {
   In<T> dy;
   const int32_t* index;
   Out<T> dx;
-  PoolGeometry s;
+  Windows s;
 
   HS_HD void operator()(int64_t item) const {
     const int64_t plane = item / s.plane, pixel = item % s.plane;
@@ -120,7 +75,7 @@ template <class T>
 struct AveragePool {
   In<T> x;
   Out<T> y;
-  PoolGeometry s;
+  Windows s;
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
@@ -136,14 +91,19 @@ struct AveragePool {
   /// The elements of the window, without the padding.
   struct Terms {
     In<T> in;
-    const PoolGeometry& s;
+    const Windows& s;
     int64_t p, q;
     HS_HD int64_t count() const {
       int64_t n = 0;
       for (int64_t i = 0; i < s.kernel_h * s.kernel_w; ++i) n += tap(i) >= 0 ? 1 : 0;
       return n;
     }
-    HS_HD int64_t tap(int64_t i) const { return s.place(p, q, i / s.kernel_w, i % s.kernel_w); }
+    /// Place of tap i in the plane; -1 on the padding.
+    HS_HD int64_t tap(int64_t i) const {
+      const int64_t row = s.row(p, i / s.kernel_w), column = s.column(q, i % s.kernel_w);
+      const bool inside = row >= 0 && row < s.height && column >= 0 && column < s.width;
+      return inside ? row * s.width + column : -1;
+    }
     HS_HD T value(int64_t k) const {
       int64_t i = 0;
       while (tap(i) < 0 || k-- > 0) ++i;
@@ -170,7 +130,7 @@ template <class T>
 struct AveragePoolGrad {
   In<T> dy;
   Out<T> dx;
-  PoolGeometry s;
+  Windows s;
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
@@ -189,7 +149,7 @@ struct AveragePoolGrad {
  private:
   struct Terms {
     In<T> dy;
-    const PoolGeometry& s;
+    const Windows& s;
     int64_t h, w;  ///< place in the padded plane
     WindowRange rows, columns;
     HS_HD int64_t candidates() const { return rows.count() * columns.count(); }

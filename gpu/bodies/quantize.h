@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Scaled operands (core/ops/quantize.cpp). Codes are written before they are rounded, which happens
-// as for any other value: so they are measured, and rounded in any mode.
+// Scaled operands (core/bodies/scaling.h).
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 
+#include "core/bodies/scaling.h"
 #include "core/numeric/scaling/block_format.h"
-#include "core/numeric/scaling/tensor_scale.h"
-#include "core/numeric/scaling/tensor_scaling.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/work.h"
 
@@ -47,9 +43,7 @@ struct LargestMagnitude {
 /// One item: the number that elements are multiplied with, its inverse, and 1 for the tensor.
 template <class T>
 struct TensorFactor {
-  TensorScale::Kind kind;
-  float fixed;
-  ScaleGrid grid;
+  TensorScale choice;
   FloatFormat code;
   const uint32_t* amax;  ///< of current
   In<T> state;           ///< of delayed; may be null
@@ -57,26 +51,12 @@ struct TensorFactor {
   Out<T> inverse, tensor_scale;
 
   HS_HD void operator()(int64_t) const {
-    const float number = value();
+    const float number =
+        tensor_factor(choice, code, amax != nullptr ? std::bit_cast<float>(*amax) : 0.0f,
+                      state != nullptr ? static_cast<float>(*state) : 0.0f);
     *factor = static_cast<T>(number);
     *inverse = static_cast<T>(1 / number);
     *tensor_scale = 1;
-  }
-
- private:
-  HS_HD float value() const {
-    switch (kind) {
-      case TensorScale::Kind::fixed:
-        return fixed;
-      case TensorScale::Kind::current:
-        return current_scale(std::bit_cast<float>(*amax), code, grid);
-      case TensorScale::Kind::delayed: {
-        const float scale = state != nullptr ? static_cast<float>(*state) : 0.0f;
-        return scale > 0 ? scale : 1;
-      }
-      default:
-        return 1;
-    }
   }
 };
 
@@ -146,24 +126,8 @@ struct BlockCodes {
 
   HS_HD void operator()(int64_t i) const {
     const T scale = scales[of.scale_of(i)];
-    y[i] = powers_of_two ? over_power_of_two(x[i], scale) : over_both(x[i], scale);
-  }
-
- private:
-  /// Exact but where it leaves fp32 downwards, and there it matters that it is not zero. A NaN
-  /// scale makes NaN.
-  HS_HD static T over_power_of_two(T value, T scale) {
-    const T ratio = value * (1 / scale);
-    return ratio == 0 && value != 0 ? std::copysign(std::numeric_limits<T>::denorm_min(), value)
-                                    : ratio;
-  }
-  /// Where the scales vanished codes do, but as what is flushed to zero.
-  HS_HD T over_both(T value, T scale) const {
-    const double number = static_cast<double>(value);
-    if (number == 0) return value;
-    const double by = static_cast<double>(scale) * static_cast<double>(*tensor_scale);
-    const double tiny = std::copysign(std::numeric_limits<double>::denorm_min(), number);
-    return delivered<T>(by == 0 ? tiny : number / by, write);
+    y[i] = powers_of_two ? code_by_power_of_two(x[i], scale)
+                         : code_by_two_scales<T>(x[i], scale, *tensor_scale, write);
   }
 };
 
@@ -174,41 +138,22 @@ struct Dequantize {
   Blocks of;
 
   HS_HD void operator()(int64_t i) const {
-    const double largest = static_cast<double>(detail::kLargestFloat);
-    const double value =
-        static_cast<double>(codes[i]) *
-        (static_cast<double>(scales[of.scale_of(i)]) * static_cast<double>(*tensor_scale));
-    // NaN stays.
-    y[i] = static_cast<T>(value < -largest ? -largest : value > largest ? largest : value);
+    y[i] = value_of_code<T>(codes[i], scales[of.scale_of(i)], *tensor_scale);
   }
 };
 
-/// One item: the state of delayed scaling [scale, next place, history...] moves on.
+/// One item: the state of delayed scaling moves on.
 template <class T>
 struct ScaleUpdate {
   const uint32_t* amax;
   T* state;
-  int64_t head, history;
+  int64_t history;
   FloatFormat code;
   AmaxChoice choice;
   int margin;
 
   HS_HD void operator()(int64_t) const {
-    const float latest = std::bit_cast<float>(*amax);
-    const double place = static_cast<double>(state[1]);
-    const bool inside = place >= 0 && place < static_cast<double>(history);
-    const int64_t next = inside ? static_cast<int64_t>(place) : 0;
-    state[head + next] = static_cast<T>(latest);
-    state[1] = static_cast<T>((next + 1) % history);
-    float chosen = latest;
-    if (choice == AmaxChoice::max) {
-      chosen = 0;
-      for (int64_t i = 0; i < history; ++i) {
-        chosen = std::fmax(chosen, static_cast<float>(state[head + i]));
-      }
-    }
-    const float before = state[0] > 0 ? static_cast<float>(state[0]) : 1.0f;
-    state[0] = static_cast<T>(next_delayed_scale(chosen, before, code, margin));
+    move_scale_state(state, history, std::bit_cast<float>(*amax), code, choice, margin);
   }
 };
 

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
+#include "core/bodies/elements.h"
 #include "core/host_device.h"
-#include "core/numeric/formats/round_odd.h"
 #include "gpu/bodies/stored.h"
 
 namespace halfscope::gpu {
@@ -51,25 +51,8 @@ HS_HD constexpr int64_t smaller(int64_t a, int64_t b) noexcept { return a < b ? 
 HS_HD constexpr int64_t larger(int64_t a, int64_t b) noexcept { return a > b ? a : b; }
 HS_HD constexpr int64_t ceil_div(int64_t a, int64_t b) noexcept { return (a + b - 1) / b; }
 
-template <class T>
-HS_HD constexpr bool is_nan(T x) noexcept {
-  return x != x;
-}
-
 /// Inner sums as a plan names them are for fp32 containers; double sums in double.
 template <class T>
 inline constexpr bool kNamesSums = sizeof(T) == sizeof(float);
-
-/// A result computed in double, such that the later rounding to `write` is the only one.
-template <class T>
-HS_HD inline T delivered(double value, const FloatFormat& write) noexcept;
-template <>
-HS_HD inline float delivered<float>(double value, const FloatFormat& write) noexcept {
-  return deliver(value, write);
-}
-template <>
-HS_HD inline double delivered<double>(double value, const FloatFormat&) noexcept {
-  return value;
-}
 
 }  // namespace halfscope::gpu

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <string>
 
-#include "gpu/bodies/choice.h"
+#include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/gather.h"
 #include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
 
-inline GatherShape gather_shape(const Node& node, const Shape& x, int64_t count) {
+inline GatherShape<Divisor> gather_shape(const Node& node, const Shape& x, int64_t count) {
   const AxisSplit split = split_at(x, axis_attribute(node, x.size(), 0));
   return {split.length, split.inner, count};
 }
@@ -26,7 +26,7 @@ Step gather_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step gather_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> dx
-  const GatherShape s = gather_shape(*c.node, c.out_shape(0), c.in_count(1));
+  const GatherShape<Divisor> s = gather_shape(*c.node, c.out_shape(0), c.in_count(1));
   int32_t* const places = c.template working_memory<int32_t>(s.count);
   int32_t* const first = c.template working_memory<int32_t>(s.length);
   int32_t* const terms = c.template working_memory<int32_t>(s.length);
@@ -46,10 +46,11 @@ template <class X, class T>
 Step gather_elements_step(const NodeCall<X, T>& c) {
   const Shape &x = c.in_shape(0), &indices = c.in_shape(1);
   if (takes_labels(*c.node)) {
-    return items_step(*c.executor, x[0], GatherLabels<T>{c.in[0], c.index_in[1], c.out[0], x[1]});
+    return items_step(*c.executor, x[0],
+                      GatherLabels<In<T>, Out<T>>{c.in[0], c.index_in[1], c.out[0], x[1]});
   }
   const size_t axis = static_cast<size_t>(axis_attribute(*c.node, x.size(), 0));
-  std::vector<int64_t> strides = row_major_strides(x);
+  std::vector<int64_t> strides = row_major(x);
   const int64_t stride = strides[axis];
   strides[axis] = 0;
   return items_step(*c.executor, c.out_count(0),
@@ -85,33 +86,32 @@ Step gather_elements_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> d
   });
 }
 
-template <class X, class T, class Relation>
-Step relation_step(const NodeCall<X, T>& c, Relation relation) {
+template <class Element, class X, class T, class Relation>
+Step relation_step(const NodeCall<X, T>& c, In<Element> a, In<Element> b, Relation relation) {
   const Shape& to = c.out_shape(0);
-  const Operand a = operand_of(*c.node, c.in_shape(0), to);
-  const Operand b = operand_of(*c.node, c.in_shape(1), to);
-  return items_step(
-      *c.executor, element_count(to),
-      Relate<int32_t, Relation>{c.index_in[0], c.index_in[1], c.index_out[0], a, b, relation});
+  return items_step(*c.executor, element_count(to),
+                    Binary<Element, Relation, int32_t>{
+                        a, b, c.index_out[0], operand_of(*c.node, c.in_shape(0), to),
+                        operand_of(*c.node, c.in_shape(1), to), relation});
 }
 
 template <class X, class T, class Relation>
 Step compare_step(const NodeCall<X, T>& c, Relation relation) {
-  if (c.in[0] == nullptr) return relation_step(c, relation);
-  const Shape& to = c.out_shape(0);
-  const Operand a = operand_of(*c.node, c.in_shape(0), to);
-  const Operand b = operand_of(*c.node, c.in_shape(1), to);
-  return items_step(*c.executor, element_count(to),
-                    Relate<T, Relation>{c.in[0], c.in[1], c.index_out[0], a, b, relation});
+  return c.in[0] == nullptr ? relation_step<int32_t>(c, c.index_in[0], c.index_in[1], relation)
+                            : relation_step<T>(c, c.in[0], c.in[1], relation);
+}
+
+template <class X, class T, class Relation>
+Step logic_step(const NodeCall<X, T>& c, Relation relation) {
+  return relation_step<int32_t>(c, c.index_in[0], c.index_in[1], relation);
 }
 
 template <class X, class T>
 Step arg_max_step(const NodeCall<X, T>& c) {
-  const Shape& x = c.in_shape(0);
-  const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size(), 0));
-  return items_step(*c.executor, s.outer * s.inner,
-                    ArgMax<T>{c.in[0], c.index_out[0], s.length, s.inner,
-                              int_attribute(*c.node, "select_last_index", 0) != 0});
+  const AxisLines lines = axis_lines(*c.node, c.in_shape(0), 0);
+  return items_step(*c.executor, lines.count,
+                    ArgMax<In<T>>{c.in[0], c.index_out[0], lines,
+                                  int_attribute(*c.node, "select_last_index", 0) != 0});
 }
 
 template <class X, class T>
@@ -130,8 +130,9 @@ Step where_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
-Step negate_step(const NodeCall<X, T>& c) {
-  return items_step(*c.executor, c.out_count(0), Negate{c.index_in[0], c.index_out[0]});
+Step not_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, c.out_count(0),
+                    Unary<int32_t, NotOp>{c.index_in[0], c.index_out[0]});
 }
 
 template <class X, class T>
@@ -142,14 +143,14 @@ Step index_step(const NodeCall<X, T>& call) {
       {"GatherGrad", gather_grad_step<X, T>},
       {"GatherElements", gather_elements_step<X, T>},
       {"GatherElementsGrad", gather_elements_grad_step<X, T>},
-      {"Equal", [](const Call& c) { return compare_step(c, EqualTo{}); }},
-      {"Less", [](const Call& c) { return compare_step(c, LessThan{}); }},
-      {"LessOrEqual", [](const Call& c) { return compare_step(c, AtMost{}); }},
-      {"Greater", [](const Call& c) { return compare_step(c, GreaterThan{}); }},
-      {"GreaterOrEqual", [](const Call& c) { return compare_step(c, AtLeast{}); }},
-      {"And", [](const Call& c) { return relation_step(c, BothTrue{}); }},
-      {"Or", [](const Call& c) { return relation_step(c, EitherTrue{}); }},
-      {"Not", negate_step<X, T>},
+      {"Equal", [](const Call& c) { return compare_step(c, EqualOp{}); }},
+      {"Less", [](const Call& c) { return compare_step(c, LessOp{}); }},
+      {"LessOrEqual", [](const Call& c) { return compare_step(c, LessOrEqualOp{}); }},
+      {"Greater", [](const Call& c) { return compare_step(c, GreaterOp{}); }},
+      {"GreaterOrEqual", [](const Call& c) { return compare_step(c, GreaterOrEqualOp{}); }},
+      {"And", [](const Call& c) { return logic_step(c, AndOp{}); }},
+      {"Or", [](const Call& c) { return logic_step(c, OrOp{}); }},
+      {"Not", not_step<X, T>},
       {"ArgMax", arg_max_step<X, T>},
       {"Where", where_step<X, T>},
   };

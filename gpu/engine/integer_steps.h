@@ -32,7 +32,7 @@ Step binary_integers(const NodeCall<X, int32_t>& c, FunctionList<F...>) {
 template <class Function, class X>
 Step reduce_indices_step(const NodeCall<X, int32_t>& c, int32_t start) {
   const Shape& x = c.in_shape(0);
-  const std::vector<int64_t> own = row_major_strides(x), axes = reduction_axes(*c.node, x.size());
+  const std::vector<int64_t> own = row_major(x), axes = reduction_axes(*c.node, x.size());
   std::vector<int64_t> sizes[2], strides[2];  // of what stays, and of what is reduced
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t which = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
@@ -47,12 +47,11 @@ Step reduce_indices_step(const NodeCall<X, int32_t>& c, int32_t start) {
 
 template <class X>
 Step cumulate_indices_step(const NodeCall<X, int32_t>& c) {
-  const Shape& x = c.in_shape(0);
-  const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size()));
-  return items_step(*c.executor, s.outer * s.inner,
-                    CumulateIndices{c.in[0], c.out[0], s.length, s.inner,
-                                    int_attribute(*c.node, "exclusive", 0) != 0,
-                                    int_attribute(*c.node, "reverse", 0) != 0});
+  const AxisLines lines = axis_lines(*c.node, c.in_shape(0));
+  return items_step(
+      *c.executor, lines.count,
+      CumulateIndices{c.in[0], c.out[0], lines, int_attribute(*c.node, "exclusive", 0) != 0,
+                      int_attribute(*c.node, "reverse", 0) != 0});
 }
 
 template <class X>
@@ -61,12 +60,12 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
   if (Step step = unary_integers(call, UnaryIndexFunctions{})) return step;
   using Call = NodeCall<X, int32_t>;
   static constexpr StepRow<X, int32_t> kRows[] = {
-      {"Expand", expand_step<X, int32_t>},
-      {"Slice", slice_step<X, int32_t>},
-      {"Pad", pad_step<X, int32_t>},
-      {"Transpose", transpose_step<X, int32_t>},
-      {"Concat", concat_step<X, int32_t>},
-      {"Split", split_step<X, int32_t>},
+      {"Expand", move_step<X, int32_t>},
+      {"Slice", move_step<X, int32_t>},
+      {"Pad", move_step<X, int32_t>},
+      {"Transpose", move_step<X, int32_t>},
+      {"Concat", move_step<X, int32_t>},
+      {"Split", move_step<X, int32_t>},
       {"ReduceSum", [](const Call& c) { return reduce_indices_step<integers::Add>(c, 0); }},
       {"ReduceMax", [](const Call& c) { return reduce_indices_step<integers::Max>(c, INT32_MIN); }},
       {"ReduceMin", [](const Call& c) { return reduce_indices_step<integers::Min>(c, INT32_MAX); }},
@@ -83,12 +82,12 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
 template <class X, class T>
 Step index_to_real_step(const NodeCall<X, T>& c) {
   return items_step(*c.executor, c.out_count(0),
-                    IndexToReal<T>{c.index_in[0], c.out[0], c.out_format(0)});
+                    IndexToReal<T, Out<T>>{c.index_in[0], c.out[0], c.out_format(0)});
 }
 
 template <class X, class T>
 Step real_to_index_step(const NodeCall<X, T>& c) {
-  return items_step(*c.executor, c.out_count(0), RealToIndex<T>{c.in[0], c.index_out[0]});
+  return items_step(*c.executor, c.out_count(0), RealToIndex<In<T>>{c.in[0], c.index_out[0]});
 }
 
 template <class X, class T>

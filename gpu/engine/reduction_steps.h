@@ -18,7 +18,7 @@ namespace halfscope::gpu {
 /// Over these axes of a tensor of this shape.
 inline Reduction reduction_over(const Node& node, const Shape& shape,
                                 const std::vector<int64_t>& axes) {
-  const std::vector<int64_t> own = row_major_strides(shape);
+  const std::vector<int64_t> own = row_major(shape);
   std::vector<int64_t> sizes[2], strides[2];
   Reduction result;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -121,53 +121,35 @@ Step cumulative_sum_step(const NodeCall<X, T>& c) {
                    [](CumulativeSum<T>& body) -> ChainSpec& { return body.how; });
 }
 
-inline PoolGeometry pool_geometry(const Node& node, const Shape& x, const Shape& y) {
-  const PoolWindow w = pool_window(node);
-  return {.height = x[2],
-          .width = x[3],
-          .out_height = y[2],
-          .out_width = y[3],
-          .kernel_h = w.kernel_h,
-          .kernel_w = w.kernel_w,
-          .stride_h = w.stride_h,
-          .stride_w = w.stride_w,
-          .dilation_h = w.dilation_h,
-          .dilation_w = w.dilation_w,
-          .pad_top = w.pad_top,
-          .pad_left = w.pad_left,
-          .pad_bottom = w.pad_bottom,
-          .pad_right = w.pad_right,
-          .counts_padding = w.counts_padding};
-}
-
 template <class X, class T>
 Step max_pool_step(const NodeCall<X, T>& c) {
   return items_step(*c.executor, c.out_count(0),
                     MaxPool<T>{c.in[0], c.out[0], c.index_out[1],
-                               pool_geometry(*c.node, c.in_shape(0), c.out_shape(0))});
+                               pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0))});
 }
 
 template <class X, class T>
 Step max_pool_grad_step(const NodeCall<X, T>& c) {
   return items_step(*c.executor, c.out_count(0),
                     MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0],
-                                   pool_geometry(*c.node, c.out_shape(0), c.in_shape(0))});
+                                   pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0))});
 }
 
 template <class X, class T>
 Step average_pool_step(const NodeCall<X, T>& c) {
-  return sums_step(
-      c, c.out_count(0),
-      AveragePool<T>{c.in[0], c.out[0], pool_geometry(*c.node, c.in_shape(0), c.out_shape(0)),
-                     chain_spec(c.sum_spec())},
-      [](auto& body) -> ChainSpec& { return body.how; });
+  return sums_step(c, c.out_count(0),
+                   AveragePool<T>{c.in[0], c.out[0],
+                                  pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0)),
+                                  chain_spec(c.sum_spec())},
+                   [](auto& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
 Step average_pool_grad_step(const NodeCall<X, T>& c) {
   return sums_step(
       c, c.out_count(0),
-      AveragePoolGrad<T>{c.in[0], c.out[0], pool_geometry(*c.node, c.out_shape(0), c.in_shape(0)),
+      AveragePoolGrad<T>{c.in[0], c.out[0],
+                         pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0)),
                          chain_spec(c.sum_spec())},
       [](auto& body) -> ChainSpec& { return body.how; });
 }

@@ -168,17 +168,14 @@ Step quantize_step(const NodeCall<X, T>& c) {
     const bool current = choice.kind == TensorScale::Kind::current;
     const uint32_t* const amax = current ? find_amax(c, false, steps) : nullptr;
     T* const factor = c.template working_memory<T>(1);
-    steps.push_back(items_step(executor, 1,
-                               TensorFactor<T>{choice.kind, choice.factor, choice.grid, code, amax,
-                                               c.optional_in(1), factor, c.out[1], c.out[2]}));
+    steps.push_back(items_step(
+        executor, 1,
+        TensorFactor<T>{choice, code, amax, c.optional_in(1), factor, c.out[1], c.out[2]}));
     steps.push_back(items_step(executor, c.out_count(0), Multiply<T>{c.in[0], factor, c.out[0]}));
     return in_turn(std::move(steps));
   }
-  const bool two_scales = choice.kind == TensorScale::Kind::nvfp4;
-  const BlockFormat format{.element = code,
-                           .block_size = choice.block(),
-                           .scale = two_scales ? ScaleKind::e4m3fn_and_fp32 : ScaleKind::ue8m0,
-                           .rule = choice.rule};
+  const BlockFormat format = block_format(*c.node);
+  const bool two_scales = format.scale == ScaleKind::e4m3fn_and_fp32;
   const Blocks blocks{block_shape(*c.node, c.in_shape(0)), choice.block()};
   T *const scales = exact(c.out[1]), *const tensor_scale = exact(c.out[2]);
   const uint32_t* const amax = two_scales ? find_amax(c, true, steps) : nullptr;
@@ -202,10 +199,9 @@ Step scale_update_step(const NodeCall<X, T>& c) {
     steps.push_back(items_step(*c.executor, c.out_count(0), CopyFrom<T>{c.in[1], state, whole}));
   }
   const uint32_t* const amax = find_amax(c, false, steps);
-  steps.push_back(
-      items_step(*c.executor, 1,
-                 ScaleUpdate<T>{amax, state, kScaleStateHead, c.out_count(0) - kScaleStateHead,
-                                c.node->plan.write, choice.amax, choice.margin}));
+  steps.push_back(items_step(*c.executor, 1,
+                             ScaleUpdate<T>{amax, state, c.out_count(0) - kScaleStateHead,
+                                            c.node->plan.write, choice.amax, choice.margin}));
   return in_turn(std::move(steps));
 }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Bodies that make indices, read them, or look elements up by them. `In` and `Out` are pointers, or
+// what a backend reads and writes elements through. Indices are in range: backends check them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/axis_lines.h"
+#include "core/bodies/elements.h"
+#include "core/host_device.h"
+#include "core/numeric/elementary/integers.h"
+#include "core/numeric/formats/float_format.h"
+
+namespace halfscope {
+
+/// A negative index counts from the end.
+HS_HD constexpr int64_t from_end(int64_t index, int64_t length) noexcept {
+  return index < 0 ? index + length : index;
+}
+
+/// Item: a line of x. A NaN is larger than any number.
+template <class In>
+struct ArgMax {
+  In x;
+  int32_t* y;
+  AxisLines lines;
+  bool last;  ///< of equal elements the last one
+
+  HS_HD void operator()(int64_t item) const {
+    const In line = x + lines.first(item);
+    ElementOf<In> largest = line[0];
+    int64_t best = 0;
+    for (int64_t i = 1; i < lines.size; ++i) {
+      const ElementOf<In> value = line[i * lines.stride];
+      const bool ties = value == largest || (is_nan(value) && is_nan(largest));
+      const bool wins = value > largest || (is_nan(value) && !is_nan(largest));
+      if (wins || (last && ties)) {
+        largest = value;
+        best = i;
+      }
+    }
+    y[item] = static_cast<int32_t>(best);
+  }
+};
+
+/// Item: a line, whose prefix sums are taken.
+struct CumulateIndices {
+  const int32_t* x;
+  int32_t* y;
+  AxisLines lines;
+  bool exclusive, reverse;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t first = lines.first(item);
+    int32_t total = 0;
+    for (int64_t k = 0; k < lines.size; ++k) {
+      const int64_t i = first + (reverse ? lines.size - 1 - k : k) * lines.stride;
+      const int32_t before = total;
+      total = integers::Add{}(total, x[i]);
+      y[i] = exclusive ? before : total;
+    }
+  }
+};
+
+/// Item: an element.
+template <class T, class Out>
+struct IndexToReal {
+  const int32_t* x;
+  Out y;
+  FloatFormat write;
+  HS_HD void operator()(int64_t i) const { y[i] = delivered<T>(static_cast<double>(x[i]), write); }
+};
+
+/// Item: an element.
+template <class In>
+struct RealToIndex {
+  In x;
+  int32_t* y;
+  HS_HD void operator()(int64_t i) const { y[i] = integers::truncated(static_cast<double>(x[i])); }
+};
+
+/// x as [outer, length, inner], of which `count` lines are read for each outer one. Size is
+/// int64_t, or a number by which a backend divides faster.
+template <class Size>
+struct GatherShape {
+  Size length = 1, inner = 1, count = 1;
+
+  /// The line of x that line `row` of the result is.
+  HS_HD int64_t line(const int32_t* index, int64_t row) const {
+    return row / count * length + from_end(index[row % count], length);
+  }
+};
+
+/// Item: a row, of which element index[row] is read; a negative index reads 0.
+template <class In, class Out>
+struct GatherLabels {
+  In x;
+  const int32_t* index;
+  Out y;
+  int64_t columns;
+
+  HS_HD void operator()(int64_t row) const {
+    const int32_t at = index[row];
+    y[row] = at < 0 ? ElementOf<In>{0} : x[row * columns + at];
+  }
+};
+
+}  // namespace halfscope

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// The boxes of the operators that move elements.
+#include "core/ops/movement.h"
+
+#include <utility>
+
+#include "core/ops/ops.h"
+
+namespace halfscope {
+namespace {
+
+/// The whole output, from these places of the only input.
+Movement gathered(const Shape& to, Strides from, int64_t first = 0) {
+  Movement result;
+  result.boxes.push_back({0, 0, to, std::move(from), row_major(to), first, 0});
+  return result;
+}
+
+Strides transposed(const Node& node, const Shape& x) {
+  const Strides own = row_major(x);
+  Strides from;
+  for (const int64_t axis : transpose_axes(node, x.size())) {
+    from.push_back(own[static_cast<size_t>(axis)]);
+  }
+  return from;
+}
+
+/// Parts of `whole` along an axis, one after the other: inputs of a Concat, outputs of a Split.
+Movement parts(const Graph& graph, const std::vector<ValueId>& values, const Shape& whole,
+               int64_t axis, bool joins) {
+  const AxisSplit all = split_at(whole, axis);
+  const Strides of_all{all.length * all.inner, 1};
+  Movement result;
+  result.boxes.reserve(values.size());
+  int64_t first = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const AxisSplit part = split_at(graph.value(values[i]).shape, axis);
+    const int64_t run = part.length * part.inner;
+    const Shape sizes{part.outer, run};
+    if (joins) {
+      result.boxes.push_back({i, 0, sizes, {run, 1}, of_all, 0, first});
+    } else {
+      result.boxes.push_back({0, i, sizes, of_all, {run, 1}, first, 0});
+    }
+    first += run;
+  }
+  return result;
+}
+
+/// Where the elements of a slice of `shape` lie in it.
+struct SliceBox {
+  Shape sizes;
+  Strides strides;
+  int64_t first = 0;
+
+  SliceBox(const Node& node, const Shape& shape) {
+    const std::vector<SliceAxis> axes = slice_axes(node, shape);
+    const Strides own = row_major(shape);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      sizes.push_back(axes[i].count);
+      strides.push_back(own[i] * axes[i].step);
+      first += own[i] * axes[i].start;
+    }
+  }
+};
+
+Movement spread(const Node& node, const Shape& to) {
+  const SliceBox box(node, to);
+  Movement result{0.0, {}};
+  result.boxes.push_back({0, 0, box.sizes, row_major(box.sizes), box.strides, 0, box.first});
+  return result;
+}
+
+Movement padded(const Node& node, const Shape& x, const Shape& y) {
+  BoxCopy box{0, 0, {}, row_major(x), row_major(y)};
+  const std::vector<PadAxis> axes = pad_axes(node, x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    box.sizes.push_back(axes[i].count);
+    box.first_from += axes[i].source * box.from[i];
+    box.first_to += axes[i].target * box.to[i];
+  }
+  Movement result{real_attribute(node, "value", 0.0), {}};
+  if (element_count(box.sizes) != 0) result.boxes.push_back(std::move(box));
+  return result;
+}
+
+}  // namespace
+
+Strides row_major(const Shape& shape) {
+  Strides strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+Strides broadcast_strides(const Shape& shape, const Shape& to) {
+  Strides strides(to.size(), 0);
+  const Strides own = row_major(shape);
+  const size_t extra = to.size() - shape.size();
+  for (size_t i = 0; i < shape.size(); ++i) strides[extra + i] = shape[i] == 1 ? 0 : own[i];
+  return strides;
+}
+
+Movement movement_of(const Graph& graph, const Node& node) {
+  const Shape& x = graph.value(node.inputs[0]).shape;
+  const Shape& y = graph.value(node.outputs[0]).shape;
+  if (node.op == "Expand") return gathered(y, broadcast_strides(x, y));
+  if (node.op == "Transpose") return gathered(y, transposed(node, x));
+  if (node.op == "Concat") {
+    return parts(graph, node.inputs, y, axis_attribute(node, y.size()), true);
+  }
+  if (node.op == "Split") {
+    return parts(graph, node.outputs, x, axis_attribute(node, x.size(), 0), false);
+  }
+  if (node.op == "Slice") {
+    const SliceBox box(node, x);
+    return gathered(box.sizes, box.strides, box.first);
+  }
+  if (node.op == "SliceGrad") return spread(node, y);
+  check_node(node, node.op == "Pad", "moves no boxes");
+  return padded(node, x, y);
+}
+
+}  // namespace halfscope

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Which elements go where in the operators that move elements and compute nothing: Expand,
+// Transpose, Concat, Split, Slice, SliceGrad and Pad are boxes of elements, each with strides of
+// its own in the operand and in the result. Backends only copy boxes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace halfscope {
+
+/// Distances of neighbours along each dimension: 0 where a tensor is stretched, negative where it
+/// is read backwards.
+using Strides = std::vector<int64_t>;
+
+Strides row_major(const Shape& shape);
+
+/// Strides of `shape` seen as broadcast to `to`: 0 along stretched dimensions.
+Strides broadcast_strides(const Shape& shape, const Shape& to);
+
+/// All elements of a box of these sizes, from an input to an output, where the box begins at
+/// elements first_from and first_to.
+struct BoxCopy {
+  size_t input = 0, output = 0;
+  Shape sizes;
+  Strides from, to;
+  int64_t first_from = 0, first_to = 0;
+};
+
+struct Movement {
+  std::optional<double> fill;  ///< what is in the first output before
+  std::vector<BoxCopy> boxes;
+};
+
+/// Of one of the operators above.
+Movement movement_of(const Graph& graph, const Node& node);
+
+}  // namespace halfscope
