@@ -43,8 +43,8 @@ size_t help_width() {
 std::vector<std::string> arguments(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "help") {
-    words.erase(words.begin());
-    words.emplace_back("--help");
+    words = words.size() > 1 && words[1] != "help" ? std::vector<std::string>{words[1], "--help"}
+                                                   : std::vector<std::string>{"--help"};
   }
   if (!words.empty()) words[0] = command_name(words[0]);
   return words;
@@ -63,6 +63,10 @@ int run(int argc, char** argv) {
   add_commands(app, call);
   const std::vector<std::string> words = arguments(argc, argv);
   check_arguments(app, words);
+  if (const CLI::App* asked = asks_for_help(app, words)) {
+    write_out(asked->help());
+    return 0;
+  }
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {

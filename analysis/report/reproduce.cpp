@@ -17,14 +17,41 @@ namespace {
 using Json = nlohmann::json;
 
 /// "mnist:/data/me/mnist" becomes "mnist:mnist": what comes after the last slash of a path that
-/// starts at the root. Values with a relative path stay as they are.
+/// starts at the root, after "KIND:" or "NAME=". Values with a relative path stay as they are.
 std::string without_folders(const std::string& value) {
-  const size_t colon = value.find(":/");
-  const size_t path = value.starts_with('/') ? 0 : colon == std::string::npos ? colon : colon + 1;
-  if (path == std::string::npos) return value;
+  size_t path = 0;
+  if (!value.starts_with('/')) {
+    path = std::min(value.find(":/"), value.find("=/"));
+    if (path == std::string::npos || value.find('/') != path + 1) return value;
+    ++path;
+  }
   std::string name = value.substr(path);
   while (name.size() > 1 && name.ends_with('/')) name.pop_back();
   return value.substr(0, path) + name.substr(name.rfind('/') + 1);
+}
+
+/// The same for every item of a list; plans that are spelled out stay as they are.
+std::string list_without_folders(const std::string& list) {
+  std::string text;
+  for (const std::string& item : split_lanes(list)) {
+    text += (text.empty() ? "" : ",") + (item.starts_with('{') ? item : without_folders(item));
+  }
+  return text;
+}
+
+/// Arguments as a shell takes them, with files by their names alone.
+std::string shell_words(const std::vector<std::string>& words) {
+  const std::vector<std::string> of_files{"--model", "--data",   "--init",
+                                          "--input", "--labels", "--lanes"};
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string flag = i > 0 && words[i - 1].starts_with("--") ? words[i - 1] : "";
+    const bool argument = i == 0 && !words[i].starts_with("--");
+    const bool is_file = std::find(of_files.begin(), of_files.end(), flag) != of_files.end();
+    const std::string word = argument || is_file ? list_without_folders(words[i]) : words[i];
+    text += " " + shell_quoted(word);
+  }
+  return text;
 }
 
 bool is_preset(const LaneReport& lane) {
@@ -58,26 +85,7 @@ std::string unusual_scaling(const Report& report) {
   return asked;
 }
 
-/// The lanes as they were asked for, each plan file by its name alone.
-std::string lane_arguments(const std::vector<std::string>& settings) {
-  std::string text;
-  for (size_t i = 0; i < settings.size(); ++i) {
-    std::string word = settings[i];
-    if (i > 0 && settings[i - 1] == "--lanes") {
-      std::string lanes;
-      for (size_t start = 0; start <= word.size();) {
-        const size_t comma = std::min(word.find(',', start), word.size());
-        lanes += (lanes.empty() ? "" : ",") + without_folders(word.substr(start, comma - start));
-        start = comma + 1;
-      }
-      word = lanes;
-    }
-    text += " " + shell_quoted(word);
-  }
-  return text;
-}
-
-/// The same for a run that does not say how its lanes were asked for.
+/// The lanes of a run that does not say how its lanes were asked for.
 std::string guessed_lane_arguments(const Report& report) {
   std::string lanes;
   for (const LaneReport& lane : report.lanes) {
@@ -103,8 +111,7 @@ void add_reproduction(const RunView& view, Report& report) {
     command += " " + flag + " " + shell_quoted(without_folders(value));
   };
   if (!run.settings.empty()) {
-    for (const std::string& word : run.settings)
-      command += " " + shell_quoted(without_folders(word));
+    command += shell_words(run.settings);
   } else {
     add("--model", run.model);
     add("--data", run.data);
@@ -114,8 +121,8 @@ void add_reproduction(const RunView& view, Report& report) {
     add("--seed", std::to_string(run.seed));
     if (run.every != 1) add("--every", std::to_string(run.every));
   }
-  command += run.lane_settings.empty() ? guessed_lane_arguments(report)
-                                       : lane_arguments(run.lane_settings);
+  command +=
+      run.lane_settings.empty() ? guessed_lane_arguments(report) : shell_words(run.lane_settings);
   report.reproduce = {command + (run.inference ? " --record" : " --out") + " run.hscope",
                       "halfscope report run.hscope --html report.html"};
   const std::span<const StepRow> rows = view.steps(0);

@@ -177,9 +177,10 @@ class Checker {
   std::vector<std::string> positionals_;
 };
 
-std::string limits_text(double least, double most) {
-  constexpr double kNoLimit = 1e15;  // beyond it a limit is no help to anybody
+std::string limits_text(double least, double most, double value = 0.0) {
+  constexpr double kNoLimit = 1e15;  // beyond it a limit helps nobody who keeps it
   if (most < kNoLimit) return fmt::format("use {} to {}", least, most);
+  if (value > most) return fmt::format("use at most {}", most);
   return least > 0.0 ? fmt::format("use {} or more", least) : "use 0 or more";
 }
 
@@ -230,18 +231,6 @@ std::optional<Offer> offered(const CLI::Option& option) {
   return values;
 }
 
-CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, double least,
-                        double most, const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          flag,
-          [&value, flag, least, most](const std::string& text) {
-            value = parse_number(flag, text, least, most);
-          },
-          description)
-      ->type_name("X");
-}
-
 CLI::Option* add_run_file(CLI::App& app, std::string& file) {
   CLI::Option* option = app.add_option("run", file, "Run file, as `halfscope train` writes it")
                             ->required()
@@ -271,7 +260,8 @@ double parse_number(const std::string& flag, const std::string& text, double lea
   const std::string hint = limits_text(least, most);
   if (!value) throw usage_error(fmt::format("{} {}: not a number", flag, text), hint);
   if (*value < least || *value > most) {
-    throw usage_error(fmt::format("{} {}: out of range", flag, text), hint);
+    throw usage_error(fmt::format("{} {}: out of range", flag, text),
+                      limits_text(least, most, *value));
   }
   return *value;
 }
@@ -289,12 +279,16 @@ uint64_t parse_integer(const std::string& flag, const std::string& text, uint64_
       throw usage_error(fmt::format("{} {}: not a whole number", flag, text), hint);
     }
     if (*number < 0.0 || *number > 0x1p53) {
-      throw usage_error(fmt::format("{} {}: out of range", flag, text), hint);
+      throw usage_error(
+          fmt::format("{} {}: out of range", flag, text),
+          limits_text(static_cast<double>(least), static_cast<double>(most), *number));
     }
     value = static_cast<uint64_t>(*number);
   }
   if (value < least || value > most) {
-    throw usage_error(fmt::format("{} {}: out of range", flag, text), hint);
+    throw usage_error(fmt::format("{} {}: out of range", flag, text),
+                      limits_text(static_cast<double>(least), static_cast<double>(most),
+                                  static_cast<double>(value)));
   }
   return value;
 }
@@ -328,6 +322,15 @@ void check_arguments(const CLI::App& app, const std::vector<std::string>& words)
   }
   throw usage_error("there is no command " + first,
                     did_you_mean(first, names, "commands: " + comma_list(names)));
+}
+
+const CLI::App* asks_for_help(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto end = std::find(words.begin(), words.end(), "--");
+  if (std::find_if(words.begin(), end, is_help) == end) return nullptr;
+  for (const CLI::App* sub : subcommands_of(app)) {
+    if (sub->get_name() == words[0]) return sub;
+  }
+  return &app;
 }
 
 std::vector<const CLI::Option*> flags_of(const CLI::App& app) {

@@ -41,9 +41,6 @@ inline constexpr uint64_t kMostSamples = 1'000'000'000;
 template <typename Integer>
 CLI::Option* add_integer(CLI::App& app, const std::string& flag, Integer& value, uint64_t least,
                          uint64_t most, const std::string& description);
-/// An option for a number from `least` to `most`.
-CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, double least,
-                        double most, const std::string& description);
 /// The positional argument RUN and the output flags that more than one subcommand has.
 CLI::Option* add_run_file(CLI::App& app, std::string& file);
 CLI::Option* add_output(CLI::App& app, const std::string& flag, std::string& file,
@@ -60,6 +57,9 @@ double parse_number(const std::string& flag, const std::string& text, double lea
 /// flag given twice, a value or a positional argument that is missing or too many. `words` are
 /// the program's arguments.
 void check_arguments(const CLI::App& app, const std::vector<std::string>& words);
+
+/// The command whose help the words ask for, wherever --help stands among them; null if none.
+const CLI::App* asks_for_help(const CLI::App& app, const std::vector<std::string>& words);
 
 /// The visible options of a subcommand that start with "--", in order.
 std::vector<const CLI::Option*> flags_of(const CLI::App& app);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Each script is a fixed part that knows its shell and one line per flag that the App tree fills
-// in. A flag's values come from its Offer (cli/arguments.h); one without an Offer has none.
+// in. A flag's values come from its Offer (cli/args/arguments.h); one without an Offer has none.
 #include "cli/args/completion.h"
 
 #include <fmt/format.h>

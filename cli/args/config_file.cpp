@@ -2,20 +2,19 @@
 #include "cli/args/config_file.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "cli/args/setting.h"
-#include "core/data/npy.h"
 #include "core/near_miss.h"
 #include "core/utf8.h"
 
 namespace halfscope {
 namespace {
 
-std::string command_name(Commands command) { return command == kTrain ? "train" : "run"; }
+std::string name_of(Commands command) { return command == kTrain ? "train" : "run"; }
 
-std::string schema_of(Commands command) {
-  return "halfscope." + command_name(command) + "-config/1";
-}
+std::string schema_of(Commands command) { return "halfscope." + name_of(command) + "-config/1"; }
 
 /// The text with every word of more than 60 characters cut.
 std::string shortened(const std::string& text) {
@@ -36,19 +35,43 @@ std::string shortened(const std::string& text) {
   return result;
 }
 
+/// The key says which setting it is: "--batch 0x10: not a whole number" needs no flag any more.
+std::string without_flag(std::string what, const std::string& key) {
+  std::string flag = "--" + key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  if (!what.starts_with(flag + " ") && !what.starts_with(flag + ": ")) return what;
+  const bool value = what.find(": ") != std::string::npos;
+  return value ? what.substr(flag.size() + (what[flag.size()] == ':' ? 2 : 1)) : what;
+}
+
 Error error_of_keys(const std::string& file, const std::vector<std::string>& keys,
                     const Error& error) {
+  const std::string what = keys.size() == 1 ? without_flag(error.what(), keys[0]) : error.what();
   std::string names;
   for (const std::string& key : keys) names += (names.empty() ? "\"" : " and \"") + key + "\"";
-  return Error(file + ": " + shortened(names + ": " + error.what()), shortened(error.hint()),
-               error.kind());
+  return Error(file + ": " + shortened(names + ": " + what), shortened(error.hint()), error.kind());
+}
+
+/// The JSON in the file. Deeper than any setting it is not read: what walks it may be recursive.
+Json read_json(const std::string& file) {
+  constexpr int kDeepest = 32;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    throw usage_error(file + " is a folder, not a configuration file");
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw Error("cannot open " + file, "check the path and its permissions");
+  const auto check = [&file](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) throw usage_error(file + ": the JSON is nested too deeply");
+    return true;
+  };
+  return Json::parse(stream, check, false);
 }
 
 Json read_object(const std::string& file, Commands command) {
   const std::string begin =
-      "halfscope " + command_name(command) + " --print-config writes one to begin with";
-  const std::vector<uint8_t> bytes = read_file(file);
-  Json json = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+      "halfscope " + name_of(command) + " --print-config writes one to begin with";
+  Json json = read_json(file);
   if (!json.is_object()) throw usage_error(file + " is not a JSON object", begin);
   const std::string schema = schema_of(command);
   if (!json.contains("schema") || json["schema"] != schema) {
@@ -66,6 +89,15 @@ std::string scalar_text(const Json& json) {
   if (!json.is_string()) throw usage_error("must be a text or a number");
   if (json.get<std::string>().empty()) throw usage_error("the text is empty");
   return json.get<std::string>();
+}
+
+/// JSON holds nothing else, and would silently name another file.
+void check_utf8(const std::string& flag, std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = first_character(text).length;
+    if (length == 0) throw usage_error(flag + ": the value is not UTF-8, which JSON files need");
+    text.remove_prefix(length);
+  }
 }
 
 void read_value(const Setting& setting, Settings& settings, const Json& json) {
@@ -124,6 +156,7 @@ Json config_json(const Settings& settings) {
     if (value.json) {
       printed = value.json(settings);
     } else if (const auto texts = value.texts(settings); !texts.empty()) {
+      for (const std::string& text : texts) check_utf8(row->flag, text);
       printed = value.many ? Json(texts) : Json(texts[0]);
     }
     if (!printed.is_null()) json[row->key()] = printed;
@@ -134,7 +167,9 @@ Json config_json(const Settings& settings) {
 Error named(const Settings& settings, const Error& error) {
   std::vector<std::string> keys;
   for (const std::string& key : error.settings()) {
-    if (settings.from_file.contains(key)) keys.push_back(key);
+    const bool from_file = settings.from_file.contains(key);
+    if (settings.is_given(key) && !from_file) return error;  // what was typed caused it, too
+    if (from_file) keys.push_back(key);
   }
   return keys.empty() ? error : error_of_keys(settings.config, keys, error);
 }

@@ -64,7 +64,10 @@ Row row_of(const CLI::Option& option) {
 std::string usage(const CLI::App& app) {
   std::string text = app.get_parent() == nullptr ? "halfscope" : "halfscope " + app.get_name();
   if (!subcommands_of(app).empty()) return text + " COMMAND [FLAGS]";
-  for (const CLI::Option* option : positionals_of(app)) text += " " + row_of(*option).first;
+  for (const CLI::Option* option : positionals_of(app)) {
+    const std::string term = row_of(*option).first;
+    text += option->get_items_expected_min() == 0 ? " [" + term + "]" : " " + term;
+  }
   return flags_of(app).size() > 1 ? text + " [FLAGS]" : text;  // more than --help
 }
 

@@ -63,7 +63,8 @@ LaneConfig lane_of(const LaneRequest& request, const Settings& settings) {
   }
   lane.scaler = scaler_of(lane.plan, settings);
   if (!request.backend.empty()) lane.own_name = request.backend + ":" + lane.plan.name;
-  lane.backend = &backend_for(lane.plan, backend_of(request, settings));
+  const std::vector<std::string> causes{request.backend.empty() ? "backend" : "lanes"};
+  about(causes, [&] { lane.backend = &backend_for(lane.plan, backend_of(request, settings)); });
   return lane;
 }
 
@@ -79,9 +80,11 @@ void check_followed(const Settings& settings, const std::vector<LaneConfig>& lan
   const auto is_reference = [](const LaneConfig& lane) { return is_full_precision(lane.plan); };
   if (!std::all_of(lanes.begin(), lanes.end(), is_reference)) return;
   if (!settings.fp32.empty() || settings.accumulation) {
-    throw usage_error("--fp32 and --accumulate need a lane that is not a reference",
-                      "add a plan to --lanes")
-        .about({"fp32", "accumulate"});
+    const bool globs = !settings.fp32.empty();
+    throw usage_error(
+        (globs ? "--fp32" : "--accumulate") + std::string(" needs a lane that is not a reference"),
+        "add a plan to --lanes")
+        .about({globs ? "fp32" : "accumulate"});
   }
   if (names_update_formats(settings)) {
     throw usage_error(
@@ -96,16 +99,11 @@ void check_followed(const Settings& settings, const std::vector<LaneConfig>& lan
 
 std::vector<LaneRequest> parse_lanes(const std::string& flag, const std::string& list) {
   std::vector<LaneRequest> lanes;
-  for (size_t start = 0; start <= list.size();) {
-    size_t comma = start;  // the next one that is not inside a plan's JSON
-    for (int depth = 0; comma < list.size() && (list[comma] != ',' || depth > 0); ++comma) {
-      depth += (list[comma] == '{' ? 1 : 0) - (list[comma] == '}' ? 1 : 0);
-    }
-    if (comma == start) {
+  for (const std::string& text : split_lanes(list)) {
+    if (text.empty()) {
       throw usage_error(flag + " " + list + ": an empty name", "write A,B without blanks");
     }
-    lanes.push_back(parse_lane(list.substr(start, comma - start)));
-    start = comma + 1;
+    lanes.push_back(parse_lane(text));
   }
   return lanes;
 }
@@ -127,7 +125,11 @@ LaneRequest lane_from_json(const Json& json) {
     }
   }
   if (!json.contains("plan")) throw usage_error("a lane names a backend without a \"plan\"");
-  LaneRequest lane = lane_from_json(json["plan"]);
+  const Json& plan = json["plan"];
+  if (plan.is_object() && (plan.contains("plan") || plan.contains("backend"))) {
+    throw usage_error("\"plan\" must be a plan's name or its JSON");
+  }
+  LaneRequest lane = lane_from_json(plan);
   if (!json.contains("backend")) return lane;
   if (!json["backend"].is_string()) throw usage_error("\"backend\" must be a text");
   lane.backend = json["backend"];
@@ -173,6 +175,8 @@ FloatFormat stored_format(const std::string& flag, const std::string& text) {
 
 WeightAverage average_from_json(const Json& json) {
   const std::vector<std::string> keys{"decay", "form", "format", "compute"};
+  const std::string example = "write {\"decay\": 0.999, \"format\": \"bf16\"}";
+  if (!json.is_object()) throw usage_error("must be a number, a text or an object", example);
   std::string decay, options;
   for (const auto& [key, value] : json.items()) {
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
@@ -180,17 +184,17 @@ WeightAverage average_from_json(const Json& json) {
                         did_you_mean(key, keys, "keys: " + comma_list(keys)));
     }
     if (value.is_null()) continue;
-    if (!value.is_string() && !value.is_number()) {
-      throw usage_error("\"" + key + "\" must be a text or a number");
-    }
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_structured() || value.is_boolean() || text.find_first_of(",:=") != text.npos) {
+      throw usage_error("\"" + key + "\" must be one text or number", example);
+    }
     if (key == "decay") {
       decay = text;
     } else {
       options += (options.empty() ? ":" : ",") + key + "=" + text;
     }
   }
-  if (decay.empty()) throw usage_error("\"decay\" is missing", "write {\"decay\": 0.999}");
+  if (decay.empty()) throw usage_error("\"decay\" is missing", example);
   return parse_weight_average(decay + options);
 }
 
@@ -221,7 +225,6 @@ Plan plan_of(const LaneRequest& lane, const Settings& settings) {
 }
 
 std::vector<LaneConfig> lanes_of(const Settings& settings) {
-  check_backend_name(settings.backend);
   std::vector<LaneConfig> lanes;
   std::set<std::string> seen;
   about({settings.plans.empty() ? "lanes" : "plan"}, [&] {

@@ -137,8 +137,9 @@ Plan network_plan(const std::string& plan, const std::string& network,
                   const NetworkOptions& options) {
   if (plan != kAsExported) return load_plan(plan);
   if (!is_network_file(network)) {
-    throw usage_error("the plan as_exported is that of a network's file; " + network + " is none",
-                      "name another plan");
+    throw usage_error(
+        "as_exported is the plan of an ONNX file; " + network + " is a built-in network",
+        "name another plan");
   }
   return load_network_file(network, options).types;
 }
@@ -165,9 +166,11 @@ std::pair<std::string, int64_t> parse_dimension(const std::string& text) {
     throw usage_error("--dimension " + text + " names no dimension",
                       "write for example --dimension sequence=64");
   }
-  const std::string size = text.substr(equals + 1);
-  return {text.substr(0, equals),
-          static_cast<int64_t>(parse_integer("--dimension", size, 1, kLargestDimension))};
+  return {text.substr(0, equals), parse_dimension_size(text.substr(equals + 1))};
+}
+
+int64_t parse_dimension_size(const std::string& text) {
+  return static_cast<int64_t>(parse_integer("--dimension", text, 1, kLargestDimension));
 }
 
 }  // namespace halfscope

@@ -70,5 +70,6 @@ void describe_samples(const Dataset& data, NetworkOptions& options);
 
 /// "sequence=64" of --dimension: the name and the size. Throws Error (usage).
 std::pair<std::string, int64_t> parse_dimension(const std::string& text);
+int64_t parse_dimension_size(const std::string& text);
 
 }  // namespace halfscope

@@ -26,9 +26,11 @@ SettingValue format(std::optional<FloatFormat> Settings::*member) {
 
 /// Sizes by name: {"sequence": 64} in files, where texts as on the command line will do, too.
 SettingValue dimensions() {
-  const auto read = [](Settings& s, const std::string&, const std::string& text) {
-    const auto [name, size] = parse_dimension(text);
-    s.dimensions[name] = size;
+  const auto read = [](Settings& s, const std::string& flag, const std::string& text) {
+    if (!s.dimensions.insert(parse_dimension(text)).second) {
+      throw usage_error(flag + " " + text + ": this dimension has a size already",
+                        "keep the one that is meant");
+    }
   };
   const auto texts = [](const Settings& s) {
     Texts texts;
@@ -37,8 +39,13 @@ SettingValue dimensions() {
   };
   const auto read_json = [read](Settings& s, const Json& json) {
     for (const auto& [name, size] : json.items()) {
-      const bool is_text = json.is_array() && size.is_string();
-      read(s, "", is_text ? size.get<std::string>() : name + "=" + size.dump());
+      if (json.is_array()) {
+        if (!size.is_string()) throw usage_error("must hold texts such as \"sequence=64\"");
+        read(s, "--dimension", size.get<std::string>());
+      } else if (!size.is_null()) {
+        const std::string text = size.is_string() ? size.get<std::string>() : size.dump();
+        s.dimensions[name] = parse_dimension_size(text);
+      }
     }
   };
   const auto print = [](const Settings& s) {
@@ -61,8 +68,10 @@ SettingValue average() {
 }
 
 /// Plans, each with a backend if it names one.
-SettingValue lanes(const char* name, std::vector<LaneRequest> Settings::*member, bool list) {
+SettingValue lanes(const char* name, std::vector<LaneRequest> Settings::*member, bool list,
+                   bool many = false) {
   return {.name = name,
+          .many = many,
           .read =
               [member, list](Settings& s, const std::string& flag, const std::string& text) {
                 if (list) {
@@ -85,9 +94,11 @@ SettingValue lanes(const char* name, std::vector<LaneRequest> Settings::*member,
                 return texts;
               },
           .read_json =
-              [member](Settings& s, const Json& json) {
+              [member, list, many](Settings& s, const Json& json) {
                 (s.*member).clear();
                 if (!json.is_array()) return (s.*member).push_back(lane_from_json(json));
+                if (!list && !many)
+                  throw usage_error("must be one plan", "\"lanes\" takes several");
                 for (const Json& each : json) (s.*member).push_back(lane_from_json(each));
                 if (json.empty()) throw usage_error("the list is empty", "name at least one plan");
               },
@@ -158,7 +169,7 @@ std::vector<Setting> network_rows() {
        data_sets,
        {"input", "random_input"}},
       {"--data", kConvert | kDoctor, kNetwork,
-       "Data set whose image shape a built-in network takes: digits, mnist:DIR or cifar10:DIR",
+       "Data set whose shape a built-in network takes: digits, mnist:DIR, cifar10:DIR or FILE.npz",
        text("SPEC", &Settings::data), Kept::nothing, data_sets},
       {"--random-input",
        kRun,
@@ -176,9 +187,12 @@ std::vector<Setting> network_rows() {
        text("FILE", &Settings::labels), Kept::settings, Offer{.files = "*.np[yz]"}},
       {"--limit", kRun, kNetwork, "Take only the first N samples",
        whole(&Settings::limit, 1, kMostSamples), Kept::settings},
-      {"--batch", kRun | kDoctor, kNetwork,
-       "Samples at once, if the network does not fix them [default: 128]",
+      {"--batch", kRun, kNetwork,
+       "Samples at once, if the network does not fix them [default: 128, or all if fewer]",
        whole(&Settings::batch, 1, kMostSamples), Kept::always},
+      {"--batch", kDoctor, kNetwork,
+       "Samples at once, if the network does not fix them [default: 128]",
+       whole(&Settings::batch, 1, kMostSamples)},
       {"--batch", kConvert, kNetwork,
        "Samples at once [default: any number if the network's file allows it, else 1]",
        whole(&Settings::batch, 1, kMostSamples)},
@@ -274,8 +288,7 @@ std::vector<Setting> lane_rows() {
   one.replaces = {"lanes"};
   one.kept = Kept::file;
   Setting each = row("--plan", kRun, "Add a lane of this plan beside float32; may be repeated",
-                     lanes("PLAN", &Settings::plans, false), plans);
-  each.value.many = true;
+                     lanes("PLAN", &Settings::plans, false, true), plans);
   each.replaces = {"lanes"};
   each.kept = Kept::file;
   Setting format_source = row("--plan", kDoctor,
@@ -357,7 +370,7 @@ std::vector<Setting> recording_rows() {
       row("--compare", kTrain | kRun,
           "Two lanes to compare; may be repeated [default: each with the fp32 baseline]",
           compared_lanes());
-  compare.kept = Kept::file;
+  compare.kept = Kept::lanes;  // it names them
   return {
       row("--every", kTrain, "Record statistics every N steps",
           whole(&Settings::every, 1, 1'000'000'000)),
@@ -371,8 +384,12 @@ std::vector<Setting> recording_rows() {
           toggle(&Settings::no_eval)),
       row("--eval-ema", kTrain, "Evaluate the moving averages of --ema instead of the weights",
           toggle(&Settings::evaluate_average)),
-      row("--errors-every", kTrain | kRun,
-          "Compare the lanes' tensors and watch their sums every N steps (batches in run) "
+      row("--errors-every", kTrain,
+          "Compare the lanes' tensors and watch their sums every N steps [default: first, middle "
+          "and last]",
+          whole(&Settings::errors_every, 1, kMostCounted)),
+      row("--errors-every", kRun,
+          "Compare the lanes' tensors and watch their sums every N batches; needs --record "
           "[default: first, middle and last]",
           whole(&Settings::errors_every, 1, kMostCounted)),
       compare,

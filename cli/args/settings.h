@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The settings that commands share: a network, its data, a training, its lanes. One table
-// (settings.cpp) says of each its flag, its member here, how it is read and printed, and which
+// (setting_table.cpp) says of each its flag, its member here, how it is read and printed, and which
 // commands and files take it. Flags, help, completion, configuration files, what run files keep and
 // the command that repeats a run all come from that table.
 #pragma once

@@ -2,8 +2,6 @@
 // `halfscope convert`: a network as an ONNX file, as it is or with what a plan does to it.
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <memory>
 #include <span>
 
 #include "analysis/report/report_parts.h"
@@ -78,7 +76,9 @@ void tell_types(const Settings& settings, const NetworkOptions& wanted, const st
 
 int convert_network(const Settings& settings) {
   if (settings.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
-  check_distinct({settings.model, settings.init, settings.out});
+  std::vector<std::string> files = input_files(settings);
+  files.push_back(settings.out);
+  check_distinct(files);
   check_result_file(settings.out, settings.force);
   NetworkOptions wanted;
   if (settings.batch > 0) wanted.batch = settings.batch;

@@ -211,7 +211,8 @@ void add_diagnose(CLI::App& app, Invocation& call) {
   CLI::App* sub = app.add_subcommand("diagnose", "Say what went wrong in a run and what fixes it");
   sub->footer("Example:  halfscope diagnose hot.hscope --out plan.json");
   add_run_file(*sub, options->run);
-  sub->add_option("--lane", options->lane, "Lane to advise on; default: the first one with trouble")
+  sub->add_option("--lane", options->lane,
+                  "Lane to advise on [default: the first one with trouble]")
       ->type_name("NAME")
       ->group("Advice");
   add_output(*sub, "--out", options->out, "*.json", "Write the advised plan here");

@@ -3,6 +3,7 @@
 #include "analysis/report/report.h"
 
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -29,8 +30,23 @@ struct ResultFile {
   void (*table)(const RunView&, std::ostream&) = nullptr;
 };
 
-std::string text_of(const ResultFile& result, const RunView& run, const Report& report) {
-  if (result.table == nullptr) return result.report(report);
+/// The report, made when it is first asked for: on a large run it takes a while, and tables need
+/// none.
+class LazyReport {
+ public:
+  explicit LazyReport(const RunView& run) : run_(run) {}
+  const Report& get() {
+    if (!report_) report_ = make_report(run_);
+    return *report_;
+  }
+
+ private:
+  const RunView& run_;
+  std::optional<Report> report_;
+};
+
+std::string text_of(const ResultFile& result, const RunView& run, LazyReport& report) {
+  if (result.table == nullptr) return result.report(report.get());
   std::ostringstream text;
   result.table(run, text);
   return text.str();
@@ -60,17 +76,17 @@ int report_command(const ReportOptions& options) {
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   const RunView run = RunView::open(options.run);
-  const Report report = make_report(run);
+  LazyReport report(run);
   for (const ResultFile& result : results) {
     if (result.file.empty()) continue;
     write_result(result.file, text_of(result, run, report), options.force);
   }
   if (options.summary) {
-    write_out(report_markdown_summary(report));
+    write_out(report_markdown_summary(report.get()));
   } else if (files.size() == 1 && !options.quiet) {
-    write_out(report_markdown(report));
+    write_out(report_markdown(report.get()));
   }
-  return exit_code(report.findings, options.fail_on);
+  return options.fail_on.empty() ? 0 : exit_code(report.get().findings, options.fail_on);
 }
 
 }  // namespace

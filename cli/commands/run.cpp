@@ -92,6 +92,13 @@ void check_sources(const Settings& settings) {
     throw usage_error("--normalize is for the images of --data", "leave it out")
         .about({"normalize"});
   }
+  for (const char* key : {"every", "errors_every", "compare"}) {
+    const bool typed = settings.is_given(key) && !settings.from_file.contains(key);
+    if (!typed || !settings.record.empty() || settings.print_config) continue;
+    std::string flag = std::string("--") + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    throw usage_error(flag + " needs a run file to write", "add --record FILE");
+  }
   if (settings.random_input && !settings.labels.empty()) {
     throw usage_error("random samples have no labels", "leave out --labels").about({"labels"});
   }
@@ -385,7 +392,7 @@ int run_network(const Settings& settings, const std::string& command_line) {
   return 0;
 }
 
-/// Prints the settings as a configuration file, if they could be run with.
+/// Prints the settings as a configuration file, if they fit together.
 int print_run_settings(const Settings& settings) {
   check_sources(settings);
   lane_pairs(error_sampling(settings), lanes_of(settings));

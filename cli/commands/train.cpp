@@ -246,7 +246,7 @@ int train(const Settings& settings, const std::string& command_line) {
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }
 
-/// Prints the settings as a configuration file, if they could be trained with.
+/// Prints the settings as a configuration file, if they fit together.
 int print_training_settings(const Settings& settings) {
   const TrainConfig config = train_config(settings);
   lane_pairs(config.errors, config.lanes);

@@ -315,6 +315,10 @@ Plan plan_from_json(std::string_view text) {
     throw usage_error("plan: key \"" + twice + "\" is given twice in one object",
                       "only one of the two could count: remove the other");
   }
+  if (json.is_object() && json.contains("schema") && json["schema"].is_string() &&
+      json["schema"].get<std::string>().ends_with("-config/1")) {
+    throw usage_error("plan: this is a configuration file", "give it to --config");
+  }
   check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
   for (const char* key : {"schema", "name"}) {
     if (!json.contains(key)) throw usage_error(std::string("plan: key \"") + key + "\" is missing");

@@ -91,6 +91,24 @@ std::optional<Plan> preset_plan(std::string_view name) {
   return recipe_plan(name);
 }
 
+std::vector<std::string> split_lanes(std::string_view list) {
+  std::vector<std::string> items(1);
+  int depth = 0;
+  bool in_text = false, escaped = false;  // braces in texts of JSON count for nothing
+  for (const char c : list) {
+    if (c == ',' && depth == 0) {
+      items.emplace_back();
+      continue;
+    }
+    items.back() += c;
+    const bool is_quote = c == '"' && depth > 0 && !escaped;
+    escaped = in_text && c == '\\' && !escaped;
+    if (is_quote) in_text = !in_text;
+    if (!in_text) depth += (c == '{' ? 1 : 0) - (c == '}' && depth > 0 ? 1 : 0);
+  }
+  return items;
+}
+
 bool needs_loss_scaling(const Plan& plan) {
   if (plan.double_precision) return false;
   const auto narrow = [](const FloatFormat& format) { return format.exponent_bits < 8; };

@@ -85,7 +85,8 @@ void Feed::match(const Executable& executable) {
       const std::string there =
           arrays_.empty() ? "it has images and labels" : "it has " + comma_list(names);
       throw usage_error("the data has nothing for the network's input \"" + input.name + "\"",
-                        "the network's inputs: " + comma_list(wanted) + "; " + there);
+                        "the network's inputs: " + comma_list(wanted) + "; " + there)
+          .about({"model", "network", "loss", "data", "input"});
     }
     *missing = Source{.kind = Source::Kind::array, .array = left.front()};
   }
@@ -110,10 +111,11 @@ void Feed::fit(const Executable& executable) {
                         element_count(value.shape) % source.sample == 0;
     const bool fits = source.sample > 0 && (by_axis || value.shape == sample || counts);
     if (!fits) {
-      throw usage_error(
-          "the data does not fit the network: input \"" + input.name + "\" has shape " +
-              to_string(value.shape) + ", a sample " + to_string(sample),
-          "the first dimension of an input counts samples, the others are a sample's");
+      throw usage_error("the data does not fit the network: input \"" + input.name +
+                            "\" has shape " + to_string(value.shape) + ", a sample " +
+                            to_string(sample),
+                        "the first dimension of an input counts samples, the others are a sample's")
+          .about({"model", "network", "data", "input"});
     }
     const int64_t batch = element_count(value.shape) / source.sample;
     if (batch_ != 0 && batch != batch_) {

@@ -112,7 +112,8 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     const auto found = checkpoint.setup.find(key);
     if (found == checkpoint.setup.end() || found->second != value) {
       throw usage_error("the checkpoint was made with another value of " + key,
-                        "resume with the arguments of the run that wrote it");
+                        "resume with the arguments of the run that wrote it")
+          .about({key});
     }
   }
   for (const auto& lane : lanes_) {

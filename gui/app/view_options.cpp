@@ -59,7 +59,7 @@ void add_view_options(CLI::App& app, ViewOptions& options) {
 void check_view_options(ViewOptions& options) {
   const std::optional<std::pair<int, int>> size = parse_size(options.size);
   if (!size) {
-    throw usage_error(fmt::format("--size {}: is no size", options.size),
+    throw usage_error(fmt::format("--size {}: not a size", options.size),
                       fmt::format("from {}x{} to {}x{}, such as 1440x900", kLeastWidth,
                                   kLeastHeight, kMost, kMost));
   }

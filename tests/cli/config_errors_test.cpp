@@ -51,10 +51,10 @@ TEST(CliConfigErrors, OfATraining) {
       "train",
       {
           // As the file is read.
-          {R"("batch": "0x10")", R"(c.json: "batch": --batch 0x10: not a whole number)"},
-          {R"("steps": 0)", R"(c.json: "steps": --steps 0: out of range)"},
-          {R"("lr": -1)", R"(c.json: "lr": --lr -1: out of range)"},
-          {R"("seed": 1.5, "steps": 3)", R"(c.json: "seed": --seed 1.5: not a whole number)"},
+          {R"("batch": "0x10")", R"(c.json: "batch": 0x10: not a whole number)"},
+          {R"("steps": 0)", R"(c.json: "steps": 0: out of range)"},
+          {R"("lr": -1)", R"(c.json: "lr": -1: out of range)"},
+          {R"("seed": 1.5, "steps": 3)", R"(c.json: "seed": 1.5: not a whole number)"},
           {R"("model": "")", R"(c.json: "model": the text is empty)"},
           {R"("lanes": [])", R"(c.json: "lanes": the list is empty)"},
           {R"("lanes": [{"backend": "emulated"}])",
@@ -64,7 +64,23 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("init": "--force")", R"(c.json: "init": )", "--force", {}, 3},
           {R"("no_eval": 1)", R"(c.json: "no_eval": must be true or false)"},
           {"\"" + kLong + "\": 1", "c.json: unknown key \"" + kCut + "\""},
+          {R"("plan": ["float16", "bfloat16"])", R"(c.json: "plan": must be one plan)"},
+          {R"("lanes": [{"plan": {"plan": "float32"}}])",
+           R"(c.json: "lanes": "plan" must be a plan's name or its JSON)"},
+          {R"("dimension": [5])", R"(c.json: "dimension": must hold texts)"},
+          {R"("dimension": {"a": "x"})", R"(c.json: "dimension": x: not a whole number)"},
+          {R"("ema": [1])", R"(c.json: "ema": must be a number, a text or an object)"},
+          {R"("ema": {"decay": 0.9, "form": "average,format=bf16"})",
+           R"(c.json: "ema": "form" must be one text or number)"},
+          {R"("ema": {"decay": "0.9:form=average"})",
+           R"(c.json: "ema": "decay" must be one text or number)"},
           // As the settings are checked.
+          {R"("backend": "cudda")", R"(c.json: "backend": unknown backend cudda)"},
+          {R"("model": "mlp:784-10", "loss": "mse")", R"(c.json: "model" and "loss": )", "targets"},
+          {R"("lanes": ["float32", "mixed_float16"])",
+           "no layer matches",
+           "nosuch",
+           {"--fp32", "nosuch"}},
           {R"("steps": 2, "optimizer": "sdg")", R"(c.json: "optimizer": )", "sdg"},
           {R"("schedule": "cosin", "optimizer": "adam")", R"(c.json: "schedule": )", "cosin"},
           {R"("ema": 1.5, "eval_ema": true)", R"(c.json: "ema": )", "decay 1.5"},
@@ -97,11 +113,42 @@ TEST(CliConfigErrors, OfATraining) {
       });
 }
 
+TEST(CliConfigErrors, OfTheFileItself) {
+  const Bench bench;
+  const auto says = [&](const std::string& text) {
+    test::write_text(bench / "c.json", text);
+    const Outcome outcome = bench.run({"train", "--config", "c.json", "--print-config"});
+    EXPECT_EQ(outcome.code, 2);
+    return outcome.err;
+  };
+  const std::string start = R"({"schema": "halfscope.train-config/1", )";
+  for (const size_t depth : {size_t{100}, size_t{200'000}}) {
+    std::string lanes = "\"float32\"";
+    for (size_t i = 0; i < depth; ++i) lanes.insert(0, "{\"plan\": ").append("}");
+    EXPECT_THAT(says(start + "\"lanes\": [" + lanes + "]}"), HasSubstr("nested too deeply"));
+    const std::string open(depth, '['), close(depth, ']');
+    EXPECT_THAT(says(start + "\"dimension\": {\"a\": " + open + close + "}}"),
+                HasSubstr("nested too deeply"));
+  }
+  std::filesystem::create_directory(bench / "folder");
+  const Outcome folder = bench.run({"train", "--config", "folder"});
+  EXPECT_EQ(folder.code, 2);
+  EXPECT_THAT(folder.err, HasSubstr("folder is a folder, not a configuration file"));
+  test::write_text(bench / "c.json", start + "\"steps\": 1}");
+  const Outcome plan = bench.run({"train", "--plan", "c.json"});
+  EXPECT_EQ(plan.code, 2);
+  EXPECT_THAT(plan.err, HasSubstr("this is a configuration file"));
+  EXPECT_THAT(plan.err, HasSubstr("--config"));
+  const Outcome bytes = bench.run({"train", "--data", "\xff.npz", "--print-config"});
+  EXPECT_EQ(bytes.code, 2);
+  EXPECT_THAT(bytes.err, HasSubstr("--data: the value is not UTF-8"));
+}
+
 TEST(CliConfigErrors, OfARun) {
   expect_errors(
       "run",
       {
-          {R"("network": "lenet", "limit": 0)", R"(c.json: "limit": --limit 0: out of range)"},
+          {R"("network": "lenet", "limit": 0)", R"(c.json: "limit": 0: out of range)"},
           {R"("network": "--force", "data": "digits")",
            R"(c.json: "network": unknown model --force)"},
           {R"("network": "lenet", "data": "digits", "random_input": 1)",

@@ -191,9 +191,9 @@ TEST(CliConfig, MistakesInUpdateFormatsAreOneLine) {
   EXPECT_THAT(says("\"clip_norm\": 1, \"clip_format\": \"fp17\""),
               HasSubstr("unknown format fp17"));
   EXPECT_THAT(says("\"optimizer_compute\": \"fp17\""),
-              HasSubstr("--optimizer-compute: unknown format fp17"));
+              HasSubstr("c.json: \"optimizer_compute\": unknown format fp17"));
   EXPECT_THAT(says("\"running_variance\": \"biased\""),
-              HasSubstr("--running-variance: unknown value biased"));
+              HasSubstr("c.json: \"running_variance\": unknown value biased"));
   const Outcome none = bench.run(test::small_training({"--running-variance", "sample"}));
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("no batch normalization in training"));

@@ -82,10 +82,7 @@ TEST(CliErrors, WordsAndFlags) {
       {
           {{}, 2, "a command is required", "--help"},
           {{"trian"}, 2, "there is no command trian", "did you mean train?"},
-          {{"frobnicate"},
-           2,
-           "there is no command frobnicate",
-           "commands: train, run, diagnose"},
+          {{"frobnicate"}, 2, "there is no command frobnicate", "commands: train, run, diagnose"},
           {{"--verison"}, 2, "unknown flag --verison", "did you mean --version?"},
           {{"--model", "lenet"}, 2, "unknown flag --model", "halfscope train --model"},
           {{"--nothing"}, 2, "unknown flag --nothing"},
@@ -485,7 +482,7 @@ TEST(CliErrors, LayersOfDoctor) {
        {{"doctor", "--model", "lenet", "--batch", "0"}, 2, "--batch 0: out of range"},
        {{"doctor", "--model", "lenet", "--plan", "float64"}, 2, "computes in double", "plan"},
        {{"doctor", "--model", "lenet", "--plan", "half"}, 2, "no plan named half", "presets"},
-       {{"doctor", "--model", "lenet", "--plan", "as_exported"}, 2, "that of a network's file"},
+       {{"doctor", "--model", "lenet", "--plan", "as_exported"}, 2, "as_exported is the plan of an ONNX file"},
        {{"doctor", "--model", "lenet", "--data", "mnist:none"}, 3, "none"},
        {{"doctor", "--model", "lenet", "--dimension", "a=3"}, 2, "--dimension is for network"},
        {{"doctor", "--model", "mlp:5-4", "--data", "digits"}, 2, "does not fit the data", "784"}});
@@ -519,6 +516,58 @@ TEST(CliErrors, HelpOfEverything) {
       EXPECT_LE(line.size(), 100u) << line;
     }
   }
+}
+
+// Help is help wherever it stands, also after a flag that lacks its value.
+TEST(CliErrors, HelpIsNotAValue) {
+  const Bench bench;
+  const std::string help = bench.run({"train", "--help"}).out;
+  for (const Words& words : {Words{"train", "--steps", "1", "--out", "--help"},
+                             {"train", "--out", "-h"},
+                             {"train", "--nonsense", "--help"},
+                             {"help", "train", "--steps"}}) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, help);
+    EXPECT_EQ(outcome.err, "");
+  }
+  EXPECT_EQ(bench.run({"help", "help"}).out, bench.run({"--help"}).out);
+  EXPECT_TRUE(test::contents(bench).size() <= 2) << "only what was printed";
+}
+
+TEST(CliErrors, InputsAreNeverReplaced) {
+  const Bench bench;
+  test::write_bad_inputs(bench);
+  test::write_text(bench / "p.json", R"({"schema": "halfscope.plan/1", "name": "p"})");
+  expect_refusals(bench,
+                  {{{"convert", "mlp:784-10", "--plan", "p.json", "--out", "./p.json", "--force"},
+                    2,
+                    "p.json is named twice"},
+                   {{"convert", "mlp:784-10", "--init", "w.npz", "--out", "w.npz", "--force"},
+                    2,
+                    "w.npz is named twice"},
+                   {{"convert", "mlp:784-10", "--data", "w.npz", "--out", "w.npz", "--force"},
+                    2,
+                    "w.npz is named twice"}});
+}
+
+TEST(CliErrors, SettingsWithoutEffect) {
+  const Bench bench;
+  const auto run = [](const Words& more) {
+    Words words{"run", "mlp:784-10", "--data", "digits", "--limit", "4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_refusals(
+      bench, {{run({"--every", "2"}), 2, "--every needs a run file to write", "add --record FILE"},
+              {run({"--errors-every", "2"}), 2, "--errors-every needs a run file"},
+              {run({"--compare", "a,b"}), 2, "--compare needs a run file"},
+              {run({"--dimension", "a=1", "--dimension", "a=2"}), 2, "has a size already", "keep"},
+              {run({"--lanes", "emulated:"}), 2, "emulated: names no plan", "write emulated:PLAN"},
+              {run({"--plan", "a,b.json"}), 2, "a plan's name cannot contain a comma", "rename"},
+              {train({"--lr", "1e39"}), 2, "--lr 1e39: out of range", "use at most 3.4e+38"},
+              {train({"--steps", "1e15", "--batch", "1e16"}), 2, "--batch 1e16: out of range",
+               "at most"}});
 }
 
 // Scripts of earlier versions go on working; help shows today's names only.

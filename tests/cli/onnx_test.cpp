@@ -323,7 +323,7 @@ TEST(CliOnnx, TellsWhatIsWrong) {
   refused({"convert", "lenet", "--out", "l.onnx"}, 2, "needs to know the shape");
   refused({"run", "foo", "--random-input", "1"}, 2, "unknown model foo");
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
-          "is that of a network's file");
+          "as_exported is the plan of an ONNX file");
   refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "does not say what to train it for");
 }
 

@@ -101,6 +101,21 @@ TEST(CliOptions, SettingsLeaveOutLanesAndOutputs) {
   }
 }
 
+// Commas, quotes and braces inside a plan's JSON separate nothing.
+TEST(CliOptions, LanesMaySpellPlansOut) {
+  const std::string plan =
+      R"({"schema":"halfscope.plan/1","name":"a}\"{b","default":{"format":"fp16"}})";
+  const Settings settings =
+      parse_settings(kTrain, {"--lanes", "float32,emulated:" + plan + ",bfloat16"});
+  ASSERT_EQ(settings.lanes.size(), 3u);
+  EXPECT_EQ(settings.lanes[1].backend, "emulated");
+  ASSERT_TRUE(settings.lanes[1].spelled_out);
+  EXPECT_EQ(settings.lanes[1].spelled_out->name, "a}\"{b");
+  const Words words = lane_settings_words(settings);
+  EXPECT_EQ(lane_settings_words(parse_settings(kTrain, words)), words);
+  EXPECT_EQ(settings.lanes[2].plan, "bfloat16");
+}
+
 TEST(CliOptions, LossScalesAsText) {
   for (const char* text : {"none", "dynamic:65536", "static:1024", "static:0.1", "dynamic:3e+30"}) {
     EXPECT_EQ(loss_scale_text(parse_loss_scale(text)), text);

@@ -45,8 +45,9 @@ case $1 in
     if [[ -e $FAKE/refuse-$backend ]]; then echo "error: no memory" >&2; exit 3; fi
     echo "$lanes $steps" > "$run"
     sed "s/^/$lane /" "$FAKE/kernels" >&2 ;;
-  export)
+  report)
     read -r lanes steps < "$2"
+    if [[ $3 == --json ]]; then sed "s/LANE/${lanes##*,}/" "$FAKE/report.json" > "$4"; exit; fi
     steps=$(cat "$FAKE/steps" 2> /dev/null || echo "$steps")
     { echo step,lane,loss,ms
       for ((i = 0; i < steps; ++i)); do
@@ -56,9 +57,6 @@ case $1 in
           echo "$i,$lane,$loss,1.5"
         done
       done; } > "$4" ;;
-  report)
-    read -r lanes steps < "$2"
-    sed "s/LANE/${lanes##*,}/" "$FAKE/report.json" > "$4" ;;
   fprev) if [[ -e $FAKE/no-orders ]]; then echo "no such format" >&2; exit 2; fi
     echo "a tree of $*" ;;
 esac

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> kCppEndings{".h", ".cpp", ".cu", ".cuh"};
+constexpr std::array<std::string_view, 5> kCppEndings{".h", ".cpp", ".cu", ".cuh", ".inc"};
 
 /// What .gitignore lists, and git's own folder.
 bool is_skipped_folder(const std::string& name) {

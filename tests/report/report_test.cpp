@@ -265,6 +265,25 @@ TEST(ReportCommands, LanesAreAskedForAsTheyWere) {
   EXPECT_THAT(report.reproduce[2], HasSubstr("# resumed from a checkpoint after step 6"));
 }
 
+// Only files lose their folders: names of outputs, dimensions and plans that are spelled out stay.
+TEST(ReportCommands, NamesWithSlashesAreNoFiles) {
+  RunInfo info = make_run(healthy_spec()).info();
+  const std::string plan = R"({"name":"p","rules":[{"path":"/a/b","format":"fp16"},{"op":"Add"}]})";
+  info.settings = {"--model",     "/w/net.onnx", "--loss",
+                   "mse:/fc/out", "--data",      "/w/tr.npz,test=/w/te.npz",
+                   "--dimension", "/x=4"};
+  info.lane_settings = {"--lanes", "float32,cuda:/w/p.json," + plan};
+  const Report report = make_report(RunView(info, RunStatus::complete));
+  EXPECT_EQ(report.reproduce.at(0),
+            "halfscope train --model net.onnx --loss mse:/fc/out --data tr.npz,test=te.npz "
+            "--dimension /x=4 --lanes 'float32,cuda:p.json," +
+                plan + "' --out run.hscope");
+  info.inference = true;
+  info.settings = {"/w/net.onnx", "--input", "ids=/w/x.npy"};
+  EXPECT_THAT(make_report(RunView(info, RunStatus::complete)).reproduce.at(0),
+              testing::StartsWith("halfscope run net.onnx --input ids=x.npy "));
+}
+
 TEST(ReportMarkdown, FitsAComment) {
   RunSpec spec = hot_spec();
   for (int i = 0; i < 20; ++i) spec.lanes.push_back({.name = "lane" + std::to_string(i)});

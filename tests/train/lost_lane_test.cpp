@@ -20,7 +20,7 @@ namespace {
 using namespace test;  // NOLINT: trainings of these tests
 using testing::HasSubstr;
 
-class LostLane : public testing::Test {
+class ALostLane : public testing::Test {
  protected:
   /// Three lanes, the middle one on the backend that fails.
   static TrainConfig three_lanes(const Backend& failing) {
@@ -68,7 +68,7 @@ class LostLane : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(LostLane, EndsAloneAndWhatItRecordedStays) {
+TEST_F(ALostLane, EndsAloneAndWhatItRecordedStays) {
   const FailingBackend failing(Entry::update, 3);
   const TrainConfig config = three_lanes(failing);
   const auto trainer = record(config);
@@ -98,7 +98,7 @@ TEST_F(LostLane, EndsAloneAndWhatItRecordedStays) {
   expect_others_as_without(*trainer, config);
 }
 
-TEST_F(LostLane, MayBeTheFirstOrTheLast) {
+TEST_F(ALostLane, MayBeTheFirstOrTheLast) {
   const FailingBackend failing(Entry::grad, 2, true);
   for (const size_t which : {size_t{0}, size_t{2}}) {
     TrainConfig config = three_lanes(emulation_backend());
@@ -113,7 +113,7 @@ TEST_F(LostLane, MayBeTheFirstOrTheLast) {
   }
 }
 
-TEST_F(LostLane, IsFoundInEvaluationsAndComparisons) {
+TEST_F(ALostLane, IsFoundInEvaluationsAndComparisons) {
   TrainConfig config = three_lanes(emulation_backend());
   const FailingBackend in_evaluation(Entry::eval, 1);
   config.lanes[1].backend = &in_evaluation;
@@ -140,7 +140,7 @@ TEST_F(LostLane, IsFoundInEvaluationsAndComparisons) {
   }
 }
 
-TEST_F(LostLane, TheLastOneEndsTheTrainingWithItsError) {
+TEST_F(ALostLane, TheLastOneEndsTheTrainingWithItsError) {
   const FailingBackend failing(Entry::update, 2);
   TrainConfig config = three_lanes(failing);
   config.lanes = {config.lanes[1]};
@@ -157,7 +157,7 @@ TEST_F(LostLane, TheLastOneEndsTheTrainingWithItsError) {
 }
 
 // Steps of a device are told late: those before the one that fails are, whichever way it fails.
-TEST_F(LostLane, TellsTheStepsThatWereOnTheirWay) {
+TEST_F(ALostLane, TellsTheStepsThatWereOnTheirWay) {
   const QueueingBackend whole, no_launch(3), no_collect(QueueingBackend::kNever, 3);
   TrainConfig config = three_lanes(whole);
   const auto reference = record(config);
@@ -193,7 +193,7 @@ TEST_F(LostLane, TellsTheStepsThatWereOnTheirWay) {
   }
 }
 
-TEST_F(LostLane, TellsThemWhenItIsTheLastOne) {
+TEST_F(ALostLane, TellsThemWhenItIsTheLastOne) {
   for (const bool launch : {true, false}) {
     progress_.clear();
     const QueueingBackend failing(launch ? 3 : QueueingBackend::kNever,
@@ -210,7 +210,7 @@ void no_room() { throw DeviceError("CUDA allocation of 3 MiB: out of memory", "l
 void no_host_memory() { throw std::bad_alloc(); }
 using SetUp = FailingBackend::SetUp;
 
-TEST_F(LostLane, MayBeLostBeforeItsFirstStep) {
+TEST_F(ALostLane, MayBeLostBeforeItsFirstStep) {
   for (const auto where : {SetUp::compile, SetUp::write}) {
     const FailingBackend failing(where, no_room);
     const TrainConfig config = three_lanes(failing);
@@ -243,7 +243,7 @@ TEST_F(LostLane, MayBeLostBeforeItsFirstStep) {
 }
 
 // The reference, which the others are compared with, and lanes beside it.
-TEST_F(LostLane, BeforeItsFirstStepIsComparedWithNothing) {
+TEST_F(ALostLane, BeforeItsFirstStepIsComparedWithNothing) {
   const FailingBackend failing(SetUp::compile, no_host_memory);
   for (const size_t which : {size_t{0}, size_t{2}}) {
     TrainConfig config = three_lanes(emulation_backend());
@@ -263,7 +263,7 @@ TEST_F(LostLane, BeforeItsFirstStepIsComparedWithNothing) {
   }
 }
 
-TEST_F(LostLane, MayBeLostOverACheckpoint) {
+TEST_F(ALostLane, MayBeLostOverACheckpoint) {
   TrainConfig config = three_lanes(emulation_backend());
   config.steps = 2;
   Trainer first(config, data());
@@ -292,7 +292,7 @@ TEST_F(LostLane, MayBeLostOverACheckpoint) {
   EXPECT_THROW(alone.resume(checkpoint), Error);
 }
 
-TEST_F(LostLane, WithoutAnyNothingBegins) {
+TEST_F(ALostLane, WithoutAnyNothingBegins) {
   const FailingBackend failing(SetUp::compile, no_room), other(SetUp::write, no_host_memory);
   TrainConfig config = three_lanes(failing);
   config.lanes[0].backend = config.lanes[2].backend = &other;
@@ -309,7 +309,7 @@ TEST_F(LostLane, WithoutAnyNothingBegins) {
 }
 
 // What is no matter of the device ends all.
-TEST_F(LostLane, IsNotWhatAWrongPlanMakes) {
+TEST_F(ALostLane, IsNotWhatAWrongPlanMakes) {
   const FailingBackend failing(SetUp::compile, [] { throw usage_error("fc1: no such operator"); });
   try {
     Trainer trainer(three_lanes(failing), data());

@@ -322,7 +322,7 @@ TEST(RunnerLanes, OneThatFailsEndsAlone) {
     EXPECT_EQ(batches, 5);
     ASSERT_EQ(runner.lost_lanes().size(), 1u);
     EXPECT_EQ(runner.lost_lanes()[0].name, "mixed_float16");
-    EXPECT_EQ(runner.lost_lanes()[0].batch, 2);
+    EXPECT_EQ(runner.lost_lanes()[0].step, 2);
     EXPECT_EQ(runner.lost_lanes()[0].why,
               out_of_memory ? "out of memory" : "CUDA launch: unspecified launch failure");
     EXPECT_FALSE(runner.has_lane(1));
@@ -373,7 +373,7 @@ TEST(RunnerLanes, OneWithoutMemoryIsLostBeforeTheFirstBatch) {
   recorder.begin(runner.describe());
   runner.run(&recorder, {}, std::atomic<bool>{false});
   ASSERT_EQ(runner.lost_lanes().size(), 1u);
-  EXPECT_EQ(runner.lost_lanes()[0].batch, 0);
+  EXPECT_EQ(runner.lost_lanes()[0].step, 0);
   EXPECT_FALSE(runner.has_lane(0));
   EXPECT_TRUE(runner.result(0).outputs.empty());
   const RunView run = RunView::open(file);
