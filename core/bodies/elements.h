@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/function_list.h"
 #include "core/host_device.h"
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/formats/round_odd.h"
@@ -36,95 +37,123 @@ HS_HD inline double delivered<double>(double value, const FloatFormat&) noexcept
   return value;
 }
 
+// An operation that takes long enough for a GPU to wait for it, not for memory, is marked kWaits.
+
 struct AddOp {
+  static constexpr const char* kName = "Add";
   template <class T>
   HS_HD T operator()(T a, T b) const {
     return a + b;
   }
 };
 struct SubOp {
+  static constexpr const char* kName = "Sub";
   template <class T>
   HS_HD T operator()(T a, T b) const {
     return a - b;
   }
 };
 struct MulOp {
+  static constexpr const char* kName = "Mul";
   template <class T>
   HS_HD T operator()(T a, T b) const {
     return a * b;
   }
 };
 struct DivOp {
+  static constexpr const char* kName = "Div";
+  static constexpr bool kWaits = true;
   template <class T>
   HS_HD T operator()(T a, T b) const {
     return a / b;
   }
 };
 struct NegOp {
+  static constexpr const char* kName = "Neg";
   template <class T>
   HS_HD T operator()(T x) const {
     return -x;
   }
 };
 struct SqrtOp {
+  static constexpr const char* kName = "Sqrt";
+  static constexpr bool kWaits = true;
   template <class T>
   HS_HD T operator()(T x) const {
     return std::sqrt(x);
   }
 };
 struct ReluOp {
+  static constexpr const char* kName = "Relu";
   template <class T>
   HS_HD T operator()(T x) const {
     return x <= T{0} ? T{0} : x;  // NaN compares false and stays
   }
 };
 struct ReluGradOp {
+  static constexpr const char* kName = "ReluGrad";
   template <class T>
   HS_HD T operator()(T dy, T y) const {
     return y <= T{0} ? T{0} : dy;
   }
 };
 
-// Comparisons and logic make 1 or 0; indices that are not zero are true.
+// Relations and logic make 1 or 0; indices that are not zero are true.
 
 struct EqualOp {
+  static constexpr const char* kName = "Equal";
   template <class T>
   HS_HD int32_t operator()(T a, T b) const {
     return a == b ? 1 : 0;
   }
 };
 struct LessOp {
+  static constexpr const char* kName = "Less";
   template <class T>
   HS_HD int32_t operator()(T a, T b) const {
     return a < b ? 1 : 0;
   }
 };
 struct LessOrEqualOp {
+  static constexpr const char* kName = "LessOrEqual";
   template <class T>
   HS_HD int32_t operator()(T a, T b) const {
     return a <= b ? 1 : 0;
   }
 };
 struct GreaterOp {
+  static constexpr const char* kName = "Greater";
   template <class T>
   HS_HD int32_t operator()(T a, T b) const {
     return a > b ? 1 : 0;
   }
 };
 struct GreaterOrEqualOp {
+  static constexpr const char* kName = "GreaterOrEqual";
   template <class T>
   HS_HD int32_t operator()(T a, T b) const {
     return a >= b ? 1 : 0;
   }
 };
 struct AndOp {
+  static constexpr const char* kName = "And";
   HS_HD int32_t operator()(int32_t a, int32_t b) const { return a != 0 && b != 0 ? 1 : 0; }
 };
 struct OrOp {
+  static constexpr const char* kName = "Or";
   HS_HD int32_t operator()(int32_t a, int32_t b) const { return a != 0 || b != 0 ? 1 : 0; }
 };
 struct NotOp {
+  static constexpr const char* kName = "Not";
   HS_HD int32_t operator()(int32_t x) const { return x == 0 ? 1 : 0; }
 };
+
+// What every backend makes kernels of.
+using UnaryElements = FunctionList<NegOp, SqrtOp, ReluOp>;
+using BinaryElements = FunctionList<AddOp, SubOp, MulOp, DivOp, ReluGradOp>;
+/// Of two reals or two indices.
+using Relations = FunctionList<EqualOp, LessOp, LessOrEqualOp, GreaterOp, GreaterOrEqualOp>;
+/// Of two indices.
+using Connectives = FunctionList<AndOp, OrOp>;
 
 }  // namespace halfscope

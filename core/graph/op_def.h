@@ -62,6 +62,7 @@ struct OnnxForm {
 
 class GradientContext;  // core/graph/autodiff.h
 class SampleNode;       // core/ops/samples.h
+struct Movement;        // core/ops/movement.h
 
 struct OpDef {
   const char* name;
@@ -87,6 +88,9 @@ struct OpDef {
   struct {
     size_t first = 0, end = 0;
   } moves{};
+  /// All it does is move boxes of elements; backends copy them (core/ops/movement.h). Null for
+  /// operators that compute.
+  Movement (*movement)(const Graph&, const Node&) = nullptr;
   /// Its kernels round the outputs themselves.
   bool rounds_itself = false;
   /// Sums of products of the first two inputs, which tensor cores can do.

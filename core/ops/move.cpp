@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/ops/definitions.h"
+#include "core/ops/movement.h"
 #include "core/ops/samples.h"
 
 namespace halfscope {
@@ -144,7 +145,8 @@ const std::vector<OpDef>& move() {
              return !order.empty() && order[0] == 0;
            },
        .selects = true,
-       .moves = {0, 1}},
+       .moves = {0, 1},
+       .movement = movements::transpose},
       {.name = "Concat",
        .domain = "",
        .infer = infer_concat,
@@ -153,7 +155,8 @@ const std::vector<OpDef>& move() {
        .onnx = {.written = true, .attributes = {{"axis"}}},
        .keeps_samples = concat_keeps_samples,
        .selects = true,
-       .moves = {0, OpDef::kAllInputs}},
+       .moves = {0, OpDef::kAllInputs},
+       .movement = movements::concat},
       {.name = "Split",
        .domain = "",
        .infer = infer_split,
@@ -161,7 +164,8 @@ const std::vector<OpDef>& move() {
        .autocast = Autocast::follow,
        .keeps_samples = samples::inner_axis<0>,
        .selects = true,
-       .moves = {0, 1}},
+       .moves = {0, 1},
+       .movement = movements::split},
   };
   return defs;
 }

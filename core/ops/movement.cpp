@@ -105,23 +105,54 @@ Strides broadcast_strides(const Shape& shape, const Shape& to) {
 }
 
 Movement movement_of(const Graph& graph, const Node& node) {
-  const Shape& x = graph.value(node.inputs[0]).shape;
-  const Shape& y = graph.value(node.outputs[0]).shape;
-  if (node.op == "Expand") return gathered(y, broadcast_strides(x, y));
-  if (node.op == "Transpose") return gathered(y, transposed(node, x));
-  if (node.op == "Concat") {
-    return parts(graph, node.inputs, y, axis_attribute(node, y.size()), true);
-  }
-  if (node.op == "Split") {
-    return parts(graph, node.outputs, x, axis_attribute(node, x.size(), 0), false);
-  }
-  if (node.op == "Slice") {
-    const SliceBox box(node, x);
-    return gathered(box.sizes, box.strides, box.first);
-  }
-  if (node.op == "SliceGrad") return spread(node, y);
-  check_node(node, node.op == "Pad", "moves no boxes");
-  return padded(node, x, y);
+  const OpDef& def = find_op(node.op);
+  check_node(node, def.movement != nullptr, "moves no boxes");
+  return def.movement(graph, node);
 }
 
+namespace movements {
+namespace {
+
+const Shape& in_shape(const Graph& graph, const Node& node) {
+  return graph.value(node.inputs[0]).shape;
+}
+const Shape& out_shape(const Graph& graph, const Node& node) {
+  return graph.value(node.outputs[0]).shape;
+}
+
+}  // namespace
+
+Movement expand(const Graph& graph, const Node& node) {
+  const Shape& y = out_shape(graph, node);
+  return gathered(y, broadcast_strides(in_shape(graph, node), y));
+}
+
+Movement transpose(const Graph& graph, const Node& node) {
+  return gathered(out_shape(graph, node), transposed(node, in_shape(graph, node)));
+}
+
+Movement concat(const Graph& graph, const Node& node) {
+  const Shape& y = out_shape(graph, node);
+  return parts(graph, node.inputs, y, axis_attribute(node, y.size()), true);
+}
+
+Movement split(const Graph& graph, const Node& node) {
+  const Shape& x = in_shape(graph, node);
+  return parts(graph, node.outputs, x, axis_attribute(node, x.size(), 0), false);
+}
+
+Movement slice(const Graph& graph, const Node& node) {
+  const SliceBox box(node, in_shape(graph, node));
+  return gathered(box.sizes, box.strides, box.first);
+}
+
+Movement slice_grad(const Graph& graph, const Node& node) {
+  return spread(node, out_shape(graph, node));
+}
+
+Movement pad(const Graph& graph, const Node& node) {
+  return padded(node, in_shape(graph, node), out_shape(graph, node));
+}
+
+}  // namespace movements
 }  // namespace halfscope

@@ -36,7 +36,18 @@ struct Movement {
   std::vector<BoxCopy> boxes;
 };
 
-/// Of one of the operators above.
+/// Of a node whose operator has OpDef::movement.
 Movement movement_of(const Graph& graph, const Node& node);
+
+/// OpDef::movement of the operators above.
+namespace movements {
+Movement expand(const Graph& graph, const Node& node);
+Movement transpose(const Graph& graph, const Node& node);
+Movement concat(const Graph& graph, const Node& node);
+Movement split(const Graph& graph, const Node& node);
+Movement slice(const Graph& graph, const Node& node);
+Movement slice_grad(const Graph& graph, const Node& node);
+Movement pad(const Graph& graph, const Node& node);
+}  // namespace movements
 
 }  // namespace halfscope

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/ops/definitions.h"
+#include "core/ops/movement.h"
 #include "core/ops/samples.h"
 #include "core/ops/slice_range.h"
 
@@ -167,7 +168,8 @@ const std::vector<OpDef>& shape_ops() {
        .autocast = Autocast::follow,
        .keeps_samples = [](const SampleNode& n) { return n.rank(0) == n.result_rank(); },
        .selects = true,
-       .moves = {0, 1}},
+       .moves = {0, 1},
+       .movement = movements::expand},
       {.name = "Identity",
        .domain = "",
        .infer = infer_same,
@@ -194,19 +196,22 @@ const std::vector<OpDef>& shape_ops() {
        .autocast = Autocast::follow,
        .keeps_samples = slice_keeps_samples,
        .selects = true,
-       .moves = {0, 1}},
+       .moves = {0, 1},
+       .movement = movements::slice},
       {.name = "SliceGrad",
        .domain = "halfscope",
        .infer = infer_slice_grad,
        .autocast = Autocast::internal,
-       .selects = true},
+       .selects = true,
+       .movement = movements::slice_grad},
       {.name = "Pad",
        .domain = "",
        .infer = infer_pad,
        .gradient = pad_gradient,
        .autocast = Autocast::follow,
        .keeps_samples = pad_keeps_samples,
-       .selects = true},
+       .selects = true,
+       .movement = movements::pad},
   };
   return defs;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Comparisons, logic, ArgMax and Where (core/ops/choice.cpp).
+// Relations, logic, ArgMax and Where (core/ops/choice.cpp).
+#include <vector>
+
 #include "core/bodies/indices.h"
 #include "core/ops/ops.h"
 #include "emulation/engine/broadcast.h"
@@ -21,6 +23,15 @@ void compare(KernelCall<T>& c) {
 template <class T, class Relation>
 void logic(KernelCall<T>& c) {
   map_two(c, c.index_in[0], c.index_in[1], c.index_out[0], Relation{});
+}
+
+template <class T, class... F>
+void add_relations(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
+  (list.push_back({F::kName, compare<T, F>}), ...);
+}
+template <class T, class... F>
+void add_connectives(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
+  (list.push_back({F::kName, logic<T, F>}), ...);
 }
 
 template <class T>
@@ -63,18 +74,13 @@ void where(KernelCall<T>& c) {
 
 template <class T>
 std::span<const KernelEntry<T>> choice_kernels() {
-  static constexpr KernelEntry<T> kernels[] = {
-      {"Equal", compare<T, EqualOp>},
-      {"Less", compare<T, LessOp>},
-      {"LessOrEqual", compare<T, LessOrEqualOp>},
-      {"Greater", compare<T, GreaterOp>},
-      {"GreaterOrEqual", compare<T, GreaterOrEqualOp>},
-      {"And", logic<T, AndOp>},
-      {"Or", logic<T, OrOp>},
-      {"Not", negate<T>},
-      {"ArgMax", arg_max<T>},
-      {"Where", where<T>},
-  };
+  static const auto kernels = [] {
+    std::vector<KernelEntry<T>> list{
+        {"Not", negate<T>}, {"ArgMax", arg_max<T>}, {"Where", where<T>}};
+    add_relations(list, Relations{});
+    add_connectives(list, Connectives{});
+    return list;
+  }();
   return kernels;
 }
 

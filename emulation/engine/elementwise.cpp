@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels of the arithmetic in core/bodies/elements.h, and of exp and log.
+#include <vector>
+
 #include "core/bodies/elements.h"
 #include "core/numeric/elementary/elementary.h"
 #include "emulation/engine/broadcast.h"
@@ -19,17 +21,25 @@ void logarithm(KernelCall<T>& c) {
   map_elements<1>(c, [](double x) { return elementary::log(x); });
 }
 
+template <class T, class... F>
+void add_unary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
+  (list.push_back({F::kName, unary<T, F>}), ...);
+}
+template <class T, class... F>
+void add_binary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
+  (list.push_back({F::kName, binary<T, F>}), ...);
+}
+
 }  // namespace
 
 template <class T>
 std::span<const KernelEntry<T>> elementwise_kernels() {
-  static constexpr KernelEntry<T> kernels[] = {
-      {"Add", binary<T, AddOp>},  {"Sub", binary<T, SubOp>},
-      {"Mul", binary<T, MulOp>},  {"Div", binary<T, DivOp>},
-      {"Neg", unary<T, NegOp>},   {"Sqrt", unary<T, SqrtOp>},
-      {"Exp", exponential<T>},    {"Log", logarithm<T>},
-      {"Relu", unary<T, ReluOp>}, {"ReluGrad", binary<T, ReluGradOp>},
-  };
+  static const auto kernels = [] {
+    std::vector<KernelEntry<T>> list{{"Exp", exponential<T>}, {"Log", logarithm<T>}};
+    add_unary(list, UnaryElements{});
+    add_binary(list, BinaryElements{});
+    return list;
+  }();
   return kernels;
 }
 

@@ -89,8 +89,6 @@ std::span<const KernelEntry<T>> elementwise_kernels();
 template <class T>
 std::span<const KernelEntry<T>> function_kernels();
 template <class T>
-std::span<const KernelEntry<T>> move_kernels();
-template <class T>
 std::span<const KernelEntry<T>> gather_kernels();
 template <class T>
 std::span<const KernelEntry<T>> choice_kernels();
@@ -110,6 +108,10 @@ template <class T>
 std::span<const KernelEntry<T>> update_kernels();
 template <class T>
 std::span<const KernelEntry<T>> quantize_kernels();
+
+/// Of operators that move elements and compute nothing; null of others.
+template <class T>
+Kernel<T> move_kernel(const OpDef& def);
 
 /// Operators between reals and indices.
 template <class T>

@@ -59,17 +59,12 @@ void move(KernelCall<T>& c) {
 }  // namespace
 
 template <class T>
-std::span<const KernelEntry<T>> move_kernels() {
-  static constexpr KernelEntry<T> kernels[] = {
-      {"Identity", copy<T>},  {"StopGradient", copy<T>}, {"Flatten", copy<T>}, {"Reshape", copy<T>},
-      {"Expand", move<T>},    {"Transpose", move<T>},    {"Concat", move<T>},  {"Slice", move<T>},
-      {"SliceGrad", move<T>}, {"Pad", move<T>},          {"Split", move<T>},
-  };
-  return kernels;
+Kernel<T> move_kernel(const OpDef& def) {
+  return def.view ? copy<T> : def.movement != nullptr ? move<T> : nullptr;
 }
 
-template std::span<const KernelEntry<float>> move_kernels();
-template std::span<const KernelEntry<double>> move_kernels();
-template std::span<const KernelEntry<int32_t>> move_kernels();
+template Kernel<float> move_kernel(const OpDef&);
+template Kernel<double> move_kernel(const OpDef&);
+template Kernel<int32_t> move_kernel(const OpDef&);
 
 }  // namespace halfscope

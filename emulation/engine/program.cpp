@@ -392,17 +392,20 @@ Kernel<T> kernel_among(const std::string& op,
 
 template <class T>
 NodeKernel<T> find_kernel(const Graph& graph, const Node& node) {
+  const OpDef& def = find_op(node.op);
   if (works_on_indices(graph, node)) {
-    return {.indices =
-                kernel_among<int32_t>(node.op, {move_kernels<int32_t>(), gather_kernels<int32_t>(),
-                                                choice_kernels<int32_t>(), integer_kernels()})};
+    if (const auto move = move_kernel<int32_t>(def)) return {.indices = move};
+    return {
+        .indices = kernel_among<int32_t>(
+            node.op, {gather_kernels<int32_t>(), choice_kernels<int32_t>(), integer_kernels()})};
   }
+  if (const auto move = move_kernel<T>(def)) return {.reals = move};
   return {.reals = kernel_among<T>(
-              node.op, {elementwise_kernels<T>(), function_kernels<T>(), move_kernels<T>(),
-                        gather_kernels<T>(), choice_kernels<T>(), sum_kernels<T>(),
-                        normalization_kernels<T>(), group_normalization_kernels<T>(),
-                        softmax_kernels<T>(), pooling_kernels<T>(), loss_kernels<T>(),
-                        update_kernels<T>(), quantize_kernels<T>(), conversion_kernels<T>()})};
+              node.op, {elementwise_kernels<T>(), function_kernels<T>(), gather_kernels<T>(),
+                        choice_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(),
+                        group_normalization_kernels<T>(), softmax_kernels<T>(),
+                        pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>(),
+                        quantize_kernels<T>(), conversion_kernels<T>()})};
 }
 
 template <class T>

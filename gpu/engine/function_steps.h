@@ -14,20 +14,6 @@ Delivered<Function> delivered_function(const NodeCall<X, T>& c) {
   return {function_of<Function>(*c.node), c.out_format(0)};
 }
 
-template <class X, class T, class... F>
-Step unary_functions(const NodeCall<X, T>& c, FunctionList<F...>) {
-  Step step;
-  ((c.node->op == F::kName ? void(step = unary_step(c, delivered_function<F>(c))) : void()), ...);
-  return step;
-}
-
-template <class X, class T, class... F>
-Step binary_functions(const NodeCall<X, T>& c, FunctionList<F...>) {
-  Step step;
-  ((c.node->op == F::kName ? void(step = binary_step(c, delivered_function<F>(c))) : void()), ...);
-  return step;
-}
-
 template <class X, class T, class Operation>
 Step ternary_step(const NodeCall<X, T>& c, Operation operation) {
   const Shape& to = c.out_shape(0);
@@ -37,18 +23,15 @@ Step ternary_step(const NodeCall<X, T>& c, Operation operation) {
                                           operand_of(*c.node, c.in_shape(2), to), operation});
 }
 
-template <class X, class T, class... F>
-Step ternary_functions(const NodeCall<X, T>& c, FunctionList<F...>) {
-  Step step;
-  ((c.node->op == F::kName ? void(step = ternary_step(c, delivered_function<F>(c))) : void()), ...);
-  return step;
-}
-
 template <class X, class T>
 Step function_step(const NodeCall<X, T>& c) {
-  if (Step step = unary_functions(c, UnaryFunctions{})) return step;
-  if (Step step = binary_functions(c, BinaryFunctions{})) return step;
-  return ternary_functions(c, TernaryFunctions{});
+  const std::string& op = c.node->op;
+  const auto unary = [&]<class F>(F) { return unary_step(c, delivered_function<F>(c)); };
+  if (Step step = made_by_name<Step>(op, UnaryFunctions{}, unary)) return step;
+  const auto binary = [&]<class F>(F) { return binary_step(c, delivered_function<F>(c)); };
+  if (Step step = made_by_name<Step>(op, BinaryFunctions{}, binary)) return step;
+  const auto ternary = [&]<class F>(F) { return ternary_step(c, delivered_function<F>(c)); };
+  return made_by_name<Step>(op, TernaryFunctions{}, ternary);
 }
 
 }  // namespace halfscope::gpu

@@ -137,24 +137,20 @@ Step not_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step index_step(const NodeCall<X, T>& call) {
-  using Call = NodeCall<X, T>;
   static constexpr StepRow<X, T> kRows[] = {
       {"Gather", gather_step<X, T>},
       {"GatherGrad", gather_grad_step<X, T>},
       {"GatherElements", gather_elements_step<X, T>},
       {"GatherElementsGrad", gather_elements_grad_step<X, T>},
-      {"Equal", [](const Call& c) { return compare_step(c, EqualOp{}); }},
-      {"Less", [](const Call& c) { return compare_step(c, LessOp{}); }},
-      {"LessOrEqual", [](const Call& c) { return compare_step(c, LessOrEqualOp{}); }},
-      {"Greater", [](const Call& c) { return compare_step(c, GreaterOp{}); }},
-      {"GreaterOrEqual", [](const Call& c) { return compare_step(c, GreaterOrEqualOp{}); }},
-      {"And", [](const Call& c) { return logic_step(c, AndOp{}); }},
-      {"Or", [](const Call& c) { return logic_step(c, OrOp{}); }},
       {"Not", not_step<X, T>},
       {"ArgMax", arg_max_step<X, T>},
       {"Where", where_step<X, T>},
   };
-  return step_from(kRows, call);
+  if (Step step = step_from(kRows, call)) return step;
+  const auto compare = [&](auto relation) { return compare_step(call, relation); };
+  if (Step step = made_by_name<Step>(call.node->op, Relations{}, compare)) return step;
+  const auto connect = [&](auto relation) { return logic_step(call, relation); };
+  return made_by_name<Step>(call.node->op, Connectives{}, connect);
 }
 
 }  // namespace halfscope::gpu

@@ -15,20 +15,6 @@
 
 namespace halfscope::gpu {
 
-template <class X, class... F>
-Step unary_integers(const NodeCall<X, int32_t>& c, FunctionList<F...>) {
-  Step step;
-  ((c.node->op == F::kName ? void(step = unary_step(c, F{})) : void()), ...);
-  return step;
-}
-
-template <class X, class... F>
-Step binary_integers(const NodeCall<X, int32_t>& c, FunctionList<F...>) {
-  Step step;
-  ((c.node->op == F::kName ? void(step = binary_step(c, F{})) : void()), ...);
-  return step;
-}
-
 template <class Function, class X>
 Step reduce_indices_step(const NodeCall<X, int32_t>& c, int32_t start) {
   const Shape& x = c.in_shape(0);
@@ -56,16 +42,15 @@ Step cumulate_indices_step(const NodeCall<X, int32_t>& c) {
 
 template <class X>
 Step of_indices_step(const NodeCall<X, int32_t>& call) {
-  if (Step step = binary_integers(call, BinaryIndexFunctions{})) return step;
-  if (Step step = unary_integers(call, UnaryIndexFunctions{})) return step;
+  const OpDef& def = find_op(call.node->op);
+  if (def.view) return copy_step(call);
+  if (def.movement != nullptr) return move_step(call);
+  const auto binary = [&](auto function) { return binary_step(call, function); };
+  if (Step step = made_by_name<Step>(def.name, BinaryIndexFunctions{}, binary)) return step;
+  const auto unary = [&](auto function) { return unary_step(call, function); };
+  if (Step step = made_by_name<Step>(def.name, UnaryIndexFunctions{}, unary)) return step;
   using Call = NodeCall<X, int32_t>;
   static constexpr StepRow<X, int32_t> kRows[] = {
-      {"Expand", move_step<X, int32_t>},
-      {"Slice", move_step<X, int32_t>},
-      {"Pad", move_step<X, int32_t>},
-      {"Transpose", move_step<X, int32_t>},
-      {"Concat", move_step<X, int32_t>},
-      {"Split", move_step<X, int32_t>},
       {"ReduceSum", [](const Call& c) { return reduce_indices_step<integers::Add>(c, 0); }},
       {"ReduceMax", [](const Call& c) { return reduce_indices_step<integers::Max>(c, INT32_MIN); }},
       {"ReduceMin", [](const Call& c) { return reduce_indices_step<integers::Min>(c, INT32_MAX); }},
@@ -76,7 +61,7 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
       {"Where", where_step<X, int32_t>},
   };
   // Comparisons and logic are index_step()'s.
-  return is_view(*call.node) ? copy_step(call) : step_from(kRows, call);
+  return step_from(kRows, call);
 }
 
 template <class X, class T>

@@ -101,29 +101,27 @@ Step copy_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
-Step movement_step(const NodeCall<X, T>& call) {
+Step movement_step(const NodeCall<X, T>& c) {
+  const OpDef& def = find_op(c.node->op);
+  if (def.view) return copy_step(c);
+  if (def.movement != nullptr) return move_step(c);
   using Call = NodeCall<X, T>;
   static constexpr StepRow<X, T> kRows[] = {
-      {"Add", [](const Call& c) { return simple_binary_step(c, AddOp{}); }},
-      {"Sub", [](const Call& c) { return simple_binary_step(c, SubOp{}); }},
-      {"Mul", [](const Call& c) { return simple_binary_step(c, MulOp{}); }},
-      {"Div", [](const Call& c) { return binary_step(c, DivOp{}); }},
-      {"ReluGrad", [](const Call& c) { return simple_binary_step(c, ReluGradOp{}); }},
-      {"Neg", [](const Call& c) { return simple_unary_step(c, NegOp{}); }},
-      {"Sqrt", [](const Call& c) { return unary_step(c, SqrtOp{}); }},
-      {"Exp", [](const Call& c) { return unary_step(c, ExpOp{c.out_format(0)}); }},
-      {"Log", [](const Call& c) { return unary_step(c, LogOp{c.out_format(0)}); }},
-      {"Relu", [](const Call& c) { return simple_unary_step(c, ReluOp{}); }},
+      {"Exp", [](const Call& call) { return unary_step(call, ExpOp{call.out_format(0)}); }},
+      {"Log", [](const Call& call) { return unary_step(call, LogOp{call.out_format(0)}); }},
       {"Assign", copy_step<X, T>},
-      {"Expand", move_step<X, T>},
-      {"Slice", move_step<X, T>},
-      {"SliceGrad", move_step<X, T>},
-      {"Pad", move_step<X, T>},
-      {"Transpose", move_step<X, T>},
-      {"Concat", move_step<X, T>},
-      {"Split", move_step<X, T>},
   };
-  return is_view(*call.node) ? copy_step(call) : step_from(kRows, call);
+  if (Step step = step_from(kRows, c)) return step;
+  const auto unary = [&]<class F>(F f) {
+    if constexpr (requires { F::kWaits; }) return unary_step(c, f);
+    return simple_unary_step(c, f);
+  };
+  if (Step step = made_by_name<Step>(def.name, UnaryElements{}, unary)) return step;
+  const auto binary = [&]<class F>(F f) {
+    if constexpr (requires { F::kWaits; }) return binary_step(c, f);
+    return simple_binary_step(c, f);
+  };
+  return made_by_name<Step>(def.name, BinaryElements{}, binary);
 }
 
 }  // namespace halfscope::gpu

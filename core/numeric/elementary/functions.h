@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/function_list.h"
 #include "core/host_device.h"
 #include "core/numeric/elementary/elementary.h"
 
@@ -268,3 +269,19 @@ struct PowExponentGrad {
 };
 
 }  // namespace halfscope::fn
+
+namespace halfscope {
+
+// What every backend makes kernels of, by the number of operands.
+using UnaryFunctions =
+    FunctionList<fn::Abs, fn::Ceil, fn::Clip, fn::Cos, fn::Elu, fn::Erf, fn::Floor, fn::Gelu,
+                 fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::Reciprocal, fn::Round,
+                 fn::Sigmoid, fn::Sign, fn::Sin, fn::Softplus, fn::Swish, fn::Tanh>;
+using BinaryFunctions =
+    FunctionList<fn::Max, fn::Min, fn::PRelu, fn::Pow, fn::ClipGrad, fn::EluGrad, fn::ErfGrad,
+                 fn::GeluGrad, fn::HardSigmoidGrad, fn::HardSwishGrad, fn::LeakyReluGrad,
+                 fn::PReluSlopeGrad, fn::ReciprocalGrad, fn::SigmoidGrad, fn::SoftplusGrad,
+                 fn::SwishGrad, fn::TanhGrad>;
+using TernaryFunctions = FunctionList<fn::MaxGrad, fn::PReluGrad, fn::PowGrad, fn::PowExponentGrad>;
+
+}  // namespace halfscope
