@@ -15,12 +15,13 @@ namespace halfscope {
 /// only checked. Throws Error (usage) that names the file and the key.
 void read_config(Settings& settings, const std::set<std::string>& replaced);
 
-/// The settings as such a file: defaults too, plans spelled out that are no presets; what is not
-/// set is left out. Throws Error if a plan cannot be read.
+/// Returns the settings in the form of a configuration file. It includes defaults and the JSON of
+/// every plan that is not a preset, and leaves out what is not set. Throws Error if a plan cannot
+/// be read.
 Json config_json(const Settings& settings);
 
-/// The error with the file and its keys that caused it in front, if it names any of them:
-/// FILE: "KEY": what it says, with long values cut.
+/// Returns the error as FILE: "KEY": TEXT if a key of the file caused it, with long values cut, and
+/// unchanged otherwise.
 Error named(const Settings& settings, const Error& error);
 
 /// Calls `work` and names the keys of its errors.

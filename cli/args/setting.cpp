@@ -24,6 +24,20 @@ std::string list_text(const std::vector<std::string>& texts) {
   return all;
 }
 
+/// The words of all settings that are kept in one of two ways: the first only if the setting
+/// differs from the default.
+std::vector<std::string> words_kept(const Settings& settings, Kept changed, Kept always) {
+  const Settings defaults = default_settings(settings.command);
+  std::vector<std::string> words;
+  for (const Setting* row : settings_of(settings.command)) {
+    const bool differs = row->value.texts(settings) != row->value.texts(defaults);
+    if (row->kept == always || (row->kept == changed && differs)) {
+      add_words(*row, settings, words);
+    }
+  }
+  return words;
+}
+
 /// A learning rate that was given is the optimizer's.
 void fold_learning_rate(Settings& settings) {
   if (settings.learning_rate) settings.optimizer.learning_rate = *settings.learning_rate;
@@ -105,37 +119,21 @@ Settings read_settings(const CLI::App& app, Commands command) {
   for (const Setting* row : settings_of(command)) {
     const CLI::Option& option = option_of(app, *row);
     if (option.count() == 0) continue;
-    if (row->value.name == nullptr) row->value.read(settings, row->flag, "");
-    for (const std::string& text : option.results()) {
-      if (row->value.name != nullptr) row->value.read(settings, row->flag, text);
-    }
+    // CLI11 gives a switch a result, too, which its read() ignores.
+    for (const std::string& text : option.results()) row->value.read(settings, row->flag, text);
   }
   fold_learning_rate(settings);
   return settings;
 }
 
 std::vector<std::string> settings_words(const Settings& settings) {
-  const Settings defaults = default_settings(settings.command);
-  std::vector<std::string> words;
-  for (const Setting* row : settings_of(settings.command)) {
-    const bool differs = row->value.texts(settings) != row->value.texts(defaults);
-    if (row->kept == Kept::always || (row->kept == Kept::settings && differs)) {
-      add_words(*row, settings, words);
-    }
-  }
-  return words;
+  return words_kept(settings, Kept::settings, Kept::always);
 }
 
 std::vector<std::string> lane_settings_words(const Settings& settings) {
-  const Settings defaults = default_settings(settings.command);
   Settings all = settings;
   all.lanes = lane_requests(settings);
-  std::vector<std::string> words;
-  for (const Setting* row : settings_of(settings.command)) {
-    const bool differs = row->value.texts(all) != row->value.texts(defaults);
-    if (row->kept == Kept::lanes && (differs || row->key() == "lanes")) add_words(*row, all, words);
-  }
-  return words;
+  return words_kept(all, Kept::lanes, Kept::always_lanes);
 }
 
 Settings parse_settings(Commands command, const std::vector<std::string>& words) {
@@ -150,7 +148,7 @@ Settings parse_settings(Commands command, const std::vector<std::string>& words)
     for (const Setting* each : settings_of(command)) {
       if (flag ? each->flag == words[i] : each->is_argument()) row = each;
     }
-    if (row == nullptr) throw refuse("its settings hold " + words[i]);
+    if (row == nullptr) throw refuse("unknown setting " + words[i]);
     const bool next = flag && row->value.name != nullptr;
     if (next && i + 1 == words.size()) throw refuse(words[i] + " has no value");
     const std::string text = row->value.name == nullptr ? "" : words[next ? i + 1 : i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A row of the table of settings, and what is made from all rows.
+// A row of the table of settings, and what flags and files take from all rows.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -30,13 +30,14 @@ struct SettingValue {
   std::function<Json(const Settings& settings)> json{};
 };
 
-/// What is kept of a setting.
+/// Where a setting is kept.
 enum class Kept {
-  nothing,   ///< outputs, and how the command talks
-  file,      ///< it is a key of configuration files
-  settings,  ///< and in RunInfo::settings, unless it is what the command does anyway
-  always,    ///< and in RunInfo::settings, whatever it is
-  lanes,     ///< a key of files, and in RunInfo::lane_settings like `settings`
+  nothing,       ///< nowhere: output files, and what the command prints
+  file,          ///< in configuration files
+  settings,      ///< in files, and in RunInfo::settings if it differs from the default
+  always,        ///< in files, and in RunInfo::settings in any case
+  lanes,         ///< in files, and in RunInfo::lane_settings if it differs from the default
+  always_lanes,  ///< in files, and in RunInfo::lane_settings in any case
 };
 
 struct Setting {
@@ -47,7 +48,7 @@ struct Setting {
   SettingValue value;
   Kept kept = Kept::nothing;
   std::optional<Offer> offer{};         ///< what a shell completes
-  std::vector<std::string> replaces{};  ///< keys of a file that the flag replaces beside its own
+  std::vector<std::string> replaces{};  ///< other keys of a file that this flag replaces
 
   bool is_argument() const { return !flag.starts_with("--"); }
   /// "micro_batches": in files, and in Error::settings().
@@ -57,15 +58,16 @@ struct Setting {
 
 /// All rows, in the order of --help.
 const std::vector<Setting>& setting_table();
-/// Those of a command.
+/// Returns the rows that the command has.
 std::vector<const Setting*> settings_of(Commands command);
-/// By key; null if the command has no such setting.
+/// Returns the row with this key, or null if the command has no such setting.
 const Setting* find_setting(Commands command, const std::string& key);
 
 /// Declares the flags of the command.
 void add_settings(CLI::App& app, Commands command);
-/// The settings after parsing: defaults, then those of --config, then those that were typed. Throws
-/// Error (usage), for those of the file with its name and key.
+/// Returns the settings of a parsed command line. Defaults come first; the file of --config
+/// replaces them, and flags replace both. Throws Error (usage); an error in the file names the file
+/// and the key.
 Settings read_settings(const CLI::App& app, Commands command);
 
 }  // namespace halfscope

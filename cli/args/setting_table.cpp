@@ -28,8 +28,8 @@ SettingValue format(std::optional<FloatFormat> Settings::*member) {
 SettingValue dimensions() {
   const auto read = [](Settings& s, const std::string& flag, const std::string& text) {
     if (!s.dimensions.insert(parse_dimension(text)).second) {
-      throw usage_error(flag + " " + text + ": this dimension has a size already",
-                        "keep the one that is meant");
+      throw usage_error(flag + " " + text + ": the dimension is given twice",
+                        "keep the value you want");
     }
   };
   const auto texts = [](const Settings& s) {
@@ -283,6 +283,7 @@ std::vector<Setting> lane_rows() {
                           "emulated:PLAN, cuda:PLAN and so on also choose the backend",
                           lanes("PLAN,...", &Settings::lanes, true), starts);
   lane_list.replaces = {"plan"};
+  lane_list.kept = Kept::always_lanes;
   Setting one = row("--plan", kTrain, "Short for --lanes float32,PLAN",
                     lanes("PLAN", &Settings::plans, false), plans);
   one.replaces = {"lanes"};
@@ -433,7 +434,7 @@ std::vector<Setting> output_rows() {
            "Read settings from a JSON file; flags on the command line take precedence",
            group::kOther),
       {"--print-config", kTrain | kRun, group::kOther,
-       "Print all settings as such a file and do nothing else", toggle(&Settings::print_config)},
+       "Print all settings as a configuration file, and exit", toggle(&Settings::print_config)},
       file("--resume", kTrain, &Settings::resume, "*.npz",
            "Resume from this checkpoint (bit-for-bit identical to an uninterrupted run)",
            group::kOther),

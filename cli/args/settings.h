@@ -75,14 +75,14 @@ struct Settings {
   bool is_given(const std::string& key) const { return given.contains(key); }
 };
 
-/// What the command does without any flag.
+/// Returns what the command does without any flag.
 Settings default_settings(Commands command);
 
-/// The settings that repeat a training or a run, as arguments: RunInfo::settings, without lanes and
-/// outputs ("--model", "lenet", "--data", "digits" ...), and RunInfo::lane_settings.
+/// Returns the arguments that repeat a training or a run: without lanes and outputs for
+/// RunInfo::settings ("--model", "lenet", "--data", "digits" ...), and RunInfo::lane_settings.
 std::vector<std::string> settings_words(const Settings& settings);
 std::vector<std::string> lane_settings_words(const Settings& settings);
-/// The way back from either. Throws Error if they are not settings of this program.
+/// Reads either back. Throws Error if this version of the program does not know a setting.
 Settings parse_settings(Commands command, const std::vector<std::string>& words);
 
 }  // namespace halfscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `halfscope doctor`: see doctor.h.
-#include "cli/work/doctor.h"
+#include "cli/tasks/doctor.h"
 
 #include <optional>
 #include <sstream>

@@ -7,9 +7,9 @@
 #include "cli/args/arguments.h"
 #include "cli/args/backends.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/fprev_models.h"
+#include "cli/tasks/mma_formats.h"
 #include "cli/terminal/output.h"
-#include "cli/work/fprev_models.h"
-#include "cli/work/mma_formats.h"
 #include "core/error.h"
 
 namespace halfscope {

@@ -9,8 +9,8 @@
 
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/mma_formats.h"
 #include "cli/terminal/lane_summary.h"  // aligned
-#include "cli/work/mma_formats.h"
 #include "core/data/mma_vectors.h"
 #include "core/error.h"
 #include "core/numeric/formats/round.h"

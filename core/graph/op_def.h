@@ -19,7 +19,7 @@ struct OutputType {
   ElementType type = ElementType::real;
 };
 
-/// Which format a mixed policy gives an operator. The classes are those of PyTorch's autocast on
+/// Which format a mixed policy gives an operator. The classes follow PyTorch's autocast on
 /// CUDA (docs.pytorch.org/docs/stable/amp.html, "Autocast Op Reference"). Operators on none of its
 /// lists run in the format of their inputs, like those that TensorFlow's grappler calls "infer" and
 /// "clear" (auto_mixed_precision_lists.h).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Functions of one element (core/numeric/elementary/functions.h), as in ONNX, whose constant inputs
 // are attributes: Clip has min and max, either may be missing. Min and Max take two operands here.
-// Gelu has the attribute tanh in place of approximate, Swish is that of opset 24. They compute in
-// double and round once; so do their gradients, which are operators of ours: F'(dy, x), or of (dy,
-// y) as in PyTorch for Reciprocal, Sigmoid and Tanh. Sin and Cos go through each other.
+// Gelu has an attribute tanh instead of ONNX's approximate; Swish follows opset 24. Functions and
+// gradients compute in double and round once. A gradient is an operator F'(dy, x); for Reciprocal,
+// Sigmoid and Tanh it reads (dy, y), as in PyTorch. Sin and Cos are each other's gradients.
 //   Max, Min     the gradient goes to the winner, half of it to each of two equals
 //   Pow          0 for the base where the exponent is 0, and for the exponent of 0^b, b >= 0
 //   Abs          dy * Sign(x);  Sign, Floor, Ceil and Round let no gradient through

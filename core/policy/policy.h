@@ -28,7 +28,7 @@ std::string plan_to_json(const Plan& plan);
 /// The items of "float32,cuda:mixed_float16,{...}": commas inside a plan's JSON separate nothing.
 std::vector<std::string> split_lanes(std::string_view list);
 
-/// What to write instead of a text that is no format, no scale, or no accumulation.
+/// Return a hint for a text that is not a valid format, scale or accumulation.
 std::string format_hint(const std::string& text);
 std::string scale_hint(const std::string& text);
 std::string accumulation_hint(const std::string& text);

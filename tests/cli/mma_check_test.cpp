@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/work/fprev_backend.h"
-#include "cli/work/mma_formats.h"
+#include "cli/tasks/fprev_backend.h"
+#include "cli/tasks/mma_formats.h"
 #include "core/numeric/sum_orders/summation_tree.h"
 #include "gpu/backends.h"
 #include "tests/cli/bad_inputs.h"

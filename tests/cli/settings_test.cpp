@@ -87,7 +87,7 @@ TEST_P(EachCommand, HasEachFlagOnce) {
 TEST_P(EachCommand, ReadsTheWordsThatItKeeps) {
   for (const Setting* row : settings_of(GetParam())) {
     const bool kept = row->kept == Kept::settings || row->kept == Kept::always;
-    const bool of_lanes = row->kept == Kept::lanes;
+    const bool of_lanes = row->kept == Kept::lanes || row->kept == Kept::always_lanes;
     if ((!kept && !of_lanes) || is_printed_elsewhere(row->key())) continue;
     SCOPED_TRACE(row->flag);
     Words words;

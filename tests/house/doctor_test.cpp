@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `halfscope doctor` says what it is meant to say, on any machine.
-#include "cli/work/doctor.h"
+#include "cli/tasks/doctor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -61,7 +61,7 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      //
      "analysis", "analysis/export", "analysis/rules", "analysis/proof", "analysis/report",
      //
-     "cli/terminal", "cli/args", "cli/work", "cli/commands", "cli",
+     "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
      //
      "gui/data", "gui/state", "gui/widgets", "gui/lab", "gui/panels", "gui/app", "gui"});
 
@@ -74,16 +74,18 @@ struct Library {
   std::array<std::string_view, 8> places;
 };
 
-// cli/work/doctor.cpp reports the versions of the libraries and so sees all their headers.
+// cli/tasks/doctor.cpp reports the versions of the libraries and so sees all their headers.
 constexpr std::array<Library, 16> kLibraries{{
-    {"SQLite", {"sqlite3"}, {"analysis/", "cli/work/doctor.cpp"}},
+    {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
       "driver_types.h", "nvtx3/"},
      {"gpu/"}},
-    {"Eigen", {"Eigen/"}, {"core/numeric/types/eigen.h", "emulation/*.cpp", "cli/work/doctor.cpp"}},
-    {"zlib", {"zlib.h"}, {"core/data/", "cli/work/doctor.cpp"}},
-    {"libzip", {"zip.h"}, {"core/data/", "cli/work/doctor.cpp"}},
+    {"Eigen",
+     {"Eigen/"},
+     {"core/numeric/types/eigen.h", "emulation/*.cpp", "cli/tasks/doctor.cpp"}},
+    {"zlib", {"zlib.h"}, {"core/data/", "cli/tasks/doctor.cpp"}},
+    {"libzip", {"zip.h"}, {"core/data/", "cli/tasks/doctor.cpp"}},
     {"nlohmann-json", {"nlohmann/"}, {"core/policy/*.cpp", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/work/training.h"
+#include "cli/tasks/training.h"
 
 #include <fmt/format.h>
 

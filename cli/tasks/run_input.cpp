@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/work/run_input.h"
+#include "cli/tasks/run_input.h"
 
 #include <unistd.h>
 

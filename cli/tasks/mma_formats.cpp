@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/work/mma_formats.h"
+#include "cli/tasks/mma_formats.h"
 
 #include <fmt/format.h>
 

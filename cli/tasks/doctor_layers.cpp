@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/tasks/doctor.h"
 #include "cli/terminal/lane_summary.h"
-#include "cli/work/doctor.h"
 #include "gpu/backends.h"
 
 namespace halfscope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/work/verify.h"
+#include "cli/tasks/verify.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include "analysis/proof_file.h"
 #include "analysis/rules/rules.h"
 #include "cli/args/backends.h"
+#include "cli/tasks/training.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
-#include "cli/work/training.h"
 #include "core/error.h"
 #include "core/policy/policy.h"
 

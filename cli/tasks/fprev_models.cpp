@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/work/fprev_models.h"
+#include "cli/tasks/fprev_models.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "cli/args/backends.h"
-#include "cli/work/fprev_backend.h"
-#include "cli/work/mma_formats.h"
+#include "cli/tasks/fprev_backend.h"
+#include "cli/tasks/mma_formats.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"

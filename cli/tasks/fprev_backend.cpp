@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/work/fprev_backend.h"
+#include "cli/tasks/fprev_backend.h"
 
 #include <algorithm>
 #include <vector>

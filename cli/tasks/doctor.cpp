@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The sections of `halfscope doctor`. Everything is read, nothing is changed. This is the one
 // file outside their rooms that includes the libraries' headers: it reports their versions.
-#include "cli/work/doctor.h"
+#include "cli/tasks/doctor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
