@@ -49,6 +49,7 @@ struct Node {
   Phase phase = Phase::forward;
   NodeId forward = kNone;  ///< gradient nodes: the forward node they belong to
   NodePlan plan;
+  std::string alias{};  ///< another name for it: that of the node in an imported file
 };
 
 /// How a variable starts: uniform in center +- bound.

@@ -11,6 +11,7 @@
 #include "core/graph/autodiff.h"
 #include "core/lower/add_planned.h"
 #include "core/lower/narrow.h"
+#include "core/lower/plan_paths.h"
 #include "core/lower/rounded_steps.h"
 #include "core/lower/sites.h"
 #include "core/near_miss.h"
@@ -19,22 +20,6 @@
 
 namespace halfscope {
 namespace {
-
-/// A path must match a layer, or a primitive of a composite that the plan expands.
-void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan) {
-  for (const PlanRule& rule : plan.rules) {
-    if (rule.path.empty()) continue;
-    const auto matches = [&](const Node& node) { return glob_match(rule.path, node.path); };
-    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), matches) ||
-        std::any_of(expanded.nodes().begin(), expanded.nodes().end(), matches)) {
-      continue;
-    }
-    std::string paths;
-    for (const Node& node : graph.nodes()) paths += (paths.empty() ? "" : ", ") + node.path;
-    throw usage_error("no layer matches \"" + rule.path + "\"", "layers: " + paths)
-        .about({"fp32", "lanes", "plan"});
-  }
-}
 
 struct Expanded {
   Graph graph;
@@ -441,7 +426,8 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
 
 }  // namespace
 
-Executable lower_inference(const Model& model, const Plan& plan) {
+Executable lower_inference(const Model& model, const Plan& as_written) {
+  const Plan plan = by_paths(as_written, model.graph);
   std::vector<NamedValue> outputs = model.outputs;
   if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
   if (outputs.empty()) throw Error("the network " + model.name + " has no outputs");
@@ -471,8 +457,9 @@ Executable lower_inference(const Model& model, const Plan& plan) {
   return out;
 }
 
-Executable lower(const Model& model, const Plan& plan, const TrainingSpec& spec) {
+Executable lower(const Model& model, const Plan& as_written, const TrainingSpec& spec) {
   if (model.loss == kNone) throw Error("the network " + model.name + " has no loss to train");
+  const Plan plan = by_paths(as_written, model.graph);
   Expanded expanded = expand(model, plan);
   check_paths(model.graph, expanded.graph, plan);
   const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());

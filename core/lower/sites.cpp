@@ -16,6 +16,7 @@ struct VariableName {
 
 VariableName split(const std::string& variable) {
   const size_t dot = variable.rfind('.');
+  if (dot == std::string::npos) return {variable, "weight"};  // of the network itself
   return {variable.substr(0, dot), variable.substr(dot + 1)};
 }
 

@@ -41,7 +41,6 @@ KnownTensor picked(const KnownTensor& x, const Shape& shape, int64_t start,
 /// The same elements under another shape.
 KnownTensor viewed(const KnownTensor& x, Shape shape) {
   KnownTensor result = x;
-  result.trainable = false;
   result.shape = std::move(shape);
   return result;
 }
@@ -228,7 +227,6 @@ Result cumulative_sum(const FoldCall& c) {
   const bool exclusive = c.attributes.integer("exclusive", 0) != 0;
   const bool reverse = c.attributes.integer("reverse", 0) != 0;
   KnownTensor result = x;
-  result.trainable = false;
   const int64_t stride = strides_of(x.shape)[axis], size = x.shape[axis];
   for (int64_t i = 0, n = x.count(); i < n; ++i) {
     if (i / stride % size != 0) continue;
@@ -254,7 +252,6 @@ Result triangle(const FoldCall& c) {
   const int64_t shift = c.has(1) && !c.input(1).ints.empty() ? c.input(1).ints[0] : 0;
   const bool upper = c.attributes.integer("upper", 1) != 0;
   KnownTensor result = x;
-  result.trainable = false;
   const int64_t rows = x.shape[rank - 2], columns = x.shape[rank - 1];
   for (int64_t i = 0, n = x.count(); i < n; ++i) {
     const int64_t row = i / columns % rows, column = i % columns;

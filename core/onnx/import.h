@@ -16,12 +16,37 @@
 
 namespace halfscope {
 
+/// What may train differently from the network that was exported, and how that can be settled.
+struct ImportDoubt {
+  std::string name;  ///< of the tensor, as the user calls it where the file says it
+  std::string why;   ///< a sentence
+};
+
+/// A tensor of reals that training leaves alone.
+struct ImportConstant {
+  std::string name;
+  Shape shape;
+  std::string why;  ///< "buffer", "mask" ...
+};
+
+/// A variable that training changes.
+struct ImportParameter {
+  std::string name;       ///< as in named_parameters() where the file says it
+  std::string file_name;  ///< of the initializer
+  Shape shape;
+  /// Nodes that read it; more than one where it is tied.
+  std::vector<std::string> readers{};
+};
+
 struct ImportOptions {
   /// The first dimension of the inputs where the file leaves it open; 0 means 1. Where the file
   /// fixes it at 1 and no node depends on that, it is replaced as well.
   int64_t batch = 0;
   /// Sizes of other open dimensions, by their names in the file or as "input.2".
   std::map<std::string, int64_t> dimensions{};
+  /// Globs over the names of tensors, the user's or the file's: what trains in spite of how it
+  /// looks, what does not, and what every node that reads it has for itself.
+  std::vector<std::string> trainable{}, frozen{}, untied{};
 };
 
 struct OnnxImport {
@@ -42,6 +67,9 @@ struct OnnxImport {
   std::map<std::string, std::string> input_types{};
   /// What a user should know of the conversion, a line each.
   std::vector<std::string> notes;
+  std::vector<ImportParameter> parameters{};
+  std::vector<ImportConstant> constants{};
+  std::vector<ImportDoubt> doubts{};
 };
 
 /// The types of the inputs of a file in memory by their names, "float16". Throws Error naming

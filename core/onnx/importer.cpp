@@ -9,10 +9,12 @@
 #include "core/error.h"
 #include "core/onnx/function_attributes.h"
 #include "core/onnx/model_file.h"
+#include "core/onnx/module_names.h"
 #include "core/onnx/node_order.h"
 #include "core/onnx/recognise.h"
 #include "core/onnx/tensor_proto.h"
 #include "core/onnx/translate.h"
+#include "core/onnx/values.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -26,16 +28,6 @@ bool is_default_domain(const std::string& domain) { return domain.empty() || dom
 /// Domains whose operators we know under the names of the default one.
 bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
-}
-
-/// Zeros and large negative numbers: added to scores, they hide positions. Training leaves them.
-bool is_mask(const KnownTensor& tensor) {
-  bool hides = false;
-  for (float value : tensor.reals) {
-    if (value != 0.0f && !(value <= -1e4f)) return false;
-    hides = hides || value != 0.0f;
-  }
-  return hides;
 }
 
 }  // namespace
@@ -59,6 +51,8 @@ OnnxImport Importer::run() {
   model_.name = std::filesystem::path(name_).stem().string();
   Scope scope;
   read_initializers(graph, scope);
+  origins_ = origins_of(graph);
+  readings_ = find_readings(file_, initializers_, origins_, options_);
   read_inputs(graph, scope);
   for (const auto& [key, size] : options_.dimensions) {
     if (used_dimensions_.contains(key)) continue;
@@ -71,12 +65,36 @@ OnnxImport Importer::run() {
   result.model = recognise_composites(std::move(model_));
   model_ = {};
   result.notes = std::move(notes_);
+  for (const std::string& text : readings_.notes) result.notes.push_back(text);
+  result.constants = std::move(readings_.constants);
+  result.doubts = std::move(readings_.doubts);
   result.open_batch = open_batch_;
   result.given_batch = given_batch_;
   result.input_types = std::move(input_types_);
   notes_.clear();
+  name_by_module(result.model, modules_);
   result.types = types_of(result.model.graph);
+  list_parameters(result);
   return result;
+}
+
+void Importer::list_parameters(OnnxImport& result) {
+  const Graph& graph = result.model.graph;
+  std::map<ValueId, ImportParameter*> by_value;
+  result.parameters.reserve(graph.variables().size());
+  for (const Variable& variable : graph.variables()) {
+    if (variable.buffer) continue;
+    result.parameters.push_back({variable.path, variable.alias, graph.value(variable.value).shape});
+    by_value[variable.value] = &result.parameters.back();
+  }
+  for (const Node& node : graph.nodes()) {
+    for (ValueId input : node.inputs) {
+      const auto found = by_value.find(input);
+      if (found == by_value.end()) continue;
+      std::vector<std::string>& readers = found->second->readers;
+      if (readers.empty() || readers.back() != node.path) readers.push_back(node.path);
+    }
+  }
 }
 
 void Importer::check_operators() const {
@@ -120,10 +138,10 @@ void Importer::read_initializers(const ::onnx::GraphProto& graph, Scope& scope) 
   for (const ::onnx::TensorProto& proto : graph.initializer()) {
     const std::string what = "initializer " + printable(proto.name());
     auto tensor = std::make_shared<KnownTensor>(read_tensor(proto, folder_, what));
-    tensor->trainable = tensor->real() && tensor->count() > 1 && !is_mask(*tensor);
-    if (tensor->trainable) weight_types_[tensor->type] += tensor->count();
     auto binding = std::make_shared<Binding>();
     binding->type = tensor->type;
+    binding->trainable = tensor->real() && tensor->count() > 1 && !is_mask(*tensor);
+    if (scope.outer == nullptr) initializers_[proto.name()] = tensor;
     binding->known = std::move(tensor);
     bind(scope, proto.name(), std::move(binding), what);
   }
@@ -152,6 +170,7 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
     }();
     const bool fixed = dimension.has_dim_value();
     int64_t size = fixed ? dimension.dim_value() : 0;
+    if (i == 0 && fixed && proto.dim_size() > 1) fixed_batch_ = size;
     if (given) {
       size = *given;
     } else if (i == 0 && fixed && size == 1 && proto.dim_size() > 1 && options_.batch > 1 &&
@@ -252,15 +271,25 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   // Exporters write initializers of equal values once, and an Identity for every other one.
   const bool copies = node.op_type() == "Identity" && find_function(node) == nullptr &&
                       inputs.size() == 1 && node.output_size() == 1 && !node.output(0).empty();
-  if (copies && inputs[0] != nullptr && inputs[0]->known && inputs[0]->known->trainable) {
-    bind(scope, node.output(0), inputs[0], what);
+  if (copies && inputs[0] != nullptr && inputs[0]->known && inputs[0]->trainable) {
+    if (!scope.names.emplace(node.output(0), inputs[0]).second)
+      throw Error(what + ": makes " + printable(node.output(0)) + ", which exists already");
     return;
+  }
+  if (scope.outer == nullptr && depth == 0) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Reading* reading = readings_.find(node, static_cast<int>(i));
+      if (reading != nullptr) inputs[i] = binding_of(*reading, inputs[i]);
+    }
+    restore_bias(node, attributes, inputs);
   }
   if (fold_node(node, attributes, inputs, scope, what)) return;
   std::string wanted = node.name();
   if (wanted.empty() && node.output_size() > 0) wanted = node.output(0);
   const std::string path =
       unique_path(scope.prefix + printable(wanted.empty() ? node.op_type() : wanted));
+  if (const auto origin = origins_.find(&node); origin != origins_.end() && origin->second.known)
+    modules_[path] = origin->second.module;
   if (const ::onnx::FunctionProto* function = find_function(node)) {
     run_function(node, *function, scope, path, what, depth);
     return;
@@ -312,7 +341,7 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
       continue;
     }
     // Scales of quantized weights are part of their encoding.
-    const bool computed = input != nullptr && input->known->trainable;
+    const bool computed = input != nullptr && input->trainable;
     if (computed && !of_shape && op != "DequantizeLinear") return false;
     call.in.push_back(input == nullptr ? nullptr : input->known.get());
   }
@@ -322,7 +351,6 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
     if (node.output(i).empty()) continue;
     auto binding = std::make_shared<Binding>();
     auto tensor = std::make_shared<KnownTensor>(std::move((*results)[static_cast<size_t>(i)]));
-    tensor->trainable = false;
     folded_ += tensor->count();
     if (folded_ > kMostFolded)
       throw Error(what + ": constants up to here have over " + std::to_string(kMostFolded) +
@@ -454,20 +482,110 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
                 "supported");
   }
   const KnownTensor& known = *binding.known;
-  Tensor tensor{known.shape, known.reals};
-  if (!known.real()) {
-    for (int64_t value : known.ints) tensor.data.push_back(static_cast<float>(value));
-  }
-  if (known.real() && (known.trainable || (weight && !known.shape.empty() && known.count() > 0))) {
-    const std::string name = variable_path(path + "." + role);
-    binding.value = model_.graph.add_variable(name, known.shape, {});
-    model_.graph.variables().back().alias = printable(binding.name);
-    model_.initial[name] = std::move(tensor);
+  // PyTorch has parameters among the initializers; what it writes as a constant is one.
+  const bool may_train = weight && !binding.frozen && readings_.readings.empty();
+  if (known.real() &&
+      (binding.trainable || (may_train && !known.shape.empty() && known.count() > 0))) {
+    binding.value = variable(binding, path + "." + role);
   } else {
+    Tensor tensor{known.shape, known.reals};
+    for (int64_t value : known.ints) tensor.data.push_back(static_cast<float>(value));
     binding.value = model_.graph.add_constant(std::move(tensor));
   }
   elements_ += known.count();
   return binding.value;
+}
+
+/// A variable and what makes of it the tensor that the file has.
+ValueId Importer::variable(Binding& binding, const std::string& wanted) {
+  if (binding.transposed_of != nullptr) {
+    Binding& of = *binding.transposed_of;
+    const std::string what = of.parameter.empty() ? wanted : of.parameter;
+    const ValueId source = real_value(of, what, "weight", true, what);
+    return add("Transpose", unique_path(what + "/transposed"), {source},
+               {{"perm", std::vector<int64_t>{1, 0}}})
+        .front();
+  }
+  const KnownTensor& known = *binding.known;
+  const std::string name = variable_path(binding.parameter.empty() ? wanted : binding.parameter);
+  std::optional<Repeats> repeats;
+  if (binding.computed) repeats = find_repeats(known, fixed_batch_);
+  const KnownTensor& start = repeats ? repeats->source : known;
+  weight_types_[known.type] += start.count();
+  const ValueId value = model_.graph.add_variable(name, start.shape, {});
+  model_.graph.variables().back().alias = printable(binding.name);
+  model_.initial[name] = {start.shape, start.reals};
+  if (!repeats) return value;
+  if (!repeats->kept.empty()) {
+    return add("Expand", unique_path(name + "/expanded"), {value}, {{"shape", repeats->kept}})
+        .front();
+  }
+  // [rows, size] gathered, as [outer, inner, size], and the axis of size moved back.
+  std::vector<int32_t> rows(repeats->rows.begin(), repeats->rows.end());
+  const auto axis = static_cast<std::ptrdiff_t>(repeats->axis);
+  Shape around = known.shape;
+  around.erase(around.begin() + axis);
+  const ValueId index =
+      model_.graph.add_index_constant({static_cast<int64_t>(rows.size())}, std::move(rows));
+  const ValueId picked =
+      add("Gather", unique_path(name + "/rows"), {value, index}, {{"axis", int64_t{0}}}).front();
+  Shape split = around;
+  split.push_back(start.shape[1]);
+  const ValueId shaped = add("Reshape", unique_path(name + "/shaped"), {picked},
+                             {{"shape", split}, {"allowzero", int64_t{1}}})
+                             .front();
+  std::vector<int64_t> order;
+  for (size_t d = 0; d < known.shape.size(); ++d) {
+    const auto last = static_cast<int64_t>(known.shape.size()) - 1;
+    const auto own = static_cast<int64_t>(d);
+    order.push_back(own == axis ? last : own < axis ? own : own - 1);
+  }
+  return add("Transpose", unique_path(name + "/table"), {shaped}, {{"perm", order}}).front();
+}
+
+BindingPtr Importer::binding_of(const Reading& reading, const BindingPtr& stored) {
+  BindingPtr& binding = identities_[reading.identity + (reading.transposed ? " transposed" : "")];
+  if (binding != nullptr) return binding;
+  binding = std::make_shared<Binding>(*stored);
+  binding->value = binding->as_index = kNone;
+  binding->trainable = reading.trains == Trains::yes;
+  binding->frozen = !binding->trainable;
+  binding->computed = reading.computed;
+  binding->parameter = reading.name;
+  if (reading.transposed) {
+    // Its home is a tensor of another name.
+    Reading home = reading;
+    home.transposed = false;
+    home.computed = false;
+    auto base = std::make_shared<Binding>(*stored);
+    base->known = initializers_.at(reading.stored);
+    base->name = reading.stored;
+    binding->transposed_of = binding_of(home, base);
+  }
+  return binding;
+}
+
+void Importer::restore_bias(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                            std::vector<BindingPtr>& inputs) const {
+  const auto found = readings_.removed_biases.find(&node);
+  if (found == readings_.removed_biases.end() || inputs.size() < 2 || inputs[1] == nullptr ||
+      inputs[1]->known == nullptr || inputs[1]->known->shape.size() < 2) {
+    return;
+  }
+  const Shape& weight = inputs[1]->known->shape;
+  int64_t count = weight[0];
+  if (node.op_type() == "ConvTranspose") count = weight[1] * attributes.integer("group", 1);
+  if (node.op_type() == "Gemm" && attributes.integer("transB", 0) == 0) count = weight[1];
+  auto zeros = std::make_shared<KnownTensor>();
+  zeros->type = inputs[1]->type;
+  zeros->shape = {count};
+  zeros->reals.assign(static_cast<size_t>(count), 0.0f);
+  inputs.resize(3);
+  inputs[2] = std::make_shared<Binding>(Binding{.name = found->second,
+                                                .known = std::move(zeros),
+                                                .type = inputs[1]->type,
+                                                .trainable = true,
+                                                .parameter = printable(found->second)});
 }
 
 ValueId Importer::index_value(Binding& binding, const std::string& what) {
@@ -519,7 +637,7 @@ Plan Importer::types_of(const Graph& graph) const {
   std::map<DataType, int64_t> count;
   const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
   const auto type_of = [&](const Node& node) {
-    const auto found = node_types_.find(node.path);
+    const auto found = node_types_.find(node.alias.empty() ? node.path : node.alias);
     return found == node_types_.end() ? DataType::float32 : found->second;
   };
   for (const Node& node : graph.nodes()) ++count[type_of(node)];

@@ -16,8 +16,10 @@
 #include "core/onnx/function_attributes.h"
 #include "core/onnx/import.h"
 #include "core/onnx/known_tensor.h"
+#include "core/onnx/module_names.h"
 #include "core/onnx/node_attributes.h"
 #include "core/onnx/proto.h"
+#include "core/onnx/readings.h"
 
 namespace halfscope::onnx_files {
 
@@ -28,6 +30,11 @@ struct Binding {
   ValueId value = kNone;                       ///< of known ones made when a node computes with it
   ValueId as_index = kNone;                    ///< of known integers that a node selects with
   DataType type = DataType::float32;
+  bool trainable = false;   ///< an initializer that a training changes
+  bool frozen = false;      ///< does not train, even where weights are
+  bool computed = false;    ///< the exporter computed it: its elements may be some several times
+  std::string parameter{};  ///< what the user calls it: "layer1.0.conv1.weight"
+  std::shared_ptr<Binding> transposed_of{};  ///< it is the transpose of that parameter
 };
 using BindingPtr = std::shared_ptr<Binding>;
 
@@ -86,6 +93,10 @@ class Importer {
   void check_operators() const;
   void read_initializers(const ::onnx::GraphProto& graph, Scope& scope);
   void read_inputs(const ::onnx::GraphProto& graph, Scope& scope);
+  BindingPtr binding_of(const Reading& reading, const BindingPtr& stored);
+  void restore_bias(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                    std::vector<BindingPtr>& inputs) const;
+  ValueId variable(Binding& binding, const std::string& wanted);
   Shape input_shape(const ::onnx::ValueInfoProto& input);
   bool is_index_input(const std::string& name) const;
   void run_nodes(const google::protobuf::RepeatedPtrField<::onnx::NodeProto>& nodes, Scope& scope,
@@ -101,6 +112,7 @@ class Importer {
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   Plan types_of(const Graph& graph) const;
+  static void list_parameters(OnnxImport& result);
   std::string variable_path(const std::string& wanted);
 
   const ::onnx::ModelProto& file_;
@@ -109,14 +121,20 @@ class Importer {
   ImportOptions options_;
   bool replace_batch_, batch_replaced_ = false, too_large_ = false;
   int64_t opset_ = 0;
-  std::string open_batch_, given_batch_;            ///< of OnnxImport, as are
+  int64_t fixed_batch_ = 0;               ///< first dimension of inputs, where the file fixes it
+  std::string open_batch_, given_batch_;  ///< of OnnxImport, as are
   std::map<std::string, std::string> input_types_;  ///< these
   Model model_;
   std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
   std::set<std::string> used_dimensions_;
   std::map<const ::onnx::FunctionProto*, AttributeList> function_defaults_;
-  std::map<std::string, DataType> node_types_;  ///< what nodes write, by path
-  std::map<DataType, int64_t> weight_types_;    ///< elements of trainable initializers
+  Initializers initializers_;  ///< of the file's own graph
+  Origins origins_;
+  Readings readings_;
+  ModuleOfPath modules_;
+  std::map<std::string, BindingPtr> identities_;  ///< of readings
+  std::map<std::string, DataType> node_types_;    ///< what nodes write, by path
+  std::map<DataType, int64_t> weight_types_;      ///< elements of trainable initializers
   std::vector<std::string> notes_;
   int64_t elements_ = 0;  ///< of all tensors
   int64_t folded_ = 0;    ///< elements of what was computed while reading

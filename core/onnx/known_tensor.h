@@ -66,7 +66,6 @@ struct KnownTensor {
   Shape shape{};
   std::vector<float> reals{};   ///< of real types
   std::vector<int64_t> ints{};  ///< of integer types; booleans are 0 and 1
-  bool trainable = false;       ///< an initializer that a training may change
 
   int64_t count() const noexcept { return element_count(shape); }
   bool real() const noexcept { return is_real(type); }

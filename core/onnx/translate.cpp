@@ -67,7 +67,7 @@ ValueId Translation::weight(size_t i, const char* role) {
 }
 
 ValueId Translation::scale_or_bias(size_t i, const char* role) {
-  if (!is_known(i) || binding(i).known->trainable) return weight(i, role);
+  if (!is_known(i) || binding(i).trainable) return weight(i, role);
   const std::vector<float>& values = binding(i).known->reals;
   const bool same =
       std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();

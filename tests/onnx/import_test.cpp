@@ -43,7 +43,7 @@ TEST(OnnxImport, NodesKeepTheirNamesOrTakeThatOfTheirResult) {
   file.node("Neg", {"a"}, {"b"});
   file.node("Neg", {"b"}, {"c"}, "twice");
   file.node("Neg", {"c"}, {"y"}, "twice");
-  EXPECT_THAT(paths(file.import().model), ElementsAre("/block/Relu", "b", "twice", "twice_2"));
+  EXPECT_THAT(paths(file.import().model), ElementsAre("block", "b", "twice", "twice_2"));
 }
 
 TEST(OnnxImport, NamesAreMadePrintable) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "core/lower/plan_paths.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+/// Whether a path of a plan means the node by another name than its path: the module that it is a
+/// part of ("layer1.0" of "layer1.0:add"), or what an imported file calls it.
+bool names_otherwise(const std::string& glob, const Node& node) {
+  const size_t part = node.path.find(':');
+  return (part != std::string::npos && glob_match(glob, node.path.substr(0, part))) ||
+         (!node.alias.empty() && glob_match(glob, node.alias));
+}
+
+}  // namespace
+
+Plan by_paths(const Plan& plan, const Graph& graph) {
+  Plan result = plan;
+  result.rules.clear();
+  for (const PlanRule& rule : plan.rules) {
+    result.rules.push_back(rule);
+    if (rule.path.empty()) continue;
+    for (const Node& node : graph.nodes()) {
+      if (glob_match(rule.path, node.path) || !names_otherwise(rule.path, node)) continue;
+      result.rules.push_back(rule);
+      result.rules.back().path = exact_glob(node.path);
+    }
+  }
+  return result;
+}
+
+void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan) {
+  for (const PlanRule& rule : plan.rules) {
+    if (rule.path.empty()) continue;
+    const auto matches = [&](const Node& node) {
+      return glob_match(rule.path, node.path) || names_otherwise(rule.path, node);
+    };
+    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), matches) ||
+        std::any_of(expanded.nodes().begin(), expanded.nodes().end(), matches)) {
+      continue;
+    }
+    std::string paths;
+    for (const Node& node : graph.nodes()) paths += (paths.empty() ? "" : ", ") + node.path;
+    throw usage_error("no layer matches \"" + rule.path + "\"", "layers: " + paths)
+        .about({"fp32", "lanes", "plan"});
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/readings.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/onnx/node_order.h"
+#include "core/onnx/reading_work.h"
+#include "core/onnx/values.h"
+#include "core/plan/plan.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// Statistics of batch normalizations: buffers that the forward pass moves on.
+bool is_statistic(const std::string& op, int input) {
+  return op == "BatchNormalization" && (input == 3 || input == 4);
+}
+
+bool matches(const std::vector<std::string>& globs, const std::vector<std::string>& names) {
+  return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return !name.empty() && glob_match(glob, name);
+    });
+  });
+}
+
+/// What the user says goes before all guesses, and settles doubts.
+class Wishes {
+ public:
+  Wishes(ReadingWork& work, const ImportOptions& options) : work_(work), options_(options) {}
+
+  void apply() {
+    for (size_t i = 0; i < work_.uses.size(); ++i) apply(work_.uses[i], std::to_string(i));
+    for (const auto* globs : {&options_.trainable, &options_.frozen, &options_.untied}) {
+      for (const std::string& glob : *globs) {
+        if (met_.contains(glob)) continue;
+        throw usage_error("no weight matches \"" + glob + "\"",
+                          "`halfscope inspect` lists the weights of a file");
+      }
+    }
+  }
+
+ private:
+  void apply(Use& use, const std::string& number) {
+    Reading& reading = use.reading;
+    const std::string below = use.origin->known ? module_name(use, role_of(use)) : "";
+    const std::vector<std::string> names{reading.name, printable(use.copy), printable(use.stored),
+                                         below};
+    if (wanted(options_.untied, names)) {
+      reading.identity += " at " + number;
+      if (reading.transposed) reading.stored = use.stored;
+      reading.transposed = false;
+      reading.name = below;
+      settle(names);
+    }
+    if (wanted(options_.trainable, names)) {
+      if (!use.trains()) {
+        reading.trains = Trains::yes;
+        reading.identity = "trained " + use.copy;
+        reading.name = is_numbered(use.copy) ? below : names[1];
+      }
+      settle(names);
+    }
+    if (wanted(options_.frozen, names)) {
+      work_.hold(use, "--frozen");
+      settle(names);
+    }
+  }
+
+  bool wanted(const std::vector<std::string>& globs, const std::vector<std::string>& names) {
+    bool any = false;
+    for (const std::string& glob : globs) {
+      if (!matches({glob}, names)) continue;
+      met_.insert(glob);
+      any = true;
+    }
+    return any;
+  }
+
+  void settle(const std::vector<std::string>& names) {
+    std::erase_if(work_.result.doubts, [&](const ImportDoubt& doubt) {
+      return std::find(names.begin(), names.end(), doubt.name) != names.end();
+    });
+  }
+
+  ReadingWork& work_;
+  const ImportOptions& options_;
+  std::set<std::string> met_;
+};
+
+}  // namespace
+
+bool is_weight_input(const std::string& op, int input) {
+  struct Row {
+    std::string_view op;
+    int first, last;
+  };
+  constexpr std::array kRows{
+      Row{"Conv", 1, 2},
+      Row{"ConvTranspose", 1, 2},
+      Row{"Gemm", 1, 2},
+      Row{"MatMul", 0, 1},
+      Row{"BatchNormalization", 1, 2},
+      Row{"LayerNormalization", 1, 2},
+      Row{"RMSNormalization", 1, 2},
+      Row{"SimplifiedLayerNormalization", 1, 2},
+      Row{"InstanceNormalization", 1, 2},
+      Row{"GroupNormalization", 1, 2},
+      Row{"PRelu", 1, 1},
+      Row{"Gather", 0, 0},
+      Row{"LSTM", 1, 3},
+      Row{"GRU", 1, 3},
+      Row{"RNN", 1, 3},
+  };
+  return std::any_of(kRows.begin(), kRows.end(), [&](const Row& row) {
+    return row.op == op && row.first <= input && input <= row.last;
+  });
+}
+
+std::string owner_of(const std::string& parameter) {
+  const size_t dot = parameter.rfind('.');
+  return dot == std::string::npos ? "" : parameter.substr(0, dot);
+}
+
+bool is_within(const std::string& module, const std::string& outer) {
+  return outer.empty() || module == outer || module.starts_with(outer + ".");
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, names.size()); ++i)
+    text += (i == 0 ? "" : ", ") + printable(names[i]);
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
+}
+
+std::string role_of(const Use& use) {
+  const std::string& op = use.node->op_type();
+  if (op == "Add" || op == "Sub") return "bias";
+  const bool recurrent = op == "LSTM" || op == "GRU" || op == "RNN";
+  return use.input == (recurrent ? 3 : 2) && is_weight_input(op, use.input) ? "bias" : "weight";
+}
+
+std::string module_name(const Use& use, const std::string& last) {
+  if (!use.origin->known) return printable(use.copy);
+  return (use.origin->module.empty() ? "" : use.origin->module + ".") + printable(last);
+}
+
+ReadingWork::ReadingWork(const ::onnx::ModelProto& model, const Initializers& tensors,
+                         const Origins& node_origins)
+    : file(model),
+      initializers(tensors),
+      origins(node_origins),
+      from_torch(model.producer_name() == "pytorch") {
+  collect();
+  find_evidence();
+}
+
+void ReadingWork::collect() {
+  std::map<std::string, std::string> copies;  // of Identity nodes: the initializer
+  for (const ::onnx::NodeProto* node : in_order(file.graph().node())) {
+    for (const std::string& output : node->output()) maker_[output] = node;
+    const auto stored_of = [&](const std::string& name) {
+      const auto found = copies.find(name);
+      return found != copies.end() ? found->second : name;
+    };
+    if (node->op_type() == "Identity" && node->input_size() == 1 && node->output_size() == 1 &&
+        initializers.contains(stored_of(node->input(0)))) {
+      copies[node->output(0)] = stored_of(node->input(0));
+      has_copies = true;
+      continue;
+    }
+    for (int i = 0; i < node->input_size(); ++i) {
+      const auto tensor = initializers.find(stored_of(node->input(i)));
+      if (tensor == initializers.end() || !tensor->second->real() ||
+          is_statistic(node->op_type(), i)) {
+        continue;
+      }
+      uses.push_back(
+          {node, i, &origins.at(node), tensor->first, node->input(i), tensor->second.get()});
+    }
+  }
+}
+
+void ReadingWork::find_evidence() {
+  std::map<std::pair<Shape, size_t>, std::vector<const KnownTensor*>> alike;
+  std::set<std::string> seen;
+  for (const Use& use : uses) {
+    if (use.tensor->count() < 2 || !seen.insert(use.stored).second) continue;
+    size_t hash = 0;  // of a few numbers, so that few tensors are compared in full
+    for (size_t i = 0; i < std::min<size_t>(16, use.tensor->reals.size()); ++i)
+      hash = hash * 31 + std::hash<float>{}(use.tensor->reals[i]);
+    std::vector<const KnownTensor*>& list = alike[{use.tensor->shape, hash}];
+    stores_equal_apart =
+        stores_equal_apart || std::any_of(list.begin(), list.end(), [&](const KnownTensor* other) {
+          return same_values(*other, *use.tensor);
+        });
+    list.push_back(use.tensor);
+  }
+}
+
+const ::onnx::NodeProto* ReadingWork::maker(const std::string& name) const {
+  const auto found = maker_.find(name);
+  return found == maker_.end() ? nullptr : found->second;
+}
+
+bool ReadingWork::is_of_groups(const Use& use) const {
+  if (use.node->op_type() != "InstanceNormalization" || !is_one_number(*use.tensor)) return false;
+  const ::onnx::NodeProto* before = maker(use.node->input(0));
+  return before != nullptr && before->op_type() == "Reshape" &&
+         origins.at(before).module == use.origin->module &&
+         origins.at(before).call == use.origin->call;
+}
+
+void ReadingWork::train(Use& use, const std::string& name) {
+  use.reading.trains = Trains::yes;
+  use.reading.name = printable(name);
+  use.reading.identity = name;
+}
+
+void ReadingWork::hold(Use& use, const std::string& why) {
+  use.reading.trains = Trains::no;
+  use.reading.identity = "constant " + use.stored;
+  use.reading.stored = use.stored;
+  use.reading.transposed = false;
+  if (use.tensor->count() < 2 || !held_.insert(use.copy).second) return;
+  const std::string shown =
+      is_numbered(use.copy) ? module_name(use, use.copy) : printable(use.copy);
+  result.constants.push_back({shown, use.tensor->shape, why});
+}
+
+void ReadingWork::doubt(const std::string& name, const std::string& why) {
+  const bool known = std::any_of(result.doubts.begin(), result.doubts.end(),
+                                 [&](const ImportDoubt& each) { return each.name == name; });
+  if (!known) result.doubts.push_back({name, why});
+}
+
+void ReadingWork::batch_norms_folded(const std::vector<std::string>& names) {
+  doubt("batch normalization", "the exporter folded batch normalizations into other layers (" +
+                                   joined(names) + "), so this file trains without them; " +
+                                   kRecipe);
+}
+
+Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initializers,
+                       const Origins& origins, const ImportOptions& options) {
+  ReadingWork work(file, initializers, origins);
+  const Signature signature = signature_of(file.graph());
+  if (signature.empty()) {
+    decide_unmarked(work);
+  } else {
+    decide_marked(work, signature);
+  }
+  Wishes(work, options).apply();
+  for (Use& use : work.uses) {
+    if (use.reading.stored.empty()) use.reading.stored = use.stored;
+    work.result.readings[{use.node, use.input}] = use.reading;
+  }
+  return std::move(work.result);
+}
+
+}  // namespace halfscope::onnx_files

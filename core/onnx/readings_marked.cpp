@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// Readings of files with dynamo's metadata: each node says for which call of the network it was
+// made, and the call which parameters it reads.
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+
+#include "core/onnx/node_order.h"
+#include "core/onnx/reading_work.h"
+#include "core/onnx/values.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// "view" of "view_3", as calls are numbered.
+std::string without_number(std::string name) {
+  const size_t under = name.rfind('_');
+  const bool numbered =
+      under != std::string::npos && under > 0 && under + 1 < name.size() &&
+      std::all_of(name.begin() + static_cast<std::ptrdiff_t>(under) + 1, name.end(),
+                  [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
+  if (numbered) name.resize(under);
+  return name;
+}
+
+template <size_t N>
+bool is_one_of(const std::array<std::string_view, N>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+/// Calls that take elements of a parameter, perhaps several times.
+constexpr std::array<std::string_view, 4> kPicks{"index", "embedding", "gather", "index_select"};
+/// Others after which a parameter trains as before: they move its elements or add a constant.
+constexpr std::array<std::string_view, 26> kHarmless{
+    "transpose", "permute", "view",  "reshape", "unsqueeze", "squeeze",    "expand",
+    "clone",     "slice",   "t",     "flatten", "split",     "getitem",    "repeat",
+    "to",        "arange",  "alias", "detach",  "_to_copy",  "contiguous", "select",
+    "add",       "sub",     "cat",   "shape",   "expand_as"};
+
+bool is_recurrent(const Use& use) {
+  const std::string& op = use.node->op_type();
+  return op == "LSTM" || op == "GRU" || op == "RNN";
+}
+
+class Marked {
+ public:
+  Marked(ReadingWork& work, const Signature& signature) : work_(work), signature_(signature) {}
+
+  void run() {
+    std::map<std::string, std::vector<Use*>> calls;
+    for (Use& use : work_.uses) {
+      if (use.origin->call.empty()) {
+        by_own_name(use);
+      } else {
+        calls[use.origin->call].push_back(&use);
+      }
+    }
+    for (const auto& [call, uses] : calls) decide_call(uses);
+    join_forms();
+    for (const Use& use : work_.uses) {
+      if (!use.trains()) continue;
+      read_.insert(use.reading.identity);
+      const std::vector<std::string> sources = sources_of(use.stored);
+      if (sources.size() > 1) read_.insert(sources.begin(), sources.end());
+    }
+    restore_biases();
+    report_lost();
+  }
+
+ private:
+  /// Parameters that the values of an initializer come from.
+  std::vector<std::string> sources_of(const std::string& stored) const {
+    if (signature_.is_parameter(stored)) return {stored};
+    std::vector<std::string> sources;
+    const auto found = signature_.folded_from.find(stored);
+    if (found == signature_.folded_from.end()) return sources;
+    std::copy_if(found->second.begin(), found->second.end(), std::back_inserter(sources),
+                 [&](const std::string& name) { return signature_.is_parameter(name); });
+    return sources;
+  }
+
+  bool is_folded(const Use& use) const {
+    return !signature_.is_parameter(use.stored) && signature_.folded_from.contains(use.stored);
+  }
+
+  /// Parameters among the arguments of a node's call, in order.
+  std::vector<std::string> arguments_of(const NodeOrigin& origin) const {
+    std::vector<std::string> parameters;
+    for (const std::string& argument : origin.arguments) {
+      const auto found = signature_.arguments.find(argument);
+      if (found != signature_.arguments.end() && found->second.kind == TensorKind::parameter)
+        parameters.push_back(found->second.name);
+    }
+    return parameters;
+  }
+
+  /// All readings that one call of the network became.
+  void decide_call(const std::vector<Use*>& uses) {
+    std::vector<std::string> open = arguments_of(*uses.front()->origin);  // that nobody reads yet
+    const auto take = [&](const std::string& name) {
+      const auto found = std::find(open.begin(), open.end(), name);
+      if (found == open.end()) return false;
+      open.erase(found);
+      return true;
+    };
+    std::vector<Use*> left;
+    std::map<std::string, std::string> taken;
+    for (Use* use : uses) {
+      const std::vector<std::string> sources = sources_of(use->stored);
+      if (work_.is_of_groups(*use)) {
+        work_.hold(*use, "scale or bias of groups");
+      } else if (sources.size() > 1) {
+        for (const std::string& source : sources) take(source);
+        by_own_name(*use);
+      } else if (!sources.empty() && take(sources[0])) {
+        taken[use->stored] = sources[0];
+        train(*use, sources[0]);
+      } else {
+        left.push_back(use);
+      }
+    }
+    // What is left was stored once with a tensor of another call that has the same values.
+    for (Use* use : left) {
+      const bool may_be =
+          is_weight_input(use->node->op_type(), use->input) || !sources_of(use->stored).empty();
+      if (const auto again = taken.find(use->stored); again != taken.end()) {
+        train(*use, again->second);
+      } else if (!open.empty() && may_be) {
+        taken[use->stored] = open.front();
+        train(*use, open.front());
+        open.erase(open.begin());
+      } else {
+        by_own_name(*use);
+      }
+    }
+  }
+
+  /// By what the initializer is, where the call does not say it.
+  void by_own_name(Use& use) {
+    const std::vector<std::string> sources = sources_of(use.stored);
+    const auto kind = signature_.kinds.find(use.stored);
+    const bool folded = is_folded(use);
+    if (kind != signature_.kinds.end() && kind->second != TensorKind::parameter) {
+      work_.hold(use, kind->second == TensorKind::buffer ? "buffer" : "constant");
+      use.reading.name = printable(use.stored);
+    } else if (sources.size() == 1 && !folded && !use.origin->call.empty() &&
+               !is_within(use.origin->module, owner_of(sources[0]))) {
+      work_.hold(use, "a constant of the same values as " + printable(sources[0]));
+    } else if (sources.size() == 1) {
+      train(use, sources[0]);
+    } else if (sources.size() > 1) {
+      const std::string own = module_name(use, is_recurrent(use) ? role_of(use) : use.stored);
+      work_.train(use, own);
+      use.reading.computed = true;
+      if (!is_recurrent(use))
+        work_.doubt(own, "the exporter computed it from " + joined(sources) + "; " + kRecipe);
+    } else if (is_weight_input(use.node->op_type(), use.input) && !folded &&
+               use.tensor->count() > 1 && !is_mask(*use.tensor)) {
+      const std::string own = module_name(use, role_of(use));
+      work_.train(use, own);
+      work_.doubt(own,
+                  "the file does not mark it as a parameter, but it is where weights are; "
+                  "--frozen " +
+                      own + " keeps it as it is");
+    } else {
+      work_.hold(use, folded ? "computed by the exporter" : "constant");
+    }
+  }
+
+  void train(Use& use, const std::string& name) {
+    work_.train(use, name);
+    if (!is_folded(use)) return;
+    use.reading.computed = !is_weight_input(use.node->op_type(), use.input);
+    check_fold(use, name);
+  }
+
+  /// What the exporter computed must train like the parameter that it comes from.
+  void check_fold(const Use& use, const std::string& source) {
+    std::vector<std::string> steps = signature_.folded_from.at(use.stored);
+    steps.push_back(use.stored);
+    bool picks = false;
+    for (const std::string& step : steps) {
+      if (is_numbered(step) || signature_.kinds.contains(step)) continue;
+      const std::string call = without_number(step);
+      picks = picks || is_one_of(kPicks, call);
+      if (is_one_of(kHarmless, call) || is_one_of(kPicks, call)) continue;
+      work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
+                                         " from it (" + printable(call) +
+                                         "), and that trains in its place; " + kRecipe);
+      return;
+    }
+    if (picks && is_one_number(*use.tensor)) {
+      work_.doubt(printable(source), "the exporter picked " + printable(use.stored) +
+                                         " from it, and which elements were picked twice cannot "
+                                         "be seen; " +
+                                         kRecipe);
+    }
+  }
+
+  /// A parameter that is stored in two forms: one is the transpose of the other.
+  void join_forms() {
+    std::map<std::string, std::vector<Use*>> forms;
+    for (Use& use : work_.uses) {
+      if (use.trains()) forms[use.reading.identity].push_back(&use);
+    }
+    for (const auto& [identity, uses] : forms) {
+      const std::string name = identity;
+      const auto own = std::find_if(uses.begin(), uses.end(),
+                                    [&](const Use* use) { return use->stored == name; });
+      const Use& home = own != uses.end() ? **own : *uses.front();
+      for (Use* use : uses) {
+        if (use->stored == home.stored || same_values(*home.tensor, *use->tensor)) continue;
+        if (is_transpose(*home.tensor, *use->tensor)) {
+          use->reading.transposed = true;
+          use->reading.stored = home.stored;
+          continue;
+        }
+        use->reading.identity += " as " + use->stored;
+        work_.doubt(printable(name), "the exporter stored it as " + printable(home.stored) +
+                                         " and as " + printable(use->stored) +
+                                         ", which train apart; " + kRecipe);
+      }
+    }
+  }
+
+  /// Rewriters drop a bias of zeros, and then it would not train.
+  void restore_biases() {
+    for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
+      const NodeOrigin& origin = work_.origins.at(&node);
+      const std::string& op = node.op_type();
+      if ((op != "Conv" && op != "ConvTranspose" && op != "Gemm") ||
+          (node.input_size() > 2 && !node.input(2).empty()) ||
+          origin.what.find("norm") != std::string::npos) {
+        continue;
+      }
+      std::vector<std::string> lost = arguments_of(origin);
+      std::erase_if(lost, [&](const std::string& name) { return read_.contains(name); });
+      if (lost.size() != 1) continue;
+      work_.result.removed_biases[&node] = lost[0];
+      restored_.insert(lost[0]);
+    }
+  }
+
+  void report_lost() {
+    std::set<std::string> normalizing;
+    for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
+      const NodeOrigin& origin = work_.origins.at(&node);
+      if (origin.what.find("batch_norm") == std::string::npos ||
+          node.op_type() == "BatchNormalization") {
+        continue;
+      }
+      for (std::string& name : arguments_of(origin)) normalizing.insert(std::move(name));
+    }
+    std::vector<std::string> folded;
+    for (const auto& [name, kind] : signature_.kinds) {
+      if (kind != TensorKind::parameter || read_.contains(name) || restored_.contains(name))
+        continue;
+      if (normalizing.contains(name)) {
+        folded.push_back(name);
+      } else if (const Use* other = read_in_place_of(name)) {
+        work_.result.notes.push_back(printable(name) + " is tied to " + other->reading.name);
+      } else {
+        work_.doubt(printable(name),
+                    std::string("no node reads this parameter: the network does not use it, or "
+                                "the exporter computed a constant from it; ") +
+                        kRecipe);
+      }
+    }
+    if (!folded.empty()) work_.batch_norms_folded(folded);
+  }
+
+  /// A module whose parameter is lost may read that of another one: then the two are one.
+  const Use* read_in_place_of(const std::string& name) const {
+    const std::string owner = owner_of(name);
+    const auto found = std::find_if(work_.uses.begin(), work_.uses.end(), [&](const Use& use) {
+      return use.trains() && use.origin->module == owner &&
+             signature_.is_parameter(use.reading.identity) &&
+             !is_within(owner_of(use.reading.identity), owner);
+    });
+    return found == work_.uses.end() ? nullptr : &*found;
+  }
+
+  ReadingWork& work_;
+  const Signature& signature_;
+  std::set<std::string> read_, restored_;  ///< parameters
+};
+
+}  // namespace
+
+void decide_marked(ReadingWork& work, const Signature& signature) { Marked(work, signature).run(); }
+
+}  // namespace halfscope::onnx_files

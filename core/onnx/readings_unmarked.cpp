@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// Readings of files without marks: TorchScript's names and Identity nodes say most of it, values
+// and modules the rest.
+#include <algorithm>
+
+#include "core/onnx/node_order.h"
+#include "core/onnx/reading_work.h"
+#include "core/onnx/values.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+using ::onnx::NodeProto;
+
+std::vector<std::string> parts_of(const std::string& module) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= module.size();) {
+    const size_t end = std::min(module.find('.', begin), module.size());
+    parts.push_back(module.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string joined_path(const std::vector<std::string>& parts, size_t count) {
+  std::string path;
+  for (size_t i = 0; i < count; ++i) path += (i > 0 ? "." : "") + parts[i];
+  return path;
+}
+
+class Unmarked {
+ public:
+  explicit Unmarked(ReadingWork& work) : work_(work) {}
+
+  void run() {
+    for (Use& use : work_.uses) decide(use);
+    std::map<std::string, std::vector<Use*>> by_stored;
+    for (Use& use : work_.uses) {
+      if (use.trains()) by_stored[use.stored].push_back(&use);
+    }
+    for (const auto& [stored, uses] : by_stored) settle_shared(uses);
+    join_transposed();
+    find_folded_batch_norms();
+  }
+
+ private:
+  void decide(Use& use) {
+    const bool weight = is_weight_input(use.node->op_type(), use.input);
+    const bool numbered = is_numbered(use.copy);
+    if (work_.is_of_groups(use)) {
+      work_.hold(use, "scale or bias of groups");
+      return;
+    }
+    if (const std::string why = why_constant(use, weight, numbered); !why.empty()) {
+      work_.hold(use, why);
+      return;
+    }
+    const std::string shown = numbered ? module_name(use, role_of(use)) : printable(use.copy);
+    Reading& reading = use.reading;
+    reading.trains = Trains::yes;
+    reading.computed = numbered && !weight;
+    reading.identity = use.copy;
+    if (!numbered) {
+      if (work_.from_torch || has_owner(use)) reading.name = shown;
+    } else if (use.origin->known) {
+      reading.identity = use.stored + " in " + use.origin->module + " " + use.node->op_type() +
+                         std::to_string(use.input);
+      reading.name = shown;
+    }
+    if (reading.computed && work_.from_torch && !follows_instance_norm(use)) {
+      work_.doubt(shown, std::string("the exporter computed it, perhaps from parameters; ") +
+                             kRecipe + ", or keep it as it is with --frozen " + shown);
+    } else if (use.tensor->count() == 1 && !weight) {
+      work_.doubt(shown, "it is one number, a parameter or a constant; --frozen " + shown +
+                             " keeps it as it is");
+    }
+  }
+
+  /// Whether the name is a path that the reader's module agrees with.
+  static bool has_owner(const Use& use) {
+    return use.origin->known && !owner_of(use.copy).empty() &&
+           is_within(owner_of(use.copy), use.origin->module);
+  }
+
+  /// Why a tensor without a mark does not train; "" if it does.
+  std::string why_constant(const Use& use, bool weight, bool numbered) {
+    const KnownTensor& tensor = *use.tensor;
+    if (tensor.count() == 0) return "empty";
+    const bool named = work_.from_torch && !numbered;
+    if (tensor.count() == 1 && !named && (!weight || tensor.shape.empty())) return "a number";
+    if (is_mask(tensor)) return "a mask";
+    if (is_frozen_norm(use)) return "scale or bias of a frozen batch normalization";
+    if (!work_.from_torch || !follows_formula(tensor)) return "";
+    const std::string shown = numbered ? module_name(use, role_of(use)) : printable(use.copy);
+    work_.doubt(shown, "its values follow a formula, so it is kept as it is; --trainable " + shown +
+                           " trains it");
+    return "follows a formula";
+  }
+
+  const NodeProto* other_operand(const Use& use) const {
+    return use.node->input_size() == 2 ? work_.maker(use.node->input(1 - use.input)) : nullptr;
+  }
+
+  /// Mul and Add of numbered constants per channel after a convolution without a bias.
+  bool is_frozen_norm(const Use& use) const {
+    const std::string& op = use.node->op_type();
+    const Shape& shape = use.tensor->shape;
+    if (!is_numbered(use.copy) || (op != "Mul" && op != "Add") || shape.size() != 4 ||
+        shape[0] != 1 || shape[2] != 1 || shape[3] != 1) {
+      return false;
+    }
+    const NodeProto* before = other_operand(use);
+    if (op == "Add") {
+      if (before == nullptr || before->op_type() != "Mul") return false;
+      const NodeProto* conv = nullptr;
+      for (const std::string& input : before->input()) {
+        const NodeProto* made = work_.maker(input);
+        if (made != nullptr) conv = made;
+      }
+      before = conv;
+    }
+    return before != nullptr && before->op_type() == "Conv";
+  }
+
+  /// Scale and bias of a group normalization, which only had to be reshaped.
+  bool follows_instance_norm(const Use& use) const {
+    const NodeProto* before = other_operand(use);
+    for (int i = 0; before != nullptr && i < 3; ++i) {
+      if (before->op_type() == "InstanceNormalization") return true;
+      before = before->input_size() > 0 ? work_.maker(before->input(0)) : nullptr;
+    }
+    return false;
+  }
+
+  /// A tensor that several nodes read: equal by chance, in copies of one module, or truly one.
+  void settle_shared(const std::vector<Use*>& uses) {
+    if (work_.stores_equal_apart) {
+      for (Use* use : uses) use->reading.identity = use->copy;
+    } else if (is_one_number(*uses.front()->tensor)) {
+      part_equal(uses);
+    } else {
+      tie_random(uses);
+    }
+  }
+
+  /// Ones or zeros that exporters store once are a tensor for each node, unless the name says
+  /// otherwise, or the nodes share a weight that is not equal by chance.
+  void part_equal(const std::vector<Use*>& uses) {
+    for (size_t i = 1; i < uses.size(); ++i) {
+      Use& use = *uses[i];
+      const bool sure =
+          is_numbered(use.copy) ? use.origin->known : work_.has_copies || has_owner(use);
+      if (sure || shares_weight(*uses.front(), use)) continue;
+      const std::string own = module_name(use, role_of(use));
+      use.reading.identity = use.copy + " of " + std::to_string(&use - work_.uses.data());
+      use.reading.name = use.origin->known ? own : "";
+      work_.doubt(use.origin->known ? own : describe(*use.node),
+                  "the file stores its " + role_of(use) + " once with that of " +
+                      describe(*uses.front()->node) + ", as they start equal; they train apart");
+    }
+  }
+
+  bool shares_weight(const Use& a, const Use& b) const {
+    return std::any_of(work_.uses.begin(), work_.uses.end(), [&](const Use& one) {
+      return one.node == a.node && !is_one_number(*one.tensor) &&
+             std::any_of(work_.uses.begin(), work_.uses.end(), [&](const Use& other) {
+               return other.node == b.node && other.stored == one.stored;
+             });
+    });
+  }
+
+  /// Random values are equal where the network ties them, or where a module was copied.
+  void tie_random(const std::vector<Use*>& uses) {
+    Use& first = *uses.front();
+    for (size_t i = 1; i < uses.size(); ++i) {
+      Use& use = *uses[i];
+      if (use.reading.identity == first.reading.identity) {
+        const bool elsewhere = use.origin->known && first.origin->known &&
+                               !is_within(use.origin->module, owner_of(use.copy)) &&
+                               !work_.has_copies &&
+                               are_copies(first.origin->module, use.origin->module);
+        if (!elsewhere) continue;
+        use.reading.name = module_name(use, role_of(use));
+        use.reading.identity = use.reading.name + " of " + use.copy;
+        continue;
+      }
+      if (!is_numbered(use.copy) || are_copies(first.origin->module, use.origin->module)) continue;
+      use.reading.identity = first.reading.identity;
+      use.reading.name = first.reading.name;
+    }
+  }
+
+  /// Whether one module was made as a copy of the other: they differ in one part of their paths,
+  /// and all that is below it reads the same tensors.
+  bool are_copies(const std::string& a, const std::string& b) const {
+    const std::vector<std::string> of_a = parts_of(a), of_b = parts_of(b);
+    if (of_a.size() != of_b.size()) return false;
+    size_t at = 0;
+    while (at < of_a.size() && of_a[at] == of_b[at]) ++at;
+    if (at == of_a.size() ||
+        !std::equal(of_a.begin() + static_cast<std::ptrdiff_t>(at) + 1, of_a.end(),
+                    of_b.begin() + static_cast<std::ptrdiff_t>(at) + 1)) {
+      return false;
+    }
+    const std::multiset<std::string> contents = contents_of(joined_path(of_a, at + 1));
+    return !contents.empty() && contents == contents_of(joined_path(of_b, at + 1));
+  }
+
+  /// What the nodes of a module read, by where; empty if that is too little to compare.
+  std::multiset<std::string> contents_of(const std::string& root) const {
+    std::multiset<std::string> contents;
+    std::set<std::string> random;
+    for (const Use& use : work_.uses) {
+      if (!use.origin->known || !is_within(use.origin->module, root)) continue;
+      contents.insert(use.origin->module.substr(root.size()) + " " + use.node->op_type() + " " +
+                      std::to_string(use.input) + " " + use.stored);
+      if (!is_one_number(*use.tensor)) random.insert(use.stored);
+    }
+    if (random.size() < 2) contents.clear();
+    return contents;
+  }
+
+  /// A tied table that the exporter transposed for the product that reads it.
+  void join_transposed() {
+    std::map<std::string, std::vector<Use*>> matrices;
+    for (Use& use : work_.uses) {
+      if (use.trains() && use.tensor->shape.size() == 2 && use.tensor->count() >= 4 &&
+          !is_one_number(*use.tensor)) {
+        matrices[use.stored].push_back(&use);
+      }
+    }
+    for (auto a = matrices.begin(); a != matrices.end(); ++a) {
+      for (auto b = std::next(a); b != matrices.end(); ++b) {
+        const KnownTensor &first = *a->second.front()->tensor, &second = *b->second.front()->tensor;
+        if (!is_transpose(first, second) || same_values(first, second)) continue;
+        const bool named_second = is_numbered(a->first) && !is_numbered(b->first);
+        const Use& home = *(named_second ? b : a)->second.front();
+        for (Use* use : (named_second ? a : b)->second) {
+          use->reading.identity = home.reading.identity;
+          use->reading.name = home.reading.name;
+          use->reading.stored = home.stored;
+          use->reading.transposed = true;
+        }
+      }
+    }
+  }
+
+  /// All convolutions have a bias, and TorchScript numbers both: it computed them.
+  void find_folded_batch_norms() {
+    std::vector<std::string> folded;
+    for (const NodeProto& node : work_.file.graph().node()) {
+      if (node.op_type() == "BatchNormalization") return;
+      if (node.op_type() == "Conv" && node.input_size() > 2 &&
+          node.input(1).starts_with("onnx::") && node.input(2).starts_with("onnx::")) {
+        const std::string& module = work_.origins.at(&node).module;
+        folded.push_back(module.empty() ? node.name() : module);
+      }
+    }
+    if (!folded.empty()) work_.batch_norms_folded(folded);
+  }
+
+  ReadingWork& work_;
+};
+
+}  // namespace
+
+void decide_unmarked(ReadingWork& work) { Unmarked(work).run(); }
+
+}  // namespace halfscope::onnx_files
