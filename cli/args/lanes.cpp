@@ -221,7 +221,7 @@ std::vector<LaneRequest> lane_requests(const Settings& settings) {
 
 Plan plan_of(const LaneRequest& lane, const Settings& settings) {
   if (lane.spelled_out) return *lane.spelled_out;
-  return network_plan(lane.plan, settings.model, {.dimensions = settings.dimensions});
+  return network_plan(lane.plan, settings.model, network_options(settings));
 }
 
 std::vector<LaneConfig> lanes_of(const Settings& settings) {

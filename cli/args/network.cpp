@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/args/arguments.h"
+#include "cli/terminal/network_summary.h"
 #include "core/error.h"
 #include "core/models/models.h"
 #include "core/policy/policy.h"
@@ -67,6 +68,13 @@ Error batch_error(const std::string& file, const OnnxImport& import, int64_t bat
       .about({"batch"});
 }
 
+NetworkOptions network_options(const Settings& settings) {
+  return {.dimensions = settings.dimensions,
+          .trainable = settings.trainable,
+          .frozen = settings.frozen,
+          .untied = settings.untied};
+}
+
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options) {
   std::error_code failed;
   if (!std::filesystem::exists(file, failed)) {
@@ -74,15 +82,27 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
         .about({"model", "network"});
   }
   OnnxImport import = about({"model", "network", "dimension"}, [&] {
-    return read_onnx(file, {.batch = options.batch, .dimensions = options.dimensions});
+    return read_onnx(file, {.batch = options.batch,
+                            .dimensions = options.dimensions,
+                            .trainable = options.trainable,
+                            .frozen = options.frozen,
+                            .untied = options.untied});
   });
   if (options.batch_given && !takes_batch(import, options.batch)) {
     throw batch_error(file.string(), import, options.batch, samples_at_once(import));
   }
+  if (options.quiet) return import;
   static std::set<std::string> told;  // a training reads the file several times
   for (const std::string& note : import.notes) {
     if (told.insert(note).second) fmt::print(stderr, "note: {}: {}\n", file.string(), note);
   }
+  bool doubtful = false;
+  for (const ImportDoubt& doubt : import.doubts) {
+    if (!told.insert(doubt.name + doubt.why).second) continue;
+    fmt::print(stderr, "warning: {}: {}: {}\n", file.string(), doubt.name, doubt.why);
+    doubtful = true;
+  }
+  if (doubtful) fmt::print(stderr, "hint: {}\n", kDoubtHint);
   return import;
 }
 
@@ -110,6 +130,12 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
     throw usage_error("--dimension is for network files; " + spec + " has none that are open",
                       "leave it out")
         .about({"model", "network", "dimension"});
+  }
+  if (options.asks_for_file()) {
+    throw usage_error(
+        "--trainable, --frozen and --untie are for ONNX files; " + spec + " is built in",
+        "leave them out")
+        .about({"model", "network", "trainable", "frozen", "untie"});
   }
   Shape shape = options.sample_shape;
   int64_t classes = options.classes;

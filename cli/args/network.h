@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/args/settings.h"
 #include "core/data/dataset.h"
 #include "core/error.h"
 #include "core/lower/lower.h"
@@ -26,7 +27,18 @@ struct NetworkOptions {
   bool images = false;  ///< the data are images, whose classes are known
   /// Other dimensions that a file leaves open, by name.
   std::map<std::string, int64_t> dimensions{};
+  /// As in ImportOptions.
+  std::vector<std::string> trainable{}, frozen{}, untied{};
+  bool quiet = false;  ///< print neither notes nor doubts
+
+  /// Whether something is asked for that only files have.
+  bool asks_for_file() const {
+    return !dimensions.empty() || !trainable.empty() || !frozen.empty() || !untied.empty();
+  }
 };
+
+/// What the settings say of the network's file.
+NetworkOptions network_options(const Settings& settings);
 
 /// What a shell can begin --plan with: the presets and kAsExported.
 std::vector<std::string> plan_words();

@@ -19,7 +19,7 @@
 namespace halfscope {
 
 /// The commands that take their settings from the table, as bits.
-enum Commands : unsigned { kTrain = 1, kRun = 2, kConvert = 4, kDoctor = 8 };
+enum Commands : unsigned { kTrain = 1, kRun = 2, kConvert = 4, kDoctor = 8, kInspect = 16 };
 
 struct Settings {
   Commands command = kTrain;
@@ -29,6 +29,7 @@ struct Settings {
   std::vector<std::string> inputs{};
   std::optional<uint64_t> random_input{};
   std::map<std::string, int64_t> dimensions{};
+  std::vector<std::string> trainable{}, frozen{}, untied{};  ///< globs over weights of a file
   int64_t limit = 0;  ///< samples; 0 for all
   bool no_shuffle = false;
 

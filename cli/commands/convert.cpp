@@ -80,9 +80,8 @@ int convert_network(const Settings& settings) {
   files.push_back(settings.out);
   check_distinct(files);
   check_result_file(settings.out, settings.force);
-  NetworkOptions wanted;
+  NetworkOptions wanted = network_options(settings);
   if (settings.batch > 0) wanted.batch = settings.batch;
-  wanted.dimensions = settings.dimensions;
   if (!settings.data.empty()) describe_samples(load_dataset(settings.data), wanted);
   const std::string bytes = settings.batch == 0 ? written_open(settings, wanted)
                                                 : written(settings, wanted, settings.batch);

@@ -29,10 +29,9 @@ std::optional<DoctorNetwork> examined(const Settings& settings) {
   const LaneRequest asked =
       settings.plans.empty() ? parse_lane("mixed_float16") : settings.plans[0];
   result.plan = lane_text(asked);
-  NetworkOptions wanted;
+  NetworkOptions wanted = network_options(settings);
   wanted.batch = result.batch = settings.batch > 0 ? settings.batch : 128;
   wanted.batch_given = settings.batch > 0;
-  wanted.dimensions = settings.dimensions;
   // As in a training; files and fully connected networks say themselves what they take.
   const bool takes_images = !is_network_file(settings.model) && !settings.model.starts_with("mlp:");
   if (!settings.data.empty() || takes_images) {

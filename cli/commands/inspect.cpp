@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// `halfscope inspect`: one line per lane of one or more run files.
+// `halfscope inspect`: one line per lane of run files; of an ONNX file what would train.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "analysis/run_view.h"
 #include "cli/args/arguments.h"
+#include "cli/args/config_file.h"
+#include "cli/args/network.h"
+#include "cli/args/setting.h"
 #include "cli/commands/command.h"
 #include "cli/terminal/lane_summary.h"
+#include "cli/terminal/network_summary.h"
 
 namespace halfscope {
 namespace {
-
-struct InspectOptions {
-  std::vector<std::string> files;
-  bool json = false;
-};
 
 Json run_json(const std::string& file, const RunView& run) {
   const RunInfo& info = run.info();
@@ -35,14 +35,39 @@ Json run_json(const std::string& file, const RunView& run) {
   return json;
 }
 
-int inspect(const InspectOptions& options) {
+/// What a training would make of the file; nothing is trained.
+int inspect_network(const std::string& file, const Settings& settings) {
+  NetworkOptions wanted = network_options(settings);
+  wanted.batch = std::max<int64_t>(settings.batch, 1);
+  wanted.batch_given = settings.batch > 0;
+  wanted.quiet = true;
+  const OnnxImport import = load_network_file(file, wanted);
+  const NetworkSummary summary = summary_of(import, file, samples_at_once(import));
+  if (!settings.json) {
+    write_out(listing_text(summary));
+    return 0;
+  }
+  Json nodes = Json::array();
+  for (const Node& node : import.model.graph.nodes()) {
+    nodes.push_back({{"path", node.path},
+                     {"op", node.op},
+                     {"file_name", node.alias.empty() ? node.path : node.alias}});
+  }
+  Json json{{"schema", "halfscope.network/1"}, {"version", kVersion}};
+  json.update(listing_json(summary));
+  json["nodes"] = nodes;
+  write_json(json);
+  return 0;
+}
+
+int inspect_runs(const std::vector<std::string>& files, const Settings& settings) {
   std::vector<std::vector<std::string>> rows{
       {"run", "model", "data", "lane", "status", "steps", "last loss", "skipped", "test acc"}};
   Json runs = Json::array();
-  for (const std::string& file : options.files) {
+  for (const std::string& file : files) {
     const RunView run = RunView::open(file);
     const RunInfo& info = run.info();
-    if (options.json) {
+    if (settings.json) {
       runs.push_back(run_json(file, run));
       continue;
     }
@@ -53,7 +78,7 @@ int inspect(const InspectOptions& options) {
                       lane.last_loss_text(), std::to_string(lane.skipped), lane.accuracy_text()});
     }
   }
-  if (options.json) {
+  if (settings.json) {
     write_json(Json{{"schema", "halfscope.runs/1"}, {"version", kVersion}, {"runs", runs}});
   } else {
     write_out(aligned(rows, {false, false, false, false, false, true, true, true, true}));
@@ -61,20 +86,44 @@ int inspect(const InspectOptions& options) {
   return 0;
 }
 
+int inspect(const std::vector<std::string>& files, const Settings& settings) {
+  const auto network = std::find_if(files.begin(), files.end(), is_network_file);
+  if (network == files.end()) {
+    for (const char* key : {"batch", "dimension", "trainable", "frozen", "untie"}) {
+      if (!settings.is_given(key)) continue;
+      throw usage_error(std::string("--") + key + " is for ONNX files", "leave it out");
+    }
+    return inspect_runs(files, settings);
+  }
+  if (files.size() > 1)
+    throw usage_error("inspect takes one ONNX file at a time", "inspect " + *network + " alone");
+  return inspect_network(*network, settings);
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& app, Invocation& call) {
-  auto options = std::make_shared<InspectOptions>();
+  auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* sub = app.add_subcommand(
-      "inspect", "List the lanes in run files, including runs still in progress");
-  sub->footer("Example:  halfscope inspect run.hscope hot.hscope");
-  offer(sub->add_option("run", options->files, "Run files, as `halfscope train` writes them")
+      "inspect",
+      "List the lanes in run files, including runs still in progress, or what would train in an "
+      "ONNX file");
+  sub->footer(
+      "Example:  halfscope inspect run.hscope hot.hscope\n"
+      "          halfscope inspect net.onnx");
+  offer(sub->add_option("run", *files,
+                        "Run files, as `halfscope train` writes them, or one ONNX file")
             ->required()
             ->type_name("RUN")
             ->group(group::kArguments),
-        {.files = "*.hscope"});
-  sub->add_flag("--json", options->json, "Print the list as JSON")->group(group::kOutput);
-  sub->callback([options, &call] { call.action = [options] { return inspect(*options); }; });
+        {.files = "*.{hscope,onnx}"});
+  add_settings(*sub, kInspect);
+  sub->callback([files, sub, &call] {
+    call.action = [files, sub] {
+      const Settings settings = read_settings(*sub, kInspect);
+      return naming_keys(settings, [&] { return inspect(*files, settings); });
+    };
+  });
 }
 
 }  // namespace halfscope

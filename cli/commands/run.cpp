@@ -281,7 +281,7 @@ struct Work {
 
 Work read_work(const Settings& settings) {
   Work work;
-  work.wanted.dimensions = settings.dimensions;
+  work.wanted = network_options(settings);
   if (!settings.random_input) {
     work.samples = read_samples(settings);
     describe_samples(work.samples.data, work.wanted);

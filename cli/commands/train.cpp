@@ -94,8 +94,8 @@ std::string closing_table(std::span<const LaneSummary> lanes) {
   return aligned(rows, {false, true, true, true, true, true, true, true});
 }
 
-Json closing_json(const Settings& settings, const Summary& summary, double seconds, bool saved,
-                  const std::optional<Proof>& proof) {
+Json closing_json(const Settings& settings, const NetworkSummary& network, const Summary& summary,
+                  double seconds, bool saved, const std::optional<Proof>& proof) {
   const auto written = [saved](const std::string& file) {
     return saved && !file.empty() ? Json(file) : Json(nullptr);
   };
@@ -108,6 +108,7 @@ Json closing_json(const Settings& settings, const Summary& summary, double secon
   json["seconds"] = json_number(seconds);
   json["save_weights"] = written(settings.save_weights);
   json["save_ema"] = written(settings.save_ema);
+  json["network"] = network.file.empty() ? Json(nullptr) : summary_json(network);
   json["lanes"] = to_json(summary.lanes());
   json["proof"] = proof_member(proof);
   return json;
@@ -180,7 +181,8 @@ int train(const Settings& settings, const std::string& command_line) {
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
 
   const Dataset data = load_training_data(settings);
-  attach_network(config, settings, data);
+  NetworkSummary network;
+  attach_network(config, settings, data, &network);
   const std::unique_ptr<Trainer> trainer = make_trainer(config, data, settings.init);
   RunInfo info = trainer->describe();
   info.data = settings.data;
@@ -193,6 +195,8 @@ int train(const Settings& settings, const std::string& command_line) {
 
   if (!settings.resume.empty()) trainer->resume(load_checkpoint(settings.resume));
 
+  const bool from_file = !network.file.empty();
+  if (from_file && !settings.quiet) fmt::print(stderr, "{}", summary_text(network));
   if (!settings.quiet) print_lost(*trainer, settings);
   if (settings.kernels) print_kernels(trainer->product_kernels());
 
@@ -233,7 +237,7 @@ int train(const Settings& settings, const std::string& command_line) {
     }
   }
   if (settings.json) {
-    write_json(closing_json(settings, summary, elapsed.count(), saved, verified.proof));
+    write_json(closing_json(settings, network, summary, elapsed.count(), saved, verified.proof));
   }
   if (!trainer->lost_lanes().empty()) {
     if (!settings.checkpoint.empty()) {

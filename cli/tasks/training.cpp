@@ -126,10 +126,11 @@ Dataset load_training_data(const Settings& settings) {
   return data;
 }
 
-void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data) {
+void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data,
+                    NetworkSummary* summary) {
   const bool file = is_network_file(settings.model);
-  NetworkOptions wanted{.dimensions = settings.dimensions};
-  if (!file && settings.loss.empty() && !data.sample_shape.empty() && wanted.dimensions.empty() &&
+  NetworkOptions wanted = network_options(settings);
+  if (!file && settings.loss.empty() && !data.sample_shape.empty() && !wanted.asks_for_file() &&
       settings.running_variance.empty()) {
     return;
   }
@@ -142,11 +143,16 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
   const LossSpec loss = about({"loss"}, [&] {
     return parse_loss(settings.loss.empty() ? "cross-entropy" : settings.loss);
   });
-  config.build = [model = settings.model, wanted, loss,
+  config.build = [model = settings.model, wanted, loss, file, summary,
                   variance = settings.running_variance](int64_t batch) {
     NetworkOptions sized = wanted;
     sized.batch = batch;
-    Model network = about({"model"}, [&] { return load_network(model, sized); });
+    Model network = about({"model"}, [&] {
+      if (!file) return load_network(model, sized);
+      OnnxImport import = load_network_file(model, sized);
+      if (summary != nullptr) *summary = summary_of(import, model, samples_at_once(import));
+      return std::move(import.model);
+    });
     about({"loss"}, [&] { add_loss(network, loss); });
     if (!variance.empty()) {
       about({"running_variance"}, [&] {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/args/settings.h"
+#include "cli/terminal/network_summary.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
@@ -29,8 +30,10 @@ NamedTensors read_initial_weights(const Settings& settings);
 Dataset load_training_data(const Settings& settings);
 
 /// Adds to the configuration how the network and its loss are built, where that is no built-in
-/// classifier of images. Throws Error if the network cannot be loaded.
-void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data);
+/// classifier of images. What is understood of a network's file is written to `summary`, which must
+/// outlive the configuration, when the network is built. Throws Error if it cannot be loaded.
+void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data,
+                    NetworkSummary* summary = nullptr);
 
 /// Errors about initial weights name the file they are from, which the trainer does not know.
 std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const Dataset& data,

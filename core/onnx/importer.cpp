@@ -78,6 +78,14 @@ OnnxImport Importer::run() {
   return result;
 }
 
+/// Layers that took in what comes after them are called by their weight.
+std::string Importer::module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const {
+  const Reading* weight = readings_.find(node, 1);
+  if (!origin.rewritten || weight == nullptr || weight->trains == Trains::no) return origin.module;
+  const size_t dot = weight->name.rfind('.');
+  return dot == std::string::npos ? origin.module : weight->name.substr(0, dot);
+}
+
 void Importer::list_parameters(OnnxImport& result) {
   const Graph& graph = result.model.graph;
   std::map<ValueId, ImportParameter*> by_value;
@@ -91,6 +99,10 @@ void Importer::list_parameters(OnnxImport& result) {
     for (ValueId input : node.inputs) {
       const auto found = by_value.find(input);
       if (found == by_value.end()) continue;
+      if (node.path.starts_with(found->second->name + "/")) {  // a form of it, as in the file
+        by_value[node.outputs[0]] = found->second;
+        continue;
+      }
       std::vector<std::string>& readers = found->second->readers;
       if (readers.empty() || readers.back() != node.path) readers.push_back(node.path);
     }
@@ -289,7 +301,7 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   const std::string path =
       unique_path(scope.prefix + printable(wanted.empty() ? node.op_type() : wanted));
   if (const auto origin = origins_.find(&node); origin != origins_.end() && origin->second.known)
-    modules_[path] = origin->second.module;
+    modules_[path] = module_of(node, origin->second);
   if (const ::onnx::FunctionProto* function = find_function(node)) {
     run_function(node, *function, scope, path, what, depth);
     return;

@@ -112,6 +112,7 @@ class Importer {
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   Plan types_of(const Graph& graph) const;
+  std::string module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const;
   static void list_parameters(OnnxImport& result);
   std::string variable_path(const std::string& wanted);
 

@@ -37,9 +37,6 @@ std::string role_of(const Use& use);
 /// `last` below the reader's module; the tensor's own name where that is not known.
 std::string module_name(const Use& use, const std::string& last);
 
-inline constexpr const char* kRecipe =
-    "to be sure, export with training=TrainingMode.TRAINING and do_constant_folding=False";
-
 /// The readings of a file, and what is found out about them.
 class ReadingWork {
  public:

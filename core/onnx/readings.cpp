@@ -147,8 +147,9 @@ std::string role_of(const Use& use) {
 }
 
 std::string module_name(const Use& use, const std::string& last) {
-  if (!use.origin->known) return printable(use.copy);
-  return (use.origin->module.empty() ? "" : use.origin->module + ".") + printable(last);
+  // Names without a module would say nothing: "weight".
+  if (!use.origin->known || use.origin->module.empty()) return printable(use.copy);
+  return use.origin->module + "." + printable(last);
 }
 
 ReadingWork::ReadingWork(const ::onnx::ModelProto& model, const Initializers& tensors,
@@ -242,8 +243,7 @@ void ReadingWork::doubt(const std::string& name, const std::string& why) {
 
 void ReadingWork::batch_norms_folded(const std::vector<std::string>& names) {
   doubt("batch normalization", "the exporter folded batch normalizations into other layers (" +
-                                   joined(names) + "), so this file trains without them; " +
-                                   kRecipe);
+                                   joined(names) + "), so this file trains without them");
 }
 
 Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initializers,

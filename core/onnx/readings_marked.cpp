@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <string_view>
+#include <utility>
 
 #include "core/onnx/node_order.h"
 #include "core/onnx/reading_work.h"
@@ -95,6 +96,13 @@ class Marked {
     return parameters;
   }
 
+  /// A layer that took in the batch normalization after it: it has the normalization's call.
+  static bool is_fused(const Use& use) {
+    return use.origin->rewritten && use.origin->what.find("norm") != std::string::npos &&
+           use.node->op_type().find("Norm") == std::string::npos &&
+           is_weight_input(use.node->op_type(), use.input);
+  }
+
   /// All readings that one call of the network became.
   void decide_call(const std::vector<Use*>& uses) {
     std::vector<std::string> open = arguments_of(*uses.front()->origin);  // that nobody reads yet
@@ -108,7 +116,9 @@ class Marked {
     std::map<std::string, std::string> taken;
     for (Use* use : uses) {
       const std::vector<std::string> sources = sources_of(use->stored);
-      if (work_.is_of_groups(*use)) {
+      if (is_fused(*use) && sources.size() == 1) {
+        train(*use, sources[0]);
+      } else if (work_.is_of_groups(*use)) {
         work_.hold(*use, "scale or bias of groups");
       } else if (sources.size() > 1) {
         for (const std::string& source : sources) take(source);
@@ -146,15 +156,17 @@ class Marked {
       use.reading.name = printable(use.stored);
     } else if (sources.size() == 1 && !folded && !use.origin->call.empty() &&
                !is_within(use.origin->module, owner_of(sources[0]))) {
+      // The initializer's name is that of the parameter, which this is not.
+      const std::string copy = std::exchange(use.copy, describe(*use.node));
       work_.hold(use, "a constant of the same values as " + printable(sources[0]));
+      use.copy = copy;
     } else if (sources.size() == 1) {
       train(use, sources[0]);
     } else if (sources.size() > 1) {
       const std::string own = module_name(use, is_recurrent(use) ? role_of(use) : use.stored);
       work_.train(use, own);
       use.reading.computed = true;
-      if (!is_recurrent(use))
-        work_.doubt(own, "the exporter computed it from " + joined(sources) + "; " + kRecipe);
+      if (!is_recurrent(use)) work_.doubt(own, "the exporter computed it from " + joined(sources));
     } else if (is_weight_input(use.node->op_type(), use.input) && !folded &&
                use.tensor->count() > 1 && !is_mask(*use.tensor)) {
       const std::string own = module_name(use, role_of(use));
@@ -187,14 +199,13 @@ class Marked {
       if (is_one_of(kHarmless, call) || is_one_of(kPicks, call)) continue;
       work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
                                          " from it (" + printable(call) +
-                                         "), and that trains in its place; " + kRecipe);
+                                         "), and that trains in its place");
       return;
     }
     if (picks && is_one_number(*use.tensor)) {
       work_.doubt(printable(source), "the exporter picked " + printable(use.stored) +
                                          " from it, and which elements were picked twice cannot "
-                                         "be seen; " +
-                                         kRecipe);
+                                         "be seen");
     }
   }
 
@@ -219,7 +230,7 @@ class Marked {
         use->reading.identity += " as " + use->stored;
         work_.doubt(printable(name), "the exporter stored it as " + printable(home.stored) +
                                          " and as " + printable(use->stored) +
-                                         ", which train apart; " + kRecipe);
+                                         ", which train apart");
       }
     }
   }
@@ -261,10 +272,10 @@ class Marked {
       } else if (const Use* other = read_in_place_of(name)) {
         work_.result.notes.push_back(printable(name) + " is tied to " + other->reading.name);
       } else {
-        work_.doubt(printable(name),
-                    std::string("no node reads this parameter: the network does not use it, or "
-                                "the exporter computed a constant from it; ") +
-                        kRecipe);
+        work_.doubt(
+            printable(name),
+            "no node reads this parameter: the network does not use it, or the exporter computed a "
+            "constant from it");
       }
     }
     if (!folded.empty()) work_.batch_norms_folded(folded);

@@ -68,8 +68,8 @@ class Unmarked {
       reading.name = shown;
     }
     if (reading.computed && work_.from_torch && !follows_instance_norm(use)) {
-      work_.doubt(shown, std::string("the exporter computed it, perhaps from parameters; ") +
-                             kRecipe + ", or keep it as it is with --frozen " + shown);
+      work_.doubt(shown, "the exporter computed it, perhaps from parameters; --frozen " + shown +
+                             " keeps it as it is");
     } else if (use.tensor->count() == 1 && !weight) {
       work_.doubt(shown, "it is one number, a parameter or a constant; --frozen " + shown +
                              " keeps it as it is");

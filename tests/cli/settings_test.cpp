@@ -33,6 +33,9 @@ const std::map<std::string, std::string>& samples() {
       {"limit", "5"},
       {"batch", "12"},
       {"dimension", "sequence=64"},
+      {"trainable", "*.scale"},
+      {"frozen", "embedding.*"},
+      {"untie", "decoder.weight"},
       {"init", "w.npz"},
       {"seed", "9"},
       {"steps", "17"},
@@ -101,7 +104,7 @@ TEST_P(EachCommand, ReadsTheWordsThatItKeeps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, EachCommand, testing::Values(kTrain, kRun, kConvert, kDoctor));
+INSTANTIATE_TEST_SUITE_P(Settings, EachCommand, testing::Values(kTrain, kRun, kConvert, kDoctor, kInspect));
 
 class EachFile : public testing::TestWithParam<Commands> {};
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include "cli/terminal/network_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/terminal/lane_summary.h"
+
+namespace halfscope {
+namespace {
+
+int64_t elements_of(const NetworkSummary& summary) {
+  int64_t count = 0;
+  for (const ImportParameter& each : summary.parameters) count += element_count(each.shape);
+  return count;
+}
+
+/// Layers that read a parameter, without the parts of a module and repeated calls.
+std::vector<std::string> layers_of(const ImportParameter& parameter) {
+  std::vector<std::string> layers;
+  for (const std::string& reader : parameter.readers) {
+    std::string layer = reader.substr(0, reader.find(':'));
+    if (std::find(layers.begin(), layers.end(), layer) == layers.end())
+      layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+std::vector<const ImportParameter*> tied(const NetworkSummary& summary) {
+  std::vector<const ImportParameter*> list;
+  for (const ImportParameter& each : summary.parameters) {
+    if (layers_of(each).size() > 1) list.push_back(&each);
+  }
+  return list;
+}
+
+/// "23,456".
+std::string grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<size_t>(at), ",");
+  return text;
+}
+
+std::string counted(size_t number, const char* one, const char* many) {
+  return fmt::format("{} {}", number, number == 1 ? one : many);
+}
+
+std::string batch_text(const NetworkSummary& summary) {
+  if (!summary.open_batch.empty()) return "takes any number of samples at once";
+  return summary.batch == 1 ? "takes 1 sample at once"
+                            : fmt::format("takes {} samples at once", summary.batch);
+}
+
+std::string tied_text(const ImportParameter& parameter) {
+  return fmt::format("tied: {} is read by {}", parameter.name,
+                     fmt::join(layers_of(parameter), " and "));
+}
+
+Json batch_json(const NetworkSummary& summary) {
+  return {{"samples", summary.batch}, {"open", !summary.open_batch.empty()}};
+}
+
+Json doubts_json(const NetworkSummary& summary) {
+  Json doubts = Json::array();
+  for (const ImportDoubt& each : summary.doubts)
+    doubts.push_back({{"name", each.name}, {"why", each.why}});
+  return doubts;
+}
+
+}  // namespace
+
+NetworkSummary summary_of(const OnnxImport& import, const std::string& file, int64_t batch) {
+  return {file,  import.parameters, import.constants, import.doubts, import.notes,
+          batch, import.open_batch};
+}
+
+std::string summary_text(const NetworkSummary& summary) {
+  std::string text = fmt::format("{}: trains {} ({} numbers)", summary.file,
+                                 counted(summary.parameters.size(), "parameter", "parameters"),
+                                 grouped(elements_of(summary)));
+  if (!summary.constants.empty())
+    text += ", keeps " + counted(summary.constants.size(), "tensor", "tensors") + " constant";
+  text += ", " + batch_text(summary);
+  if (!summary.doubts.empty())
+    text += "; " + counted(summary.doubts.size(), "point is", "points are") + " doubtful";
+  text += ".\n";
+  for (const ImportParameter* each : tied(summary)) text += "  " + tied_text(*each) + "\n";
+  return text;
+}
+
+Json summary_json(const NetworkSummary& summary) {
+  Json shared = Json::array();
+  for (const ImportParameter* each : tied(summary))
+    shared.push_back({{"name", each->name}, {"layers", layers_of(*each)}});
+  return {{"file", summary.file},
+          {"parameters", summary.parameters.size()},
+          {"elements", elements_of(summary)},
+          {"tied", shared},
+          {"constants", summary.constants.size()},
+          {"doubtful", doubts_json(summary)},
+          {"batch", batch_json(summary)}};
+}
+
+std::string listing_text(const NetworkSummary& summary) {
+  std::string text = summary_text(summary);
+  std::vector<std::vector<std::string>> rows{{"trains", "shape", "numbers", "in the file"}};
+  for (const ImportParameter& each : summary.parameters) {
+    rows.push_back({each.name, to_string(each.shape), grouped(element_count(each.shape)),
+                    each.file_name == each.name ? "" : each.file_name});
+  }
+  if (rows.size() > 1) text += "\n" + aligned(rows, {false, false, true, false});
+  rows = {{"stays constant", "shape", "because it is"}};
+  for (const ImportConstant& each : summary.constants)
+    rows.push_back({each.name, to_string(each.shape), each.why});
+  if (rows.size() > 1) text += "\n" + aligned(rows, {false, false, false});
+  if (!summary.doubts.empty()) text += "\ndoubtful\n";
+  for (const ImportDoubt& each : summary.doubts) text += "  " + each.name + ": " + each.why + "\n";
+  if (!summary.doubts.empty()) text += std::string("  hint: ") + kDoubtHint + "\n";
+  if (!summary.notes.empty()) text += "\nnotes\n";
+  for (const std::string& note : summary.notes) text += "  " + note + "\n";
+  return text;
+}
+
+Json listing_json(const NetworkSummary& summary) {
+  Json parameters = Json::array(), constants = Json::array();
+  for (const ImportParameter& each : summary.parameters) {
+    parameters.push_back({{"name", each.name},
+                          {"file_name", each.file_name},
+                          {"shape", each.shape},
+                          {"elements", element_count(each.shape)},
+                          {"layers", layers_of(each)}});
+  }
+  for (const ImportConstant& each : summary.constants)
+    constants.push_back({{"name", each.name}, {"shape", each.shape}, {"why", each.why}});
+  return {
+      {"file", summary.file},   {"elements", elements_of(summary)}, {"parameters", parameters},
+      {"constants", constants}, {"doubtful", doubts_json(summary)}, {"batch", batch_json(summary)},
+      {"notes", summary.notes}};
+}
+
+}  // namespace halfscope

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What was understood of a network's file, in words and as JSON: what trains, what is tied, what
+// stays constant, what is doubtful.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/terminal/output.h"
+#include "core/onnx/import.h"
+
+namespace halfscope {
+
+struct NetworkSummary {
+  std::string file;
+  std::vector<ImportParameter> parameters;
+  std::vector<ImportConstant> constants;
+  std::vector<ImportDoubt> doubts;
+  std::vector<std::string> notes;
+  int64_t batch = 1;         ///< samples that the imported network takes at once
+  std::string open_batch{};  ///< the file's name for that dimension; "" if the file fixes it
+};
+
+/// `batch` is how many samples the network takes at once.
+NetworkSummary summary_of(const OnnxImport& import, const std::string& file, int64_t batch);
+
+/// What can be done about doubts.
+inline constexpr const char* kDoubtHint =
+    "export in training mode without constant folding (docs/onnx.md shows how), or correct a wrong "
+    "guess with --trainable, --frozen or --untie";
+
+/// One or two sentences, and a line for each tied parameter.
+std::string summary_text(const NetworkSummary& summary);
+/// The same as an object: counts, tied parameters, doubts and the batch.
+Json summary_json(const NetworkSummary& summary);
+
+/// Every parameter, constant and doubt.
+std::string listing_text(const NetworkSummary& summary);
+/// Schema halfscope.network/1, without nodes.
+Json listing_json(const NetworkSummary& summary);
+
+}  // namespace halfscope
