@@ -182,6 +182,16 @@ def add_squared_errors(v: Vectors) -> None:
     case("mse_special", special, v.normal(5), 1.0)
 
 
+def add_mish(v: Vectors) -> None:
+    """Last, so that the numbers of all others stay what they were."""
+    x = np.concatenate([v.normal(40) * np.float32(3.0), v.normal(8) * np.float32(1e-3)])
+    note = f"by PyTorch {torch.__version__.split('+')[0]}"  # others may be by an older one
+    v.add("mish", "Mish", {"x": x}, F.mish, upstream=v.normal(*x.shape), note=note)
+    special = np.array([0.0, -0.0, INF, NAN, 30.0, -30.0, 90.0, -90.0, 1e10, -1e10], np.float32)
+    v.add("mish_special", "Mish", {"x": special}, F.mish,
+          upstream=np.ones(special.shape, np.float32), note=note)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -192,7 +202,7 @@ def main() -> None:
     torch.set_num_threads(1)
     v = Vectors()
     for add in (add_unary, add_steps, add_binary, add_softmax, add_normalization,
-                add_squared_errors):
+                add_squared_errors, add_mish):
         add(v)
     v.write(args.out_dir, "function_ops", args.list)
 

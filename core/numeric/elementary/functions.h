@@ -96,6 +96,11 @@ struct HardSigmoid {
     return line < 0.0 ? 0.0 : line > 1.0 ? 1.0 : line;
   }
 };
+/// x tanh(Softplus(x)).
+struct Mish {
+  static constexpr const char* kName = "Mish";
+  HS_HD double operator()(double x) const { return x * elementary::tanh(Softplus{}(x)); }
+};
 /// x HardSigmoid(x) with alpha 1/6 and beta 1/2.
 struct HardSwish {
   static constexpr const char* kName = "HardSwish";
@@ -188,6 +193,13 @@ struct SoftplusGrad {
   static constexpr const char* kName = "SoftplusGrad";
   HS_HD double operator()(double dy, double x) const { return dy * logistic(x); }
 };
+struct MishGrad {
+  static constexpr const char* kName = "MishGrad";
+  HS_HD double operator()(double dy, double x) const {
+    const double t = elementary::tanh(Softplus{}(x));
+    return dy * (t + x * (1.0 - t * t) * logistic(x));
+  }
+};
 /// 0 on the corners, too.
 struct HardSigmoidGrad {
   static constexpr const char* kName = "HardSigmoidGrad";
@@ -275,13 +287,13 @@ namespace halfscope {
 // What every backend makes kernels of, by the number of operands.
 using UnaryFunctions =
     FunctionList<fn::Abs, fn::Ceil, fn::Clip, fn::Cos, fn::Elu, fn::Erf, fn::Floor, fn::Gelu,
-                 fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::Reciprocal, fn::Round,
+                 fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::Mish, fn::Reciprocal, fn::Round,
                  fn::Sigmoid, fn::Sign, fn::Sin, fn::Softplus, fn::Swish, fn::Tanh>;
 using BinaryFunctions =
     FunctionList<fn::Max, fn::Min, fn::PRelu, fn::Pow, fn::ClipGrad, fn::EluGrad, fn::ErfGrad,
                  fn::GeluGrad, fn::HardSigmoidGrad, fn::HardSwishGrad, fn::LeakyReluGrad,
-                 fn::PReluSlopeGrad, fn::ReciprocalGrad, fn::SigmoidGrad, fn::SoftplusGrad,
-                 fn::SwishGrad, fn::TanhGrad>;
+                 fn::MishGrad, fn::PReluSlopeGrad, fn::ReciprocalGrad, fn::SigmoidGrad,
+                 fn::SoftplusGrad, fn::SwishGrad, fn::TanhGrad>;
 using TernaryFunctions = FunctionList<fn::MaxGrad, fn::PReluGrad, fn::PowGrad, fn::PowExponentGrad>;
 
 }  // namespace halfscope
