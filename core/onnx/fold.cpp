@@ -65,7 +65,7 @@ Result range(const FoldCall& c) {
   for (int64_t i = 0; i < count; ++i) {
     if (start.real()) {
       result.reals.push_back(
-          static_cast<float>(start.number(0) + static_cast<double>(i) * step.number(0)));
+          rounded(start.number(0) + static_cast<double>(i) * step.number(0), start.type));
     } else {
       result.ints.push_back(wrapping_add(start.ints[0], wrapping_mul(i, step.ints[0])));
     }
@@ -90,6 +90,8 @@ Result cast(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
   return one(converted(x, static_cast<DataType>(c.attributes.integer("to", 0)), c.what));
 }
+
+Result cast_like(const FoldCall& c) { return one(converted(c.input(0), c.input(1).type, c.what)); }
 
 Result where(const FoldCall& c) {
   const KnownTensor &condition = c.input(0), &x = c.input(1), &y = c.input(2);
@@ -164,6 +166,11 @@ constexpr BinaryRow kBinary[] = {
     {"Or", nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 || b != 0; }, true},
     {"Xor", nullptr, [](int64_t a, int64_t b) -> int64_t { return (a != 0) != (b != 0); }, true},
 };
+
+/// With the sign of the dividend, for Mod with fmod = 1.
+constexpr BinaryRow kTruncatedMod{
+    "Mod", [](double a, double b) { return std::fmod(a, b); },
+    [](int64_t a, int64_t b) { return b == 0 || b == -1 ? int64_t{0} : a % b; }};
 
 KnownTensor binary(const FoldCall& c, const BinaryRow& row, const KnownTensor& a,
                    const KnownTensor& b) {
@@ -312,6 +319,7 @@ constexpr FoldRow kRows[] = {
     {"Size", [](const FoldCall& c) { return one(known_ints({c.input(0).count()}, {})); }},
     {"Identity", [](const FoldCall& c) { return one(c.input(0)); }},
     {"Cast", cast},
+    {"CastLike", cast_like},
     {"Where", where},
     {"ReduceSum", [](const FoldCall& c) { return reduce(c, Reduce::sum); }},
     {"ReduceMean", [](const FoldCall& c) { return reduce(c, Reduce::mean); }},
@@ -334,8 +342,10 @@ std::optional<std::vector<KnownTensor>> fold(const FoldCall& call) {
   }
   for (const BinaryRow& row : kBinary) {
     if (row.op != op) continue;
+    const bool truncates = op == "Mod" && call.attributes.integer("fmod", 0) != 0;
+    const BinaryRow& rule = truncates ? kTruncatedMod : row;
     KnownTensor result = call.input(0);  // Min and Max take any number of operands
-    for (size_t i = 1; i < call.in.size(); ++i) result = binary(call, row, result, call.input(i));
+    for (size_t i = 1; i < call.in.size(); ++i) result = binary(call, rule, result, call.input(i));
     return one(std::move(result));
   }
   for (const UnaryRow& row : kUnary) {

@@ -266,6 +266,56 @@ Result triangle(const FoldCall& c) {
   return one(std::move(result));
 }
 
+/// Ones on a diagonal, in the shape of the input.
+Result eye_like(const FoldCall& c) {
+  const KnownTensor& x = c.input(0);
+  if (x.shape.size() != 2) throw Error(c.what + ": needs a matrix");
+  const int64_t shift = c.attributes.integer("k", 0);
+  const auto to =
+      static_cast<DataType>(c.attributes.integer("dtype", static_cast<int64_t>(x.type)));
+  KnownTensor eye{.type = DataType::int64, .shape = x.shape};
+  for (int64_t i = 0, n = x.count(); i < n; ++i)
+    eye.ints.push_back(i % x.shape[1] - i / x.shape[1] == shift);
+  return one(converted(eye, to, c.what));
+}
+
+/// The places of what is not zero, a row per dimension.
+Result non_zero(const FoldCall& c) {
+  const KnownTensor& x = c.input(0);
+  std::vector<int64_t> places;
+  for (int64_t i = 0, n = x.count(); i < n; ++i) {
+    if (x.number(i) != 0.0) places.push_back(i);
+  }
+  const auto rank = static_cast<int64_t>(x.shape.size()),
+             count = static_cast<int64_t>(places.size());
+  KnownTensor result{.type = DataType::int64, .shape = {rank, count}};
+  checked_count(result.shape, c.what, kMostFolded);
+  const std::vector<int64_t> strides = strides_of(x.shape);
+  for (size_t axis = 0; axis < x.shape.size(); ++axis) {
+    for (int64_t place : places) result.ints.push_back(place / strides[axis] % x.shape[axis]);
+  }
+  return one(std::move(result));
+}
+
+/// [off, on] by whether the class is the index, which counts from the end where it is negative.
+Result one_hot(const FoldCall& c) {
+  const KnownTensor &x = c.input(0), &depth = c.input(1), &values = c.input(2);
+  if (depth.count() != 1 || values.count() != 2)
+    throw Error(c.what + ": needs one depth and two values");
+  const auto classes = static_cast<int64_t>(depth.number(0));
+  const auto axis = checked_axis(c.attributes.integer("axis", -1), x.shape.size() + 1, c.what);
+  KnownTensor result{.type = values.type, .shape = x.shape};
+  result.shape.insert(result.shape.begin() + axis, classes);
+  checked_count(result.shape, c.what, kMostFolded);
+  const int64_t inner = element_count({x.shape.begin() + axis, x.shape.end()});
+  for (int64_t i = 0, n = result.count(); i < n; ++i) {
+    const int64_t column = i / inner % classes, at = i / inner / classes * inner + i % inner;
+    const int64_t index = to_integer(x.number(at));
+    append(result, values, (index < 0 ? index + classes : index) == column);
+  }
+  return one(std::move(result));
+}
+
 Result flatten(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
   const auto rank = static_cast<int64_t>(x.shape.size());
@@ -292,11 +342,15 @@ Result dequantize(const FoldCall& c) {
   if (zero != nullptr && (zero->count() != scale.count() || zero->real()))
     throw Error(c.what + ": its zero point does not fit the scale");
   const int64_t stride = whole ? 1 : strides_of(x.shape)[axis];
-  KnownTensor result{.type = scale.type, .shape = x.shape};
+  // Opset 23 names the type.
+  const int64_t wanted = c.attributes.integer("output_dtype", 0);
+  KnownTensor result{.type = wanted == 0 ? scale.type : static_cast<DataType>(wanted),
+                     .shape = x.shape};
+  if (!is_real(result.type)) throw Error(c.what + ": its output must be real");
   for (int64_t i = 0, n = x.count(); i < n; ++i) {
     const int64_t at = whole ? 0 : i / stride % x.shape[axis];
     const double offset = zero != nullptr ? zero->number(at) : 0.0;
-    result.reals.push_back(rounded((x.number(i) - offset) * scale.number(at), scale.type));
+    result.reals.push_back(rounded((x.number(i) - offset) * scale.number(at), result.type));
   }
   return one(std::move(result));
 }
@@ -313,6 +367,8 @@ constexpr MovementRow kMovementRows[] = {
     {"Slice", slice},           {"Gather", gather},
     {"CumSum", cumulative_sum}, {"Trilu", triangle},
     {"Flatten", flatten},       {"DequantizeLinear", dequantize},
+    {"NonZero", non_zero},      {"OneHot", one_hot},
+    {"EyeLike", eye_like},
 };
 
 }  // namespace

@@ -12,8 +12,10 @@
 
 namespace halfscope::onnx_files {
 
-/// Opsets of the default domain that are understood.
-inline constexpr int64_t kOldestOpset = 8, kNewestOpset = 21;
+/// Opsets of the default domain that are understood: what each one changed was looked up. From 22
+/// on these are types, attributes that we read (SpaceToDepth's mode, DequantizeLinear's
+/// output_dtype) and new operators.
+inline constexpr int64_t kOldestOpset = 8, kNewestOpset = 28;
 
 /// Throws Error if it cannot be read, is over 2 GB or is no ONNX model.
 std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file);

@@ -155,8 +155,19 @@ void Translation::set_known(size_t output, KnownTensor tensor) {
   outputs_[output] = std::move(binding);
 }
 
+namespace {
+
+std::array<std::span<const Translator>, 10> all_translators() {
+  return {attention_translators(), einsum_translators(),   function_translators(),
+          math_translators(),      movement_translators(), network_translators(),
+          resize_translators(),    sampling_translators(), selection_translators(),
+          window_translators()};
+}
+
+}  // namespace
+
 Translate find_translator(std::string_view op) {
-  for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
+  for (const auto& list : all_translators()) {
     for (const Translator& each : list) {
       if (each.op == op) return each.run;
     }
@@ -167,7 +178,7 @@ Translate find_translator(std::string_view op) {
 
 std::vector<std::string> translated_operators() {
   std::vector<std::string> names;
-  for (const auto& list : {math_translators(), movement_translators(), network_translators()}) {
+  for (const auto& list : all_translators()) {
     for (const Translator& each : list) names.emplace_back(each.op);
   }
   for (const OpDef& def : op_table()) {
@@ -178,17 +189,31 @@ std::vector<std::string> translated_operators() {
 
 bool is_understood(std::string_view op) {
   // Those that are only folded.
-  constexpr std::array<std::string_view, 9> kFolded{"Constant",
-                                                    "ConstantOfShape",
-                                                    "DequantizeLinear",
-                                                    "If",
-                                                    "Range",
-                                                    "ReduceProd",
-                                                    "Shape",
-                                                    "Size",
-                                                    "Trilu"};
+  constexpr std::array<std::string_view, 10> kFolded{
+      "Constant", "ConstantOfShape", "DequantizeLinear", "EyeLike", "If",
+      "NonZero",  "Range",           "ReduceProd",       "Shape",   "Size"};
   return find_translator(op) != nullptr ||
          std::find(kFolded.begin(), kFolded.end(), op) != kFolded.end();
+}
+
+ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
+                    const std::string& suffix) {
+  std::vector<int32_t> indices;
+  for (int64_t row : rows) indices.push_back(static_cast<int32_t>(row));
+  const ValueId constant =
+      t.graph().add_index_constant({static_cast<int64_t>(rows.size())}, std::move(indices));
+  return t.add("Gather", {x, constant}, {{"axis", axis}}, suffix);
+}
+
+void set_named(Translation& t, ValueId value) {
+  t.graph().node(t.graph().value(value).producer).path = t.path();
+  t.set(0, value);
+}
+
+void check_domain(const Translation& t) {
+  const std::string& domain = t.node().domain();
+  if (!domain.empty() && domain != "ai.onnx")
+    throw t.error("this operator of domain " + domain + " is not supported");
 }
 
 std::vector<int64_t> bounded(const Translation& t, std::vector<int64_t> values, int64_t least,

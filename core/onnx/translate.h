@@ -101,9 +101,16 @@ struct Translator {
   Translate run;
 };
 
+std::span<const Translator> attention_translators();
+std::span<const Translator> einsum_translators();
+std::span<const Translator> function_translators();
 std::span<const Translator> math_translators();
 std::span<const Translator> movement_translators();
 std::span<const Translator> network_translators();
+std::span<const Translator> resize_translators();
+std::span<const Translator> sampling_translators();
+std::span<const Translator> selection_translators();
+std::span<const Translator> window_translators();
 /// Operators that files hold as we do (OpDef::onnx).
 void translate_same(Translation& translation);
 /// Null for operators that are not translated.
@@ -112,6 +119,22 @@ Translate find_translator(std::string_view op);
 std::vector<std::string> translated_operators();
 /// Whether nodes of this operator may be met at all, known or not.
 bool is_understood(std::string_view op);
+
+/// Rows of one axis by constant positions.
+ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
+                    const std::string& suffix);
+/// Output 0. The node that makes it, which must be the translation's own, gets its name: use where
+/// the last node is not known before.
+void set_named(Translation& t, ValueId value);
+/// Cast and its like: input 0 as this type.
+void cast_to(Translation& t, DataType to);
+/// The axes of a reduction and keepdims, from attributes or input 1.
+Attributes reduction_attributes(Translation& t, size_t rank);
+/// Whether a reduction leaves its input as it is.
+bool reduces_nothing(Translation& t);
+/// Throws Error unless the node is of ONNX's own domain, where another one has an operator of that
+/// name with another meaning.
+void check_domain(const Translation& t);
 
 /// Attribute values that arithmetic on sizes can bear. Throws Error naming the node.
 std::vector<int64_t> bounded(const Translation& t, std::vector<int64_t> values, int64_t least,

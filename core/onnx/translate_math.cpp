@@ -153,21 +153,6 @@ void softmax(Translation& t) {
   t.set(0, t.reshape(y, shape, "back"));
 }
 
-Attributes reduction(Translation& t, size_t rank) {
-  std::vector<int64_t> axes = t.ints("axes", 1).value_or(std::vector<int64_t>{});
-  if (axes.empty()) {
-    axes.resize(rank);
-    std::iota(axes.begin(), axes.end(), int64_t{0});
-  }
-  return {{"axes", checked_axes(axes, rank, t.what())},
-          {"keepdims", t.attributes().integer("keepdims", 1)}};
-}
-
-bool reduces_nothing(Translation& t) {
-  return t.attributes().integer("noop_with_empty_axes", 0) != 0 &&
-         t.ints("axes", 1).value_or(std::vector<int64_t>{}).empty();
-}
-
 template <bool OfIntegers>
 void reduce(Translation& t) {
   const std::string op = t.node().op_type();
@@ -176,7 +161,7 @@ void reduce(Translation& t) {
     t.set(0, t.add("Identity", {x}));
     return;
   }
-  t.set(0, t.add(op.c_str(), {x}, reduction(t, t.shape(0).size())));
+  t.set(0, t.add(op.c_str(), {x}, reduction_attributes(t, t.shape(0).size())));
 }
 
 /// ReduceL2 and ReduceSumSquare: sums of squares, with a root.
@@ -189,7 +174,7 @@ void reduce_squares(Translation& t) {
   }
   const ValueId squares = t.add("Mul", {x, x}, {}, "square");
   const ValueId total =
-      t.add("ReduceSum", {squares}, reduction(t, t.shape(0).size()), Root ? "sum" : "");
+      t.add("ReduceSum", {squares}, reduction_attributes(t, t.shape(0).size()), Root ? "sum" : "");
   t.set(0, Root ? t.add("Sqrt", {total}) : total);
 }
 
@@ -199,7 +184,7 @@ void reduce_l1(Translation& t) {
     return;
   }
   const ValueId sizes = t.add("Abs", {t.real(0)}, {}, "abs");
-  t.set(0, t.add("ReduceSum", {sizes}, reduction(t, t.shape(0).size())));
+  t.set(0, t.add("ReduceSum", {sizes}, reduction_attributes(t, t.shape(0).size())));
 }
 
 void cumulative_sum(Translation& t) {
@@ -258,6 +243,21 @@ constexpr Translator kMathTranslators[] = {
 };
 
 }  // namespace
+
+Attributes reduction_attributes(Translation& t, size_t rank) {
+  std::vector<int64_t> axes = t.ints("axes", 1).value_or(std::vector<int64_t>{});
+  if (axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+  }
+  return {{"axes", checked_axes(axes, rank, t.what())},
+          {"keepdims", t.attributes().integer("keepdims", 1)}};
+}
+
+bool reduces_nothing(Translation& t) {
+  return t.attributes().integer("noop_with_empty_axes", 0) != 0 &&
+         t.ints("axes", 1).value_or(std::vector<int64_t>{}).empty();
+}
 
 std::span<const Translator> math_translators() { return kMathTranslators; }
 

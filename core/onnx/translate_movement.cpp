@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/onnx/fold_parts.h"
 #include "core/onnx/shape_rules.h"
 #include "core/onnx/translate.h"
 
@@ -117,16 +118,6 @@ void split(Translation& t) {
     // Nobody computes with a part of no elements.
     if (sizes[k] > 0) t.set(k, parts[k]);
   }
-}
-
-/// Rows of one axis by constant positions.
-ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
-                    const std::string& suffix) {
-  std::vector<int32_t> indices;
-  for (int64_t row : rows) indices.push_back(static_cast<int32_t>(row));
-  const ValueId constant =
-      t.graph().add_index_constant({static_cast<int64_t>(rows.size())}, std::move(indices));
-  return t.add("Gather", {x, constant}, {{"axis", axis}}, suffix);
 }
 
 /// Where the elements of a padded axis come from, for the modes that repeat what is there.
@@ -242,10 +233,75 @@ void dropout(Translation& t) {
   identity(t);
 }
 
+void cast(Translation& t) { cast_to(t, static_cast<DataType>(t.attributes().integer("to", 0))); }
+
+/// To the type of another input, whose numbers do not matter.
+void cast_like(Translation& t) {
+  const DataType to = t.type(1);
+  const bool variable = t.is_known(0) && t.known(0, "input").trainable;
+  if (!t.is_known(0) || variable) return cast_to(t, to);
+  t.set_known(0, converted(t.known(0, "input"), to, t.what()));
+}
+
+void depth_to_space(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t block = t.attributes().integer("blocksize", 0);
+  if (shape.size() != 4 || block < 1 || block > 1024 || shape[1] % (block * block) != 0)
+    throw t.error("the block does not fit " + to_string(shape));
+  const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
+  const std::string mode = t.attributes().text("mode", "DCR");
+  const bool deep = mode == "DCR";
+  const ValueId split = t.reshape(
+      t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w}, "split");
+  const std::vector<int64_t> order =
+      deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
+  const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
+  t.set(0, t.add("Reshape", {moved},
+                 {{"shape", Shape{n, c, h * block, w * block}}, {"allowzero", int64_t{1}}}));
+}
+
+void space_to_depth(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t block = t.attributes().integer("blocksize", 0);
+  if (shape.size() != 4 || block < 1 || shape[2] % block != 0 || shape[3] % block != 0)
+    throw t.error("the block does not fit " + to_string(shape));
+  const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
+  const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split");
+  const bool deep = t.attributes().text("mode", "DCR") == "DCR";
+  const std::vector<int64_t> order =
+      deep ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4};
+  const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
+  t.set(0, t.add("Reshape", {moved},
+                 {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
+}
+
+constexpr Translator kMovementTranslators[] = {
+    {"Reshape", reshape},
+    {"Flatten", flatten},
+    {"Squeeze", squeeze},
+    {"Unsqueeze", unsqueeze},
+    {"Transpose", transpose},
+    {"Concat", concat},
+    {"Slice", slice},
+    {"Split", split},
+    {"Pad", pad},
+    {"Expand", expand},
+    {"Tile", tile},
+    {"Gather", gather},
+    {"GatherElements", gather_elements},
+    {"Identity", identity},
+    {"Dropout", dropout},
+    {"Cast", cast},
+    {"CastLike", cast_like},
+    {"DepthToSpace", depth_to_space},
+    {"SpaceToDepth", space_to_depth},
+};
+
+}  // namespace
+
 /// Between real types it is the plan that rounds, see OnnxImport::types; between integers there is
 /// nothing to do.
-void cast(Translation& t) {
-  const auto to = static_cast<DataType>(t.attributes().integer("to", 0));
+void cast_to(Translation& t, DataType to) {
   if (is_real(to) && !t.is_index(0)) {
     t.set_type(to);
     t.set(0, t.add("Identity", {t.real(0)}));
@@ -288,188 +344,6 @@ void cast(Translation& t) {
   }
   t.set_integers(0, value, to);
 }
-
-void depth_to_space(Translation& t) {
-  const Shape shape = t.shape(0);
-  const int64_t block = t.attributes().integer("blocksize", 0);
-  if (shape.size() != 4 || block < 1 || block > 1024 || shape[1] % (block * block) != 0)
-    throw t.error("the block does not fit " + to_string(shape));
-  const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
-  const std::string mode = t.attributes().text("mode", "DCR");
-  const bool deep = mode == "DCR";
-  const ValueId split = t.reshape(
-      t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w}, "split");
-  const std::vector<int64_t> order =
-      deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
-  const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
-  t.set(0, t.add("Reshape", {moved},
-                 {{"shape", Shape{n, c, h * block, w * block}}, {"allowzero", int64_t{1}}}));
-}
-
-void space_to_depth(Translation& t) {
-  const Shape shape = t.shape(0);
-  const int64_t block = t.attributes().integer("blocksize", 0);
-  if (shape.size() != 4 || block < 1 || shape[2] % block != 0 || shape[3] % block != 0)
-    throw t.error("the block does not fit " + to_string(shape));
-  const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
-  const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split");
-  const ValueId moved =
-      t.add("Transpose", {split}, {{"perm", std::vector<int64_t>{0, 3, 5, 1, 2, 4}}}, "move");
-  t.set(0, t.add("Reshape", {moved},
-                 {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
-}
-
-/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize:
-/// in float, as ONNX Runtime computes it, so that ties fall as they do there.
-float resized_place(Translation& t, int64_t row, int64_t from, int64_t to, float scale,
-                    const std::string& coordinates) {
-  const auto x = static_cast<float>(row);
-  if (coordinates == "asymmetric") return x / scale;
-  if (coordinates == "half_pixel") return (x + 0.5f) / scale - 0.5f;
-  if (coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5f) / scale - 0.5f : 0.0f;
-  if (coordinates == "align_corners")
-    return to > 1 ? x * static_cast<float>(from - 1) / static_cast<float>(to - 1) : 0.0f;
-  throw t.error("the coordinates " + coordinates + " are not supported");
-}
-
-/// The row that such a place takes, by the rounding rules; "simple" is that of opset 10 and before.
-int64_t nearest_row(Translation& t, float at, int64_t from, float scale,
-                    const std::string& nearest) {
-  const float below = std::floor(at);
-  // ONNX Runtime takes places as near as this for halfway, too.
-  const bool halfway = std::fabs(at - below - 0.5f) < 1e-6f;
-  float row = 0.0f;
-  if (nearest == "floor") {
-    row = below;
-  } else if (nearest == "ceil") {
-    row = std::ceil(at);
-  } else if (nearest == "round_prefer_ceil") {
-    row = halfway ? below + 1.0f : std::round(at);
-  } else if (nearest == "round_prefer_floor") {
-    row = halfway ? below : std::round(at);
-  } else if (nearest == "simple") {
-    row = scale < 1.0f ? std::ceil(at) : below;
-  } else {
-    throw t.error("the rounding " + nearest + " is not supported");
-  }
-  return std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1);
-}
-
-/// An axis as means of the two rows that each place lies between.
-ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<float>& places,
-                     const std::string& suffix) {
-  const Shape shape = t.shape_of(x);
-  const int64_t last = shape[static_cast<size_t>(axis)] - 1;
-  std::vector<int64_t> low, high;
-  Tensor below, above;
-  for (float place : places) {
-    const float at = std::clamp(place, 0.0f, static_cast<float>(last));
-    low.push_back(static_cast<int64_t>(std::floor(at)));
-    high.push_back(std::min(low.back() + 1, last));
-    above.data.push_back(at - std::floor(at));
-    below.data.push_back(1.0f - above.data.back());
-  }
-  if (std::all_of(above.data.begin(), above.data.end(), [](float w) { return w == 0.0f; }))
-    return gather_rows(t, x, axis, low, suffix);
-  below.shape.assign(shape.size() - static_cast<size_t>(axis), 1);
-  below.shape[0] = static_cast<int64_t>(places.size());
-  above.shape = below.shape;
-  const auto part = [&](const std::vector<int64_t>& rows, Tensor weights, const char* name) {
-    const ValueId taken = gather_rows(t, x, axis, rows, suffix + "_" + name);
-    const ValueId weight = t.graph().add_constant(std::move(weights));
-    return t.add("Mul", {taken, weight}, {}, suffix + "_" + name + "_part");
-  };
-  const ValueId first = part(low, std::move(below), "low");
-  return t.add("Add", {first, part(high, std::move(above), "high")}, {}, suffix);
-}
-
-void resize(Translation& t) {
-  const Shape shape = t.shape(0);
-  const bool old = t.opset() < 11;  // Upsample, and Resize of opset 10: (x, scales)
-  const std::string mode = t.attributes().text("mode", "nearest");
-  if (mode != "nearest" && mode != "linear")
-    throw t.error("the mode " + mode + " is not supported; nearest and linear are");
-  if (t.attributes().integer("antialias", 0) != 0) throw t.error("antialias is not supported");
-  std::vector<float> scales;
-  Shape to;
-  const size_t scales_at = old ? 1 : 2;
-  if (const auto given = t.attributes().reals("scales")) {
-    scales.assign(given->begin(), given->end());
-  } else if (t.has(scales_at) && element_count(t.shape(scales_at)) > 0) {
-    const KnownTensor& known = t.known(scales_at, "scales");
-    for (int64_t i = 0; i < known.count(); ++i)
-      scales.push_back(static_cast<float>(known.number(i)));
-  } else if (t.has(3)) {
-    to = bounded(t, t.known_ints(3, "sizes"), 1, int64_t{1} << 30, "a size");
-  }
-  std::vector<int64_t> axes(shape.size());
-  std::iota(axes.begin(), axes.end(), int64_t{0});
-  if (const auto given = t.attributes().ints("axes"))
-    axes = checked_axes(*given, shape.size(), t.what());
-  if ((scales.empty() ? to.size() : scales.size()) != axes.size())
-    throw t.error("scales or sizes do not fit the input");
-  if (t.attributes().text("keep_aspect_ratio_policy", "stretch") != "stretch")
-    throw t.error("keep_aspect_ratio_policy is not supported");
-  const std::string coordinates =
-      t.attributes().text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
-  const std::string nearest =
-      t.attributes().text("nearest_mode", old ? "simple" : "round_prefer_floor");
-  Shape result = shape;
-  for (size_t k = 0; k < axes.size(); ++k) {
-    const auto axis = static_cast<size_t>(axes[k]);
-    if (!scales.empty() && !(scales[k] > 0.0f && scales[k] < 65536.0f))
-      throw t.error("a scale is out of range");
-    result[axis] =
-        scales.empty() ? to[k] : static_cast<int64_t>(static_cast<float>(shape[axis]) * scales[k]);
-  }
-  if (checked_count(result, t.what()) == 0) throw t.error("gives no elements");
-  ValueId y = t.real(0);
-  // What keeps its shape is left alone, whatever the scales say.
-  for (size_t k = 0; k < axes.size() && result != shape; ++k) {
-    const auto axis = static_cast<size_t>(axes[k]);
-    const int64_t from = shape[axis], size = result[axis];
-    const float scale =
-        scales.empty() ? static_cast<float>(size) / static_cast<float>(from) : scales[k];
-    if (size == from && scale == 1.0f) continue;
-    std::vector<float> places;
-    for (int64_t row = 0; row < size; ++row)
-      places.push_back(resized_place(t, row, from, size, scale, coordinates));
-    const std::string suffix = "axis" + std::to_string(axis);
-    if (mode == "linear") {
-      y = interpolated(t, y, axes[k], places, suffix);
-      continue;
-    }
-    std::vector<int64_t> rows;
-    for (float place : places) rows.push_back(nearest_row(t, place, from, scale, nearest));
-    y = gather_rows(t, y, axes[k], rows, suffix);
-  }
-  t.set(0, t.add("Identity", {y}));
-}
-
-constexpr Translator kMovementTranslators[] = {
-    {"Reshape", reshape},
-    {"Flatten", flatten},
-    {"Squeeze", squeeze},
-    {"Unsqueeze", unsqueeze},
-    {"Transpose", transpose},
-    {"Concat", concat},
-    {"Slice", slice},
-    {"Split", split},
-    {"Pad", pad},
-    {"Expand", expand},
-    {"Tile", tile},
-    {"Gather", gather},
-    {"GatherElements", gather_elements},
-    {"Identity", identity},
-    {"Dropout", dropout},
-    {"Cast", cast},
-    {"DepthToSpace", depth_to_space},
-    {"SpaceToDepth", space_to_depth},
-    {"Resize", resize},
-    {"Upsample", resize},
-};
-
-}  // namespace
 
 std::span<const Translator> movement_translators() { return kMovementTranslators; }
 

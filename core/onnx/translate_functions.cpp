@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// Functions of one element and normalizations that become several of our operators.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/onnx/translate.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+ValueId constant(Translation& t, double value) {
+  return t.graph().add_constant(static_cast<float>(value));
+}
+
+double attribute(Translation& t, const char* name, float fallback) {
+  return t.attributes().real(name, static_cast<double>(fallback));
+}
+
+void swish(Translation& t) {
+  t.set(0, t.add("Swish", {t.real(0)}, {{"alpha", attribute(t, "alpha", 1.0f)}}));
+}
+
+/// Swish(a) * b.
+void swiglu(Translation& t) {
+  const ValueId gate =
+      t.add("Swish", {t.real(0)}, {{"alpha", attribute(t, "alpha", 1.0f)}}, "gate");
+  t.set(0, t.add("Mul", {gate, t.real(1)}));
+}
+
+void selu(Translation& t) {
+  const double alpha = attribute(t, "alpha", 1.67326319217681884765625f);
+  const ValueId y = t.add("Elu", {t.real(0)}, {{"alpha", alpha}}, "elu");
+  t.set(0, t.add("Mul", {y, constant(t, attribute(t, "gamma", 1.05070102214813232421875f))}));
+}
+
+/// alpha * Elu(x / alpha) below 0.
+void celu(Translation& t) {
+  const double alpha = attribute(t, "alpha", 1.0f);
+  const ValueId x = t.real(0);
+  if (alpha == 1.0) return t.set(0, t.add("Elu", {x}, {{"alpha", 1.0}}));
+  const ValueId scaled = t.add("Div", {x, constant(t, alpha)}, {}, "scaled");
+  const ValueId elu = t.add("Elu", {scaled}, {{"alpha", 1.0}}, "elu");
+  const ValueId below = t.add("Mul", {elu, constant(t, alpha)}, {}, "below");
+  const ValueId positive = t.add("Greater", {x, constant(t, 0.0)}, {}, "positive");
+  t.set(0, t.add("Where", {positive, x, below}));
+}
+
+void softsign(Translation& t) {
+  const ValueId x = t.real(0);
+  const ValueId size = t.add("Abs", {x}, {}, "size");
+  t.set(0, t.add("Div", {x, t.add("Add", {size, constant(t, 1.0)}, {}, "divisor")}));
+}
+
+void thresholded_relu(Translation& t) {
+  const ValueId x = t.real(0), limit = constant(t, attribute(t, "alpha", 1.0f));
+  const ValueId above = t.add("Greater", {x, limit}, {}, "above");
+  t.set(0, t.add("Where", {above, x, constant(t, 0.0)}));
+}
+
+/// x + bias below -lambd, x - bias above lambd, else 0.
+void shrink(Translation& t) {
+  const ValueId x = t.real(0);
+  const double limit = attribute(t, "lambd", 0.5f), bias = attribute(t, "bias", 0.0f);
+  const ValueId low = t.add("Less", {x, constant(t, -limit)}, {}, "is_low");
+  const ValueId high = t.add("Greater", {x, constant(t, limit)}, {}, "is_high");
+  ValueId raised = x, lowered = x;
+  if (bias != 0.0) {
+    raised = t.add("Add", {x, constant(t, bias)}, {}, "raised");
+    lowered = t.add("Sub", {x, constant(t, bias)}, {}, "lowered");
+  }
+  const ValueId upper = t.add("Where", {high, lowered, constant(t, 0.0)}, {}, "high");
+  t.set(0, t.add("Where", {low, raised, upper}));
+}
+
+void tangent(Translation& t) {
+  const ValueId x = t.real(0);
+  const ValueId sine = t.add("Sin", {x}, {}, "sin");
+  t.set(0, t.add("Div", {sine, t.add("Cos", {x}, {}, "cos")}));
+}
+
+void hyperbolic_cosine(Translation& t) {
+  const ValueId x = t.real(0);
+  const ValueId up = t.add("Exp", {x}, {}, "exp");
+  const ValueId down = t.add("Exp", {t.add("Neg", {x}, {}, "minus")}, {}, "exp_minus");
+  t.set(0, t.add("Mul", {t.add("Add", {up, down}, {}, "sum"), constant(t, 0.5)}));
+}
+
+void is_infinite(Translation& t) {
+  const bool negative = t.attributes().integer("detect_negative", 1) != 0;
+  const bool positive = t.attributes().integer("detect_positive", 1) != 0;
+  const double infinity = std::numeric_limits<double>::infinity();
+  ValueId x = t.real(0);
+  if (negative && positive) x = t.add("Abs", {x}, {}, "size");
+  // Of neither, nothing is more than infinite.
+  const char* op = negative || positive ? "Equal" : "Greater";
+  t.set_boolean(0, t.add(op, {x, constant(t, positive || !negative ? infinity : -infinity)}));
+}
+
+void reduce_log_sum(Translation& t) {
+  const ValueId x = t.real(0);
+  if (reduces_nothing(t) || t.shape(0).empty()) return t.set(0, t.add("Log", {x}));
+  const Attributes lines = reduction_attributes(t, t.shape(0).size());
+  t.set(0, t.add("Log", {t.add("ReduceSum", {x}, lines, "sum")}));
+}
+
+/// log(sum exp(x - m)) + m with the largest x as m, or 0 where that is infinite; as m cancels out,
+/// its gradient is zero.
+void reduce_log_sum_exp(Translation& t) {
+  const ValueId x = t.real(0);
+  const Shape shape = t.shape(0);
+  if (reduces_nothing(t) || shape.empty()) return t.set(0, t.add("Identity", {x}));
+  Attributes kept = reduction_attributes(t, shape.size());
+  const bool keeps = std::get<int64_t>(kept["keepdims"]) != 0;
+  kept["keepdims"] = int64_t{1};
+  const ValueId largest = t.add("ReduceMax", {x}, kept, "largest");
+  const ValueId infinity = constant(t, std::numeric_limits<double>::infinity());
+  const ValueId size = t.add("Abs", {largest}, {}, "size");
+  const ValueId finite = t.add("Less", {size, infinity}, {}, "is_finite");
+  const ValueId chosen = t.add("Where", {finite, largest, constant(t, 0.0)}, {}, "shift");
+  const ValueId shift = t.add("StopGradient", {chosen}, {}, "fixed_shift");
+  const ValueId shifted = t.add("Sub", {x, shift}, {}, "shifted");
+  const ValueId powers = t.add("Exp", {shifted}, {}, "exp");
+  const ValueId sum = t.add("ReduceSum", {powers}, kept, "sum");
+  const ValueId log = t.add("Log", {sum}, {}, "log");
+  if (keeps) return t.set(0, t.add("Add", {log, shift}));
+  const ValueId y = t.add("Add", {log, shift}, {}, "back");
+  Shape result;
+  const std::vector<int64_t> axes = std::get<std::vector<int64_t>>(kept["axes"]);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end())
+      result.push_back(shape[i]);
+  }
+  t.set(0, t.add("Reshape", {y}, {{"shape", result}, {"allowzero", int64_t{1}}}));
+}
+
+/// x / its norm; 0 where that is 0, without a gradient there.
+void lp_normalization(Translation& t) {
+  const int64_t axis =
+      checked_axis(t.attributes().integer("axis", -1), t.shape(0).size(), t.what());
+  const int64_t p = t.attributes().integer("p", 2);
+  if (p != 1 && p != 2) throw t.error("p is 1 or 2");
+  const Attributes lines{{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{1}}};
+  const ValueId x = t.real(0), one = constant(t, 1.0);
+  const ValueId powers =
+      p == 1 ? t.add("Abs", {x}, {}, "size") : t.add("Mul", {x, x}, {}, "square");
+  const ValueId sum = t.add("ReduceSum", {powers}, lines, "sum");
+  const ValueId zero = t.add("Equal", {sum, constant(t, 0.0)}, {}, "is_zero");
+  const ValueId safe = t.add("Where", {zero, one, sum}, {}, "safe");
+  t.set(0, t.add("Div", {x, p == 1 ? safe : t.add("Sqrt", {safe}, {}, "norm")}));
+}
+
+/// (x - mean) / (deviation + 1e-9).
+void mean_variance_normalization(Translation& t) {
+  const std::vector<int64_t> axes = checked_axes(
+      t.attributes().ints("axes", std::vector<int64_t>{0, 2, 3}), t.shape(0).size(), t.what());
+  const Attributes lines{{"axes", axes}, {"keepdims", int64_t{1}}};
+  const ValueId x = t.real(0);
+  const ValueId mean = t.add("ReduceMean", {x}, lines, "mean");
+  const ValueId centred = t.add("Sub", {x, mean}, {}, "centred");
+  const ValueId squares = t.add("Mul", {centred, centred}, {}, "squares");
+  const ValueId variance = t.add("ReduceMean", {squares}, lines, "variance");
+  const ValueId deviation = t.add("Sqrt", {variance}, {}, "deviation");
+  t.set(0, t.add("Div", {centred, t.add("Add", {deviation, constant(t, 1e-9)}, {}, "divisor")}));
+}
+
+/// The elements on one side of a diagonal, zeros elsewhere, whatever stands there.
+void triangle(Translation& t) {
+  const Shape shape = t.shape(0);
+  if (shape.size() < 2) throw t.error("needs a matrix");
+  const auto shift = t.has(1) ? static_cast<int64_t>(t.known_scalar(1, "k")) : 0;
+  const bool upper = t.attributes().integer("upper", 1) != 0;
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  std::vector<int32_t> kept;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) kept.push_back(upper ? j - i >= shift : j - i <= shift);
+  }
+  const ValueId mask = t.graph().add_index_constant({rows, columns}, std::move(kept));
+  if (!t.is_index(0)) {
+    t.set(0, t.add("Where", {mask, t.real(0), constant(t, 0.0)}));
+    return;
+  }
+  const ValueId zero = t.graph().add_index_constant({}, {0});
+  t.set(0, t.add("Where", {mask, t.index(0), zero}));
+}
+
+constexpr Translator kFunctionTranslators[] = {
+    {"Swish", swish},
+    {"SwiGLU", swiglu},
+    {"Selu", selu},
+    {"Celu", celu},
+    {"Softsign", softsign},
+    {"ThresholdedRelu", thresholded_relu},
+    {"Shrink", shrink},
+    {"Tan", tangent},
+    {"Cosh", hyperbolic_cosine},
+    {"IsInf", is_infinite},
+    {"ReduceLogSum", reduce_log_sum},
+    {"ReduceLogSumExp", reduce_log_sum_exp},
+    {"LpNormalization", lp_normalization},
+    {"MeanVarianceNormalization", mean_variance_normalization},
+    {"Trilu", triangle},
+};
+
+}  // namespace
+
+std::span<const Translator> function_translators() { return kFunctionTranslators; }
+
+}  // namespace halfscope::onnx_files

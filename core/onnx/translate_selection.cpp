@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// Operators that choose, count classes or put elements at other places.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/onnx/translate.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// 0, 1 ... along one of `rank` axes.
+ValueId counted(Translation& t, int64_t size, size_t rank, int64_t axis) {
+  Shape shape(rank, 1);
+  shape[static_cast<size_t>(axis)] = size;
+  checked_count(shape, t.what(), kMostFolded);
+  std::vector<int32_t> values(static_cast<size_t>(size));
+  std::iota(values.begin(), values.end(), 0);
+  return t.graph().add_index_constant(shape, std::move(values));
+}
+
+/// One where the class of an index is, counted from the end where it is negative.
+void one_hot(Translation& t) {
+  const Shape shape = t.shape(0);
+  const auto depth = static_cast<int64_t>(t.known_scalar(1, "depth"));
+  if (depth < 1 || depth > int64_t{1} << 30) throw t.error("its depth is out of range");
+  const size_t rank = shape.size() + 1;
+  const int64_t axis = checked_axis(t.attributes().integer("axis", -1), rank, t.what());
+  const KnownTensor& values = t.known(2, "values");
+  if (values.count() != 2) throw t.error("needs two values");
+  ValueId index = t.is_index(0) ? t.index(0) : t.add("RealToIndex", {t.real(0)}, {}, "classes");
+  const auto integer = [&](int64_t value) {
+    return t.graph().add_index_constant({}, {static_cast<int32_t>(value)});
+  };
+  const ValueId negative = t.add("Less", {index, integer(0)}, {}, "is_negative");
+  const ValueId from_end = t.add("Add", {index, integer(depth)}, {}, "from_end");
+  index = t.add("Where", {negative, from_end, index}, {}, "class");
+  Shape wide = shape;
+  wide.insert(wide.begin() + axis, 1);
+  index = t.add("Reshape", {index}, {{"shape", wide}, {"allowzero", int64_t{1}}}, "column");
+  const ValueId hit = t.add("Equal", {index, counted(t, depth, rank, axis)}, {}, "is_class");
+  if (values.real()) {
+    t.set_type(values.type);
+    const ValueId off = t.graph().add_constant(values.reals[0]);
+    t.set(0, t.add("Where", {hit, t.graph().add_constant(values.reals[1]), off}));
+    return;
+  }
+  const ValueId off = integer(values.ints[0]);
+  t.set_integers(0, t.add("Where", {hit, integer(values.ints[1]), off}), values.type);
+}
+
+/// One for the first of the largest along an axis, which up to opset 12 took all from there on.
+void hard_max(Translation& t) {
+  const Shape shape = t.shape(0);
+  const bool flattens = t.opset() < 13;
+  int64_t axis =
+      checked_axis(t.attributes().integer("axis", flattens ? 1 : -1), shape.size(), t.what());
+  ValueId x = t.real(0);
+  if (flattens && axis + 1 < static_cast<int64_t>(shape.size())) {
+    x = t.reshape(x,
+                  {element_count({shape.begin(), shape.begin() + axis}),
+                   element_count({shape.begin() + axis, shape.end()})},
+                  "rows");
+    axis = 1;
+  }
+  const Shape rows = t.shape_of(x);
+  const ValueId place =
+      t.add("ArgMax", {x},
+            {{"axis", axis}, {"keepdims", int64_t{1}}, {"select_last_index", int64_t{0}}}, "place");
+  const ValueId counts = counted(t, rows[static_cast<size_t>(axis)], rows.size(), axis);
+  const ValueId hit = t.add("Equal", {place, counts}, {}, "is_largest");
+  const ValueId one = t.graph().add_constant(1.0f), zero = t.graph().add_constant(0.0f);
+  const ValueId y = t.add("Where", {hit, one, zero}, {}, "chosen");
+  t.set(0, t.add("Reshape", {y}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+}
+
+/// The largest of what runs the other way: -x, or of integers -1 - x, which all of them have.
+void arg_min(Translation& t) {
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  ValueId x = kNone;
+  if (t.is_index(0)) {
+    const ValueId minus_one = t.graph().add_index_constant({}, {-1});
+    x = t.add("Sub", {minus_one, t.index(0)}, {}, "opposite");
+  } else {
+    x = t.add("Neg", {t.real(0)}, {}, "opposite");
+  }
+  const ValueId place =
+      t.add("ArgMax", {x},
+            {{"axis", axis},
+             {"keepdims", t.attributes().integer("keepdims", 1)},
+             {"select_last_index", t.attributes().integer("select_last_index", 0)}});
+  t.set_integers(0, place, DataType::int64);
+}
+
+/// Rows where a known condition is true; of all elements without an axis.
+void compress(Translation& t) {
+  const KnownTensor& condition = t.known(1, "condition");
+  if (condition.real()) throw t.error("its condition must be booleans");
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < condition.ints.size(); ++i) {
+    if (condition.ints[i] != 0) rows.push_back(static_cast<int64_t>(i));
+  }
+  ValueId x = t.any(0);
+  int64_t axis = 0;
+  if (t.attributes().has("axis")) {
+    axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
+  } else {
+    const Shape line{element_count(t.shape(0))};
+    if (t.shape_of(x) != line)
+      x = t.add("Reshape", {x}, {{"shape", line}, {"allowzero", int64_t{1}}}, "line");
+  }
+  const int64_t size = t.shape_of(x)[static_cast<size_t>(axis)];
+  if (rows.empty() || rows.back() >= size) throw t.error("its condition does not fit the input");
+  t.set(0, gather_rows(t, x, axis, rows, ""));
+}
+
+/// Which updates go to each element, in the order in which they come.
+std::vector<std::vector<int64_t>> updates_of(Translation& t, const Shape& shape, int64_t axis) {
+  const KnownTensor& indices = t.known(1, "indices");
+  if (indices.real() || indices.shape.size() != shape.size() || t.shape(2) != indices.shape)
+    throw t.error("indices and updates do not fit the input");
+  checked_count(shape, t.what(), kMostFolded);
+  std::vector<std::vector<int64_t>> updates(static_cast<size_t>(element_count(shape)));
+  for (int64_t i = 0, n = indices.count(); i < n; ++i) {
+    int64_t rest = i, at = 0, stride = 1;
+    for (size_t k = shape.size(); k-- > 0;) {
+      int64_t place = rest % indices.shape[k];
+      rest /= indices.shape[k];
+      if (static_cast<int64_t>(k) == axis) {
+        place = indices.ints[static_cast<size_t>(i)];
+        if (place < 0) place += shape[k];
+      }
+      if (place < 0 || place >= shape[k]) throw t.error("an index is out of range");
+      at += place * stride;
+      stride *= shape[k];
+    }
+    updates[static_cast<size_t>(at)].push_back(i);
+  }
+  return updates;
+}
+
+/// Known indices only say where each element comes from.
+void scatter_elements(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
+  const std::string how = t.attributes().text("reduction", "none");
+  const std::vector<std::vector<int64_t>> updates = updates_of(t, shape, axis);
+  const int64_t count = element_count(shape), given = element_count(t.shape(2));
+  const bool integers =
+      t.computes_integers(0, 1) || t.computes_integers(2, 3) || (t.is_index(0) && t.is_index(2));
+  const auto line = [&](size_t i, int64_t size, const char* name) {
+    const ValueId x = integers ? t.index(i) : t.real(i);
+    return t.add("Reshape", {x}, {{"shape", Shape{size}}, {"allowzero", int64_t{1}}}, name);
+  };
+  const Attributes back{{"shape", shape}, {"allowzero", int64_t{1}}};
+  const ValueId x = line(0, count, "elements"), u = line(2, given, "updates");
+  if (how == "none") {
+    std::vector<int64_t> from;
+    for (int64_t i = 0; i < count; ++i) {
+      const std::vector<int64_t>& each = updates[static_cast<size_t>(i)];
+      if (each.size() > 1) throw t.error("writes an element twice");
+      from.push_back(each.empty() ? i : count + each[0]);
+    }
+    const ValueId all = t.add("Concat", {x, u}, {{"axis", int64_t{0}}}, "all");
+    t.set(0, t.add("Reshape", {gather_rows(t, all, 0, from, "chosen")}, back));
+    return;
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool adds = how == "add", multiplies = how == "mul", largest = how == "max";
+  if (!adds && !multiplies && !largest && how != "min")
+    throw t.error("the reduction " + how + " is not supported");
+  if (integers) throw t.error("reduces integers, which is not supported");
+  const double neutral = adds ? 0.0 : multiplies ? 1.0 : largest ? -infinity : infinity;
+  const char* op = adds ? "Add" : multiplies ? "Mul" : largest ? "Max" : "Min";
+  size_t most = 0;
+  for (const auto& each : updates) most = std::max(most, each.size());
+  if (most > 64) throw t.error("has more than 64 updates of one element");
+  const ValueId padded =
+      t.add("Concat", {u, t.graph().add_constant(Tensor{{1}, {static_cast<float>(neutral)}})},
+            {{"axis", int64_t{0}}}, "or_nothing");
+  ValueId y = x;
+  for (size_t k = 0; k < most; ++k) {
+    std::vector<int64_t> from;
+    for (const auto& each : updates) from.push_back(k < each.size() ? each[k] : given);
+    const std::string name = std::to_string(k + 1);
+    y = t.add(op, {y, gather_rows(t, padded, 0, from, "update" + name)}, {}, "with" + name);
+  }
+  t.set(0, t.add("Reshape", {y}, back));
+}
+
+constexpr Translator kSelectionTranslators[] = {
+    {"OneHot", one_hot},    {"Hardmax", hard_max},         {"ArgMin", arg_min},
+    {"Compress", compress}, {"Scatter", scatter_elements}, {"ScatterElements", scatter_elements},
+};
+
+}  // namespace
+
+std::span<const Translator> selection_translators() { return kSelectionTranslators; }
+
+}  // namespace halfscope::onnx_files
