@@ -351,7 +351,8 @@ std::optional<std::vector<KnownTensor>> fold(const FoldCall& call) {
   for (const UnaryRow& row : kUnary) {
     if (row.op == op) return one(unary(call, row));
   }
-  return fold_movement(call);
+  if (auto moved = fold_movement(call)) return moved;
+  return fold_select(call);
 }
 
 }  // namespace halfscope::onnx_files

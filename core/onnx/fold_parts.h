@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What fold.cpp and fold_movement.cpp share.
+// What fold.cpp, fold_movement.cpp and fold_select.cpp share.
 #pragma once
 
 #include <cmath>
@@ -24,6 +24,8 @@ inline Result one(KnownTensor tensor) {
 
 /// Evaluates operators that move elements; nothing for others.
 std::optional<Result> fold_movement(const FoldCall& call);
+/// Evaluates operators that select and replace elements by tuples of indices; nothing for others.
+std::optional<Result> fold_select(const FoldCall& call);
 
 inline int64_t wrapping_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));

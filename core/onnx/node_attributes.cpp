@@ -41,6 +41,12 @@ std::string NodeAttributes::text(const char* name, const std::string& fallback) 
   return found != nullptr ? found->s() : fallback;
 }
 
+std::vector<std::string> NodeAttributes::texts(const char* name) const {
+  const auto* found = find(name, Type::STRINGS, "a list of texts");
+  if (found == nullptr) return {};
+  return {found->strings().begin(), found->strings().end()};
+}
+
 std::optional<std::vector<int64_t>> NodeAttributes::ints(const char* name) const {
   const auto* found = find(name, Type::INTS, "a list of integers");
   if (found == nullptr) return std::nullopt;

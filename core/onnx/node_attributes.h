@@ -22,6 +22,7 @@ class NodeAttributes {
   int64_t integer(const char* name, int64_t fallback) const;
   double real(const char* name, double fallback) const;
   std::string text(const char* name, const std::string& fallback) const;
+  std::vector<std::string> texts(const char* name) const;  ///< none where missing
   std::optional<std::vector<int64_t>> ints(const char* name) const;
   std::vector<int64_t> ints(const char* name, const std::vector<int64_t>& fallback) const;
   std::optional<std::vector<float>> reals(const char* name) const;

@@ -157,11 +157,11 @@ void Translation::set_known(size_t output, KnownTensor tensor) {
 
 namespace {
 
-std::array<std::span<const Translator>, 10> all_translators() {
-  return {attention_translators(), einsum_translators(),   function_translators(),
-          math_translators(),      movement_translators(), network_translators(),
-          resize_translators(),    sampling_translators(), selection_translators(),
-          window_translators()};
+std::array<std::span<const Translator>, 12> all_translators() {
+  return {attention_translators(), einsum_translators(),    function_translators(),
+          math_translators(),      movement_translators(),  network_translators(),
+          recurrent_translators(), resize_translators(),    sampling_translators(),
+          scatter_translators(),   selection_translators(), window_translators()};
 }
 
 }  // namespace

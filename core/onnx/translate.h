@@ -107,8 +107,10 @@ std::span<const Translator> function_translators();
 std::span<const Translator> math_translators();
 std::span<const Translator> movement_translators();
 std::span<const Translator> network_translators();
+std::span<const Translator> recurrent_translators();
 std::span<const Translator> resize_translators();
 std::span<const Translator> sampling_translators();
+std::span<const Translator> scatter_translators();
 std::span<const Translator> selection_translators();
 std::span<const Translator> window_translators();
 /// Operators that files hold as we do (OpDef::onnx).

@@ -115,83 +115,11 @@ void compress(Translation& t) {
   t.set(0, gather_rows(t, x, axis, rows, ""));
 }
 
-/// Which updates go to each element, in the order in which they come.
-std::vector<std::vector<int64_t>> updates_of(Translation& t, const Shape& shape, int64_t axis) {
-  const KnownTensor& indices = t.known(1, "indices");
-  if (indices.real() || indices.shape.size() != shape.size() || t.shape(2) != indices.shape)
-    throw t.error("indices and updates do not fit the input");
-  checked_count(shape, t.what(), kMostFolded);
-  std::vector<std::vector<int64_t>> updates(static_cast<size_t>(element_count(shape)));
-  for (int64_t i = 0, n = indices.count(); i < n; ++i) {
-    int64_t rest = i, at = 0, stride = 1;
-    for (size_t k = shape.size(); k-- > 0;) {
-      int64_t place = rest % indices.shape[k];
-      rest /= indices.shape[k];
-      if (static_cast<int64_t>(k) == axis) {
-        place = indices.ints[static_cast<size_t>(i)];
-        if (place < 0) place += shape[k];
-      }
-      if (place < 0 || place >= shape[k]) throw t.error("an index is out of range");
-      at += place * stride;
-      stride *= shape[k];
-    }
-    updates[static_cast<size_t>(at)].push_back(i);
-  }
-  return updates;
-}
-
-/// Known indices only say where each element comes from.
-void scatter_elements(Translation& t) {
-  const Shape shape = t.shape(0);
-  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
-  const std::string how = t.attributes().text("reduction", "none");
-  const std::vector<std::vector<int64_t>> updates = updates_of(t, shape, axis);
-  const int64_t count = element_count(shape), given = element_count(t.shape(2));
-  const bool integers =
-      t.computes_integers(0, 1) || t.computes_integers(2, 3) || (t.is_index(0) && t.is_index(2));
-  const auto line = [&](size_t i, int64_t size, const char* name) {
-    const ValueId x = integers ? t.index(i) : t.real(i);
-    return t.add("Reshape", {x}, {{"shape", Shape{size}}, {"allowzero", int64_t{1}}}, name);
-  };
-  const Attributes back{{"shape", shape}, {"allowzero", int64_t{1}}};
-  const ValueId x = line(0, count, "elements"), u = line(2, given, "updates");
-  if (how == "none") {
-    std::vector<int64_t> from;
-    for (int64_t i = 0; i < count; ++i) {
-      const std::vector<int64_t>& each = updates[static_cast<size_t>(i)];
-      if (each.size() > 1) throw t.error("writes an element twice");
-      from.push_back(each.empty() ? i : count + each[0]);
-    }
-    const ValueId all = t.add("Concat", {x, u}, {{"axis", int64_t{0}}}, "all");
-    t.set(0, t.add("Reshape", {gather_rows(t, all, 0, from, "chosen")}, back));
-    return;
-  }
-  const double infinity = std::numeric_limits<double>::infinity();
-  const bool adds = how == "add", multiplies = how == "mul", largest = how == "max";
-  if (!adds && !multiplies && !largest && how != "min")
-    throw t.error("the reduction " + how + " is not supported");
-  if (integers) throw t.error("reduces integers, which is not supported");
-  const double neutral = adds ? 0.0 : multiplies ? 1.0 : largest ? -infinity : infinity;
-  const char* op = adds ? "Add" : multiplies ? "Mul" : largest ? "Max" : "Min";
-  size_t most = 0;
-  for (const auto& each : updates) most = std::max(most, each.size());
-  if (most > 64) throw t.error("has more than 64 updates of one element");
-  const ValueId padded =
-      t.add("Concat", {u, t.graph().add_constant(Tensor{{1}, {static_cast<float>(neutral)}})},
-            {{"axis", int64_t{0}}}, "or_nothing");
-  ValueId y = x;
-  for (size_t k = 0; k < most; ++k) {
-    std::vector<int64_t> from;
-    for (const auto& each : updates) from.push_back(k < each.size() ? each[k] : given);
-    const std::string name = std::to_string(k + 1);
-    y = t.add(op, {y, gather_rows(t, padded, 0, from, "update" + name)}, {}, "with" + name);
-  }
-  t.set(0, t.add("Reshape", {y}, back));
-}
-
 constexpr Translator kSelectionTranslators[] = {
-    {"OneHot", one_hot},    {"Hardmax", hard_max},         {"ArgMin", arg_min},
-    {"Compress", compress}, {"Scatter", scatter_elements}, {"ScatterElements", scatter_elements},
+    {"OneHot", one_hot},
+    {"Hardmax", hard_max},
+    {"ArgMin", arg_min},
+    {"Compress", compress},
 };
 
 }  // namespace

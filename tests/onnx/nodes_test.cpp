@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Small models of every operator and of old forms of them, against what ONNX Runtime computes
-// (tests/oracle/onnx_nodes.py and onnx_more_nodes.py wrote them), and their gradients against
-// PyTorch's.
+// (tests/oracle/onnx_nodes.py, onnx_more_nodes.py and onnx_recurrent_nodes.py wrote them), and
+// their gradients against PyTorch's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,8 @@ void add_cases(const std::string& archive_name, std::map<std::string, NodeCase>&
 const std::map<std::string, NodeCase>& cases() {
   static const auto all = [] {
     std::map<std::string, NodeCase> result;
-    for (const char* archive : {"nodes.zip", "more_nodes.zip"}) add_cases(archive, result);
+    for (const char* archive : {"nodes.zip", "more_nodes.zip", "recurrent_nodes.zip"})
+      add_cases(archive, result);
     return result;
   }();
   return all;

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// GatherND, ScatterND and ScatterElements as a Gather of rows. GatherND finds the number of each
+// row from its tuple of indices. Scattering, by indices that are known, takes each row of the
+// result from the data or from the updates.
+#include <algorithm>
+#include <map>
+
+#include "core/onnx/select_rules.h"
+#include "core/onnx/translate.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+constexpr size_t kMostRepeats = 64;  // of one row among the updates
+
+ValueId constant_of(Translation& t, const Shape& shape, const std::vector<int64_t>& values) {
+  std::vector<int32_t> numbers;
+  for (int64_t value : values) {
+    if (value > INT32_MAX) throw t.error("selects among more than 2^31 rows");
+    numbers.push_back(static_cast<int32_t>(value));
+  }
+  return t.graph().add_index_constant(shape, std::move(numbers));
+}
+
+/// The numbers of the rows, computed at run time.
+ValueId computed_rows(Translation& t, const TupleShapes& shapes) {
+  const auto length = static_cast<int64_t>(shapes.sizes.size());
+  ValueId rows = t.integers(1);
+  // Gather itself counts negative indices from the end, but sums of several do not.
+  if (length == 1 && shapes.first_rows.empty()) return t.reshape(rows, shapes.places, "rows");
+  if (shapes.rows > INT32_MAX) throw t.error("selects among more than 2^31 rows");
+  rows = t.add("Mod", {rows, constant_of(t, {length}, shapes.sizes)}, {}, "from_start");
+  if (length > 1) {
+    rows = t.add("Mul", {rows, constant_of(t, {length}, shapes.strides)}, {}, "scaled");
+    const auto last = static_cast<int64_t>(shapes.places.size());
+    rows = t.add("ReduceSum", {rows},
+                 {{"axes", std::vector<int64_t>{last}}, {"keepdims", int64_t{0}}}, "rows");
+  } else {
+    rows = t.reshape(rows, shapes.places, "rows");
+  }
+  if (shapes.first_rows.empty()) return rows;
+  return t.add("Add", {rows, constant_of(t, shapes.places, shapes.first_rows)}, {}, "batch_rows");
+}
+
+Shape with_rows(int64_t rows, const Shape& row) {
+  Shape shape{rows};
+  shape.insert(shape.end(), row.begin(), row.end());
+  return shape;
+}
+
+void gather_nd(Translation& t) {
+  const TupleShapes shapes(t.shape(0), t.shape(1), t.attributes().integer("batch_dims", 0),
+                           t.what());
+  const ValueId rows =
+      t.is_known(1) ? constant_of(t, shapes.places, shapes.rows_of(t.known(1, "indices"), t.what()))
+                    : computed_rows(t, shapes);
+  const ValueId data = t.reshape(t.any(0), with_rows(shapes.rows, shapes.row), "data");
+  t.set(0, t.add("Gather", {data, rows}, {{"axis", int64_t{0}}}));
+}
+
+ValueId rows_at(Translation& t, ValueId data, const std::vector<int64_t>& rows, const char* name) {
+  const ValueId at = constant_of(t, {static_cast<int64_t>(rows.size())}, rows);
+  return t.add("Gather", {data, at}, {{"axis", int64_t{0}}}, name);
+}
+
+/// The data [rows, ...] with the updates [n, ...] in place of the rows `targets`, all different.
+ValueId replaced(Translation& t, ValueId data, ValueId updates,
+                 const std::vector<int64_t>& targets) {
+  const int64_t count = t.shape_of(data)[0];
+  if (targets.empty()) return data;
+  std::vector<int64_t> from(static_cast<size_t>(count));
+  // Nothing of the data is left if all rows are replaced.
+  const bool all = static_cast<int64_t>(targets.size()) == count;
+  const int64_t first = all ? 0 : count;
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int64_t>(i);
+  for (size_t k = 0; k < targets.size(); ++k)
+    from[static_cast<size_t>(targets[k])] = first + static_cast<int64_t>(k);
+  if (all) {
+    const bool in_order = std::is_sorted(from.begin(), from.end());
+    return in_order ? updates : rows_at(t, updates, from, "rows");
+  }
+  const ValueId both = t.add("Concat", {data, updates}, {{"axis", int64_t{0}}}, "old_and_new");
+  return rows_at(t, both, from, "rows");
+}
+
+/// The updates in rounds in which each row is written once at most.
+std::vector<std::vector<int64_t>> rounds_of(Translation& t, const std::vector<int64_t>& targets) {
+  std::vector<std::vector<int64_t>> rounds;
+  std::map<int64_t, size_t> written;
+  for (size_t k = 0; k < targets.size(); ++k) {
+    const size_t round = written[targets[k]]++;
+    if (round == kMostRepeats)
+      throw t.error("changes a row more than " + std::to_string(kMostRepeats) + " times");
+    if (round == rounds.size()) rounds.emplace_back();
+    rounds[round].push_back(static_cast<int64_t>(k));
+  }
+  return rounds;
+}
+
+/// Scatters rows. ONNX leaves open which of two updates of the same row stays.
+void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& as_rows) {
+  const Shape shape = t.shape(0);
+  const ScatterHow how = scatter_how(t.attributes().text("reduction", "none"), t.what());
+  Shape update_rows = as_rows;
+  update_rows[0] = static_cast<int64_t>(targets.size());
+  if (element_count(t.shape(2)) != element_count(update_rows))
+    throw t.error("its updates " + to_string(t.shape(2)) + " do not fit its indices");
+  if (t.is_index(0) != t.is_index(2)) throw t.error("mixes reals and integers");
+  ValueId data = t.reshape(t.any(0), as_rows, "data");
+  const ValueId updates = t.reshape(t.any(2, "updates"), update_rows, "updates");
+  const std::vector<std::vector<int64_t>> rounds = rounds_of(t, targets);
+  if (how == ScatterHow::replace && rounds.size() > 1)
+    throw t.error("writes the same place twice, and ONNX leaves open which value stays");
+  for (const std::vector<int64_t>& round : rounds) {
+    std::vector<int64_t> rows;
+    for (int64_t k : round) rows.push_back(targets[static_cast<size_t>(k)]);
+    ValueId fresh = rounds.size() == 1 ? updates : rows_at(t, updates, round, "round");
+    if (how != ScatterHow::replace) {
+      const char* op = how == ScatterHow::add        ? "Add"
+                       : how == ScatterHow::multiply ? "Mul"
+                       : how == ScatterHow::largest  ? "Max"
+                                                     : "Min";
+      fresh = t.add(op, {rows_at(t, data, rows, "old"), fresh}, {}, "changed");
+    }
+    data = replaced(t, data, fresh, rows);
+  }
+  t.set(0, t.add("Reshape", {data}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+}
+
+void scatter_nd(Translation& t) {
+  const TupleShapes shapes(t.shape(0), t.shape(1), 0, t.what());
+  scatter(t, shapes.rows_of(t.known(1, "indices"), t.what()), with_rows(shapes.rows, shapes.row));
+}
+
+void scatter_elements(Translation& t) {
+  const Shape shape = t.shape(0);
+  const int64_t axis = t.attributes().integer("axis", 0);
+  scatter(t, elements_of(shape, t.known(1, "indices"), axis, t.what()), {element_count(shape)});
+}
+
+constexpr Translator kScatterTranslators[] = {
+    {"GatherND", gather_nd},
+    {"ScatterND", scatter_nd},
+    {"ScatterElements", scatter_elements},
+    {"Scatter", scatter_elements},
+};
+
+}  // namespace
+
+std::span<const Translator> scatter_translators() { return kScatterTranslators; }
+
+}  // namespace halfscope::onnx_files
