@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// Recurrent networks from both of PyTorch's exporters train as PyTorch does
+// (tests/oracle/onnx_recurrent_training.py), and how they are unrolled and named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/data/zip.h"
+#include "core/models/loss.h"
+#include "tests/onnx/network_support.h"
+#include "tests/train/small_training.h"
+
+namespace halfscope {
+namespace {
+
+using test::FileBuilder;
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 4;
+
+/// One network of the archive.
+struct Training {
+  std::vector<uint8_t> model, trained;
+  std::map<std::string, DoubleTensor> arrays;  ///< x, labels, losses, norms
+};
+
+const std::map<std::string, Training>& trainings() {
+  static const auto all = [] {
+    std::map<std::string, Training> result;
+    const std::string file = HALFSCOPE_SOURCE_DIR "/tests/onnx/files/recurrent_training.zip";
+    const ZipReader archive(read_file(file), file);
+    for (const ZipMember& member : archive.members()) {
+      std::vector<uint8_t> bytes(member.size);
+      archive.open(member)->read(bytes);
+      const std::string name = member.name.substr(0, member.name.find('.'));
+      const std::string what = member.name.substr(name.size() + 1);
+      Training& training = result[name];
+      if (what == "onnx") {
+        training.model = std::move(bytes);
+      } else if (what == "trained.onnx") {
+        training.trained = std::move(bytes);
+      } else {
+        MemorySource source(bytes);
+        training.arrays[what.substr(0, what.find('.'))] =
+            read_npy_double_array(source, member.name);
+      }
+    }
+    return result;
+  }();
+  return all;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> result;
+  for (const auto& [name, training] : trainings()) result.push_back(name);
+  return result;
+}
+
+class RecurrentTraining : public testing::TestWithParam<std::string> {
+ protected:
+  const Training& given() const { return trainings().at(GetParam()); }
+  Model model() const {
+    return parse_onnx(given().model, GetParam(), ".", {.batch = kBatch}).model;
+  }
+  test::Result train(const std::string& plan) const {
+    Dataset data{.name = "oracle", .sample_shape = {}, .train = {}, .test = {}};
+    for (const char* name : {"x", "labels"})
+      data.train.arrays.push_back(sample_array(name, given().arrays.at(name), "oracle"));
+    TrainConfig config = test::config("unused", plan, "none");
+    config.build = [this](int64_t) {
+      Model made = model();
+      add_loss(made, parse_loss("cross-entropy"));
+      return made;
+    };
+    config.loss = "cross-entropy";
+    config.optimizer = parse_optimizer("sgd:lr=0.5");
+    config.batch = kBatch;
+    config.steps = given().arrays.at("losses").data.size();
+    config.shuffle = false;
+    return test::train(config, data);
+  }
+};
+
+TEST_P(RecurrentTraining, TakesPyTorchsSteps) {
+  const test::Result result = train("float64");
+  const std::vector<double>&losses = given().arrays.at("losses").data,
+        &norms = given().arrays.at("norms").data;
+  ASSERT_EQ(result.seen.rows.size(), losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(result.seen.rows[i].loss, losses[i], 1e-9 * losses[i]) << "step " << i;
+    EXPECT_NEAR(result.seen.rows[i].grad_norm, norms[i], 1e-8 * norms[i]) << "step " << i;
+  }
+  const Model expected = parse_onnx(given().trained, GetParam(), ".", {.batch = kBatch}).model;
+  ASSERT_EQ(result.weights.size(), expected.initial.size());
+  for (const auto& [path, tensor] : expected.initial) {
+    SCOPED_TRACE(path);
+    test::expect_close(result.weights.at(path), tensor, 2e-7);
+  }
+}
+
+TEST_P(RecurrentTraining, InFp32ItIsNearThat) {
+  const test::Result result = train("float32");
+  const double last = given().arrays.at("losses").data.back();
+  EXPECT_NEAR(result.seen.rows.back().loss, last, 1e-4 * last);
+}
+
+INSTANTIATE_TEST_SUITE_P(Oracle, RecurrentTraining, testing::ValuesIn(names()),
+                         [](const auto& info) { return info.param; });
+
+/// An LSTM with weights of this many directions; steps are the first dimension of x.
+FileBuilder lstm(const std::vector<int64_t>& x, int64_t directions) {
+  FileBuilder file;
+  file.input("x", x).output("y");
+  const auto numbers = [](int64_t count) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i % 7 - 3) / 8.0f);
+    return values;
+  };
+  file.floats("w", {directions, 8, x[2]}, numbers(directions * 8 * x[2]));
+  file.floats("r", {directions, 8, 2}, numbers(directions * 16));
+  file.floats("b", {directions, 16}, numbers(directions * 16));
+  ::onnx::NodeProto& node = file.node("LSTM", {"x", "w", "r", "b"}, {"y"}, "rnn");
+  test::set_int(node, "hidden_size", 2);
+  if (directions == 2) {
+    ::onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name("direction");
+    attribute.set_type(::onnx::AttributeProto::STRING);
+    attribute.set_s("bidirectional");
+  }
+  return file;
+}
+
+TEST(RecurrentLayers, KeepOneVariablePerWeightOfTheFile) {
+  const Model model = lstm({3, 2, 4}, 2).import().model;
+  std::map<std::string, std::string> names;
+  for (const Variable& variable : model.graph.variables()) names[variable.alias] = variable.path;
+  EXPECT_EQ(names, (std::map<std::string, std::string>{
+                       {"w", "rnn.weight_ih"}, {"r", "rnn.weight_hh"}, {"b", "rnn.bias"}}));
+}
+
+TEST(RecurrentLayers, MultiplyTheWholeSequenceOnce) {
+  const Model model = lstm({5, 2, 4}, 1).import().model;
+  std::set<std::string> products, paths;
+  for (const Node& node : model.graph.nodes()) {
+    paths.insert(node.path);
+    if (node.op == "MatMul") products.insert(node.path);
+  }
+  // The first step starts from zeros.
+  EXPECT_EQ(products,
+            (std::set<std::string>{"rnn/input", "rnn/step_1/product", "rnn/step_2/product",
+                                   "rnn/step_3/product", "rnn/step_4/product"}));
+  for (const char* path : {"rnn", "rnn/step_3/forget", "rnn/step_4/hidden"})
+    EXPECT_TRUE(paths.contains(path)) << path;
+  EXPECT_FALSE(paths.contains("rnn/step_0/forget"));
+}
+
+std::string refusal_of(const FileBuilder& file) {
+  try {
+    file.import();
+  } catch (const Error& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "none";
+}
+
+TEST(RecurrentLayers, RefuseWhatDoesNotFit) {
+  EXPECT_THAT(refusal_of(lstm({5000, 1, 4}, 1)),
+              HasSubstr("rnn (LSTM): has 5000 steps, which is too many to unroll | a sequence may "
+                        "have up to 4166 steps"));
+  FileBuilder wrong = lstm({3, 2, 4}, 1);
+  wrong.floats("r2", {1, 8, 3}, std::vector<float>(24, 0.5f));
+  wrong.graph().mutable_node(0)->set_input(2, "r2");
+  EXPECT_THAT(refusal_of(wrong), HasSubstr("rnn (LSTM): hidden_size is not the last dimension"));
+  FileBuilder lengths = lstm({3, 2, 4}, 1);
+  lengths.integers("lens", {2}, {3, 4});
+  lengths.graph().mutable_node(0)->add_input("lens");
+  EXPECT_THAT(refusal_of(lengths), HasSubstr("rnn (LSTM): a sequence of 4 steps of 3"));
+  FileBuilder state = lstm({3, 2, 4}, 1);
+  state.floats("h", {1, 1, 2}, {0.5f, 0.25f});
+  state.graph().mutable_node(0)->add_input("");
+  state.graph().mutable_node(0)->add_input("h");
+  EXPECT_THAT(refusal_of(state), HasSubstr("initial_h must be [1, 2, 2], not [1, 1, 2]"));
+  FileBuilder activation = lstm({3, 2, 4}, 1);
+  ::onnx::AttributeProto& names = *activation.graph().mutable_node(0)->add_attribute();
+  names.set_name("activations");
+  names.set_type(::onnx::AttributeProto::STRINGS);
+  for (const char* name : {"Sigmoid", "Affine", "Tanh"}) names.add_strings(name);
+  EXPECT_THAT(refusal_of(activation), HasSubstr("the activation affine has no factors"));
+  names.set_strings(1, "Gelu");
+  EXPECT_THAT(refusal_of(activation), HasSubstr("does not know the activation gelu"));
+}
+
+TEST(Scattering, RefusesWhatHasNoOneAnswer) {
+  FileBuilder twice;
+  twice.input("x", {3, 2}).input("u", {2, 2}).output("y");
+  twice.integers("i", {2, 1}, {1, -2});
+  twice.node("ScatterND", {"x", "i", "u"}, {"y"}, "put");
+  EXPECT_THAT(refusal_of(twice), HasSubstr("put (ScatterND): writes the same place twice"));
+  FileBuilder computed;
+  computed.input("x", {3, 2}).input("u", {2, 2}).input("i", {2, 1}, 7).output("y");
+  computed.node("ScatterND", {"x", "i", "u"}, {"y"}, "put");
+  EXPECT_THAT(refusal_of(computed), HasSubstr("its indices is only known at run time"));
+  FileBuilder beyond;
+  beyond.input("x", {3, 2}).output("y");
+  beyond.integers("i", {1, 1}, {3});
+  beyond.node("GatherND", {"x", "i"}, {"y"}, "pick");
+  EXPECT_THAT(refusal_of(beyond), HasSubstr("pick (GatherND): index 3 of 3"));
+}
+
+}  // namespace
+}  // namespace halfscope
