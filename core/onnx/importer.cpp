@@ -310,6 +310,7 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
     run_branch(node, attributes, scope, path, what, depth);
     return;
   }
+  if (run_unrolled(node, attributes, inputs, scope, path, what, depth)) return;
   const Translate translate = find_translator(node.op_type());
   if (translate == nullptr) {
     throw Error(what + ": works on values that are only known at run time, which is not supported",
@@ -430,6 +431,8 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
     const std::string what = "output " + printable(output.name());
     const BindingPtr binding = scope.find(output.name());
     if (binding == nullptr) throw Error(what + ": nothing makes it");
+    if (binding->sequence != nullptr)
+      throw Error(what + ": is a list of tensors, which is not supported");
     if (binding->value == kNone) {
       note(what + " does not depend on any input and is left out");
       continue;

@@ -35,6 +35,8 @@ struct Binding {
   bool computed = false;    ///< the exporter computed it: its elements may be some several times
   std::string parameter{};  ///< what the user calls it: "layer1.0.conv1.weight"
   std::shared_ptr<Binding> transposed_of{};  ///< it is the transpose of that parameter
+  /// Of a list of tensors, which has nothing else.
+  std::shared_ptr<const std::vector<std::shared_ptr<Binding>>> sequence{};
 };
 using BindingPtr = std::shared_ptr<Binding>;
 
@@ -104,6 +106,11 @@ class Importer {
   void run_node(const ::onnx::NodeProto& node, Scope& scope, int depth);
   void run_branch(const ::onnx::NodeProto& node, const NodeAttributes& attributes, Scope& scope,
                   const std::string& path, const std::string& what, int depth);
+  struct Unrolled;
+  /// Loop, Scan, and operators on lists of tensors; false for others.
+  bool run_unrolled(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                    const std::vector<BindingPtr>& inputs, Scope& scope, const std::string& path,
+                    const std::string& what, int depth);
   void run_function(const ::onnx::NodeProto& node, const ::onnx::FunctionProto& function,
                     Scope& scope, const std::string& path, const std::string& what, int depth);
   const ::onnx::FunctionProto* find_function(const ::onnx::NodeProto& node) const;

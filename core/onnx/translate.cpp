@@ -27,6 +27,8 @@ Translation::Translation(Importer& importer, const ::onnx::NodeProto& node,
 
 const Binding& Translation::binding(size_t i) const {
   if (!has(i)) throw error("input " + std::to_string(i) + " is missing");
+  if (inputs_[i]->sequence != nullptr)
+    throw error("takes a list of tensors, which is not supported");
   return *inputs_[i];
 }
 
@@ -188,10 +190,13 @@ std::vector<std::string> translated_operators() {
 }
 
 bool is_understood(std::string_view op) {
-  // Those that are only folded.
-  constexpr std::array<std::string_view, 10> kFolded{
-      "Constant", "ConstantOfShape", "DequantizeLinear", "EyeLike", "If",
-      "NonZero",  "Range",           "ReduceProd",       "Shape",   "Size"};
+  // Those that are only folded or unrolled.
+  constexpr std::array<std::string_view, 19> kFolded{
+      "ConcatFromSequence", "Constant",          "ConstantOfShape", "DequantizeLinear",
+      "EyeLike",            "If",                "Loop",            "NonZero",
+      "Range",              "ReduceProd",        "Scan",            "SequenceAt",
+      "SequenceConstruct",  "SequenceEmpty",     "SequenceInsert",  "SequenceLength",
+      "Shape",              "Size",              "SplitToSequence"};
   return find_translator(op) != nullptr ||
          std::find(kFolded.begin(), kFolded.end(), op) != kFolded.end();
 }

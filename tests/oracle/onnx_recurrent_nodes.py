@@ -239,6 +239,100 @@ add("scatter_nd_integers",
     {"n": ints([5, 6, 7], [8, 9, 10])}, initializers={"i": ints([0, 1], [-1, -1]),
                                                       "u": ints(100, 200)})
 
+# ---- loops whose number of turns is known, and lists of tensors ----
+
+
+def body(nodes, inputs, outputs, initializers=()):
+    """inputs, outputs: {name: (type, shape)}"""
+    info = lambda table: [helper.make_tensor_value_info(k, *v) for k, v in table.items()]
+    return helper.make_graph(nodes, "body", info(inputs), info(outputs),
+                             [numpy_helper.from_array(v, k) for k, v in dict(initializers).items()])
+
+
+REAL, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+turn = {"i": (INT, []), "going": (BOOL, [])}
+weights = {"w": real(4, 4), "three": np.array(3), "yes": np.array(True)}
+add("loop_recurrence",
+    [helper.make_node("Loop", ["three", "", "h0"], ["h", "all", "square"], name="loop", body=body(
+        [helper.make_node("MatMul", ["h_in", "w"], ["p"], name="product"),
+         helper.make_node("Add", ["p", "inner"], ["q"], name="shift"),
+         helper.make_node("Add", ["q", "x"], ["s"], name="sum"),
+         helper.make_node("Tanh", ["s"], ["h_out"], name="tanh"),
+         helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(real(4))),
+         helper.make_node("Mul", ["h_out", "c"], ["m"], name="scaled"),
+         helper.make_node("Identity", ["going"], ["go"]),
+         helper.make_node("Mul", ["i", "i"], ["ii"])],
+        {**turn, "h_in": (REAL, [2, 4])},
+        {"go": (BOOL, []), "h_out": (REAL, [2, 4]), "m": (REAL, [2, 4]), "ii": (INT, [])},
+        {"inner": real(4)})),
+     helper.make_node("Cast", ["square"], ["f"], to=REAL, name="f"),
+     helper.make_node("Reshape", ["f", "column"], ["fc"], name="fc"),
+     helper.make_node("Mul", ["all", "fc"], ["y"], name="y")],
+    {"x": real(2, 4), "h0": real(2, 4)}, ("h", "y"),
+    {**weights, "column": ints(3, 1, 1)})
+add("loop_until",
+    [helper.make_node("Loop", ["", "yes", "n", "x"], ["n_last", "y"], name="loop", body=body(
+        [helper.make_node("Add", ["n_in", "one"], ["n_out"]),
+         helper.make_node("Less", ["n_out", "three"], ["go"]),
+         helper.make_node("Mul", ["x_in", "x_in"], ["x_out"], name="square")],
+        {**turn, "n_in": (INT, []), "x_in": (REAL, [2, 4])},
+        {"go": (BOOL, []), "n_out": (INT, []), "x_out": (REAL, [2, 4])}))],
+    {"x": real(2, 4)}, initializers={"yes": np.array(True), "n": np.array(0), "one": np.array(1),
+                                     "three": np.array(3)})
+add("loop_no_turns",
+    [helper.make_node("Loop", ["none", "", "x"], ["h"], name="loop", body=body(
+        [helper.make_node("Neg", ["x_in"], ["x_out"]), helper.make_node("Identity", ["going"], ["go"])],
+        {**turn, "x_in": (REAL, [2, 4])}, {"go": (BOOL, []), "x_out": (REAL, [2, 4])})),
+     helper.make_node("Neg", ["h"], ["y"], name="y")],
+    {"x": real(2, 4)}, initializers={"none": np.array(0)})
+add("loop_of_slices",
+    [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "zero"], ["n"]),
+     helper.make_node("Loop", ["n", "yes"], ["y"], name="loop", body=body(
+         [helper.make_node("Gather", ["x", "i"], ["row"], name="row"),
+          helper.make_node("ReduceMean", ["row"], ["mean"], axes=[0], keepdims=0, name="mean"),
+          helper.make_node("Cast", ["yes"], ["go"], to=BOOL)],
+         turn, {"go": (BOOL, []), "mean": (REAL, [4])}))],
+    {"x": real(3, 2, 4)}, initializers={"zero": np.array(0), "yes": np.array(True)})
+cell = body([helper.make_node("MatMul", ["h_in", "w"], ["p"], name="product"),
+             helper.make_node("Add", ["p", "x_in"], ["s"], name="sum"),
+             helper.make_node("Tanh", ["s"], ["h_out"], name="tanh"),
+             helper.make_node("Mul", ["h_out", "k_in"], ["y_out"], name="scaled")],
+            {"h_in": (REAL, [2, 4]), "x_in": (REAL, [2, 4]), "k_in": (REAL, [4])},
+            {"h_out": (REAL, [2, 4]), "y_out": (REAL, [2, 4])})
+add("scan", helper.make_node("Scan", ["h0", "x", "k"], ["h", "y"], name="scan", body=cell,
+                             num_scan_inputs=2),
+    {"h0": real(2, 4), "x": real(5, 2, 4)}, ("h", "y"), {"w": real(4, 4), "k": real(5, 4)})
+add("scan_axes", helper.make_node("Scan", ["h0", "x", "k"], ["h", "y"], name="scan", body=cell,
+                                  num_scan_inputs=2, scan_input_axes=[1, -1],
+                                  scan_input_directions=[1, 0], scan_output_axes=[2],
+                                  scan_output_directions=[1]),
+    {"h0": real(2, 4), "x": real(2, 5, 4)}, ("h", "y"), {"w": real(4, 4), "k": real(4, 5)})
+add("list_of_parts",
+    [helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1, keepdims=0, name="parts"),
+     helper.make_node("SequenceAt", ["parts", "last"], ["a"]),
+     helper.make_node("SequenceInsert", ["parts", "a", "zero"], ["more"]),
+     helper.make_node("SequenceLength", ["more"], ["n"]),
+     helper.make_node("Gather", ["scales", "n"], ["scale"], name="scale"),
+     helper.make_node("ConcatFromSequence", ["more"], ["stack"], axis=1, new_axis=1, name="stack"),
+     helper.make_node("Mul", ["stack", "scale"], ["y"], name="y")],
+    {"x": real(2, 3, 4), "scales": real(6)}, initializers={"last": np.array(-1),
+                                                          "zero": np.array(0)})
+add("list_from_loop",
+    [helper.make_node("SequenceEmpty", [], ["empty"]),
+     helper.make_node("Loop", ["three", "", "empty"], ["list"], name="loop", body=helper.make_graph(
+         [helper.make_node("Gather", ["x", "i"], ["row"], name="row"),
+          helper.make_node("CastLike", ["i", "row"], ["f"], name="f"),
+          helper.make_node("Mul", ["row", "f"], ["m"], name="scaled"),
+          helper.make_node("SequenceInsert", ["list_in", "m"], ["list_out"]),
+          helper.make_node("Identity", ["going"], ["go"])],
+         "body", [helper.make_tensor_value_info("i", INT, []),
+                  helper.make_tensor_value_info("going", BOOL, []),
+                  helper.make_tensor_sequence_value_info("list_in", REAL, None)],
+         [helper.make_tensor_value_info("go", BOOL, []),
+          helper.make_tensor_sequence_value_info("list_out", REAL, None)])),
+     helper.make_node("ConcatFromSequence", ["list"], ["y"], axis=0, name="y")],
+    {"x": real(3, 2, 4)}, initializers={"three": np.array(3)})
+
 with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as archive:
     def put(name, content):
         info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
