@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/ops/softmax.h"
 
 namespace halfscope {
 namespace {
@@ -38,7 +39,8 @@ void add_cross_entropy(Model& model, const NamedValue& output) {
   ValueId scores = output.value;
   // The loss has a softmax of its own, which is the more accurate one.
   if (const NodeId made_by = graph.value(scores).producer;
-      made_by != kNone && graph.node(made_by).op == "Softmax") {
+      made_by != kNone && graph.node(made_by).op == "Softmax" &&
+      !zeroes_masked_lines(graph.node(made_by))) {
     scores = graph.node(made_by).inputs[0];
   }
   const Shape shape = graph.value(scores).shape;

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/onnx/exporter.h"
 #include "core/ops/ops.h"
+#include "core/ops/softmax.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -146,6 +147,15 @@ void batch_normalization(Exporter& e, const Node& node, const Names& outputs) {
   copy_attributes(node, proto, {"epsilon", "momentum"});
 }
 
+/// A softmax that gives zeros where everything is masked: as PyTorch's exporters write it.
+void softmax(Exporter& e, const Node& node, const Names& outputs) {
+  if (!zeroes_masked_lines(node)) return same(e, node, outputs);
+  const std::string line = e.fresh(node.path + "/softmax"), none = e.fresh(node.path + "/is_nan");
+  copy_attributes(node, e.add("Softmax", line, input_names(e, node), {line}), {"axis"});
+  e.add("IsNaN", none, {line}, {none});
+  e.add("Where", node.path, {none, e.scalar(node, "masked", 0.0), line}, {outputs[0]});
+}
+
 void where(Exporter& e, const Node& node, const Names& outputs) {
   e.add("Where", node.path, {e.condition(node.inputs[0]), operand(e, node, 1), operand(e, node, 2)},
         outputs);
@@ -220,6 +230,7 @@ constexpr Rule kRules[] = {
     {"CumSum", cumulative_sum},
     {"Gelu", gelu},
     {"BatchNormalization", batch_normalization},
+    {"Softmax", softmax},
     {"Where", where},
     {"ArgMax", arg_max},
     {"IndexToReal", convert<DataType::float32>},

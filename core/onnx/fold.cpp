@@ -242,6 +242,22 @@ KnownTensor unary(const FoldCall& c, const UnaryRow& row) {
   return result;
 }
 
+/// IsNaN and IsInf.
+Result of_kind(const FoldCall& c, bool (*is)(double, const FoldCall&)) {
+  const KnownTensor& x = c.input(0);
+  if (!x.real()) throw Error(c.what + ": does not take " + type_name(x.type));
+  KnownTensor result{.type = DataType::boolean, .shape = x.shape};
+  for (float value : x.reals) result.ints.push_back(is(static_cast<double>(value), c) ? 1 : 0);
+  return one(std::move(result));
+}
+
+bool is_nan(double x, const FoldCall&) { return std::isnan(x); }
+
+bool is_infinite(double x, const FoldCall& c) {
+  const char* detects = x > 0.0 ? "detect_positive" : "detect_negative";
+  return std::isinf(x) && c.attributes.integer(detects, 1) != 0;
+}
+
 // ---- reductions of known tensors ----
 
 enum class Reduce : uint8_t { sum, mean, product, least, largest };
@@ -321,6 +337,8 @@ constexpr FoldRow kRows[] = {
     {"Cast", cast},
     {"CastLike", cast_like},
     {"Where", where},
+    {"IsNaN", [](const FoldCall& c) { return of_kind(c, is_nan); }},
+    {"IsInf", [](const FoldCall& c) { return of_kind(c, is_infinite); }},
     {"ReduceSum", [](const FoldCall& c) { return reduce(c, Reduce::sum); }},
     {"ReduceMean", [](const FoldCall& c) { return reduce(c, Reduce::mean); }},
     {"ReduceProd", [](const FoldCall& c) { return reduce(c, Reduce::product); }},

@@ -7,9 +7,11 @@
 
 namespace halfscope::onnx_files {
 
-/// Replaces LayerNormalization, RMSNormalization, Gelu (both forms), Swish and Attention written in
-/// primitives. A group is replaced only if nobody outside of it reads what it computes on the way.
-/// The node that replaces it has the path of its last one.
+/// Replaces Layer-, RMS- and GroupNormalization, Gelu (both forms), Swish, HardSwish, Attention and
+/// softmaxes that give 0 where everything is masked. A group is replaced only if nobody outside of
+/// it reads what it computes on the way. The node that replaces it has the path of its last one.
+/// Ones and zeros that only such a group reads are no variables any more, and scale and bias of
+/// channels get the shape [channels].
 Model recognise_composites(Model model);
 
 }  // namespace halfscope::onnx_files

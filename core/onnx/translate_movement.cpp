@@ -303,6 +303,10 @@ constexpr Translator kMovementTranslators[] = {
 /// nothing to do.
 void cast_to(Translation& t, DataType to) {
   if (is_real(to) && !t.is_index(0)) {
+    if (to == t.type(0) && !t.is_known(0)) {
+      t.set(0, t.real(0));
+      return;
+    }
     t.set_type(to);
     t.set(0, t.add("Identity", {t.real(0)}));
     // Statistics that are stored narrow must be known behind their Cast.

@@ -7,13 +7,15 @@
 //   mask              real: added to the scores
 //   condition, fill   index and real: scores where the condition is nonzero, else the fill; the
 //                     other way round where bit i of attribute fill_where_true is set, of mask i
-// all broadcast with the scores. Attribute `scale` is what the scores are multiplied by, or with
-// attribute `divide` divided by, in fp32; without it they are not scaled.
+// all broadcast with the scores. With attribute zero_masked, rows in which everything is masked
+// give zeros (core/ops/softmax.cpp). Attribute `scale` is what the scores are multiplied by, or
+// with attribute `divide` divided by, in fp32; without it they are not scaled.
 //
 // It has no kernel and no gradient: lower() always makes it MatMul PATH/scores, Mul or Div
 // PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax and MatMul PATH/mix.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
+#include "core/ops/softmax.h"
 
 namespace halfscope {
 
@@ -68,7 +70,10 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
         : masks[i].fills   ? add("Where", name.c_str(), {condition, value, x})
                            : add("Where", name.c_str(), {condition, x, value});
   }
-  return {add("MatMul", "mix", {add("Softmax", "softmax", {x}), node.inputs[2]})};
+  Attributes softmax;
+  if (zeroes_masked_lines(node)) softmax["zero_masked"] = int64_t{1};
+  x = graph.add1("Softmax", node.path + "/softmax", {x}, softmax);
+  return {add("MatMul", "mix", {x, node.inputs[2]})};
 }
 
 bool keeps_samples(const SampleNode& n) {

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Softmax and LogSoftmax along `axis` (-1) as in ONNX:
 //   y = exp(x - max) / sum exp(x - max),   y = (x - max) - log(sum exp(x - max))
-// A line of -inf alone, or with a +inf, gives NaN, as in PyTorch. Fused they are evaluated in
-// double and rounded once; stagewise they become ReduceMax, Sub, Exp, ReduceSum, Div, or Log, Sub.
-// SoftmaxGrad(dy, y) = y (dy - sum dy y);  LogSoftmaxGrad(dy, y) = dy - exp(y) sum dy.
+// A line of -inf alone, or with a +inf, gives NaN, as in PyTorch. With attribute zero_masked (ours)
+// Softmax gives zeros for a line of -inf alone, and no gradient, as in PyTorch's
+// scaled_dot_product_attention where everything is masked. Fused they are evaluated in double and
+// rounded once; stagewise they become ReduceMax, Sub, Exp, ReduceSum, Div, or Log, Sub; with
+// zero_masked, an Equal finds such lines and two Where take 0 for their largest and 1 for their
+// sum. SoftmaxGrad(dy, y) = y (dy - sum dy y);  LogSoftmaxGrad(dy, y) = dy - exp(y) sum dy.
+#include "core/ops/softmax.h"
+
+#include <limits>
+
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 
@@ -22,7 +29,8 @@ std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
 }
 
 std::vector<ValueId> gradient(GradientContext& c) {
-  const Attributes attributes = c.node().attributes;
+  Attributes attributes = c.node().attributes;
+  attributes.erase("zero_masked");
   return {c.add(c.node().op + "Grad", {c.output_gradient(0), c.output(0)}, attributes)};
 }
 
@@ -32,11 +40,20 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const Attributes lines{{"axes", std::vector<int64_t>{int_attribute(node, "axis", -1)}},
                          {"keepdims", int64_t{1}}};
   // The maximum cancels out of the result, so its gradient is zero in exact arithmetic.
-  const ValueId largest = graph.add1("StopGradient", base + "StopGradient",
-                                     {graph.add1("ReduceMax", base + "ReduceMax", {x}, lines)});
+  ValueId largest = graph.add1("StopGradient", base + "StopGradient",
+                               {graph.add1("ReduceMax", base + "ReduceMax", {x}, lines)});
+  ValueId masked = kNone;
+  if (zeroes_masked_lines(node)) {
+    const ValueId nothing = graph.add_constant(-std::numeric_limits<float>::infinity());
+    masked = graph.add1("Equal", base + "Masked", {largest, nothing});
+    largest = graph.add1("Where", base + "Largest", {masked, kNone, largest});
+  }
   const ValueId shifted = graph.add1("Sub", base + "Shift", {x, largest});
   const ValueId powers = graph.add1("Exp", base + "Exp", {shifted});
-  const ValueId sum = graph.add1("ReduceSum", base + "ReduceSum", {powers}, lines);
+  ValueId sum = graph.add1("ReduceSum", base + "ReduceSum", {powers}, lines);
+  if (masked != kNone) {
+    sum = graph.add1("Where", base + "Sum", {masked, graph.add_constant(1.0f), sum});
+  }
   if (node.op == "Softmax") return {graph.add1("Div", base + "Div", {powers, sum})};
   return {graph.add1("Sub", base + "Sub", {shifted, graph.add1("Log", base + "Log", {sum})})};
 }
@@ -73,6 +90,8 @@ const std::vector<OpDef>& softmax() {
 }  // namespace halfscope::ops
 
 namespace halfscope {
+
+bool zeroes_masked_lines(const Node& node) { return int_attribute(node, "zero_masked", 0) != 0; }
 
 AxisLines axis_lines(const Node& node, const Shape& shape, int64_t default_axis) {
   const int64_t rank = static_cast<int64_t>(shape.size());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Softmax, LogSoftmax and their gradients, fused (core/ops/softmax.cpp): in double, with sums in
 // ascending order unless the plan names another accumulation. Threads share out lines.
+#include "core/ops/softmax.h"
+
 #include <cmath>
 
 #include "core/numeric/elementary/elementary.h"
@@ -29,6 +31,7 @@ void softmax(KernelCall<T>& c) {
   const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
   const FloatFormat write = c.out_format(0);
   const Isa isa = active_isa();
+  const bool zero_masked = !kLog && zeroes_masked_lines(*c.node);
   for_lines(lines, [&](int64_t line, int64_t first) {
     const T* x = c.in[0] + first;
     T* y = c.out[0] + first;
@@ -37,6 +40,8 @@ void softmax(KernelCall<T>& c) {
     for (int64_t k = 0; k < lines.size; ++k) {
       if (element(k) > largest || std::isnan(element(k))) largest = element(k);
     }
+    const bool masked = zero_masked && largest == -INFINITY;
+    if (masked) largest = 0.0;
     thread_local std::vector<double> shifted, powers;
     shifted.clear();
     powers.resize(static_cast<size_t>(lines.size));
@@ -47,6 +52,7 @@ void softmax(KernelCall<T>& c) {
     if (named) {
       sum = sum_of_values(spec, std::vector<float>(powers.begin(), powers.end()), line);
     }
+    if (masked) sum = 1.0;
     const double log_sum = kLog ? elementary::log(sum) : 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
       const size_t at = static_cast<size_t>(k);

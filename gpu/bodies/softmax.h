@@ -19,7 +19,7 @@ struct SoftmaxLine {
   AxisLines lines;
   ChainSpec how;
   bool named;  ///< the plan names the inner sum's accumulation
-  bool log;
+  bool log, zero_masked;
   FloatFormat write;
 
   struct Terms {
@@ -41,6 +41,8 @@ struct SoftmaxLine {
       const double value = static_cast<double>(in[k * lines.stride]);
       if (value > largest || is_nan(value)) largest = value;
     }
+    const bool masked = zero_masked && largest == static_cast<double>(-INFINITY);
+    if (masked) largest = 0.0;
     double sum = 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
       sum += elementary::exp(static_cast<double>(in[k * lines.stride]) - largest);
@@ -48,6 +50,7 @@ struct SoftmaxLine {
     if constexpr (kNamesSums<T>) {
       if (named) sum = sum_of_terms(how, Terms{in, lines.stride, largest}, lines.size, line);
     }
+    if (masked) sum = 1.0;
     const double log_sum = log ? elementary::log(sum) : 0.0;
     for (int64_t k = 0; k < lines.size; ++k) {
       const double shifted = static_cast<double>(in[k * lines.stride]) - largest;

@@ -2,6 +2,7 @@
 // Steps of softmax along an axis, of normalizations within a sample and of squared errors.
 #pragma once
 
+#include "core/ops/softmax.h"
 #include "gpu/bodies/group_normalization.h"
 #include "gpu/bodies/softmax.h"
 #include "gpu/engine/reduction_steps.h"
@@ -22,6 +23,7 @@ Step softmax_step(const NodeCall<X, T>& c, bool log) {
                             .how = chain_spec(spec),
                             .named = takes_named_sums<T>(spec),
                             .log = log,
+                            .zero_masked = !log && zeroes_masked_lines(*c.node),
                             .write = c.out_format(0)};
   return sums_step(c, body.lines.count, body, [](auto& each) -> ChainSpec& { return each.how; });
 }

@@ -36,6 +36,7 @@ const std::map<std::string, std::string>& renamed() {
       {"GridSample", "GatherElements, Mul, ReduceSum"},
       {"Hardmax", "ArgMax, Equal, Where"},
       {"IsInf", "Abs, Equal"},
+      {"IsNaN", "Equal, Not"},
       {"LRN", "AveragePool, Pow, Div"},
       {"LSTM", "MatMul, Split, Sigmoid, Tanh, Mul, Add"},
       {"LpNormalization", "Mul, ReduceSum, Sqrt, Div"},

@@ -65,6 +65,10 @@ inline void add_normalization_cases(std::vector<OpCase>& list) {
     list.push_back({"", op, {real({3, 5})}});
     list.push_back({"", op, {real({1, 1})}});
   }
+  // One line of -inf alone, and one with some.
+  Operand masked = real({3, 4});
+  for (size_t i : {1, 3, 8, 9, 10, 11}) masked.real.data[i] = -HUGE_VALF;
+  list.push_back({"", "Softmax", {masked}, {{"zero_masked", int64_t{1}}}});
   struct Affine {
     const char* op;
     Shape x, parameter;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// Attention, softmax(mask(q k * scale)) v, and the guard that PyTorch's exporters write behind its
+// softmax: 0 where a line of the softmax is NaN because everything in it is masked.
+#include <algorithm>
+
+#include "core/onnx/matches.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+constexpr int kMostMasks = 3;  ///< such as a bias by position, a window, and what hides the future
+
+/// A softmax over the last axis, maybe with a guard.
+struct Probabilities {
+  ValueId scores = kNone;
+  bool guarded = false;
+  std::set<NodeId> nodes;
+};
+
+/// Where(IsNaN(p), 0, p), or with the branches of Where the other way round: p. IsNaN(p) is
+/// Not(Equal(p, p)) here.
+std::optional<ValueId> guarded(const Surroundings& in, ValueId value, std::set<NodeId>& nodes) {
+  const Node* where = in.made_by(value, "Where");
+  if (where == nullptr) return std::nullopt;
+  std::set<NodeId> found{in.producer(value)};
+  ValueId relation = where->inputs[0];
+  bool differs = false;
+  while (const Node* opposite = in.made_by(relation, "Not")) {
+    found.insert(in.producer(relation));
+    relation = opposite->inputs[0];
+    differs = !differs;
+  }
+  const Node* equal = in.made_by(relation, "Equal");
+  if (equal == nullptr || equal->inputs[0] != equal->inputs[1]) return std::nullopt;
+  const ValueId inner = where->inputs[differs ? 2 : 1], fill = where->inputs[differs ? 1 : 2];
+  if (inner != equal->inputs[0] || in.scalar(fill) != 0.0 || in.shape(value) != in.shape(inner))
+    return std::nullopt;
+  found.insert(in.producer(relation));
+  nodes.merge(found);
+  return inner;
+}
+
+std::optional<Probabilities> probabilities(const Surroundings& in, ValueId value) {
+  Probabilities result;
+  value = in.through_identities(value, result.nodes);
+  if (const auto inner = guarded(in, value, result.nodes)) {
+    value = *inner;
+    result.guarded = true;
+  }
+  const Node* softmax = in.made_by(value, "Softmax");
+  if (softmax == nullptr) return std::nullopt;
+  result.guarded = result.guarded || int_attribute(*softmax, "zero_masked", 0) != 0;
+  const auto rank = static_cast<int64_t>(in.shape(value).size());
+  const int64_t axis = int_attribute(*softmax, "axis", -1);
+  if (axis != -1 && axis != rank - 1) return std::nullopt;
+  result.nodes.insert(in.producer(value));
+  result.scores = in.through_identities(softmax->inputs[0], result.nodes);
+  return result;
+}
+
+/// A MatMul of operands as they are, both with rows and columns.
+bool is_product(const Surroundings& in, NodeId id) {
+  const Node& node = in.graph().node(id);
+  return node.op == "MatMul" && node.attributes.empty() &&
+         std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId input) { return in.shape(input).size() >= 2; });
+}
+
+/// The whole attention with these scores before the mask, given what comes after them; nothing if
+/// they are none or the nodes do not stand alone.
+std::optional<Match> attention_on(const Surroundings& in, ValueId scores,
+                                  const std::vector<ValueId>& mask, Match match) {
+  scores = in.through_identities(scores, match.nodes);
+  for (const char* op : {"Mul", "Div"}) {
+    const Node* scaled = in.made_by(scores, op);
+    if (scaled == nullptr) continue;
+    const bool divides = scaled->op == "Div";
+    for (size_t i = divides ? 1 : 0; i < 2; ++i) {
+      const auto scale = in.scalar(scaled->inputs[i]);
+      const ValueId inner = scaled->inputs[1 - i];
+      if (!scale || in.shape(inner) != in.shape(scores)) continue;
+      match.attributes["scale"] = *scale;
+      if (divides) match.attributes["divide"] = int64_t{1};
+      match.nodes.insert(in.producer(scores));
+      scores = inner;
+      break;
+    }
+    break;
+  }
+  const NodeId product = in.producer(scores);
+  if (product == kNone || !is_product(in, product)) return std::nullopt;
+  // With keys that are weights it is a layer with a softmax behind it.
+  const std::vector<ValueId>& operands = in.graph().node(product).inputs;
+  if (!in.is_computed(operands[1])) return std::nullopt;
+  match.nodes.insert(product);
+  match.inputs = {operands[0], operands[1], in.graph().node(match.root).inputs[1]};
+  match.inputs.insert(match.inputs.end(), mask.begin(), mask.end());
+  const bool unfit = std::any_of(match.inputs.begin(), match.inputs.end(), [&](ValueId input) {
+    return input == kNone || match.nodes.contains(in.producer(input));
+  });
+  if (unfit || !in.is_closed(match)) return std::nullopt;
+  return match;
+}
+
+/// The attention below so many masks, the last of which makes `value`. `inputs` are those of the
+/// masks that come after it, and bit i of `fills` belongs to the i-th of them from the front.
+std::optional<Match> attention_below(const Surroundings& in, ValueId value, int masks,
+                                     const std::vector<ValueId>& inputs, int64_t fills,
+                                     Match match) {
+  if (masks == 0) {
+    if (fills != 0) match.attributes["fill_where_true"] = fills;
+    return attention_on(in, value, inputs, std::move(match));
+  }
+  for (const char* op : {"Add", "Where"}) {
+    const Node* mask = in.made_by(value, op);
+    if (mask == nullptr) continue;
+    const size_t first = mask->inputs.size() - 2;  // of those that may be the scores
+    for (size_t i = first; i < first + 2; ++i) {
+      std::vector<ValueId> others = mask->inputs;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      others.insert(others.end(), inputs.begin(), inputs.end());
+      const int64_t own = first == 1 && i == 2 ? 1 : 0;
+      Match below = match;
+      below.nodes.insert(in.producer(value));
+      if (auto found = attention_below(in, mask->inputs[i], masks - 1, others, fills << 1 | own,
+                                       std::move(below))) {
+        return found;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Match> match_attention(const Surroundings& in, NodeId id) {
+  const Node& mix = in.graph().node(id);
+  if (mix.op != "MatMul" || !is_product(in, id) || !in.is_computed(mix.inputs[1]))
+    return std::nullopt;
+  auto weights = probabilities(in, mix.inputs[0]);
+  if (!weights) return std::nullopt;
+  Match behind{"Attention", {}, {}, std::move(weights->nodes), id};
+  behind.nodes.insert(id);
+  if (weights->guarded) behind.attributes["zero_masked"] = int64_t{1};
+  for (int masks = 0; masks <= kMostMasks; ++masks) {
+    if (auto match = attention_below(in, weights->scores, masks, {}, 0, behind)) return match;
+  }
+  return std::nullopt;
+}
+
+std::optional<Match> match_softmax(const Surroundings& in, NodeId id) {
+  const Node& where = in.graph().node(id);
+  if (where.op != "Where") return std::nullopt;
+  Match match{"Softmax", {}, {}, {id}, id};
+  const auto inner = guarded(in, where.outputs[0], match.nodes);
+  const Node* softmax = inner ? in.made_by(*inner, "Softmax") : nullptr;
+  if (softmax == nullptr) return std::nullopt;
+  match.nodes.insert(in.producer(*inner));
+  match.inputs = softmax->inputs;
+  match.attributes = softmax->attributes;
+  match.attributes["zero_masked"] = int64_t{1};
+  return match;
+}
+
+}  // namespace halfscope::onnx_files
