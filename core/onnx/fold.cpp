@@ -258,6 +258,26 @@ bool is_infinite(double x, const FoldCall& c) {
   return std::isinf(x) && c.attributes.integer(detects, 1) != 0;
 }
 
+/// Limits are inputs, up to opset 10 attributes. A limit below the lower one wins, a NaN stays.
+Result clip(const FoldCall& c) {
+  KnownTensor x = c.input(0);
+  const auto limit = [&](const char* name, size_t i) -> std::optional<double> {
+    if (c.attributes.has(name)) return c.attributes.real(name, 0.0);
+    if (!c.has(i)) return std::nullopt;
+    if (c.input(i).count() != 1) throw Error(c.what + ": its limits must be single numbers");
+    return c.input(i).number(0);
+  };
+  const std::optional<double> low = limit("min", 1), high = limit("max", 2);
+  const auto clipped = [&](auto value) {
+    if (low && static_cast<double>(value) < *low) value = static_cast<decltype(value)>(*low);
+    if (high && static_cast<double>(value) > *high) value = static_cast<decltype(value)>(*high);
+    return value;
+  };
+  for (float& value : x.reals) value = clipped(value);
+  for (int64_t& value : x.ints) value = clipped(value);
+  return one(std::move(x));
+}
+
 // ---- reductions of known tensors ----
 
 enum class Reduce : uint8_t { sum, mean, product, least, largest };
@@ -337,6 +357,7 @@ constexpr FoldRow kRows[] = {
     {"Cast", cast},
     {"CastLike", cast_like},
     {"Where", where},
+    {"Clip", clip},
     {"IsNaN", [](const FoldCall& c) { return of_kind(c, is_nan); }},
     {"IsInf", [](const FoldCall& c) { return of_kind(c, is_infinite); }},
     {"ReduceSum", [](const FoldCall& c) { return reduce(c, Reduce::sum); }},

@@ -129,19 +129,6 @@ void is_nan(Translation& t) {
   t.set_boolean(0, t.add("Not", {t.add("Equal", {x, x}, {}, "same")}));
 }
 
-void is_infinite(Translation& t) {
-  const bool positive = t.attributes().integer("detect_positive", 1) != 0;
-  const bool negative = t.attributes().integer("detect_negative", 1) != 0;
-  const ValueId x = t.real(0);
-  if (!positive && !negative) {  // never
-    t.set_boolean(0, t.add("Less", {x, x}));
-    return;
-  }
-  const float wanted = positive ? HUGE_VALF : -HUGE_VALF;
-  const ValueId size = positive && negative ? t.add("Abs", {x}, {}, "abs") : x;
-  t.set_boolean(0, t.add("Equal", {size, t.graph().add_constant(wanted)}));
-}
-
 void where(Translation& t) {
   const ValueId condition = t.index(0);
   if (t.computes_integers(1, 3) || (t.is_index(1) && t.is_index(2))) {
@@ -248,7 +235,6 @@ constexpr Translator kMathTranslators[] = {
     {"Not", logical},
     {"Xor", exclusive_or},
     {"IsNaN", is_nan},
-    {"IsInf", is_infinite},
     {"Where", where},
     {"Softmax", softmax},
     {"LogSoftmax", softmax},

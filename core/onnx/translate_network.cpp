@@ -76,7 +76,7 @@ void layer_normalization(Translation& t, const char* op) {
   const Shape normalized(shape.begin() + axis, shape.end());
   // The scale may be anything that broadcasts to the normalized dimensions.
   const auto parameter = [&](size_t i, const char* role) {
-    const ValueId value = t.weight(i, role);
+    const ValueId value = t.scale_or_bias(i, role);
     if (t.shape_of(value) == normalized) return value;
     return t.add("Expand", {value}, {{"shape", normalized}}, role);
   };
@@ -101,7 +101,7 @@ void group_normalization(Translation& t) {
     throw t.error(std::to_string(groups) + " groups do not fit " + to_string(shape));
   // Up to opset 20 the scale and the bias stand for groups, not for channels.
   const auto per_channel = [&](size_t i, const char* role) {
-    const ValueId value = t.weight(i, role);
+    const ValueId value = t.scale_or_bias(i, role);
     if (t.shape_of(value) == Shape{shape[1]}) return value;
     const std::string suffix(role);
     const ValueId column = t.reshape(value, {groups, 1}, suffix);

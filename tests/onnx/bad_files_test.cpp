@@ -162,7 +162,10 @@ TEST(BadOnnxFile, SlicesWithAnyNumbersAreHarmless) {
         file.integers("t", {1}, {step});
         file.node("Slice", {"x", "s", "e", "a", "t"}, {"y"}, "cut");
         const std::string text = refusal_of(file);
-        EXPECT_TRUE(text.empty() || text.find("cut (Slice)") == 0) << text;
+        // A part of no elements is known, as if it were a constant.
+        EXPECT_TRUE(text.empty() || text.find("cut (Slice)") == 0 ||
+                    text.find("net.onnx: no output depends on an input") == 0)
+            << text;
       }
     }
   }

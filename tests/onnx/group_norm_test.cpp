@@ -177,6 +177,24 @@ TEST(OnnxGroupNorm, StaysAsWrittenWhereItIsSomethingElse) {
   })) << "a bias for each group";
 }
 
+// PyTorch writes LayerNorm(bias=False) with zeros as a constant, which is not trained.
+TEST(OnnxNormalizations, ConstantsStayConstants) {
+  FileBuilder file;
+  file.input("x", {2, 4, 3}).output("y").floats("scale", {3}, {0.625f, 1, 1.5f});
+  ::onnx::TensorProto zeros;
+  zeros.set_data_type(1);
+  zeros.add_dims(3);
+  for (int i = 0; i < 3; ++i) zeros.add_float_data(0.0f);
+  ::onnx::AttributeProto& value = *file.node("Constant", {}, {"zeros"}).add_attribute();
+  value.set_name("value");
+  value.set_type(::onnx::AttributeProto::TENSOR);
+  *value.mutable_t() = zeros;
+  file.node("LayerNormalization", {"x", "scale", "zeros"}, {"y"}, "norm");
+  const Model model = file.import().model;
+  ASSERT_THAT(model.graph.variables(), SizeIs(1));
+  EXPECT_EQ(model.graph.variables()[0].path, "norm.weight");
+}
+
 /// The forms of layer and RMS normalization that PyTorch's exporters write.
 struct Written {
   const char* what;

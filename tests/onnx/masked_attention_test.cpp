@@ -174,32 +174,20 @@ TEST(MaskedAttention, GoesOutWithItsGuardAndComesBack) {
   }
 }
 
-TEST(MaskedAttention, TellsNaNsAndInfinitiesApart) {
+TEST(MaskedAttention, FindsNaNs) {
   const float inf = std::numeric_limits<float>::infinity();
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> numbers{0.0f, inf, -inf, nan, -1e38f};
-  struct Case {
-    int64_t positive, negative;
-    std::vector<float> expected;
-  };
-  for (const Case& each : {Case{1, 1, {0, 1, 1, 0, 0}}, Case{1, 0, {0, 1, 0, 0, 0}},
-                           Case{0, 1, {0, 0, 1, 0, 0}}, Case{0, 0, {0, 0, 0, 0, 0}}}) {
-    for (const bool known : {false, true}) {
-      FileBuilder file(20);
-      file.input("x", {5}).input("zeros", {5}).output("is_inf").output("is_nan");
-      file.floats("numbers", {5}, numbers).floats("ones", {5}, std::vector<float>(5, 1.0f));
-      const std::string from = known ? "numbers" : "x";
-      ::onnx::NodeProto& node = file.node("IsInf", {from}, {"infinite"}, "inf");
-      test::set_int(node, "detect_positive", each.positive);
-      test::set_int(node, "detect_negative", each.negative);
-      file.node("IsNaN", {from}, {"lost"}, "nan");
-      file.node("Where", {"infinite", "ones", "zeros"}, {"is_inf"});
-      file.node("Where", {"lost", "ones", "zeros"}, {"is_nan"});
-      const std::vector<Tensor> in{{{5}, numbers}, {{5}, std::vector<float>(5, 0.0f)}};
-      const auto out = test::run(test::start(file.import().model, test::float_plan(false)), in);
-      test::expect_close(out.at(0), {{5}, each.expected}, 0.0);
-      test::expect_close(out.at(1), {{5}, {0, 0, 0, 1, 0}}, 0.0);
-    }
+  const std::vector<float> numbers{0.0f, inf, -inf, std::numeric_limits<float>::quiet_NaN(),
+                                   -1e38f};
+  for (const std::string from : {"numbers", "x"}) {  // folded, and at run time
+    FileBuilder file;
+    file.input("x", {5}).input("zeros", {5}).output("is_nan");
+    file.floats("numbers", {5}, numbers).floats("ones", {5}, std::vector<float>(5, 1.0f));
+    file.node("IsNaN", {from}, {"lost"}, "nan");
+    file.node("Where", {"lost", "ones", "zeros"}, {"is_nan"});
+    const std::vector<Tensor> in{{{5}, numbers}, {{5}, std::vector<float>(5, 0.0f)}};
+    const Model model = file.import().model;
+    test::expect_close(test::run(test::start(model, test::float_plan(false)), in).at(0),
+                       {{5}, {0, 0, 0, 1, 0}}, 0.0);
   }
 }
 
