@@ -29,9 +29,9 @@ def make(net: Network, dtype: torch.dtype = torch.float32) -> nn.Module:
     return net.make().to(dtype)
 
 
-def samples(net: Network, count: int) -> Dict[str, torch.Tensor]:
+def samples(net: Network) -> Dict[str, torch.Tensor]:
     torch.manual_seed(8)
-    return net.inputs(count)
+    return net.inputs(BATCH * STEPS)
 
 
 def part(inputs: Dict[str, torch.Tensor], begin: int, dtype: torch.dtype = torch.float32,
@@ -97,7 +97,7 @@ def parameters(model: nn.Module) -> List[dict]:
 
 def reference(net: Network, folder: Path) -> None:
     """Data, and PyTorch's losses in float32 and float64."""
-    inputs = samples(net, BATCH * STEPS)
+    inputs = samples(net)
     answer = answers(net, inputs)
     arrays = {name: value.numpy() for name, value in inputs.items()}
     np.savez(folder / "input.npz", **{name: value[:BATCH] for name, value in arrays.items()})
@@ -156,7 +156,7 @@ def batch_norms(graph) -> int:
 def export_variant(net: Network, variant: str, folder: Path, one_file: bool = False) -> None:
     """Exports into `folder`; what the exporter says against it is kept in result.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    inputs = samples(net, BATCH)
+    inputs = samples(net)
     model = make(net)
     try:
         export(model, inputs, variant, folder / "net.onnx", one_file)
