@@ -63,9 +63,10 @@ Error batch_error(const std::string& file, const OnnxImport& import, int64_t bat
     hint +=
         fmt::format("; --dimension {}.0={} tries it with this file", inputs.front()->name, batch);
   }
-  return usage_error(
-             fmt::format("{} takes {} at once, not the {} of --batch", file, samples, batch), hint)
-      .about({"batch"});
+  std::string what =
+      fmt::format("{} takes {} at once, not the {} of --batch", file, samples, batch);
+  if (!import.one_sample.empty()) what += ": " + import.one_sample;
+  return usage_error(what, hint).about({"batch"});
 }
 
 NetworkOptions network_options(const Settings& settings) {

@@ -62,6 +62,7 @@ struct OnnxForm {
 
 class GradientContext;  // core/graph/autodiff.h
 class SampleNode;       // core/ops/samples.h
+struct SampleResult;    // core/ops/samples.h
 struct Movement;        // core/ops/movement.h
 
 struct OpDef {
@@ -76,9 +77,9 @@ struct OpDef {
   std::vector<ValueId> (*expand)(Graph& graph, const Node& node) = nullptr;
   Autocast autocast = Autocast::unset;
   OnnxForm onnx{};
-  /// Whether every sample (axis 0 of some inputs) is computed apart from the others and the result
-  /// has the samples along axis 0 (core/ops/samples.h). Null: not known to.
-  bool (*keeps_samples)(const SampleNode&) = nullptr;
+  /// Where the results have the samples of the inputs, if they are computed apart from each other
+  /// (core/ops/samples.h). Null: not known to be.
+  SampleResult (*keeps_samples)(const SampleNode&) = nullptr;
   /// Every output element is an element of an input, so rounding it to the inputs' format
   /// changes nothing.
   bool selects = false;

@@ -3,80 +3,294 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "core/error.h"
+#include "core/onnx/graph_copy.h"
 #include "core/ops/ops.h"
-#include "core/ops/samples.h"
 
 namespace halfscope::onnx_files {
 namespace {
 
-/// Follows the samples through the graph of several.
-class SampleAxis {
- public:
-  explicit SampleAxis(const Model& one, const Model& many)
-      : one_(one.graph), graph_(many.graph), outputs_(many.outputs) {}
+const char* const kNumberOfSamples = "computes with the number of samples";
 
-  bool run() {
-    if (one_.nodes().size() != graph_.nodes().size() ||
-        one_.constants().size() != graph_.constants().size()) {
-      return false;
-    }
-    for (size_t i = 0; i < graph_.constants().size(); ++i) {  // no shape may be used as a number
-      const Constant &a = one_.constants()[i], &b = graph_.constants()[i];
-      if (a.tensor.shape != b.tensor.shape || a.tensor.data != b.tensor.data ||
-          a.indices != b.indices) {
-        return false;
-      }
-    }
-    for (const Input& input : graph_.inputs()) {
-      if (one_.value(input.value).shape != graph_.value(input.value).shape)
-        batched_.insert(input.value);
-    }
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (!visit(graph_.node(id), one_.node(id))) return false;
-    }
-    return std::all_of(outputs_.begin(), outputs_.end(),
-                       [&](const NamedValue& output) { return batched_.contains(output.value); });
+std::string described(const Node& node) { return node.path + " (" + node.op + ")"; }
+
+/// What a node does with the samples.
+SampleResult result_of(const Graph& graph, const Node& node, const SamplePlaces& places,
+                       std::span<const int64_t> sources) {
+  const OpDef& def = find_op(node.op);
+  if (def.keeps_samples == nullptr) return samples::unfit("is not known to keep samples apart");
+  SampleResult result = def.keeps_samples(SampleNode(graph, node, places, sources));
+  if (!result.refusal.empty() || !result.place) return result;
+  const size_t outputs = std::min(node.outputs.size(), def.statistics_from);
+  for (size_t i = 0; i < outputs; ++i) {
+    const Shape& shape = graph.value(node.outputs[i]).shape;
+    if (result.place->axis >= shape.size() || shape[result.place->axis] % result.place->before != 0)
+      return samples::unfit("leaves no dimension for the samples");
   }
+  return result;
+}
 
- private:
-  bool batched(ValueId value) const { return value != kNone && batched_.contains(value); }
-  const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
+bool reads_samples(const Node& node, const SamplePlaces& places) {
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId input) { return places.contains(input); });
+}
 
-  bool visit(const Node& node, const Node& single) {
-    if (node.op != single.op || node.inputs != single.inputs || node.outputs != single.outputs)
-      return false;
-    if (std::none_of(node.inputs.begin(), node.inputs.end(),
-                     [&](ValueId input) { return batched(input); })) {
-      return std::all_of(node.outputs.begin(), node.outputs.end(),
-                         [&](ValueId output) { return shape(output) == one_.value(output).shape; });
-    }
-    const OpDef& def = find_op(node.op);
-    if (def.keeps_samples == nullptr || !def.keeps_samples(SampleNode(graph_, node, batched_)))
-      return false;
-    const size_t results = std::min(node.outputs.size(), def.statistics_from);
-    return std::all_of(node.outputs.begin(), node.outputs.begin() + static_cast<int64_t>(results),
-                       [&](ValueId output) { return gets_samples(output); });
+void set_outputs(const Node& node, const std::optional<SamplePlace>& place, SamplePlaces& places) {
+  const size_t outputs = std::min(node.outputs.size(), find_op(node.op).statistics_from);
+  for (size_t i = 0; i < outputs; ++i) {
+    places.erase(node.outputs[i]);
+    if (place) places[node.outputs[i]] = *place;
   }
+}
 
-  /// Whether the result differs in the number of samples and in nothing else.
-  bool gets_samples(ValueId output) {
-    Shape wanted = one_.value(output).shape;
-    const Shape& result = shape(output);
-    if (wanted.empty() || wanted[0] != 1 || result.size() != wanted.size()) return false;
-    wanted[0] = result[0];
-    if (result != wanted) return false;
-    batched_.insert(output);
-    return true;
+/// The dimension of 1 in `one` that is the batch in `several`, if nothing else differs.
+std::optional<size_t> only_difference(const Shape& one, const Shape& several, int64_t batch) {
+  std::optional<size_t> found;
+  if (one.size() != several.size()) return std::nullopt;
+  for (size_t i = 0; i < one.size(); ++i) {
+    if (one[i] == several[i]) continue;
+    if (found || one[i] != 1 || several[i] != batch) return std::nullopt;
+    found = i;
   }
-
-  const Graph &one_, &graph_;
-  const std::vector<NamedValue>& outputs_;
-  std::set<ValueId> batched_;
-};
+  return found;
+}
 
 }  // namespace
 
-bool samples_stay_apart(const Model& one, const Model& many) { return SampleAxis(one, many).run(); }
+std::optional<SamplePlace> SampleAxes::place(ValueId value) const {
+  const auto found = places_.find(value);
+  if (found == places_.end()) return std::nullopt;
+  return found->second;
+}
+
+Shape SampleAxes::shape(ValueId value) const {
+  Shape shape = graph_.value(value).shape;
+  if (const auto at = place(value)) shape[at->axis] *= batch_;
+  return shape;
+}
+
+void SampleAxes::refuse(const std::string& what, const std::string& reason) {
+  if (refusal_.empty()) refusal_ = what + ": " + reason;
+}
+
+void SampleAxes::add_constant(ValueId constant, const KnownTensor& several,
+                              const std::string& what) {
+  const auto axis = only_difference(graph_.value(constant).shape, several.shape, batch_);
+  const std::vector<Constant>& all = graph_.constants();
+  const bool known = std::any_of(all.begin(), all.end(),
+                                 [&](const Constant& each) { return each.value == constant; });
+  if (!axis || !known) {
+    refuse(what, kNumberOfSamples);
+    return;
+  }
+  places_[constant] = {*axis, 1};
+  constants_[constant] = several;
+}
+
+void SampleAxes::expect(ValueId value, const Shape& several, const std::string& what) {
+  if (!refusal_.empty() || shape(value) == several) return;
+  const auto axis = only_difference(graph_.value(value).shape, several, batch_);
+  const NodeId made_by = graph_.value(value).producer;
+  if (!axis || place(value) || made_by == kNone || graph_.node(made_by).op != "Expand") {
+    refuse(what, "its shape depends on the number of samples in another way than its operand's");
+    return;
+  }
+  places_[value] = {*axis, 1};
+}
+
+void SampleAxes::picked(ValueId value, size_t axis, const std::string& what) {
+  if (const auto at = place(value); at && at->axis == axis) refuse(what, "picks samples");
+}
+
+void SampleAxes::follow() {
+  const auto end = static_cast<NodeId>(graph_.nodes().size());
+  if (!next_sources_.empty() && next_ < end) sources_[end - 1] = std::exchange(next_sources_, {});
+  for (; next_ < end && refusal_.empty(); ++next_) visit(next_);
+  next_ = end;
+}
+
+void SampleAxes::visit(NodeId id) {
+  const Node& node = graph_.node(id);
+  if (!reads_samples(node, places_)) return;
+  const auto sources = sources_.find(id);
+  SampleResult result = result_of(
+      graph_, node, places_,
+      sources == sources_.end() ? std::span<const int64_t>{} : std::span(sources->second));
+  if (!result.refusal.empty()) {
+    refuse(described(node), result.refusal);
+    return;
+  }
+  set_outputs(node, result.place, places_);
+  if (!result.others.empty()) others_[id] = std::move(result.others);
+}
+
+std::string SampleAxes::mixed_from(NodeId id, SamplePlace other) const {
+  SamplePlaces places = places_;
+  set_outputs(graph_.node(id), other, places);
+  for (++id; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+    const Node& node = graph_.node(id);
+    if (!reads_samples(node, places)) continue;
+    const auto sources = sources_.find(id);
+    const SampleResult result = result_of(
+        graph_, node, places,
+        sources == sources_.end() ? std::span<const int64_t>{} : std::span(sources->second));
+    if (!result.refusal.empty()) return result.mixes ? described(node) : "";
+    set_outputs(node, result.place, places);
+  }
+  return "";
+}
+
+void SampleAxes::finish(const std::vector<NamedValue>& outputs) {
+  for (const NamedValue& output : outputs) {
+    const auto at = place(output.value);
+    if (at && (at->axis != 0 || graph_.value(output.value).shape[0] != 1))
+      refuse("output " + output.name, "its first dimension is not that of the samples");
+  }
+  if (std::none_of(outputs.begin(), outputs.end(),
+                   [&](const NamedValue& output) { return place(output.value).has_value(); })) {
+    refuse("output " + outputs.front().name, "has no dimension for the samples");
+  }
+  for (auto each = others_.begin(); each != others_.end() && refusal_.empty(); ++each) {
+    for (const SamplePlace& other : each->second) {
+      const std::string mixer = mixed_from(each->first, other);
+      if (mixer.empty()) continue;
+      refuse(mixer, "mixes samples, if dimension " + std::to_string(other.axis) + " of " +
+                        described(graph_.node(each->first)) + " is theirs");
+      break;
+    }
+  }
+}
+
+namespace {
+
+/// Writes the graph of several samples.
+class Writer {
+ public:
+  Writer(const Model& one, const SampleAxes& axes)
+      : one_(one), axes_(axes), copy_(one, [&](ValueId value) { return axes.shape(value); }) {
+    for (const Node& node : one.graph.nodes()) paths_.insert(node.path);
+    for (const Variable& variable : one.graph.variables()) paths_.insert(variable.path);
+  }
+
+  Model run() {
+    for (const auto& [value, several] : axes_.constants()) copy_.set(value, constant(several));
+    for (const Node& node : one_.graph.nodes()) add(node);
+    return copy_.finish();
+  }
+
+ private:
+  bool several(ValueId value) const { return value != kNone && axes_.place(value).has_value(); }
+
+  ValueId constant(const KnownTensor& known) {
+    if (known.real()) return copy_.graph().add_constant({known.shape, known.reals});
+    return copy_.graph().add_index_constant(known.shape, {known.ints.begin(), known.ints.end()});
+  }
+
+  std::string free_path(const std::string& wanted) {
+    std::string path = wanted;
+    for (int i = 2; !paths_.insert(path).second; ++i) path = wanted + "_" + std::to_string(i);
+    return path;
+  }
+
+  void add(const Node& node) {
+    Node changed = node;
+    changed.inputs = copy_.moved(node.inputs);
+    if (const auto shape = changed.attributes.find("shape");
+        shape != changed.attributes.end() && several(node.outputs[0])) {
+      shape->second = axes_.shape(node.outputs[0]);
+    }
+    if (node.op == "Concat" && several(node.outputs[0])) expand_operands(node, changed);
+    const bool starts = node.op == "BatchNormalization" && several(node.inputs[0]) &&
+                        int_attribute(node, "training_mode", 0) == 0;
+    if (starts) start_statistics(node, changed);
+    const std::vector<ValueId> outputs =
+        copy_.graph().add(changed.op, changed.path, changed.inputs, changed.attributes);
+    if (starts) {
+      for (size_t i = 0; i < 2; ++i) next_of(changed.inputs[3 + i]) = outputs.at(1 + i);
+    }
+    // Statistics are for the gradients alone, and for running ones, which the samples share.
+    const size_t results = find_op(node.op).statistics_from;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const Shape& shape = copy_.graph().value(outputs.at(i)).shape;
+      if (i < results && shape != axes_.shape(node.outputs[i])) {
+        throw Error(described(node) + ": gives " + to_string(shape) + " for " +
+                    std::to_string(axes_.batch()) + " samples, not " +
+                    to_string(axes_.shape(node.outputs[i])));
+      }
+      copy_.set(node.outputs[i], outputs[i]);
+    }
+  }
+
+  /// Operands of a Concat that all samples share, once for each of them.
+  void expand_operands(const Node& node, Node& changed) {
+    const size_t axis = axes_.place(node.outputs[0])->axis;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (several(node.inputs[i])) continue;
+      Shape shape = copy_.graph().value(changed.inputs[i]).shape;
+      shape[axis] = axes_.batch();
+      changed.inputs[i] = copy_.graph().add1("Expand", free_path(node.path + "/samples"),
+                                             {changed.inputs[i]}, {{"shape", shape}});
+    }
+  }
+
+  /// One value per channel has no variance, so the file's statistics are constants there; with
+  /// several samples there is one.
+  void start_statistics(const Node& node, Node& changed) {
+    const auto buffer = [&](size_t i, const char* name) {
+      const std::vector<Constant>& all = one_.graph.constants();
+      const auto found = std::find_if(all.begin(), all.end(), [&](const Constant& each) {
+        return each.value == node.inputs.at(i);
+      });
+      if (found == all.end()) throw Error(described(node) + ": its statistics are not known");
+      const std::string path = free_path(node.path + name);
+      copy_.result().initial[path] = found->tensor;
+      changed.inputs[i] = copy_.graph().add_buffer(path, found->tensor.shape, {});
+    };
+    buffer(3, ".running_mean");
+    buffer(4, ".running_var");
+    changed.attributes["training_mode"] = int64_t{1};
+  }
+
+  ValueId& next_of(ValueId buffer) {
+    std::vector<Variable>& all = copy_.graph().variables();
+    return std::find_if(all.begin(), all.end(),
+                        [&](const Variable& each) { return each.value == buffer; })
+        ->next;
+  }
+
+  const Model& one_;
+  const SampleAxes& axes_;
+  GraphCopy copy_;
+  std::set<std::string> paths_;
+};
+
+void check_size(const Graph& graph, const SampleAxes& axes) {
+  int64_t elements = 0;
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId output : node.outputs)
+      elements += checked_count(axes.shape(output), described(node));
+    if (elements > kMostElements) throw too_many_numbers(described(node));
+  }
+}
+
+}  // namespace
+
+Error too_many_numbers(const std::string& what) {
+  return Error(
+      what + ": up to here the network has over " + std::to_string(kMostElements) + " numbers",
+      "lower the batch or the sizes of its inputs");
+}
+
+std::optional<Model> with_batch(const Model& one, SampleAxes& axes) {
+  check_size(one.graph, axes);
+  try {
+    return Writer(one, axes).run();
+  } catch (const Error& error) {  // an operator that does not do what its rule says
+    axes.refuse("with " + std::to_string(axes.batch()) + " samples", error.what());
+    return std::nullopt;
+  }
+}
 
 }  // namespace halfscope::onnx_files

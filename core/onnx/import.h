@@ -40,7 +40,7 @@ struct ImportParameter {
 
 struct ImportOptions {
   /// The first dimension of the inputs where the file leaves it open; 0 means 1. Where the file
-  /// fixes it at 1 and no node depends on that, it is replaced as well.
+  /// fixes it at 1 and no node mixes samples, the network takes that many as well.
   int64_t batch = 0;
   /// Sizes of other open dimensions, by their names in the file or as "input.2".
   std::map<std::string, int64_t> dimensions{};
@@ -62,6 +62,9 @@ struct OnnxImport {
   std::string open_batch{};
   /// The key of ImportOptions::dimensions that gave an input its first dimension; empty without.
   std::string given_batch{};
+  /// Why a file that fixes the batch at 1 cannot take ImportOptions::batch samples, beginning with
+  /// the node; empty if it can, and where nobody asks.
+  std::string one_sample{};
   /// The types of the file's inputs by their names here, "float16"; the model has reals and
   /// indices.
   std::map<std::string, std::string> input_types{};

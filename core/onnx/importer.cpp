@@ -12,6 +12,7 @@
 #include "core/onnx/module_names.h"
 #include "core/onnx/node_order.h"
 #include "core/onnx/recognise.h"
+#include "core/onnx/simplify.h"
 #include "core/onnx/tensor_proto.h"
 #include "core/onnx/translate.h"
 #include "core/onnx/values.h"
@@ -33,12 +34,11 @@ bool is_known_domain(const std::string& domain) {
 }  // namespace
 
 Importer::Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
-                   ImportOptions options, bool replace_batch)
+                   ImportOptions options)
     : file_(file),
       name_(std::move(name)),
       folder_(std::move(folder)),
       options_(std::move(options)),
-      replace_batch_(replace_batch),
       opset_(opset_of(file, name_)) {
   if (options_.batch < 0) throw usage_error("a batch cannot be negative");
 }
@@ -62,7 +62,8 @@ OnnxImport Importer::run() {
   run_nodes(graph.node(), scope, 0);
   read_outputs(graph, scope);
   OnnxImport result;
-  result.model = recognise_composites(std::move(model_));
+  take_batch(result);
+  result.model = recognise_composites(simplified(std::move(model_)));
   model_ = {};
   result.notes = std::move(notes_);
   for (const std::string& text : readings_.notes) result.notes.push_back(text);
@@ -185,10 +186,6 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
     if (i == 0 && fixed && proto.dim_size() > 1) fixed_batch_ = size;
     if (given) {
       size = *given;
-    } else if (i == 0 && fixed && size == 1 && proto.dim_size() > 1 && options_.batch > 1 &&
-               replace_batch_) {
-      batch_replaced_ = true;
-      size = options_.batch;
     } else if (!fixed && i == 0) {
       size = std::max<int64_t>(options_.batch, 1);
       const std::string name = printable(dimension.dim_param());
@@ -208,7 +205,18 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
   return shape;
 }
 
+/// Whether the file fixes the first dimension of an input at one sample. Of real vectors, a single
+/// number may as well be the same for all samples.
+bool Importer::fixed_at_one(const ::onnx::ValueInfoProto& input, const Shape& shape) const {
+  const ::onnx::TypeProto::Tensor& type = input.type().tensor_type();
+  const auto data = static_cast<DataType>(type.elem_type());
+  return !shape.empty() && shape[0] == 1 && type.shape().dim(0).has_dim_value() &&
+         (shape.size() > 1 || is_integer(data)) &&
+         !options_.dimensions.contains(input.name() + ".0");
+}
+
 void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
+  std::vector<ValueId> one_sample;
   for (const ::onnx::ValueInfoProto& input : graph.input()) {
     if (scope.names.contains(input.name())) continue;  // up to IR version 3, initializers too
     const Shape shape = input_shape(input);
@@ -221,10 +229,14 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
     binding->value = model_.graph.add_input(printable(input.name()), shape,
                                             index ? ElementType::index : ElementType::real);
     input_types_[model_.graph.inputs().back().name] = type_name(binding->type);
+    if (fixed_at_one(input, shape)) one_sample.push_back(binding->value);
     elements_ += element_count(shape);
     if (model_.input == kNone && !index) model_.input = binding->value;
     bind(scope, input.name(), std::move(binding), what);
   }
+  if (one_sample.empty() || !open_batch_.empty() || options_.batch <= 1) return;
+  samples_ = std::make_unique<SampleAxes>(model_.graph, options_.batch);
+  for (const ValueId value : one_sample) samples_->add_input(value);
 }
 
 /// Integers stay integers, unless all that a file does is to cast them to float, maybe after moving
@@ -364,6 +376,7 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
     if (node.output(i).empty()) continue;
     auto binding = std::make_shared<Binding>();
     auto tensor = std::make_shared<KnownTensor>(std::move((*results)[static_cast<size_t>(i)]));
+    binding->several = fold_with_batch(call, inputs, *tensor, static_cast<size_t>(i));
     folded_ += tensor->count();
     if (folded_ > kMostFolded)
       throw Error(what + ": constants up to here have over " + std::to_string(kMostFolded) +
@@ -390,6 +403,8 @@ void Importer::run_branch(const ::onnx::NodeProto& node, const NodeAttributes& a
     throw Error(what + ": its condition is only known at run time, which is not supported",
                 "export the network for one kind of input");
   }
+  if (condition->several != nullptr && samples() != nullptr)
+    samples()->refuse(what, "its condition depends on the number of samples");
   const ::onnx::GraphProto* branch =
       attributes.graph(condition->known->number(0) != 0.0 ? "then_branch" : "else_branch");
   if (branch == nullptr) throw Error(what + ": lacks a branch");
@@ -440,11 +455,6 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
     model_.outputs.push_back({printable(output.name()), binding->value});
   }
   if (model_.outputs.empty()) throw Error(name_ + ": no output depends on an input");
-  for (const NamedValue& output : model_.outputs) {
-    const Shape& shape = model_.graph.value(output.value).shape;
-    if (batch_replaced_ && (shape.empty() || shape[0] != options_.batch))
-      throw Error("output " + output.name + " has no dimension for the batch");
-  }
 }
 
 namespace {
@@ -478,13 +488,9 @@ std::vector<ValueId> Importer::add(const std::string& op, const std::string& pat
       model_.graph.add(op, path, std::move(inputs), std::move(attributes));
   for (ValueId output : outputs) {
     elements_ += checked_count(model_.graph.value(output).shape, path + " (" + op + ")");
-    if (elements_ > kMostElements) {
-      too_large_ = true;
-      throw Error(path + " (" + op + "): up to here the network has over " +
-                      std::to_string(kMostElements) + " numbers",
-                  "lower the batch or the sizes of its inputs");
-    }
+    if (elements_ > kMostElements) throw too_many_numbers(path + " (" + op + ")");
   }
+  if (samples_ != nullptr) samples_->follow();
   return outputs;
 }
 
@@ -634,25 +640,16 @@ void Importer::set_buffer_next(ValueId buffer, ValueId next) {
   }
 }
 
-Shape Importer::reshape_target(const Shape& from, std::vector<int64_t> target, bool zero_is_size,
-                               const std::string& what) const {
-  if (batch_replaced_ && !target.empty() && target[0] == 1) {
-    try {
-      return reshaped(from, target, zero_is_size, what);
-    } catch (const Error&) {
-      target[0] = options_.batch;
-    }
-  }
-  return reshaped(from, target, zero_is_size, what);
-}
-
 Plan Importer::types_of(const Graph& graph) const {
   Plan plan;
   plan.name = "as_exported";
   std::map<DataType, int64_t> count;
   const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
   const auto type_of = [&](const Node& node) {
-    const auto found = node_types_.find(node.alias.empty() ? node.path : node.alias);
+    const std::string& path = node.alias.empty() ? node.path : node.alias;
+    auto found = node_types_.find(path);
+    // What with_batch() adds is of the type of the node that it serves.
+    if (found == node_types_.end()) found = node_types_.find(path.substr(0, path.rfind('/')));
     return found == node_types_.end() ? DataType::float32 : found->second;
   };
   for (const Node& node : graph.nodes()) ++count[type_of(node)];

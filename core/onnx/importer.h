@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/onnx/batch_axis.h"
 #include "core/onnx/fold.h"
 #include "core/onnx/function_attributes.h"
 #include "core/onnx/import.h"
@@ -37,6 +38,8 @@ struct Binding {
   std::shared_ptr<Binding> transposed_of{};  ///< it is the transpose of that parameter
   /// Of a list of tensors, which has nothing else.
   std::shared_ptr<const std::vector<std::shared_ptr<Binding>>> sequence{};
+  /// Of known ones that depend on the number of samples: what they are for the batch.
+  std::shared_ptr<const KnownTensor> several{};
 };
 using BindingPtr = std::shared_ptr<Binding>;
 
@@ -57,13 +60,10 @@ struct Scope {
 
 class Importer {
  public:
-  /// `file` must outlive this. With `replace_batch`, a first dimension of 1 that the file fixes
-  /// becomes the batch of the options; run() throws Error where a node depends on it.
+  /// `file` must outlive this.
   Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
-           ImportOptions options, bool replace_batch);
+           ImportOptions options);
   OnnxImport run();
-  bool batch_replaced() const { return batch_replaced_; }
-  bool too_large() const { return too_large_; }  ///< what run() failed for
 
   Graph& graph() { return model_.graph; }
   const ImportOptions& options() const { return options_; }
@@ -86,10 +86,11 @@ class Importer {
   std::string unique_path(const std::string& wanted);
   void note(const std::string& text);
 
-  /// The shape that a Reshape of `from` to `target` gives. Where the file's batch was replaced, a
-  /// leading 1 that no longer fits is replaced too.
-  Shape reshape_target(const Shape& from, std::vector<int64_t> target, bool zero_is_size,
-                       const std::string& what) const;
+  /// Where the file fixes the batch at 1 and the options ask for more: follows the samples. Null
+  /// without, and once they cannot be followed.
+  SampleAxes* samples() {
+    return samples_ != nullptr && samples_->refusal().empty() ? samples_.get() : nullptr;
+  }
 
  private:
   void check_operators() const;
@@ -100,6 +101,7 @@ class Importer {
                     std::vector<BindingPtr>& inputs) const;
   ValueId variable(Binding& binding, const std::string& wanted);
   Shape input_shape(const ::onnx::ValueInfoProto& input);
+  bool fixed_at_one(const ::onnx::ValueInfoProto& input, const Shape& shape) const;
   bool is_index_input(const std::string& name) const;
   void run_nodes(const google::protobuf::RepeatedPtrField<::onnx::NodeProto>& nodes, Scope& scope,
                  int depth);
@@ -116,6 +118,10 @@ class Importer {
   const ::onnx::FunctionProto* find_function(const ::onnx::NodeProto& node) const;
   bool fold_node(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
                  const std::vector<BindingPtr>& inputs, Scope& scope, const std::string& what);
+  std::shared_ptr<const KnownTensor> fold_with_batch(const FoldCall& call,
+                                                     const std::vector<BindingPtr>& inputs,
+                                                     const KnownTensor& one, size_t output);
+  void take_batch(OnnxImport& result);
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   Plan types_of(const Graph& graph) const;
@@ -127,12 +133,12 @@ class Importer {
   std::string name_;
   std::filesystem::path folder_;
   ImportOptions options_;
-  bool replace_batch_, batch_replaced_ = false, too_large_ = false;
   int64_t opset_ = 0;
   int64_t fixed_batch_ = 0;               ///< first dimension of inputs, where the file fixes it
   std::string open_batch_, given_batch_;  ///< of OnnxImport, as are
   std::map<std::string, std::string> input_types_;  ///< these
   Model model_;
+  std::unique_ptr<SampleAxes> samples_;
   std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
   std::set<std::string> used_dimensions_;
   std::map<const ::onnx::FunctionProto*, AttributeList> function_defaults_;

@@ -60,12 +60,12 @@ ValueId Translation::integers(size_t i) {
 
 ValueId Translation::real(size_t i, const char* role) {
   binding(i);
-  return importer_.real_value(*inputs_[i], path_, role, false, what_);
+  return followed(i, importer_.real_value(*inputs_[i], path_, role, false, what_));
 }
 
 ValueId Translation::weight(size_t i, const char* role) {
   binding(i);
-  return importer_.real_value(*inputs_[i], path_, role, true, what_);
+  return followed(i, importer_.real_value(*inputs_[i], path_, role, true, what_));
 }
 
 ValueId Translation::scale_or_bias(size_t i, const char* role) {
@@ -78,7 +78,14 @@ ValueId Translation::scale_or_bias(size_t i, const char* role) {
 
 ValueId Translation::index(size_t i) {
   binding(i);
-  return importer_.index_value(*inputs_[i], what_);
+  return followed(i, importer_.index_value(*inputs_[i], what_));
+}
+
+/// Tells what follows the samples of constants that depend on their number.
+ValueId Translation::followed(size_t i, ValueId value) {
+  if (inputs_[i]->several != nullptr && importer_.samples() != nullptr)
+    importer_.samples()->add_constant(value, *inputs_[i]->several, what_);
+  return value;
 }
 
 const KnownTensor& Translation::known(size_t i, const char* name) const {
@@ -87,7 +94,18 @@ const KnownTensor& Translation::known(size_t i, const char* name) const {
     throw Error(what_ + ": its " + name + " is only known at run time, which is not supported",
                 "export the network with fixed shapes, or simplify it");
   }
+  if (of.several != nullptr && importer_.samples() != nullptr)
+    importer_.samples()->refuse(what_,
+                                std::string("takes its ") + name + " from the number of samples");
   return *of.known;
+}
+
+std::vector<int64_t> Translation::known_shape(size_t i, std::vector<int64_t>* several) const {
+  const Binding& of = binding(i);
+  if (of.known == nullptr || of.several == nullptr) return known_ints(i, "shape");
+  if (of.known->real()) throw error("its shape must be integers");
+  if (several != nullptr) *several = of.several->ints;
+  return of.known->ints;
 }
 
 std::vector<int64_t> Translation::known_ints(size_t i, const char* name) const {
@@ -119,8 +137,10 @@ ValueId Translation::add(const char* op, std::vector<ValueId> inputs, Attributes
   return add_all(op, std::move(inputs), std::move(attributes), suffix).front();
 }
 
-ValueId Translation::reshape(ValueId value, const Shape& shape, const std::string& suffix) {
+ValueId Translation::reshape(ValueId value, const Shape& shape, const std::string& suffix,
+                             std::vector<int64_t> sources) {
   if (shape_of(value) == shape) return value;
+  if (importer_.samples() != nullptr) importer_.samples()->set_sources(std::move(sources));
   return add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}}, suffix);
 }
 
@@ -191,12 +211,25 @@ std::vector<std::string> translated_operators() {
 
 bool is_understood(std::string_view op) {
   // Those that are only folded or unrolled.
-  constexpr std::array<std::string_view, 19> kFolded{
-      "ConcatFromSequence", "Constant",          "ConstantOfShape", "DequantizeLinear",
-      "EyeLike",            "If",                "Loop",            "NonZero",
-      "Range",              "ReduceProd",        "Scan",            "SequenceAt",
-      "SequenceConstruct",  "SequenceEmpty",     "SequenceInsert",  "SequenceLength",
-      "Shape",              "Size",              "SplitToSequence"};
+  constexpr std::array<std::string_view, 19> kFolded{"ConcatFromSequence",
+                                                     "Constant",
+                                                     "ConstantOfShape",
+                                                     "DequantizeLinear",
+                                                     "EyeLike",
+                                                     "If",
+                                                     "Loop",
+                                                     "NonZero",
+                                                     "Range",
+                                                     "ReduceProd",
+                                                     "Scan",
+                                                     "SequenceAt",
+                                                     "SequenceConstruct",
+                                                     "SequenceEmpty",
+                                                     "SequenceInsert",
+                                                     "SequenceLength",
+                                                     "Shape",
+                                                     "Size",
+                                                     "SplitToSequence"};
   return find_translator(op) != nullptr ||
          std::find(kFolded.begin(), kFolded.end(), op) != kFolded.end();
 }

@@ -58,6 +58,9 @@ class Translation {
   /// Error "NAME must be known when the file is read" if it is not.
   const KnownTensor& known(size_t i, const char* name) const;
   std::vector<int64_t> known_ints(size_t i, const char* name) const;
+  /// A shape that the output shall have, which may depend on the number of samples; `several`, if
+  /// given, becomes what it is for the batch where that differs.
+  std::vector<int64_t> known_shape(size_t i, std::vector<int64_t>* several = nullptr) const;
   double known_scalar(size_t i, const char* name) const;
   /// The first of attribute and input, whichever the file's opset has.
   std::optional<std::vector<int64_t>> ints(const char* attribute, size_t i) const;
@@ -67,8 +70,10 @@ class Translation {
               const std::string& suffix = "");
   std::vector<ValueId> add_all(const char* op, std::vector<ValueId> inputs,
                                Attributes attributes = {}, const std::string& suffix = "");
-  /// Adds a Reshape unless the value has that shape.
-  ValueId reshape(ValueId value, const Shape& shape, const std::string& suffix = "");
+  /// Adds a Reshape unless the value has that shape. `sources`: a DimensionSource for each of its
+  /// dimensions, where they are known.
+  ValueId reshape(ValueId value, const Shape& shape, const std::string& suffix = "",
+                  std::vector<int64_t> sources = {});
   Shape shape_of(ValueId value) { return graph().value(value).shape; }
 
   void set(size_t output, ValueId value);
@@ -83,6 +88,7 @@ class Translation {
 
  private:
   const Binding& binding(size_t i) const;
+  ValueId followed(size_t i, ValueId value);
 
   Importer& importer_;
   const ::onnx::NodeProto& node_;

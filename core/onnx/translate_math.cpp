@@ -152,9 +152,7 @@ void softmax(Translation& t) {
     t.set(0, t.add(op.c_str(), {t.real(0)}, {{"axis", axis}}));
     return;
   }
-  const Shape flat{element_count({shape.begin(), shape.begin() + axis}),
-                   element_count({shape.begin() + axis, shape.end()})};
-  const ValueId rows = t.reshape(t.real(0), flat, "rows");
+  const ValueId rows = t.add("Flatten", {t.real(0)}, {{"axis", axis}}, "rows");
   const ValueId y = t.add(op.c_str(), {rows}, {{"axis", int64_t{1}}});
   t.set(0, t.reshape(y, shape, "back"));
 }

@@ -12,15 +12,40 @@
 namespace halfscope::onnx_files {
 namespace {
 
-void to_shape(Translation& t, const Shape& shape) {
+/// `sources`: a DimensionSource for each dimension.
+void to_shape(Translation& t, const Shape& shape, std::vector<int64_t> sources) {
   checked_count(shape, t.what());
-  t.set(0, t.add("Reshape", {t.any(0)}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+  const ValueId x = t.any(0);
+  if (t.importer().samples() != nullptr) t.importer().samples()->set_sources(std::move(sources));
+  t.set(0, t.add("Reshape", {x}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+}
+
+/// What the shape is for several samples, if the number is part of it where the file is read. Files
+/// that have it as a number in other places say nothing about it.
+void expect_reshaped(Translation& t, const std::vector<int64_t>& several, bool zero_is_size) {
+  SampleAxes* samples = t.importer().samples();
+  if (samples == nullptr || several.empty()) return;
+  Shape wanted;
+  try {
+    wanted = reshaped(samples->shape(t.any(0)), several, zero_is_size, t.what());
+  } catch (const Error&) {
+    return;
+  }
+  samples->expect(t.outputs()[0]->value, wanted, t.what());
 }
 
 void reshape(Translation& t) {
   const bool zero_is_size = t.attributes().integer("allowzero", 0) != 0;
-  to_shape(
-      t, t.importer().reshape_target(t.shape(0), t.known_ints(1, "shape"), zero_is_size, t.what()));
+  std::vector<int64_t> several;
+  const std::vector<int64_t> target = t.known_shape(1, &several);
+  std::vector<int64_t> sources;
+  for (size_t i = 0; i < target.size(); ++i) {
+    const bool open = target[i] == -1 || (i < several.size() && several[i] != target[i]);
+    const bool copied = target[i] == 0 && !zero_is_size;
+    sources.push_back(copied ? static_cast<int64_t>(i) : open ? kLeftOpen : kAnything);
+  }
+  to_shape(t, reshaped(t.shape(0), target, zero_is_size, t.what()), std::move(sources));
+  expect_reshaped(t, several, zero_is_size);
 }
 
 void flatten(Translation& t) {
@@ -37,19 +62,30 @@ void squeeze(Translation& t) {
   const std::vector<int64_t> axes =
       checked_axes(given.value_or(std::vector<int64_t>{}), from.size(), t.what());
   Shape shape;
+  std::vector<int64_t> kept;
   for (size_t i = 0; i < from.size(); ++i) {
     const bool named = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
     if (named && from[i] != 1)
       throw t.error("dimension " + std::to_string(i) + " of " + to_string(from) + " is not 1");
-    if (!named && (given || from[i] != 1)) shape.push_back(from[i]);
+    if (named || (!given && from[i] == 1)) continue;
+    shape.push_back(from[i]);
+    kept.push_back(static_cast<int64_t>(i));
   }
-  to_shape(t, shape);
+  to_shape(t, shape, std::move(kept));
 }
 
 void unsqueeze(Translation& t) {
   const auto axes = t.ints("axes", 1);
   if (!axes) throw t.error("has no axes");
-  to_shape(t, unsqueezed(t.shape(0), *axes, t.what()));
+  const Shape from = t.shape(0);
+  std::vector<int64_t> sources(from.size() + axes->size(), 0);
+  for (const int64_t axis : checked_axes(*axes, sources.size(), t.what()))
+    sources[static_cast<size_t>(axis)] = kAdded;
+  int64_t next = 0;
+  for (int64_t& source : sources) {
+    if (source != kAdded) source = next++;
+  }
+  to_shape(t, unsqueezed(from, *axes, t.what()), std::move(sources));
 }
 
 void transpose(Translation& t) {
@@ -76,6 +112,18 @@ void concat(Translation& t) {
         inputs.size() == 1 ? t.add("Identity", inputs) : t.add("Concat", inputs, {{"axis", axis}}));
 }
 
+/// Whether a slice that takes all of a dimension says so in numbers, [0:1] or [-1:]: of another
+/// size it would take a part.
+bool names_end(const SliceArguments& arguments, size_t axis, const Shape& shape) {
+  const auto rank = static_cast<int64_t>(shape.size());
+  for (size_t k = 0; k < arguments.starts.size() && k < arguments.ends.size(); ++k) {
+    const int64_t named = arguments.axes ? arguments.axes->at(k) : static_cast<int64_t>(k);
+    if ((named < 0 ? named + rank : named) != static_cast<int64_t>(axis)) continue;
+    return arguments.starts[k] != 0 || arguments.ends[k] <= shape[axis];
+  }
+  return false;
+}
+
 void slice(Translation& t) {
   SliceArguments arguments;
   if (t.opset() < 10) {
@@ -88,11 +136,16 @@ void slice(Translation& t) {
   }
   const Shape from = t.shape(0);
   const std::vector<SliceAxis> ranges = slice_ranges(arguments, from, t.what());
+  const ValueId x = t.any(0);
   std::vector<int64_t> starts, ends, axes, steps;
   bool nothing = false;
   for (size_t i = 0; i < ranges.size(); ++i) {
     const SliceAxis& range = ranges[i];
-    if (range.count == from[i] && range.step == 1) continue;
+    if (range.count == from[i] && range.step == 1) {
+      if (t.importer().samples() != nullptr && names_end(arguments, i, from))
+        t.importer().samples()->picked(x, i, t.what());
+      continue;
+    }
     nothing = nothing || range.count == 0;
     axes.push_back(static_cast<int64_t>(i));
     starts.push_back(range.start);
@@ -107,7 +160,6 @@ void slice(Translation& t) {
     t.set_known(0, std::move(empty));
     return;
   }
-  const ValueId x = t.any(0);
   t.set(0, axes.empty()
                ? t.add("Identity", {x})
                : t.add("Slice", {x},
@@ -187,10 +239,20 @@ void pad(Translation& t) {
 }
 
 void expand(Translation& t) {
-  const std::vector<int64_t> wanted = t.known_ints(1, "shape");
+  std::vector<int64_t> several;
+  const std::vector<int64_t> wanted = t.known_shape(1, &several);
   const Shape shape = broadcast_of(t.shape(0), wanted, t.what());
   checked_count(shape, t.what());
-  t.set(0, t.add("Expand", {t.any(0)}, {{"shape", shape}}));
+  const ValueId x = t.any(0);
+  const ValueId y = t.add("Expand", {x}, {{"shape", shape}});
+  t.set(0, y);
+  SampleAxes* samples = t.importer().samples();
+  if (samples == nullptr || several.empty()) return;
+  try {
+    samples->expect(y, broadcast_of(samples->shape(x), several, t.what()), t.what());
+  } catch (const Error&) {
+    samples->refuse(t.what(), "cannot expand several samples to its shape");
+  }
 }
 
 /// Every dimension d as [1, d], expanded to [repeats, d].
@@ -200,14 +262,16 @@ void tile(Translation& t) {
       bounded(t, t.known_ints(1, "repeats"), 1, int64_t{1} << 30, "a repeat");
   if (repeats.size() != shape.size()) throw t.error("repeats do not fit the input");
   Shape split, wide, result;
+  std::vector<int64_t> sources;
   for (size_t i = 0; i < shape.size(); ++i) {
+    sources.insert(sources.end(), {kAdded, static_cast<int64_t>(i)});
     split.insert(split.end(), {1, shape[i]});
     wide.insert(wide.end(), {repeats[i], shape[i]});
     checked_count({repeats[i], shape[i]}, t.what());
     result.push_back(repeats[i] * shape[i]);
   }
   checked_count(result, t.what());
-  const ValueId parts = t.reshape(t.any(0), split, "split");
+  const ValueId parts = t.reshape(t.any(0), split, "split", sources);
   const ValueId copies = t.add("Expand", {parts}, {{"shape", wide}}, "copies");
   t.set(0, t.add("Reshape", {copies}, {{"shape", result}, {"allowzero", int64_t{1}}}));
 }
@@ -258,8 +322,9 @@ void depth_to_space(Translation& t) {
   const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
   const std::string mode = t.attributes().text("mode", "DCR");
   const bool deep = mode == "DCR";
-  const ValueId split = t.reshape(
-      t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w}, "split");
+  const ValueId split =
+      t.reshape(t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w},
+                "split", {0, kAnything, kAnything, kAnything, kAnything, kAnything});
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
   const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
@@ -273,7 +338,8 @@ void space_to_depth(Translation& t) {
   if (shape.size() != 4 || block < 1 || shape[2] % block != 0 || shape[3] % block != 0)
     throw t.error("the block does not fit " + to_string(shape));
   const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
-  const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split");
+  const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split",
+                                  {0, 1, kAnything, kAnything, kAnything, kAnything});
   const bool deep = t.attributes().text("mode", "DCR") == "DCR";
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4};

@@ -78,8 +78,10 @@ Attributes attributes_of(const Windows& w) {
 /// [n, c, l] as [n, c, 1, l].
 ValueId as_image(Translation& t, ValueId x, const std::string& suffix) {
   Shape shape = t.shape_of(x);
-  if (shape.size() == 3) shape.insert(shape.begin() + 2, 1);
-  return t.reshape(x, shape, suffix);
+  const bool line = shape.size() == 3;
+  if (line) shape.insert(shape.begin() + 2, 1);
+  return t.reshape(x, shape, suffix,
+                   line ? std::vector<int64_t>{0, 1, kAdded, 2} : std::vector<int64_t>{});
 }
 
 /// And back, for what came with one dimension.
@@ -87,7 +89,7 @@ ValueId from_image(Translation& t, ValueId y, const Windows& w) {
   Shape shape = t.shape_of(y);
   if (w.size() == 2) return y;
   shape.erase(shape.begin() + 2);
-  return t.reshape(y, shape, "line");
+  return t.reshape(y, shape, "line", {0, 1, 3});
 }
 
 ValueId transposed(Translation& t, ValueId x, std::vector<int64_t> order,

@@ -14,7 +14,6 @@
 // It has no kernel and no gradient: lower() always makes it MatMul PATH/scores, Mul or Div
 // PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax and MatMul PATH/mix.
 #include "core/ops/definitions.h"
-#include "core/ops/samples.h"
 #include "core/ops/softmax.h"
 
 namespace halfscope {
@@ -76,10 +75,6 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   return {add("MatMul", "mix", {x, node.inputs[2]})};
 }
 
-bool keeps_samples(const SampleNode& n) {
-  return n.result_rank() >= 3 && n.broadcasts_to(n.result_rank());
-}
-
 }  // namespace
 
 const std::vector<OpDef>& attention() {
@@ -88,7 +83,6 @@ const std::vector<OpDef>& attention() {
                                         .infer = infer,
                                         .expand = expand,
                                         .autocast = Autocast::low,
-                                        .keeps_samples = keeps_samples,
                                         .always_expands = true}};
   return defs;
 }

@@ -69,6 +69,10 @@ std::vector<ValueId> where_gradient(GradientContext& c) {
   return result;
 }
 
+SampleResult keeps_choice(const SampleNode& n) {
+  return samples::reduced(n, {axis_attribute(n.node(), n.rank(0), 0)});
+}
+
 OpDef choice_def(const char* name, std::vector<OutputType> (*infer)(const Graph&, const Node&),
                  Autocast autocast) {
   return {.name = name,
@@ -94,7 +98,7 @@ const std::vector<OpDef>& choice() {
        .domain = "",
        .infer = infer_arg_max,
        .autocast = Autocast::follow,
-       .keeps_samples = samples::inner_axis<0>},
+       .keeps_samples = keeps_choice},
       {.name = "Where",
        .domain = "",
        .infer = infer_where,

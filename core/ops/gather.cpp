@@ -71,10 +71,24 @@ std::vector<ValueId> elements_gradient(GradientContext& c) {
   return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)}, with_shape(c)), kNone};
 }
 
-/// Rows of a table, or along another axis of every sample.
-bool gather_keeps_samples(const SampleNode& n) {
-  if (n.batched(0)) return n.axis_is_inner(0) && !n.batched(1);
-  return int_attribute(n.node(), "axis", 0) == 0;
+/// Rows of a table that every sample picks, or the same rows of every sample.
+SampleResult gather_keeps_samples(const SampleNode& n) {
+  const size_t axis = n.axis(n.rank(0), 0), indices = n.rank(1);
+  if (n.place(0) && n.place(1)) return samples::mixes("picks from each sample for the others, too");
+  if (n.place(1)) return samples::at(SamplePlace{axis + n.place(1)->axis, n.place(1)->before});
+  SamplePlace place = n.place(0).value();
+  if (place.axis == axis) return samples::mixes("picks samples");
+  if (place.axis > axis) place.axis += indices - 1;
+  return samples::at(place);
+}
+
+/// Of every sample what its own indices pick.
+SampleResult elements_keep_samples(const SampleNode& n) {
+  const auto x = n.place(0), indices = n.place(1);
+  if (takes_labels(n.node()) || !x || x != indices || n.shape(0)[x->axis] != n.shape(1)[x->axis])
+    return samples::unfit("its operands have the samples in different places");
+  if (n.axis(n.rank(0), 0) == x->axis) return samples::mixes("picks samples");
+  return samples::at(x);
 }
 
 }  // namespace
@@ -101,7 +115,7 @@ const std::vector<OpDef>& gather() {
        .infer = infer_elements,
        .gradient = elements_gradient,
        .autocast = Autocast::follow,
-       .keeps_samples = [](const SampleNode& n) { return n.axis_is_inner(0) && n.batched(1); },
+       .keeps_samples = elements_keep_samples,
        .selects = true,
        .moves = {0, 1},
        .picks = Picks::rows},

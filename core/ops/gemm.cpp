@@ -89,11 +89,20 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
-/// A row of the result is a sample, and the bias is the same for all rows.
-bool keeps_samples(const SampleNode& n) {
-  const bool bias = n.input_count() > 2 && n.node().inputs[2] != kNone;
-  const bool row = !bias || n.rank(2) < 2 || n.shape(2)[0] == 1;
-  return n.only_first() && row && int_attribute(n.node(), "transA", 0) == 0;
+/// The samples are rows of A or columns of B, and C broadcasts.
+SampleResult keeps_samples(const SampleNode& n) {
+  if (n.place(0) && n.place(1)) return samples::mixes("multiplies samples with each other");
+  std::optional<SamplePlace> place;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!n.place(i)) continue;
+    if (static_cast<int64_t>(n.place(i)->axis) == summed_axis(n.node(), i))
+      return samples::unfit("sums over the samples");
+    place = SamplePlace{i, n.place(i)->before};
+  }
+  std::vector<samples::Operand> operands;
+  if (place) operands.push_back({n.result(), place});
+  if (n.has(2)) operands.push_back({n.shape(2), n.place(2)});
+  return samples::broadcast_to(2, operands);
 }
 
 }  // namespace

@@ -128,8 +128,16 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   return {y, mean, deviation};
 }
 
+/// Axes before the normalized ones.
+SampleResult keeps_rows(const SampleNode& n) {
+  if (n.others_hold_samples()) return samples::unfit("its parameters differ between samples");
+  if (n.place(0)->axis >= n.axis(n.rank(0), -1))
+    return samples::mixes("normalizes over the samples");
+  return samples::at(n.place(0));
+}
+
 OpDef normalization_def(const char* name, Autocast autocast,
-                        bool (*keeps_samples)(const SampleNode&), OnnxForm onnx = {}) {
+                        SampleResult (*keeps_samples)(const SampleNode&), OnnxForm onnx = {}) {
   return {.name = name,
           .domain = "",
           .infer = infer,
@@ -150,9 +158,9 @@ const std::vector<OpDef>& group_normalization() {
                         {.written = true, .attributes = {{"num_groups"}, {"epsilon"}}}),
       normalization_def("InstanceNormalization", Autocast::follow, samples::only_first,
                         {.written = true, .attributes = {{"epsilon"}}}),
-      normalization_def("LayerNormalization", Autocast::fp32, samples::inner_axis<-1>,
+      normalization_def("LayerNormalization", Autocast::fp32, keeps_rows,
                         {.written = true, .attributes = {{"axis"}, {"epsilon"}}}),
-      normalization_def("RMSNormalization", Autocast::fp32, samples::inner_axis<-1>),
+      normalization_def("RMSNormalization", Autocast::fp32, keeps_rows),
       {.name = "NormalizationGrad",
        .domain = "halfscope",
        .infer = infer_grad,

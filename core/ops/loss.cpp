@@ -10,6 +10,7 @@
 // in double and rounded once; stagewise Sub, Mul, ReduceMean. MeanSquaredErrorGrad(prediction,
 // target, dloss) = (prediction - target) (2 dloss / n).
 #include "core/ops/definitions.h"
+#include "core/ops/samples.h"
 
 namespace halfscope::ops {
 namespace {
@@ -112,6 +113,14 @@ std::vector<ValueId> expand_squares(Graph& graph, const Node& node) {
   return {graph.add1("ReduceMean", base + "ReduceMean", {square}, {{"keepdims", int64_t{0}}})};
 }
 
+/// The mean of the rows of all samples.
+SampleResult mean_of_samples(const SampleNode& n) {
+  const auto scores = n.place(0);
+  if (!scores || scores != n.place(1) || scores->axis != 0)
+    return samples::unfit("its scores and labels have the samples in different places");
+  return samples::at(std::nullopt);
+}
+
 }  // namespace
 
 const std::vector<OpDef>& loss() {
@@ -123,6 +132,7 @@ const std::vector<OpDef>& loss() {
        .expand = expand,
        .autocast = Autocast::fp32,
        .onnx = {.written = true, .attributes = {{"ignore_index"}}},
+       .keeps_samples = mean_of_samples,
        .picks = Picks::classes},
       {.name = "SoftmaxCrossEntropyLossGrad",
        .domain = "halfscope",

@@ -114,12 +114,41 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
-bool keeps_samples(const SampleNode& n) {
-  const size_t a = n.rank(0), b = n.rank(1);
-  if (int_attribute(n.node(), "transA", 0) != 0) return false;
-  if (n.batched(0) && n.batched(1)) return a == b && a >= 3;
-  if (n.batched(0)) return a >= 2 && (b <= 2 || b < a || n.shape(1)[0] == 1);
-  return b >= 3 && (a < b || n.shape(0)[0] == 1);
+/// Whether the samples of an operand of MatMul are a dimension of the batch, rows or columns of the
+/// result, or summed over.
+enum class Role : uint8_t { batch, free, summed };
+
+Role role_of(const SampleNode& n, size_t operand) {
+  const size_t rank = n.rank(operand), axis = n.place(operand)->axis;
+  if (rank == 1) return Role::summed;
+  if (axis + 2 < rank) return Role::batch;
+  const auto from_end = static_cast<int64_t>(axis) - static_cast<int64_t>(rank);
+  return from_end == summed_axis(n.node(), operand) ? Role::summed : Role::free;
+}
+
+SampleResult keeps_samples(const SampleNode& n) {
+  const size_t rank = n.result().size();
+  std::vector<samples::Operand> batches;
+  bool batched = false;
+  for (size_t i = 0; i < 2; ++i) {
+    const size_t other = 1 - i;
+    const Shape batch = n.rank(i) > 2 ? batch_of(n.shape(i)) : Shape{};
+    batches.push_back({batch, n.place(i)});
+    if (!n.place(i)) continue;
+    const Role role = role_of(n, i);
+    if (role == Role::batch) {
+      batched = true;
+      continue;
+    }
+    if (n.place(other)) return samples::mixes("multiplies samples with each other");
+    if (role == Role::summed) return samples::unfit("sums over the samples");
+    // Rows come before columns, which are not there for an operand of one dimension.
+    const size_t columns = n.rank(other) > 1 && i == 0 ? 1 : 0;
+    return samples::at(SamplePlace{rank - 1 - columns, n.place(i)->before});
+  }
+  if (!batched) return samples::at(std::nullopt);
+  const size_t dimensions = std::max(batches[0].shape.size(), batches[1].shape.size());
+  return samples::broadcast_to(dimensions, batches);
 }
 
 }  // namespace

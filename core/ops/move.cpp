@@ -122,11 +122,20 @@ std::vector<ValueId> split_gradient(GradientContext& c) {
   return {sum};
 }
 
-bool concat_keeps_samples(const SampleNode& n) {
-  for (size_t i = 0; i < n.input_count(); ++i) {
-    if (!n.batched(i)) return false;
-  }
-  return n.axis_is_inner(0);
+SampleResult transpose_keeps_samples(const SampleNode& n) {
+  const std::vector<int64_t> order = transpose_axes(n.node(), n.rank(0));
+  SamplePlace place = n.place(0).value();
+  const auto found = std::find(order.begin(), order.end(), static_cast<int64_t>(place.axis));
+  place.axis = static_cast<size_t>(found - order.begin());
+  return samples::at(place);
+}
+
+/// An operand that is the same for all samples has a dimension of 1 there, which expands.
+SampleResult concat_keeps_samples(const SampleNode& n) {
+  const SampleResult result = samples::broadcast(n);
+  if (result.place && result.place->axis == n.axis(n.rank(0), 0))
+    return samples::mixes("puts samples side by side");
+  return result;
 }
 
 }  // namespace
@@ -139,11 +148,7 @@ const std::vector<OpDef>& move() {
        .gradient = transpose_gradient,
        .autocast = Autocast::follow,
        .onnx = {.written = true, .attributes = {{"perm"}}},
-       .keeps_samples =
-           [](const SampleNode& n) {
-             const std::vector<int64_t> order = ints_attribute(n.node(), "perm");
-             return !order.empty() && order[0] == 0;
-           },
+       .keeps_samples = transpose_keeps_samples,
        .selects = true,
        .moves = {0, 1},
        .movement = movements::transpose},

@@ -110,6 +110,13 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   return {y, next_mean, next_var, next_mean, next_var};
 }
 
+/// The statistics of a channel are those of all samples of the batch, as they should be.
+SampleResult keeps_samples(const SampleNode& n) {
+  if (n.others_hold_samples()) return samples::unfit("its statistics differ between samples");
+  if (n.place(0)->axis == 1) return samples::unfit("has the samples for channels");
+  return samples::at(n.place(0));
+}
+
 }  // namespace
 
 const std::vector<OpDef>& normalization() {
@@ -120,7 +127,7 @@ const std::vector<OpDef>& normalization() {
        .gradient = gradient,
        .expand = expand,
        .autocast = Autocast::follow,
-       .keeps_samples = samples::only_first,
+       .keeps_samples = keeps_samples,
        .stored_inputs_from = 1,
        .statistics_from = 1},
       {.name = "BatchNormalizationGrad",

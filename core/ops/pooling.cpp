@@ -115,7 +115,7 @@ const std::vector<OpDef>& pooling() {
        .onnx =
            {.written = true,
             .attributes = {{"kernel_shape"}, {"strides"}, {"pads"}, {"dilations"}, {"ceil_mode"}}},
-       .keeps_samples = samples::alone,
+       .keeps_samples = samples::planes,
        .selects = true},
       // Overlapping windows add up, so a gradient is not always an element of dy.
       {.name = "MaxPoolGrad",
@@ -134,7 +134,7 @@ const std::vector<OpDef>& pooling() {
                                {"dilations"},
                                {"ceil_mode"},
                                {"count_include_pad"}}},
-       .keeps_samples = samples::alone},
+       .keeps_samples = samples::planes},
       {.name = "AveragePoolGrad",
        .domain = "halfscope",
        .infer = infer_average_grad,

@@ -112,7 +112,7 @@ const std::vector<OpDef>& reductions() {
        .gradient = global_pool_gradient,
        .autocast = Autocast::follow,
        .onnx = {.written = true},
-       .keeps_samples = samples::alone},
+       .keeps_samples = samples::planes},
       {.name = "ReduceMeanGrad",
        .domain = "halfscope",
        .infer = infer_mean_grad,

@@ -1,60 +1,113 @@
 // SPDX-License-Identifier: MIT
-// Which operators keep samples apart: whether a network that a file fixes at one sample may take
-// several. OpDef::keeps_samples is one of these rules, or one of its operator's own.
+// Where operators leave the samples of a batch: how a network that a file fixes at one sample may
+// take several. OpDef::keeps_samples is one of these rules, or one of its operator's own.
+//
+// A rule sees the graph of one sample. A value that will hold several has a SamplePlace there; all
+// others are the same for all samples. The rule says where the results have the samples, or why
+// the node cannot take several.
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "core/graph/graph.h"
 
 namespace halfscope {
 
-/// A node with values that hold several samples, along axis 0.
+/// Dimension `axis` of a value with several samples is [before, samples, rest], in row-major
+/// order. Its size in the graph of one sample is before * rest: 1 where samples have a dimension of
+/// their own. All other dimensions are those of one sample.
+struct SamplePlace {
+  size_t axis = 0;
+  int64_t before = 1;
+  bool operator==(const SamplePlace&) const = default;
+};
+using SamplePlaces = std::unordered_map<ValueId, SamplePlace>;
+
+/// What a rule says.
+struct SampleResult {
+  /// Of the results, up to OpDef::statistics_from; without one they are right as they are.
+  std::optional<SamplePlace> place{};
+  /// Where they could be as well, by the shapes: those of a Reshape are ambiguous.
+  std::vector<SamplePlace> others{};
+  std::string refusal{};  ///< why the node cannot take several samples; empty if it can
+  /// Of a refusal: the node brings samples together. Otherwise several samples do not fit at all.
+  bool mixes = false;
+};
+
+/// Of a Reshape: what else is known of a dimension of its result than the size.
+enum DimensionSource : int64_t {
+  kAnything = -1,  ///< nothing
+  kAdded = -2,     ///< it is new and has no samples
+  kLeftOpen = -3,  ///< the file leaves its size open
+};                 // from 0 on: it is that dimension of the operand
+
+/// A node of the graph of one sample, and where its inputs will have several.
 class SampleNode {
  public:
-  /// `batched`: the values that hold several samples.
-  SampleNode(const Graph& graph, const Node& node, const std::set<ValueId>& batched)
-      : graph_(graph), node_(node), batched_(batched) {}
+  /// `sources`: one DimensionSource for every dimension of the result, or nothing.
+  SampleNode(const Graph& graph, const Node& node, const SamplePlaces& places,
+             std::span<const int64_t> sources)
+      : graph_(graph), node_(node), places_(places), sources_(sources) {}
 
   const Node& node() const { return node_; }
   size_t input_count() const { return node_.inputs.size(); }
-  /// False of inputs left out.
-  bool batched(size_t input) const {
-    return input < input_count() && node_.inputs[input] != kNone &&
-           batched_.contains(node_.inputs[input]);
-  }
+  bool has(size_t input) const { return input < input_count() && node_.inputs[input] != kNone; }
+  /// Nothing for inputs that are the same for all samples, and those left out.
+  std::optional<SamplePlace> place(size_t input) const;
   const Shape& shape(size_t input) const { return graph_.value(node_.inputs.at(input)).shape; }
   size_t rank(size_t input) const { return shape(input).size(); }
-  size_t result_rank() const { return graph_.value(node_.outputs[0]).shape.size(); }
+  const Shape& result() const { return graph_.value(node_.outputs[0]).shape; }
+  std::span<const int64_t> sources() const { return sources_; }
 
-  /// Input 0 holds samples, and attribute axis is not theirs.
-  bool axis_is_inner(int64_t fallback) const;
-  /// All inputs but the first are the same for all samples.
-  bool only_first() const;
-  /// Broadcasting to this rank: samples come first in all inputs that have them, and the others
-  /// have no axis there, or one of length 1.
-  bool broadcasts_to(size_t rank) const;
+  /// Attribute axis of an operand of that rank, from 0 on.
+  size_t axis(size_t rank, int64_t fallback) const;
+  /// Whether an input other than the first holds samples.
+  bool others_hold_samples() const;
 
  private:
   const Graph& graph_;
   const Node& node_;
-  const std::set<ValueId>& batched_;
+  const SamplePlaces& places_;
+  std::span<const int64_t> sources_;
 };
 
 namespace samples {
 
-/// Each element, or each plane of pixels, on its own.
-inline bool alone(const SampleNode&) { return true; }
-inline bool broadcast(const SampleNode& n) { return n.broadcasts_to(n.result_rank()); }
-inline bool only_first(const SampleNode& n) { return n.only_first(); }
-/// Along an axis, which is Default where the node does not say.
+/// An operand as broadcasting sees it.
+struct Operand {
+  Shape shape;
+  std::optional<SamplePlace> place;
+};
+
+SampleResult at(std::optional<SamplePlace> place);
+SampleResult mixes(std::string refusal);
+SampleResult unfit(std::string refusal);
+
+/// Each element alone; one operand.
+SampleResult alone(const SampleNode& n);
+/// Operands that broadcast to the result.
+SampleResult broadcast(const SampleNode& n);
+SampleResult broadcast_to(size_t rank, std::span<const Operand> operands);
+/// Rows of axis 0, each alone; inputs after the first are the same for all samples.
+SampleResult only_first(const SampleNode& n);
+/// Windows, or sums, over axes 2 and later of one operand.
+SampleResult planes(const SampleNode& n);
+/// Works along attribute axis of its first input.
+SampleResult along(const SampleNode& n, int64_t fallback);
 template <int64_t Default>
-bool inner_axis(const SampleNode& n) {
-  return n.axis_is_inner(Default);
+SampleResult inner_axis(const SampleNode& n) {
+  return along(n, Default);
 }
-/// A reduction that leaves the sample axis alone.
-bool reduction(const SampleNode& n);
+/// Works along attribute axes, which the result may not have (attribute keepdims).
+SampleResult reduction(const SampleNode& n);
+SampleResult reduced(const SampleNode& n, const std::vector<int64_t>& axes);
+/// The same elements in the same order under another shape.
+SampleResult reshape(const SampleNode& n);
 
 }  // namespace samples
 }  // namespace halfscope

@@ -126,16 +126,40 @@ std::vector<ValueId> pad_gradient(GradientContext& c) {
   return {c.add("Pad", {c.output_gradient(0)}, {{"pads", pads}})};
 }
 
-bool slice_keeps_samples(const SampleNode& n) {
-  const std::vector<int64_t> axes = ints_attribute(n.node(), "axes");
-  return !axes.empty() && std::none_of(axes.begin(), axes.end(), [&](int64_t axis) {
-    return axis == 0 || axis == -static_cast<int64_t>(n.rank(0));
-  });
+SampleResult flatten_keeps_samples(const SampleNode& n) {
+  const Shape& x = n.shape(0);
+  const int64_t given = int_attribute(n.node(), "axis", 1);
+  const auto rank = static_cast<int64_t>(x.size());
+  const auto axis = static_cast<size_t>(given < 0 ? given + rank : given);
+  SamplePlace place = n.place(0).value();
+  const size_t first = place.axis < axis ? 0 : axis;
+  for (size_t i = first; i < place.axis; ++i) place.before *= x[i];
+  place.axis = first == 0 && axis > 0 ? 0 : 1;
+  return samples::at(place);
 }
 
-bool pad_keeps_samples(const SampleNode& n) {
+SampleResult expand_keeps_samples(const SampleNode& n) {
+  SamplePlace place = n.place(0).value();
+  const int64_t size = n.shape(0)[place.axis];
+  place.axis += n.result().size() - n.rank(0);
+  if (n.result()[place.axis] != size) return samples::unfit("repeats along the samples");
+  return samples::at(place);
+}
+
+SampleResult slice_keeps_samples(const SampleNode& n) {
+  const SamplePlace place = n.place(0).value();
+  const SliceAxis range = slice_axes(n.node(), n.shape(0)).at(place.axis);
+  if (range.step != 1 || range.count != n.shape(0)[place.axis])
+    return samples::mixes("picks or reverses samples");
+  return samples::at(place);
+}
+
+SampleResult pad_keeps_samples(const SampleNode& n) {
   const std::vector<int64_t> pads = ints_attribute(n.node(), "pads");
-  return pads[0] == 0 && pads[n.rank(0)] == 0;
+  const SamplePlace place = n.place(0).value();
+  if (pads.at(place.axis) != 0 || pads.at(place.axis + n.rank(0)) != 0)
+    return samples::mixes("adds or leaves out samples");
+  return samples::at(place);
 }
 
 }  // namespace
@@ -148,7 +172,7 @@ const std::vector<OpDef>& shape_ops() {
        .gradient = reshape_gradient,
        .autocast = Autocast::follow,
        .onnx = {.written = true, .attributes = {{"axis"}}},
-       .keeps_samples = [](const SampleNode& n) { return int_attribute(n.node(), "axis", 1) == 1; },
+       .keeps_samples = flatten_keeps_samples,
        .selects = true,
        .view = true,
        .moves = {0, 1}},
@@ -157,7 +181,7 @@ const std::vector<OpDef>& shape_ops() {
        .infer = infer_reshape,
        .gradient = reshape_gradient,
        .autocast = Autocast::follow,
-       .keeps_samples = samples::alone,
+       .keeps_samples = samples::reshape,
        .selects = true,
        .view = true,
        .moves = {0, 1}},
@@ -166,7 +190,7 @@ const std::vector<OpDef>& shape_ops() {
        .infer = infer_expand,
        .gradient = expand_gradient,
        .autocast = Autocast::follow,
-       .keeps_samples = [](const SampleNode& n) { return n.rank(0) == n.result_rank(); },
+       .keeps_samples = expand_keeps_samples,
        .selects = true,
        .moves = {0, 1},
        .movement = movements::expand},

@@ -91,7 +91,9 @@ TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
       {{"five.onnx", "--batch", "8", "--dimension", "x.0=8"}, "", ""},
       {{"one.onnx", "--batch", "8"}, "", ""},
       {{"alone.onnx", "--batch", "8"},
-       "halfscope: alone.onnx takes 1 sample at once, not the 8 of --batch\n",
+       "halfscope: alone.onnx takes 1 sample at once, not the 8 of --batch: softmax (Softmax): "
+       "works "
+       "along the dimension of the samples\n",
        export_again + "8 "},
       {{"alone.onnx", "--batch", "1"}, "", ""},
       {{"open.onnx", "--batch", "8"}, "", ""},
