@@ -113,7 +113,12 @@ void SampleAxes::follow() {
 
 void SampleAxes::visit(NodeId id) {
   const Node& node = graph_.node(id);
-  if (!reads_samples(node, places_)) return;
+  if (!reads_samples(node, places_)) {
+    const bool joint = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return joint_.contains(input); });
+    if (joint) joint_.insert(node.outputs.begin(), node.outputs.end());
+    return;
+  }
   const auto sources = sources_.find(id);
   SampleResult result = result_of(
       graph_, node, places_,
@@ -123,7 +128,14 @@ void SampleAxes::visit(NodeId id) {
     return;
   }
   set_outputs(node, result.place, places_);
+  if (!result.place) joint_.insert(node.outputs.begin(), node.outputs.end());
   if (!result.others.empty()) others_[id] = std::move(result.others);
+  if (!result.copies.empty()) copies_[id] = std::move(result.copies);
+}
+
+std::vector<SampleCopies> SampleAxes::copies(NodeId node) const {
+  const auto found = copies_.find(node);
+  return found == copies_.end() ? std::vector<SampleCopies>{} : found->second;
 }
 
 std::string SampleAxes::mixed_from(NodeId id, SamplePlace other) const {
@@ -148,8 +160,9 @@ void SampleAxes::finish(const std::vector<NamedValue>& outputs) {
     if (at && (at->axis != 0 || graph_.value(output.value).shape[0] != 1))
       refuse("output " + output.name, "its first dimension is not that of the samples");
   }
-  if (std::none_of(outputs.begin(), outputs.end(),
-                   [&](const NamedValue& output) { return place(output.value).has_value(); })) {
+  if (std::none_of(outputs.begin(), outputs.end(), [&](const NamedValue& output) {
+        return place(output.value).has_value() || joint_.contains(output.value);
+      })) {
     refuse("output " + outputs.front().name, "has no dimension for the samples");
   }
   for (auto each = others_.begin(); each != others_.end() && refusal_.empty(); ++each) {
@@ -176,7 +189,8 @@ class Writer {
 
   Model run() {
     for (const auto& [value, several] : axes_.constants()) copy_.set(value, constant(several));
-    for (const Node& node : one_.graph.nodes()) add(node);
+    for (NodeId id = 0; id < static_cast<NodeId>(one_.graph.nodes().size()); ++id)
+      add(one_.graph.node(id), axes_.copies(id));
     return copy_.finish();
   }
 
@@ -194,14 +208,15 @@ class Writer {
     return path;
   }
 
-  void add(const Node& node) {
+  void add(const Node& node, const std::vector<SampleCopies>& copies) {
     Node changed = node;
     changed.inputs = copy_.moved(node.inputs);
     if (const auto shape = changed.attributes.find("shape");
         shape != changed.attributes.end() && several(node.outputs[0])) {
       shape->second = axes_.shape(node.outputs[0]);
     }
-    if (node.op == "Concat" && several(node.outputs[0])) expand_operands(node, changed);
+    for (const SampleCopies& each : copies)
+      changed.inputs[each.input] = copied(changed.inputs[each.input], each.place, node.path);
     const bool starts = node.op == "BatchNormalization" && several(node.inputs[0]) &&
                         int_attribute(node, "training_mode", 0) == 0;
     if (starts) start_statistics(node, changed);
@@ -223,16 +238,24 @@ class Writer {
     }
   }
 
-  /// Operands of a Concat that all samples share, once for each of them.
-  void expand_operands(const Node& node, Node& changed) {
-    const size_t axis = axes_.place(node.outputs[0])->axis;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (several(node.inputs[i])) continue;
-      Shape shape = copy_.graph().value(changed.inputs[i]).shape;
-      shape[axis] = axes_.batch();
-      changed.inputs[i] = copy_.graph().add1("Expand", free_path(node.path + "/samples"),
-                                             {changed.inputs[i]}, {{"shape", shape}});
-    }
+  /// A value that all samples share, once for each of them.
+  ValueId copied(ValueId value, SamplePlace place, const std::string& path) {
+    const auto add = [&](const char* op, ValueId from, const Shape& shape) {
+      Attributes attributes{{"shape", shape}};
+      if (std::string(op) == "Reshape") attributes["allowzero"] = int64_t{1};
+      return copy_.graph().add1(op, free_path(path + "/samples"), {from}, attributes);
+    };
+    Shape shape = copy_.graph().value(value).shape, apart = shape;
+    int64_t& size = shape[place.axis];
+    const int64_t rest = size / place.before;
+    size *= axes_.batch();
+    if (rest * place.before == 1) return add("Expand", value, shape);
+    // Between what comes before the samples in that dimension and what comes after.
+    apart[place.axis] = rest;
+    apart.insert(apart.begin() + static_cast<int64_t>(place.axis), {place.before, 1});
+    value = add("Reshape", value, apart);
+    apart[place.axis + 1] = axes_.batch();
+    return add("Reshape", add("Expand", value, apart), shape);
   }
 
   /// One value per channel has no variance, so the file's statistics are constants there; with

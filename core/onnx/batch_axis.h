@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ class SampleAxes {
   /// The shape with several samples.
   Shape shape(ValueId value) const;
   const std::map<ValueId, KnownTensor>& constants() const { return constants_; }
+  /// Of the inputs of a node.
+  std::vector<SampleCopies> copies(NodeId node) const;
 
  private:
   void visit(NodeId id);
@@ -59,6 +62,8 @@ class SampleAxes {
   std::vector<int64_t> next_sources_;
   std::map<NodeId, std::vector<int64_t>> sources_;
   std::map<NodeId, std::vector<SamplePlace>> others_;
+  std::map<NodeId, std::vector<SampleCopies>> copies_;
+  std::set<ValueId> joint_;  ///< computed from all samples together, such as a mean loss
   NodeId next_ = 0;
   std::string refusal_;
 };

@@ -122,6 +122,7 @@ class Importer {
                                                      const std::vector<BindingPtr>& inputs,
                                                      const KnownTensor& one, size_t output);
   void take_batch(OnnxImport& result);
+  bool is_one(ValueId value) const;
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   Plan types_of(const Graph& graph) const;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of Importer that turn one sample into a batch.
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/onnx/importer.h"
 
@@ -37,6 +39,13 @@ std::shared_ptr<const KnownTensor> Importer::fold_with_batch(const FoldCall& cal
   }
 }
 
+bool Importer::is_one(ValueId value) const {
+  const std::vector<Constant>& all = model_.graph.constants();
+  return std::any_of(all.begin(), all.end(), [&](const Constant& each) {
+    return each.value == value && each.tensor.data == std::vector<float>{1.0f};
+  });
+}
+
 /// Makes the network of one sample that of the batch.
 void Importer::take_batch(OnnxImport& result) {
   if (samples_ == nullptr) return;
@@ -44,6 +53,12 @@ void Importer::take_batch(OnnxImport& result) {
   std::optional<Model> several;
   if (samples() != nullptr) several = with_batch(model_, *samples_);
   if (several) {
+    for (const Node& node : model_.graph.nodes()) {
+      if (node.op == "Div" && samples_->place(node.inputs[0]) && is_one(node.inputs[1]))
+        note(node.path +
+             " divides by 1: if that is the number of samples, export the network with "
+             "an open batch");
+    }
     model_ = std::move(*several);
     return;
   }

@@ -101,7 +101,7 @@ SampleResult keeps_samples(const SampleNode& n) {
   }
   std::vector<samples::Operand> operands;
   if (place) operands.push_back({n.result(), place});
-  if (n.has(2)) operands.push_back({n.shape(2), n.place(2)});
+  if (n.has(2)) operands.push_back({n.shape(2), n.place(2), 2});
   return samples::broadcast_to(2, operands);
 }
 

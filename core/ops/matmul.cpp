@@ -133,7 +133,7 @@ SampleResult keeps_samples(const SampleNode& n) {
   for (size_t i = 0; i < 2; ++i) {
     const size_t other = 1 - i;
     const Shape batch = n.rank(i) > 2 ? batch_of(n.shape(i)) : Shape{};
-    batches.push_back({batch, n.place(i)});
+    batches.push_back({batch, n.place(i), i});
     if (!n.place(i)) continue;
     const Role role = role_of(n, i);
     if (role == Role::batch) {

@@ -130,11 +130,16 @@ SampleResult transpose_keeps_samples(const SampleNode& n) {
   return samples::at(place);
 }
 
-/// An operand that is the same for all samples has a dimension of 1 there, which expands.
+/// Operands that are the same for all samples have a copy for each.
 SampleResult concat_keeps_samples(const SampleNode& n) {
-  const SampleResult result = samples::broadcast(n);
-  if (result.place && result.place->axis == n.axis(n.rank(0), 0))
+  SampleResult result = samples::broadcast(n);
+  if (!result.place) return result;
+  if (result.place->axis == n.axis(n.rank(0), 0))
     return samples::mixes("puts samples side by side");
+  result.copies.clear();
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    if (!n.place(i)) result.copies.push_back({i, *result.place});
+  }
   return result;
 }
 

@@ -145,19 +145,22 @@ SampleResult broadcast_to(size_t rank, std::span<const Operand> operands) {
       return unfit(kElsewhere);
     }
   }
+  SampleResult result = at(place);
   for (const Operand& each : operands) {
     if (!place || each.place) continue;
     const int64_t own = size_at(each, place->axis);
-    if (own != 1)
+    if (own == 1) continue;
+    if (own != size)
       return unfit("an operand has " + std::to_string(own) + " numbers where others have samples");
+    result.copies.push_back({each.input, {place->axis + each.shape.size() - rank, place->before}});
   }
-  return at(place);
+  return result;
 }
 
 SampleResult broadcast(const SampleNode& n) {
   std::vector<Operand> operands;
   for (size_t i = 0; i < n.input_count(); ++i) {
-    if (n.has(i)) operands.push_back({n.shape(i), n.place(i)});
+    if (n.has(i)) operands.push_back({n.shape(i), n.place(i), i});
   }
   return broadcast_to(n.result().size(), operands);
 }

@@ -28,12 +28,19 @@ struct SamplePlace {
 };
 using SamplePlaces = std::unordered_map<ValueId, SamplePlace>;
 
+/// An input that is the same for all samples, and where it needs a copy for each of them.
+struct SampleCopies {
+  size_t input = 0;
+  SamplePlace place{};
+};
+
 /// What a rule says.
 struct SampleResult {
   /// Of the results, up to OpDef::statistics_from; without one they are right as they are.
   std::optional<SamplePlace> place{};
   /// Where they could be as well, by the shapes: those of a Reshape are ambiguous.
   std::vector<SamplePlace> others{};
+  std::vector<SampleCopies> copies{};
   std::string refusal{};  ///< why the node cannot take several samples; empty if it can
   /// Of a refusal: the node brings samples together. Otherwise several samples do not fit at all.
   bool mixes = false;
@@ -78,10 +85,11 @@ class SampleNode {
 
 namespace samples {
 
-/// An operand as broadcasting sees it.
+/// An operand as broadcasting sees it: an input of the node, or its dimensions in front.
 struct Operand {
   Shape shape;
   std::optional<SamplePlace> place;
+  size_t input = 0;
 };
 
 SampleResult at(std::optional<SamplePlace> place);
@@ -90,7 +98,9 @@ SampleResult unfit(std::string refusal);
 
 /// Each element alone; one operand.
 SampleResult alone(const SampleNode& n);
-/// Operands that broadcast to the result.
+/// Operands that broadcast to the result. One that all samples share has a dimension of 1 where the
+/// samples are, or what a sample has where they are merged with others: heads of a learned query,
+/// say. Of the latter each sample gets a copy.
 SampleResult broadcast(const SampleNode& n);
 SampleResult broadcast_to(size_t rank, std::span<const Operand> operands);
 /// Rows of axis 0, each alone; inputs after the first are the same for all samples.

@@ -139,6 +139,24 @@ void class_token(FileBuilder& f) {
   with_axis(f.node("Gather", {"p", "zero"}, {"y"}, "first"), 1);
 }
 
+/// Learned queries with two heads, which are as many as those of one sample's keys.
+void learned_queries(FileBuilder& f) {
+  f.floats("query", {2, 3, 2}, numbers(12)).floats("w", {4, 4}, numbers(16));
+  f.node("MatMul", {"x", "w"}, {"kv"}, "kv");
+  transpose(f, "kv", {1, 0, 2}, "t");
+  reshape(f, "t", {5, 2, 2}, "heads");
+  transpose(f, "heads", {1, 2, 0}, "k");
+  transpose(f, "heads", {1, 0, 2}, "v");
+  f.node("Exp", {"query"}, {"q"}, "q");
+  f.node("MatMul", {"q", "k"}, {"scores"}, "scores");
+  with_axis(f.node("Softmax", {"scores"}, {"p"}, "softmax"), -1);
+  f.node("MatMul", {"p", "v"}, {"mixed"}, "mix");
+  f.node("Add", {"mixed", "query"}, {"added"}, "add");
+  transpose(f, "added", {1, 0, 2}, "back");
+  reshape(f, "back", {3, 1, 4}, "rows");
+  transpose(f, "rows", {1, 0, 2}, "y");
+}
+
 void channel_shuffle(FileBuilder& f) {
   f.floats("w", {4, 2, 1, 1}, numbers(8));
   test::set_int(f.node("Conv", {"x", "w"}, {"c"}, "conv"), "group", 2);
@@ -179,6 +197,7 @@ const std::vector<Network>& accepted() {
       {"keys_in_a_detour", {1, 5, 4}, keys_in_a_detour},
       {"windows", {1, 4, 6, 2}, windows},
       {"class_token", {1, 5, 4}, class_token},
+      {"learned_queries", {1, 5, 4}, learned_queries},
       {"channel_shuffle", {1, 4, 3, 3}, channel_shuffle},
       {"group_norm", {1, 1, 3, 4}, group_norm},
       {"computed_shape", {1, 3, 4}, computed_shape},
