@@ -65,7 +65,6 @@ Result scattered(const FoldCall& c, const std::vector<int64_t>& rows, int64_t le
     throw Error(c.what + ": its updates do not fit its indices");
   const ScatterHow how = scatter_how(c.attributes.text("reduction", "none"), c.what);
   KnownTensor result = x;
-  result.trainable = false;
   for (size_t k = 0; k < rows.size(); ++k) {
     for (int64_t i = 0; i < length; ++i) {
       const auto to = static_cast<size_t>(rows[k] * length + i);

@@ -159,7 +159,7 @@ std::vector<BindingPtr> Importer::Unrolled::parts(Binding& of, size_t axis, bool
   part[axis] = 1;
   if (!keep) part = without_axis(shape, axis);
   std::vector<BindingPtr> result;
-  if (of.known != nullptr && !of.known->trainable) {
+  if (of.known != nullptr && !of.trainable) {
     const Around around(shape, axis);
     for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
       KnownTensor tensor{.type = of.known->type, .shape = part};
@@ -185,7 +185,7 @@ BindingPtr Importer::Unrolled::joined(const std::vector<BindingPtr>& parts, int6
   const size_t rank = shape_of(*parts[0]).size() + (new_axis ? 1 : 0);
   const auto along = static_cast<size_t>(checked_axis(axis, rank, what));
   const bool known = std::all_of(parts.begin(), parts.end(), [](const BindingPtr& part) {
-    return part->known != nullptr && !part->known->trainable;
+    return part->known != nullptr && !part->trainable;
   });
   if (known) {
     const KnownTensor& first = *parts[0]->known;

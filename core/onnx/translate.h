@@ -34,6 +34,8 @@ class Translation {
   Shape shape(size_t i) const;
   DataType type(size_t i) const { return binding(i).type; }
   bool is_known(size_t i) const { return has(i) && binding(i).known != nullptr; }
+  /// Whether the input is an initializer that trains.
+  bool is_trained(size_t i) const { return is_known(i) && binding(i).trainable; }
   /// Whether the input is integers, known or not.
   bool is_index(size_t i) const;
 

@@ -164,7 +164,7 @@ class AttentionNode {
                      " keys");
     const bool boolean = t_.type(3) == DataType::boolean;
     if (!boolean && t_.is_index(3)) throw t_.error("its mask must be booleans or reals");
-    const bool fixed = t_.is_known(3) && !t_.known(3, "mask").trainable;
+    const bool fixed = t_.is_known(3) && !t_.is_trained(3);
     if (fixed) {
       const KnownTensor both = combined(t_.known(3, "mask"), positions);
       note_rows(both);

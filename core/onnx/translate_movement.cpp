@@ -309,7 +309,7 @@ void cast(Translation& t) { cast_to(t, static_cast<DataType>(t.attributes().inte
 /// To the type of another input, whose numbers do not matter.
 void cast_like(Translation& t) {
   const DataType to = t.type(1);
-  const bool variable = t.is_known(0) && t.known(0, "input").trainable;
+  const bool variable = t.is_trained(0);
   if (!t.is_known(0) || variable) return cast_to(t, to);
   t.set_known(0, converted(t.known(0, "input"), to, t.what()));
 }

@@ -31,9 +31,8 @@ void gemm(Translation& t) {
 void mat_mul(Translation& t) {
   // Either side may be the weight, but a constant beside one is not, such as the zeros that an
   // unrolled network starts from.
-  const auto trains = [&](size_t i) { return t.is_known(i) && t.known(i, "weight").trainable; };
-  const ValueId a = trains(1) ? t.real(0) : t.weight(0, "weight");
-  const ValueId b = trains(0) ? t.real(1) : t.weight(1, "weight");
+  const ValueId a = t.is_trained(1) ? t.real(0) : t.weight(0, "weight");
+  const ValueId b = t.is_trained(0) ? t.real(1) : t.weight(1, "weight");
   t.set(0, t.add("MatMul", {a, b}));
 }
 

@@ -245,14 +245,9 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
   std::vector<ValueId> none(directions_, kNone);
   if (!t_.has(i)) return none;
   const auto number = static_cast<int64_t>(directions_);
-  const Shape shape = t_.shape(i);
   const Shape wanted =
       batch_first_ ? Shape{batch_, number, hidden_} : Shape{number, batch_, hidden_};
-  Shape single = wanted;
-  single[batch_first_ ? 0 : 1] = 1;
-  // Where the file was exported with one sample, its constants still are that of one.
-  const bool repeats = shape == single && t_.importer().batch_replaced();
-  if (!repeats) check(i, wanted, name);
+  check(i, wanted, name);
   if (t_.is_known(i)) {
     const KnownTensor& known = t_.known(i, name);
     const std::vector<float>& values = known.reals;
@@ -262,8 +257,6 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
       return none;
   }
   ValueId state = t_.real(i, name);
-  if (shape != wanted)
-    state = t_.add("Expand", {state}, {{"shape", wanted}}, std::string(name) + "_samples");
   if (batch_first_) {
     state = t_.add("Transpose", {state}, {{"perm", std::vector<int64_t>{1, 0, 2}}},
                    std::string(name) + "_batch");

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// The parts of Importer that make variables of initializers, and say which.
+#include "core/error.h"
+#include "core/onnx/importer.h"
+#include "core/onnx/node_order.h"
+#include "core/onnx/values.h"
+
+namespace halfscope::onnx_files {
+
+ValueId Importer::real_value(Binding& binding, const std::string& path, const std::string& role,
+                             bool weight, const std::string& what) {
+  if (binding.value != kNone) {
+    if (model_.graph.value(binding.value).type == ElementType::real) return binding.value;
+    throw Error(what +
+                ": computes with integers that are only known at run time, which is not "
+                "supported");
+  }
+  const KnownTensor& known = *binding.known;
+  // PyTorch has parameters among the initializers; what it writes as a constant is one.
+  const bool may_train = weight && !binding.frozen && readings_.readings.empty();
+  if (known.real() &&
+      (binding.trainable || (may_train && !known.shape.empty() && known.count() > 0))) {
+    binding.value = variable(binding, path + "." + role);
+  } else {
+    Tensor tensor{known.shape, known.reals};
+    for (int64_t value : known.ints) tensor.data.push_back(static_cast<float>(value));
+    binding.value = model_.graph.add_constant(std::move(tensor));
+  }
+  elements_ += known.count();
+  return binding.value;
+}
+
+/// A variable and what makes of it the tensor that the file has.
+ValueId Importer::variable(Binding& binding, const std::string& wanted) {
+  if (binding.transposed_of != nullptr) {
+    Binding& of = *binding.transposed_of;
+    const std::string what = of.parameter.empty() ? wanted : of.parameter;
+    const ValueId source = real_value(of, what, "weight", true, what);
+    return add("Transpose", unique_path(what + "/transposed"), {source},
+               {{"perm", std::vector<int64_t>{1, 0}}})
+        .front();
+  }
+  const KnownTensor& known = *binding.known;
+  const std::string name = variable_path(binding.parameter.empty() ? wanted : binding.parameter);
+  std::optional<Repeats> repeats;
+  if (binding.computed) repeats = find_repeats(known, fixed_batch_);
+  const KnownTensor& start = repeats ? repeats->source : known;
+  weight_types_[known.type] += start.count();
+  const ValueId value = model_.graph.add_variable(name, start.shape, {});
+  model_.graph.variables().back().alias = printable(binding.name);
+  model_.initial[name] = {start.shape, start.reals};
+  if (!repeats) return value;
+  if (!repeats->kept.empty()) {
+    return add("Expand", unique_path(name + "/expanded"), {value}, {{"shape", repeats->kept}})
+        .front();
+  }
+  // [rows, size] gathered, as [outer, inner, size], and the axis of size moved back.
+  std::vector<int32_t> rows(repeats->rows.begin(), repeats->rows.end());
+  const auto axis = static_cast<std::ptrdiff_t>(repeats->axis);
+  Shape around = known.shape;
+  around.erase(around.begin() + axis);
+  const ValueId index =
+      model_.graph.add_index_constant({static_cast<int64_t>(rows.size())}, std::move(rows));
+  const ValueId picked =
+      add("Gather", unique_path(name + "/rows"), {value, index}, {{"axis", int64_t{0}}}).front();
+  Shape split = around;
+  split.push_back(start.shape[1]);
+  const ValueId shaped = add("Reshape", unique_path(name + "/shaped"), {picked},
+                             {{"shape", split}, {"allowzero", int64_t{1}}})
+                             .front();
+  std::vector<int64_t> order;
+  for (size_t d = 0; d < known.shape.size(); ++d) {
+    const auto last = static_cast<int64_t>(known.shape.size()) - 1;
+    const auto own = static_cast<int64_t>(d);
+    order.push_back(own == axis ? last : own < axis ? own : own - 1);
+  }
+  return add("Transpose", unique_path(name + "/table"), {shaped}, {{"perm", order}}).front();
+}
+
+BindingPtr Importer::binding_of(const Reading& reading, const BindingPtr& stored) {
+  BindingPtr& binding = identities_[reading.identity + (reading.transposed ? " transposed" : "")];
+  if (binding != nullptr) return binding;
+  binding = std::make_shared<Binding>(*stored);
+  binding->value = binding->as_index = kNone;
+  binding->trainable = reading.trains == Trains::yes;
+  binding->frozen = !binding->trainable;
+  binding->computed = reading.computed;
+  binding->parameter = reading.name;
+  if (reading.transposed) {
+    // Its home is a tensor of another name.
+    Reading home = reading;
+    home.transposed = false;
+    home.computed = false;
+    auto base = std::make_shared<Binding>(*stored);
+    base->known = initializers_.at(reading.stored);
+    base->name = reading.stored;
+    binding->transposed_of = binding_of(home, base);
+  }
+  return binding;
+}
+
+void Importer::restore_bias(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                            std::vector<BindingPtr>& inputs) const {
+  const auto found = readings_.removed_biases.find(&node);
+  if (found == readings_.removed_biases.end() || inputs.size() < 2 || inputs[1] == nullptr ||
+      inputs[1]->known == nullptr || inputs[1]->known->shape.size() < 2) {
+    return;
+  }
+  const Shape& weight = inputs[1]->known->shape;
+  int64_t count = weight[0];
+  if (node.op_type() == "ConvTranspose") count = weight[1] * attributes.integer("group", 1);
+  if (node.op_type() == "Gemm" && attributes.integer("transB", 0) == 0) count = weight[1];
+  auto zeros = std::make_shared<KnownTensor>();
+  zeros->type = inputs[1]->type;
+  zeros->shape = {count};
+  zeros->reals.assign(static_cast<size_t>(count), 0.0f);
+  inputs.resize(3);
+  inputs[2] = std::make_shared<Binding>(Binding{.name = found->second,
+                                                .known = std::move(zeros),
+                                                .type = inputs[1]->type,
+                                                .trainable = true,
+                                                .parameter = printable(found->second)});
+}
+
+/// Layers that took in what comes after them are called by their weight.
+std::string Importer::module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const {
+  const Reading* weight = readings_.find(node, 1);
+  if (!origin.rewritten || weight == nullptr || weight->trains == Trains::no) return origin.module;
+  const size_t dot = weight->name.rfind('.');
+  return dot == std::string::npos ? origin.module : weight->name.substr(0, dot);
+}
+
+void Importer::list_parameters(OnnxImport& result) {
+  const Graph& graph = result.model.graph;
+  std::map<ValueId, ImportParameter*> by_value;
+  result.parameters.reserve(graph.variables().size());
+  for (const Variable& variable : graph.variables()) {
+    if (variable.buffer) continue;
+    result.parameters.push_back({variable.path, variable.alias, graph.value(variable.value).shape});
+    by_value[variable.value] = &result.parameters.back();
+  }
+  for (const Node& node : graph.nodes()) {
+    for (ValueId input : node.inputs) {
+      const auto found = by_value.find(input);
+      if (found == by_value.end()) continue;
+      if (node.path.starts_with(found->second->name + "/")) {  // a form of it, as in the file
+        by_value[node.outputs[0]] = found->second;
+        continue;
+      }
+      std::vector<std::string>& readers = found->second->readers;
+      if (readers.empty() || readers.back() != node.path) readers.push_back(node.path);
+    }
+  }
+}
+
+}  // namespace halfscope::onnx_files
