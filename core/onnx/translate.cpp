@@ -180,10 +180,10 @@ void Translation::set_known(size_t output, KnownTensor tensor) {
 namespace {
 
 std::array<std::span<const Translator>, 12> all_translators() {
-  return {attention_translators(), einsum_translators(),    function_translators(),
-          math_translators(),      movement_translators(),  network_translators(),
-          recurrent_translators(), resize_translators(),    sampling_translators(),
-          scatter_translators(),   selection_translators(), window_translators()};
+  return {attention_translators(), einsum_translators(),   function_translators(),
+          math_translators(),      movement_translators(), network_translators(),
+          recurrent_translators(), resize_translators(),   sampling_translators(),
+          scatter_translators(),   choice_translators(),   window_translators()};
 }
 
 }  // namespace
@@ -211,7 +211,7 @@ std::vector<std::string> translated_operators() {
 
 bool is_understood(std::string_view op) {
   // Those that are only folded or unrolled.
-  constexpr std::array<std::string_view, 19> kFolded{"ConcatFromSequence",
+  constexpr std::array<std::string_view, 18> kFolded{"ConcatFromSequence",
                                                      "Constant",
                                                      "ConstantOfShape",
                                                      "DequantizeLinear",
@@ -220,7 +220,6 @@ bool is_understood(std::string_view op) {
                                                      "Loop",
                                                      "NonZero",
                                                      "Range",
-                                                     "ReduceProd",
                                                      "Scan",
                                                      "SequenceAt",
                                                      "SequenceConstruct",

@@ -110,6 +110,7 @@ struct Translator {
 };
 
 std::span<const Translator> attention_translators();
+std::span<const Translator> choice_translators();
 std::span<const Translator> einsum_translators();
 std::span<const Translator> function_translators();
 std::span<const Translator> math_translators();
@@ -119,7 +120,6 @@ std::span<const Translator> recurrent_translators();
 std::span<const Translator> resize_translators();
 std::span<const Translator> sampling_translators();
 std::span<const Translator> scatter_translators();
-std::span<const Translator> selection_translators();
 std::span<const Translator> window_translators();
 /// Operators that files hold as we do (OpDef::onnx).
 void translate_same(Translation& translation);

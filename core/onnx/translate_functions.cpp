@@ -105,6 +105,19 @@ void reduce_log_sum(Translation& t) {
   t.set(0, t.add("Log", {t.add("ReduceSum", {x}, lines, "sum")}));
 }
 
+/// The shape of input 0 without the axes of the reduction.
+Shape reduced(Translation& t) {
+  const Shape shape = t.shape(0);
+  const Attributes lines = reduction_attributes(t, shape.size());
+  const std::vector<int64_t> axes = std::get<std::vector<int64_t>>(lines.at("axes"));
+  Shape result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end())
+      result.push_back(shape[i]);
+  }
+  return result;
+}
+
 /// log(sum exp(x - m)) + m with the largest x as m, or 0 where that is infinite; as m cancels out,
 /// its gradient is zero.
 void reduce_log_sum_exp(Translation& t) {
@@ -126,13 +139,47 @@ void reduce_log_sum_exp(Translation& t) {
   const ValueId log = t.add("Log", {sum}, {}, "log");
   if (keeps) return t.set(0, t.add("Add", {log, shift}));
   const ValueId y = t.add("Add", {log, shift}, {}, "back");
-  Shape result;
-  const std::vector<int64_t> axes = std::get<std::vector<int64_t>>(kept["axes"]);
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end())
-      result.push_back(shape[i]);
+  t.set(0, t.add("Reshape", {y}, {{"shape", reduced(t)}, {"allowzero", int64_t{1}}}));
+}
+
+/// The product of all elements along an axis: halves are multiplied until one is left.
+ValueId product_along(Translation& t, ValueId x, int64_t axis) {
+  const Shape from = t.shape_of(x);
+  const size_t at = static_cast<size_t>(axis);
+  const auto part = [&](int64_t start, int64_t end, const char* name) {
+    return t.add("Slice", {x},
+                 {{"starts", std::vector<int64_t>{start}},
+                  {"ends", std::vector<int64_t>{end}},
+                  {"axes", std::vector<int64_t>{axis}}},
+                 name);
+  };
+  for (int64_t size = from[at]; size > 1; size = (size + 1) / 2) {
+    if (size % 2 != 0) {
+      std::vector<int64_t> pads(2 * from.size(), 0);
+      pads[at + from.size()] = 1;
+      x = t.add("Pad", {x}, {{"pads", pads}, {"value", 1.0}}, "even");
+    }
+    const int64_t half = (size + 1) / 2;
+    x = t.add("Mul", {part(0, half, "first_half"), part(half, 2 * half, "other_half")}, {},
+              "halves");
   }
-  t.set(0, t.add("Reshape", {y}, {{"shape", result}, {"allowzero", int64_t{1}}}));
+  return x;
+}
+
+void reduce_product(Translation& t) {
+  const Shape shape = t.shape(0);
+  if (element_count(shape) == 0) throw t.error("has no elements");
+  ValueId x = t.real(0);
+  if (reduces_nothing(t) || shape.empty()) return t.set(0, t.add("Identity", {x}));
+  const Attributes lines = reduction_attributes(t, shape.size());
+  Shape kept = shape;
+  for (int64_t axis : std::get<std::vector<int64_t>>(lines.at("axes"))) {
+    x = product_along(t, x, axis);
+    kept[static_cast<size_t>(axis)] = 1;
+  }
+  t.set(0, t.add("Reshape", {x},
+                 {{"shape", std::get<int64_t>(lines.at("keepdims")) != 0 ? kept : reduced(t)},
+                  {"allowzero", int64_t{1}}}));
 }
 
 /// x / its norm; 0 where that is 0, without a gradient there.
@@ -198,6 +245,7 @@ constexpr Translator kFunctionTranslators[] = {
     {"IsInf", is_infinite},
     {"ReduceLogSum", reduce_log_sum},
     {"ReduceLogSumExp", reduce_log_sum_exp},
+    {"ReduceProd", reduce_product},
     {"LpNormalization", lp_normalization},
     {"MeanVarianceNormalization", mean_variance_normalization},
     {"Trilu", triangle},

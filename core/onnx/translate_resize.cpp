@@ -5,11 +5,14 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "core/onnx/translate.h"
 
 namespace halfscope::onnx_files {
 namespace {
+
+constexpr size_t kMostTaps = 256;  // of a filter, each of which becomes a few nodes
 
 /// How one axis is resized.
 struct Axis {
@@ -122,6 +125,62 @@ ValueId cubic(Translation& t, ValueId x, int64_t axis, const std::vector<float>&
   return total;
 }
 
+float linear_filter(float x) { return std::max(0.0f, 1.0f - std::fabs(x)); }
+
+/// Keys' cubic convolution.
+float cubic_filter(float x, float a) {
+  x = std::fabs(x);
+  if (x < 1.0f) return ((a + 2.0f) * x - (a + 3.0f)) * x * x + 1.0f;
+  return x < 2.0f ? (((x - 5.0f) * x + 8.0f) * x - 4.0f) * a : 0.0f;
+}
+
+/// An axis as sums of all rows below a filter that is as wide as a step of the result. Rows outside
+/// of the input are the nearest one, or with `only_inside` left out, as PyTorch does.
+ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<float> a,
+                    bool only_inside, const std::string& suffix) {
+  const float step = 1.0f / axis.scale, width = std::max(step, 1.0f);
+  const float support = (a ? 2.0f : 1.0f) * width;
+  std::vector<std::vector<int64_t>> rows;
+  std::vector<std::vector<float>> weights;
+  size_t most = 0;
+  for (int64_t i = 0; i < axis.to; ++i) {
+    const float centre = step * (static_cast<float>(i) + 0.5f);
+    auto begin = static_cast<int64_t>(std::floor(centre - support + 0.5f));
+    auto end = static_cast<int64_t>(std::floor(centre + support + 0.5f));
+    if (only_inside) {
+      begin = std::max<int64_t>(begin, 0);
+      end = std::min(end, axis.from);
+    }
+    if (begin >= end) throw t.error("cannot be antialiased at this scale");
+    rows.emplace_back();
+    weights.emplace_back();
+    float sum = 0.0f;
+    for (int64_t row = begin; row < end; ++row) {
+      const float place = (static_cast<float>(row) - centre + 0.5f) / width;
+      rows.back().push_back(std::clamp<int64_t>(row, 0, axis.from - 1));
+      weights.back().push_back(a ? cubic_filter(place, *a) : linear_filter(place));
+      sum += weights.back().back();
+    }
+    for (float& weight : weights.back()) weight /= sum;
+    most = std::max(most, rows.back().size());
+  }
+  if (most > kMostTaps) throw t.error("would sum " + std::to_string(most) + " rows for antialias");
+  ValueId total = kNone;
+  for (size_t k = 0; k < most; ++k) {
+    std::vector<int64_t> taken;
+    std::vector<float> weight;
+    for (size_t i = 0; i < rows.size(); ++i) {  // fewer rows: the last one again, with no weight
+      const bool there = k < rows[i].size();
+      taken.push_back(there ? rows[i][k] : rows[i].back());
+      weight.push_back(there ? weights[i][k] : 0.0f);
+    }
+    const std::string name = suffix + "_tap" + std::to_string(k + 1);
+    const ValueId part = weighted_rows(t, x, axis.index, taken, std::move(weight), name);
+    total = k == 0 ? part : t.add("Add", {total, part}, {}, k + 1 == most ? suffix : name + "_sum");
+  }
+  return total;
+}
+
 /// What a node asks for.
 struct Request {
   std::vector<Axis> axes{};
@@ -215,15 +274,17 @@ void resize(Translation& t) {
   const std::string mode = t.attributes().text("mode", "nearest");
   if (mode != "nearest" && mode != "linear" && mode != "cubic")
     throw t.error("the mode " + mode + " is not supported; nearest, linear and cubic are");
-  if (t.attributes().integer("antialias", 0) != 0)
-    throw Error(t.what() + ": antialias is not supported", "export it with antialias=False");
+  const bool antialias = t.attributes().integer("antialias", 0) != 0 && mode != "nearest";
   const bool only_inside = t.attributes().integer("exclude_outside", 0) != 0;
-  if (only_inside && mode != "cubic") throw t.error("exclude_outside is for the mode cubic only");
   const std::string coordinates =
       t.attributes().text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string nearest =
       t.attributes().text("nearest_mode", old ? "simple" : "round_prefer_floor");
   const auto a = static_cast<float>(t.attributes().real("cubic_coeff_a", -0.75));
+  if (antialias && coordinates != "half_pixel" && coordinates != "pytorch_half_pixel") {
+    throw Error(t.what() + ": antialias with the coordinates " + coordinates + " is not supported",
+                "export it with antialias=False or align_corners=False");
+  }
   const Request request = request_of(t, coordinates);
   ValueId y = t.real(0);
   // What keeps its shape is left alone, whatever the scales say.
@@ -236,7 +297,10 @@ void resize(Translation& t) {
     for (int64_t row = 0; row < axis.to; ++row)
       places.push_back(resized_place(t, row, axis, coordinates));
     const std::string suffix = "axis" + std::to_string(axis.index);
-    if (mode == "linear") {
+    if (antialias) {
+      const std::optional<float> cubic_a = mode == "cubic" ? std::optional<float>(a) : std::nullopt;
+      y = antialiased(t, y, axis, cubic_a, only_inside, suffix);
+    } else if (mode == "linear") {
       y = interpolated(t, y, axis.index, places, suffix);
     } else if (mode == "cubic") {
       y = cubic(t, y, axis.index, places, a, only_inside, suffix);

@@ -49,6 +49,7 @@ const std::map<std::string, std::string>& renamed() {
       {"ReduceL2", "Mul, ReduceSum, Sqrt"},
       {"ReduceLogSum", "ReduceSum, Log"},
       {"ReduceLogSumExp", "Sub, Exp, ReduceSum, Log, Add"},
+      {"ReduceProd", "Slice, Mul"},
       {"ReduceSumSquare", "Mul, ReduceSum"},
       {"Resize", "Gather, Mul, Add"},
       {"RotaryEmbedding", "Slice, Mul, Sub, Add, Concat"},

@@ -153,6 +153,20 @@ op("log_sum_exp_large", "ReduceLogSumExp", {"x": f32(1000, 1001, 999, -1000).res
 op("log_sum_exp_hidden", "ReduceLogSumExp",
    {"x": f32(-np.inf, -np.inf, -np.inf, 2.0, np.inf, 1.0).reshape(3, 2)}, opset=13, axes=[1])
 assert cases["log_sum_exp_hidden"][1]["out0"][0, 0] == -np.inf
+for name, axes, attributes in [("last", [-1], {}), ("middle", [1], {"keepdims": 0}),
+                               ("two", [0, 2], {}), ("all", None, {"keepdims": 0})]:
+    values = np.round(real(2, 3, 5), 1)
+    values[0, 1, 2] = 0.0 if axes else 0.7  # the gradient of a zero is the product of the others
+    keep = attributes.get("keepdims", 1) == 1
+
+    def product(t, axes=axes or [0, 1, 2], keep=keep):
+        y = t["x"]
+        for axis in sorted(a % 3 for a in axes)[::-1]:
+            y = torch.prod(y, axis, keep)
+        return y
+
+    op("product_" + name, "ReduceProd", {"x": values}, {"axes": i64(*axes)} if axes else {},
+       torch_y=product, **attributes)
 for p in (1, 2):
     op(f"lp_normalization_{p}", "LpNormalization", {"x": x}, opset=22, axis=1, p=p,
        torch_y=lambda t, p=p: F.normalize(t["x"], p, 1))
@@ -226,20 +240,6 @@ add("non_zero_known", [node("NonZero", ["m"], ["n"], name="n"),
                        node("Gather", ["t", "zero"], ["g"], name="g"),
                        node("Gather", ["x", "g"], ["y"], name="y", axis=2)], {"x": x},
     known={"m": np.array([[0, 1], [1, 0], [1, 1]], dtype=bool), "zero": np.array(2, np.int64)})
-scattered = np.array([[0, 2, 1], [3, -2, 0]], np.int64)
-for how in ("none", "add", "mul", "max", "min"):
-    indices = scattered if how == "none" else np.array([[0, 2, 0], [3, 3, 3]], np.int64)
-    name = {"none": None, "add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[how]
-
-    def scatter(t, indices=indices, name=name):
-        index = torch.from_numpy(indices % 4)
-        if name is None:
-            return t["x"].scatter(1, index, t["u"])
-        return t["x"].scatter_reduce(1, index, t["u"], name, include_self=True)
-
-    op("scatter_elements_" + how, "ScatterElements", {"x": real(2, 4), "u": real(2, 3)},
-       {"i": indices}, order=["x", "i", "u"], axis=1, reduction=how, torch_y=scatter)
-
 # ---- einsum ----
 for name, equation, *shapes in [
         ("product", "ij,jk->ik", (2, 3), (3, 4)), ("implicit", "ij,jk", (2, 3), (3, 4)),
@@ -379,6 +379,16 @@ op("resize_cubic_inside", "Resize", {"x": picture}, {"s": i64(2, 2, 9, 4)},
    coordinate_transformation_mode="pytorch_half_pixel")
 op("resize_cubic_asymmetric", "Resize", {"x": picture}, {"s": i64(2, 2, 9, 10)},
    order=["x", "", "", "s"], mode="cubic", coordinate_transformation_mode="asymmetric")
+for size in ((3, 4), (8, 3), (2, 9), (1, 7)):
+    for kind, torch_kind, more in [("linear", "bilinear", {}),
+                                   ("cubic", "bicubic", {"cubic_coeff_a": -0.5})]:
+        op(f"resize_antialias_{kind}_{size[0]}_{size[1]}", "Resize", {"x": picture},
+           {"s": i64(2, 2, *size)}, order=["x", "", "", "s"], mode=kind, antialias=1,
+           exclude_outside=1, torch_y=lambda t, k=torch_kind, s=size: F.interpolate(t["x"], s, mode=k,
+                                                                 antialias=True), **more)
+for kind in ("linear", "cubic"):
+    op("resize_antialias_edges_" + kind, "Resize", {"x": picture}, {"s": f32(1, 1, 0.55, 1.3)},
+       order=["x", "", "s"], mode=kind, antialias=1)
 op("resize_linear_1d", "Resize", {"x": real(2, 3, 5)}, {"s": i64(2, 3, 8)},
    order=["x", "", "", "s"], mode="linear",
    torch_y=lambda t: F.interpolate(t["x"], 8, mode="linear"))

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operators that choose, count classes or put elements at other places.
+// Operators that mark, find and keep elements.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "core/onnx/translate.h"
@@ -115,7 +113,7 @@ void compress(Translation& t) {
   t.set(0, gather_rows(t, x, axis, rows, ""));
 }
 
-constexpr Translator kSelectionTranslators[] = {
+constexpr Translator kChoiceTranslators[] = {
     {"OneHot", one_hot},
     {"Hardmax", hard_max},
     {"ArgMin", arg_min},
@@ -124,6 +122,6 @@ constexpr Translator kSelectionTranslators[] = {
 
 }  // namespace
 
-std::span<const Translator> selection_translators() { return kSelectionTranslators; }
+std::span<const Translator> choice_translators() { return kChoiceTranslators; }
 
 }  // namespace halfscope::onnx_files
