@@ -219,6 +219,7 @@ void triangle(Translation& t) {
   const auto shift = t.has(1) ? static_cast<int64_t>(t.known_scalar(1, "k")) : 0;
   const bool upper = t.attributes().integer("upper", 1) != 0;
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  checked_count({rows, columns}, t.what(), kMostFolded);
   std::vector<int32_t> kept;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) kept.push_back(upper ? j - i >= shift : j - i <= shift);

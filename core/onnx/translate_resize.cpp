@@ -12,7 +12,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr size_t kMostTaps = 256;  // of a filter, each of which becomes a few nodes
+constexpr float kMostTaps = 256.0f;  // of a filter, each of which becomes a few nodes
 
 /// How one axis is resized.
 struct Axis {
@@ -140,6 +140,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
                     bool only_inside, const std::string& suffix) {
   const float step = 1.0f / axis.scale, width = std::max(step, 1.0f);
   const float support = (a ? 2.0f : 1.0f) * width;
+  if (!(2.0f * support < kMostTaps)) throw t.error("would sum too many rows for antialias");
   std::vector<std::vector<int64_t>> rows;
   std::vector<std::vector<float>> weights;
   size_t most = 0;
@@ -164,7 +165,6 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
     for (float& weight : weights.back()) weight /= sum;
     most = std::max(most, rows.back().size());
   }
-  if (most > kMostTaps) throw t.error("would sum " + std::to_string(most) + " rows for antialias");
   ValueId total = kNone;
   for (size_t k = 0; k < most; ++k) {
     std::vector<int64_t> taken;

@@ -12,7 +12,8 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr int64_t kMostSize = int64_t{1} << 20;  // of strides, dilations, pads and kernels
+constexpr int64_t kMostSize = int64_t{1} << 20;    // of strides, dilations, pads and kernels
+constexpr int64_t kMostSlices = int64_t{1} << 22;  // of a volume, counted once per window
 
 /// How windows lie on the input along one dimension.
 struct Along {
@@ -145,6 +146,7 @@ ValueId window_slices(Translation& t, ValueId x, const Along& depth) {
   if (s[2] < depth.reach()) throw t.error("the kernel is larger than the padded input");
   const int64_t out = (s[2] - depth.reach()) / depth.stride + 1;
   checked_count({s[0], s[1], out, depth.kernel, s[3], s[4]}, t.what());
+  checked_count({out, depth.kernel}, t.what(), kMostSlices);
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < out; ++i) {
     for (int64_t k = 0; k < depth.kernel; ++k)
@@ -225,6 +227,8 @@ ValueId merge_slices(Translation& t, ValueId parts, int64_t samples, int64_t cha
                      const Along& depth, const Spread& spread) {
   const Shape s = t.shape_of(parts);
   const int64_t in = s[0] / samples;
+  checked_count({in, depth.kernel}, t.what(), kMostSlices);
+  checked_count({spread.size}, t.what(), kMostSlices);
   const ValueId split =
       t.reshape(parts, {samples, in, channels, depth.kernel, s[2], s[3]}, "parts");
   const ValueId moved = transposed(t, split, {0, 2, 1, 3, 4, 5}, "channels_first");
@@ -433,7 +437,8 @@ void col_to_im(Translation& t) {
     return (size + a.begin + a.end - a.reach()) / a.stride + 1;
   };
   const Shape blocks{columns[0], columns[1], count(image[0], height), count(image[1], width)};
-  if (blocks[2] * blocks[3] != columns[2]) throw t.error("blocks do not fit its image");
+  if (blocks[2] < 1 || blocks[3] < 1 || blocks[2] * blocks[3] != columns[2])
+    throw t.error("blocks do not fit its image");
   const int64_t channels = columns[1] / window;
   Tensor kernel{{columns[1], 1, height.kernel, width.kernel}, {}};
   checked_count({columns[1], window}, t.what(), kMostFolded);
