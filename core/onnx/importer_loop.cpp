@@ -249,9 +249,10 @@ Nodes Importer::Unrolled::prepare(const ::onnx::GraphProto& body, Scope& shared)
 void Importer::Unrolled::loop() {
   const ::onnx::GraphProto* body = attributes.graph("body");
   if (body == nullptr) throw Error(what + ": lacks a body");
-  const int64_t turns = has(0) ? number(*inputs[0], "number of turns") : kMostTurns + 1;
-  bool goes_on = !has(1) || number(*inputs[1], "condition") != 0;
   if (!has(0) && !has(1)) throw Error(what + ": never ends");
+  const int64_t turns = has(0) ? number(*inputs[0], "number of turns") : kMostTurns + 1;
+  if (has(0) && !has(1) && turns > kMostTurns) too_many(turns);
+  bool goes_on = !has(1) || number(*inputs[1], "condition") != 0;
   const int carried = std::max(0, static_cast<int>(inputs.size()) - 2);
   const int stacked = body->output_size() - 1 - carried;
   std::vector<BindingPtr> state;

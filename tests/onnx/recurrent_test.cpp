@@ -210,5 +210,49 @@ TEST(Scattering, RefusesWhatHasNoOneAnswer) {
   EXPECT_THAT(refusal_of(beyond), HasSubstr("pick (GatherND): index 3 of 3"));
 }
 
+/// A loop that adds w to x; the number of turns is a constant, or an input with `computed`.
+FileBuilder loop(int64_t turns, bool computed) {
+  FileBuilder file;
+  file.input("x", {2, 3}).output("y");
+  file.floats("w", {3}, {0.5f, -1.0f, 2.0f});
+  if (computed) {
+    file.input("n", {1}, 7);
+  } else {
+    file.integers("n", {}, {turns});
+  }
+  FileBuilder body;
+  body.input("i", {}, 7).input("going", {}, 9).input("x_in", {2, 3});
+  body.output("go").output("x_out");
+  body.node("Identity", {"going"}, {"go"});
+  body.node("Add", {"x_in", "w"}, {"x_out"}, "add");
+  ::onnx::AttributeProto& attribute =
+      *file.node("Loop", {"n", "", "x"}, {"y"}, "loop").add_attribute();
+  attribute.set_name("body");
+  attribute.set_type(::onnx::AttributeProto::GRAPH);
+  *attribute.mutable_g() = body.graph();
+  return file;
+}
+
+TEST(Loops, AreRepeatedWithTheSameWeights) {
+  const Model model = loop(3, false).import().model;
+  std::set<std::string> paths;
+  for (const Node& node : model.graph.nodes()) paths.insert(node.path);
+  EXPECT_EQ(paths,
+            (std::set<std::string>{"loop/turn_0/add", "loop/turn_1/add", "loop/turn_2/add"}));
+  EXPECT_EQ(model.graph.variables().size(), 1u);
+}
+
+TEST(Loops, RefuseNumbersOfTurnsThatAreNotKnownOrTooLarge) {
+  EXPECT_THAT(refusal_of(loop(0, true)),
+              HasSubstr("loop (Loop): its number of turns is only known at run time"));
+  EXPECT_THAT(refusal_of(loop(1'000'000, false)),
+              HasSubstr("loop (Loop): has 1000000 turns, which is too many to unroll"));
+  FileBuilder list;
+  list.input("x", {2, 3}).output("y");
+  list.node("SequenceConstruct", {"x", "x"}, {"both"}, "pair");
+  list.node("Neg", {"both"}, {"y"}, "minus");
+  EXPECT_THAT(refusal_of(list), HasSubstr("minus (Neg): takes a list of tensors"));
+}
+
 }  // namespace
 }  // namespace halfscope

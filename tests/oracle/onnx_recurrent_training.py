@@ -91,6 +91,33 @@ class Selecting(nn.Module):
         return self.scores(torch.cat([z[:, 2], picked, y[:, 1, :1]], 1))
 
 
+class Bag(nn.Module):
+    """The mean of a row's embeddings, which is exported as a loop over the rows."""
+
+    def __init__(self, mode="mean"):
+        super().__init__()
+        self.bag, self.scores = nn.EmbeddingBag(12, 4, mode=mode), nn.Linear(4, 5)
+
+    def forward(self, x):
+        return self.scores(self.bag(x))
+
+
+class Packed(nn.Module):
+    """An LSTM on sequences of several lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 3, batch_first=True, bidirectional=True)
+        self.scores = nn.Linear(6, 5)
+
+    def forward(self, x):
+        lengths = torch.tensor([6, 5, 3, 2])
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        y, (h, _) = self.rnn(packed)
+        y, _ = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=6)
+        return self.scores(torch.cat([h[0], h[1]], 1) + y.sum(1))
+
+
 def export(module, x, how, path):
     module = module.float()
     with warnings.catch_warnings():
@@ -143,6 +170,10 @@ CASES = {
     "rnn_dynamo_open": (lambda: Text("RNN", bidirectional=True), "dynamo_open", "tokens"),
     "rnn_relu_script": (lambda: Series("RNN", nonlinearity="relu", num_layers=2), "script",
                         "numbers"),
+    "bag_script": (Bag, "script", "tokens"),
+    "bag_script_open": (lambda: Bag("max"), "script_open", "tokens"),
+    "bag_dynamo_open": (lambda: Bag("sum"), "dynamo_open", "tokens"),
+    "lstm_packed": (Packed, "script", "numbers"),
     "selecting_dynamo": (Selecting, "dynamo", "numbers"),
     "selecting_script": (Selecting, "script", "numbers"),
 }
