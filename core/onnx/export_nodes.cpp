@@ -195,6 +195,29 @@ void gather_elements(Exporter& e, const Node& node, const Names& outputs) {
   copy_attributes(node, proto, {"axis"});
 }
 
+/// The gradients of gathers in forward nodes came from scattered sums.
+void scattered_sums(Exporter& e, const Node& node, const Names& outputs) {
+  // Not an initializer, which a training could change.
+  const std::string data = node.path + "/zeros";
+  const std::string shape = e.ints(node, "shape", e.graph().value(node.outputs[0]).shape);
+  e.add("ConstantOfShape", data, {shape}, {data});
+  const std::string updates = operand(e, node, 0);
+  const std::string indices = operand(e, node, 1);
+  if (node.op == "GatherElementsGrad") {
+    ::onnx::NodeProto& proto =
+        e.add("ScatterElements", node.path, {data, indices, updates}, outputs);
+    copy_attributes(node, proto, {"axis"});
+    set_attribute(proto, "reduction", std::string("add"));
+    return;
+  }
+  if (int_attribute(node, "axis", 0) != 0)
+    throw Error(node.path + " (GatherGrad): sums along another axis cannot be written as ONNX");
+  const Names tuples{node.path + "/tuples"};
+  e.add("Unsqueeze", node.path + "/tuples", {indices, e.ints(node, "last", {-1})}, tuples);
+  ::onnx::NodeProto& proto = e.add("ScatterND", node.path, {data, tuples[0], updates}, outputs);
+  set_attribute(proto, "reduction", std::string("add"));
+}
+
 /// A convolution's gradient in forward nodes came from a ConvTranspose.
 void conv_transpose(Exporter& e, const Node& node, const Names& outputs) {
   const Graph& graph = e.graph();
@@ -245,6 +268,8 @@ constexpr Rule kRules[] = {
     {"Not", logical},
     {"GatherElements", gather_elements},
     {"ConvGradInput", conv_transpose},
+    {"GatherGrad", scattered_sums},
+    {"GatherElementsGrad", scattered_sums},
     {"StopGradient",
      [](Exporter& e, const Node& node, const Names& outputs) {
        e.add("Identity", node.path, {operand(e, node, 0)}, outputs);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // GatherND, ScatterND and ScatterElements as a Gather of rows. GatherND finds the number of each
 // row from its tuple of indices. Scattering, by indices that are known, takes each row of the
-// result from the data or from the updates.
+// result from the data or from the updates. By computed indices only sums are possible: they are
+// what the gradient of a Gather is.
 #include <algorithm>
 #include <map>
 
@@ -28,18 +29,31 @@ ValueId computed_rows(Translation& t, const TupleShapes& shapes) {
   ValueId rows = t.integers(1);
   // Gather itself counts negative indices from the end, but sums of several do not.
   if (length == 1 && shapes.first_rows.empty()) return t.reshape(rows, shapes.places, "rows");
-  if (shapes.rows > INT32_MAX) throw t.error("selects among more than 2^31 rows");
-  rows = t.add("Mod", {rows, constant_of(t, {length}, shapes.sizes)}, {}, "from_start");
+  if (shapes.rows > INT32_MAX / 2) throw t.error("selects among more than 2^30 rows");
+  const ValueId given = rows, sizes = constant_of(t, {length}, shapes.sizes);
+  rows = t.add("Mod", {given, sizes}, {}, "from_start");
+  // An index in range moved by nothing or by the size. Others must not reach another row: `beyond`
+  // makes theirs one that there is not.
+  const ValueId moved = t.add("Sub", {rows, given}, {}, "moved");
+  const ValueId rest = t.add("Sub", {moved, sizes}, {}, "moved_rest");
+  const ValueId wrong = t.add("Mul", {moved, rest}, {}, "out_of_range");
+  const auto last = static_cast<int64_t>(shapes.places.size());
   if (length > 1) {
     rows = t.add("Mul", {rows, constant_of(t, {length}, shapes.strides)}, {}, "scaled");
-    const auto last = static_cast<int64_t>(shapes.places.size());
     rows = t.add("ReduceSum", {rows},
                  {{"axes", std::vector<int64_t>{last}}, {"keepdims", int64_t{0}}}, "rows");
   } else {
     rows = t.reshape(rows, shapes.places, "rows");
   }
-  if (shapes.first_rows.empty()) return rows;
-  return t.add("Add", {rows, constant_of(t, shapes.places, shapes.first_rows)}, {}, "batch_rows");
+  if (!shapes.first_rows.empty())
+    rows = t.add("Add", {rows, constant_of(t, shapes.places, shapes.first_rows)}, {}, "batch_rows");
+  const ValueId size = t.add("Abs", {wrong}, {}, "out_of_range_size");
+  const ValueId most =
+      t.add("ReduceMax", {size}, {{"axes", std::vector<int64_t>{last}}, {"keepdims", int64_t{0}}},
+            "out_of_range_most");
+  const ValueId one = t.add("Min", {most, constant_of(t, {}, {1})}, {}, "out_of_range_once");
+  const ValueId beyond = t.add("Mul", {one, constant_of(t, {}, {shapes.rows})}, {}, "beyond");
+  return t.add("Add", {rows, beyond}, {}, "checked_rows");
 }
 
 Shape with_rows(int64_t rows, const Shape& row) {
@@ -127,14 +141,54 @@ void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& a
   t.set(0, t.add("Reshape", {data}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
 }
 
+/// Whether updates are added at places that are computed.
+bool adds_at_computed(Translation& t) {
+  if (t.is_known(1)) return false;
+  if (t.attributes().text("reduction", "none") == "add" && !t.is_index(0) && !t.is_index(2))
+    return true;
+  throw Error(t.what() + ": its indices are only known at run time",
+              "only sums of reals (reduction = add) can be scattered then");
+}
+
+/// The data plus `sums` of its shape; nothing is added to zeros.
+void add_to_data(Translation& t, const char* op, const std::vector<ValueId>& operands,
+                 const Shape& shape, int64_t axis) {
+  const auto zero = [](float value) { return value == 0.0f; };
+  const bool alone =
+      t.is_known(0) && !t.known(0, "data").trainable &&
+      std::all_of(t.known(0, "data").reals.begin(), t.known(0, "data").reals.end(), zero);
+  const bool whole = shape == t.shape(0);
+  ValueId sums =
+      t.add(op, operands, {{"axis", axis}, {"shape", shape}}, alone && whole ? "" : "sums");
+  if (!whole) {
+    sums = t.add("Reshape", {sums}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}},
+                 alone ? "" : "sums_shape");
+  }
+  t.set(0, alone ? sums : t.add("Add", {t.real(0), sums}));
+}
+
 void scatter_nd(Translation& t) {
   const TupleShapes shapes(t.shape(0), t.shape(1), 0, t.what());
+  if (adds_at_computed(t)) {
+    Shape wanted = shapes.places;
+    wanted.insert(wanted.end(), shapes.row.begin(), shapes.row.end());
+    if (t.shape(2) != wanted) throw t.error("its updates do not fit its indices");
+    const ValueId updates = t.real(2, "updates");
+    add_to_data(t, "GatherGrad", {updates, computed_rows(t, shapes)},
+                with_rows(shapes.rows, shapes.row), 0);
+    return;
+  }
   scatter(t, shapes.rows_of(t.known(1, "indices"), t.what()), with_rows(shapes.rows, shapes.row));
 }
 
 void scatter_elements(Translation& t) {
   const Shape shape = t.shape(0);
-  const int64_t axis = t.attributes().integer("axis", 0);
+  const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
+  if (adds_at_computed(t)) {
+    if (t.shape(1) != t.shape(2)) throw t.error("its updates do not fit its indices");
+    add_to_data(t, "GatherElementsGrad", {t.real(2, "updates"), t.index(1)}, shape, axis);
+    return;
+  }
   scatter(t, elements_of(shape, t.known(1, "indices"), axis, t.what()), {element_count(shape)});
 }
 

@@ -2,7 +2,8 @@
 // Gather(x, indices): slices of x along `axis`, and GatherElements(x, indices): single elements
 // along `axis`, as in ONNX, of reals or indices; a negative index counts from the end. Their
 // gradients of ours, with attribute `shape`, are sums: what was read several times adds up, in
-// ascending order of the positions in `indices`.
+// ascending order of the positions in `indices`. Imported networks scatter with them: they have
+// gradients of their own, which read again what was added.
 //
 // With attribute labels = 1 of ours GatherElements takes one index [n] for each row of x [n, c];
 // a negative one stands for "ignore this row": it reads 0 and its gradient row is 0.
@@ -71,6 +72,14 @@ std::vector<ValueId> elements_gradient(GradientContext& c) {
   return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)}, with_shape(c)), kNone};
 }
 
+/// What reads an axis again: Gather or GatherElements.
+template <bool Elements>
+std::vector<ValueId> sums_gradient(GradientContext& c) {
+  const Attributes axis{{"axis", int_attribute(c.node(), "axis", 0)}};
+  const char* op = Elements ? "GatherElements" : "Gather";
+  return {c.add(op, {c.output_gradient(0), c.input(1)}, axis), kNone};
+}
+
 /// Rows of a table that every sample picks, or the same rows of every sample.
 SampleResult gather_keeps_samples(const SampleNode& n) {
   const size_t axis = n.axis(n.rank(0), 0), indices = n.rank(1);
@@ -108,7 +117,8 @@ const std::vector<OpDef>& gather() {
       {.name = "GatherGrad",
        .domain = "halfscope",
        .infer = infer_grad,
-       .autocast = Autocast::internal,
+       .gradient = sums_gradient<false>,
+       .autocast = Autocast::promote,
        .picks = Picks::rows_of_result},
       {.name = "GatherElements",
        .domain = "",
@@ -122,7 +132,8 @@ const std::vector<OpDef>& gather() {
       {.name = "GatherElementsGrad",
        .domain = "halfscope",
        .infer = infer_grad,
-       .autocast = Autocast::internal,
+       .gradient = sums_gradient<true>,
+       .autocast = Autocast::promote,
        .picks = Picks::rows_of_result},
   };
   return defs;

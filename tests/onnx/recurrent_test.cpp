@@ -202,12 +202,43 @@ TEST(Scattering, RefusesWhatHasNoOneAnswer) {
   FileBuilder computed;
   computed.input("x", {3, 2}).input("u", {2, 2}).input("i", {2, 1}, 7).output("y");
   computed.node("ScatterND", {"x", "i", "u"}, {"y"}, "put");
-  EXPECT_THAT(refusal_of(computed), HasSubstr("its indices is only known at run time"));
+  EXPECT_THAT(refusal_of(computed),
+              HasSubstr("put (ScatterND): its indices are only known at run time"));
   FileBuilder beyond;
   beyond.input("x", {3, 2}).output("y");
   beyond.integers("i", {1, 1}, {3});
   beyond.node("GatherND", {"x", "i"}, {"y"}, "pick");
   EXPECT_THAT(refusal_of(beyond), HasSubstr("pick (GatherND): index 3 of 3"));
+}
+
+TEST(Selecting, RefusesComputedIndicesThatAreOutOfRange) {
+  for (const char* op : {"GatherND", "ScatterND"}) {
+    FileBuilder file;
+    file.input("x", {3, 2}).input("i", {1, 2}, 7).output("y");
+    if (std::string(op) == "GatherND") {
+      file.node(op, {"x", "i"}, {"y"}, "pick");
+    } else {
+      file.input("u", {1});
+      ::onnx::AttributeProto& how = *file.node(op, {"x", "i", "u"}, {"y"}, "pick").add_attribute();
+      how.set_name("reduction");
+      how.set_type(::onnx::AttributeProto::STRING);
+      how.set_s("add");
+    }
+    file.file().mutable_opset_import(0)->set_version(18);
+    const auto network = test::start(file.import().model, preset_plan("float32").value());
+    const Tensor x{{3, 2}, {1, 2, 3, 4, 5, 6}}, u{{1}, {8}};
+    const auto with = [&](float row, float column) {
+      const std::vector<Tensor> inputs{x, {{1, 2}, {row, column}}, u};
+      return test::run(network, inputs)[0].data;
+    };
+    EXPECT_EQ(with(-3, 1)[op == std::string("GatherND") ? 0 : 1],
+              op == std::string("GatherND") ? 2.0f : 10.0f);
+    for (const auto& [row, column] : {std::pair(0, 2), std::pair(0, -3), std::pair(3, 0),
+                                      std::pair(-4, 1), std::pair(1, 100)}) {
+      EXPECT_THROW(with(static_cast<float>(row), static_cast<float>(column)), Error)
+          << op << " " << row << " " << column;
+    }
+  }
 }
 
 /// A loop that adds w to x; the number of turns is a constant, or an input with `computed`.

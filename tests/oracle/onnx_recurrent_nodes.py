@@ -239,6 +239,19 @@ add("scatter_nd_integers",
     {"n": ints([5, 6, 7], [8, 9, 10])}, initializers={"i": ints([0, 1], [-1, -1]),
                                                       "u": ints(100, 200)})
 
+# ---- sums scattered by computed indices ----
+for name, kind, updates, indices, attributes in [
+        ("nd_rows", "ScatterND", real(4, 5), ints([1], [-2], [1], [0]), {}),
+        ("nd_pairs", "ScatterND", real(3), ints([0, 1], [-1, -1], [0, 1]), {}),
+        ("elements", "ScatterElements", real(2, 5), rng.integers(-3, 3, (2, 5)), {"axis": 0}),
+        ("elements_inner", "ScatterElements", real(3, 7), rng.integers(-5, 5, (3, 7)),
+         {"axis": -1})]:
+    node = helper.make_node(kind, ["x", "i", "u"], ["y"], name="put", reduction="add", **attributes)
+    add("scatter_sums_" + name, node, {"x": real(3, 5), "i": indices, "u": updates}, opset=18)
+    add("scatter_sums_into_zeros_" + name,
+        [helper.make_node("ConstantOfShape", ["shape"], ["x"]), node],
+        {"i": indices, "u": updates}, opset=18, initializers={"shape": ints(3, 5)})
+
 # ---- loops whose number of turns is known, and lists of tensors ----
 
 

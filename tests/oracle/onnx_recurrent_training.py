@@ -91,6 +91,20 @@ class Selecting(nn.Module):
         return self.scores(torch.cat([z[:, 2], picked, y[:, 1, :1]], 1))
 
 
+class Sums(nn.Module):
+    """Adds what it makes of tokens up by kinds of tokens, which are computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.scores = nn.Embedding(12, 4), nn.Linear(12, 5)
+
+    def forward(self, x):
+        y = self.tokens(x)
+        sums = torch.zeros(x.shape[0], 3, 4, dtype=y.dtype)
+        kinds = (x % 3)[:, :, None].expand(x.shape[0], x.shape[1], 4)
+        return self.scores(torch.tanh(sums.scatter_add(1, kinds, y)).flatten(1))
+
+
 class Bag(nn.Module):
     """The mean of a row's embeddings, which is exported as a loop over the rows."""
 
@@ -118,6 +132,17 @@ class Packed(nn.Module):
         return self.scores(torch.cat([h[0], h[1]], 1) + y.sum(1))
 
 
+def drop_stack_traces(graph):
+    """They have the paths of this machine."""
+    for node in graph.node:
+        kept = [p for p in node.metadata_props if "stack_trace" not in p.key]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                drop_stack_traces(attribute.g)
+
+
 def export(module, x, how, path):
     module = module.float()
     with warnings.catch_warnings():
@@ -137,10 +162,7 @@ def export(module, x, how, path):
             torch.onnx.export(module, (x,), path, dynamo=False, input_names=["x"],
                               opset_version=17, dynamic_axes=axes, **options)
     made = onnx.load(path)
-    for node in made.graph.node:  # stack traces with the paths of this machine
-        kept = [p for p in node.metadata_props if "stack_trace" not in p.key]
-        del node.metadata_props[:]
-        node.metadata_props.extend(kept)
+    drop_stack_traces(made.graph)
     return made.SerializeToString()
 
 
@@ -174,6 +196,8 @@ CASES = {
     "bag_script_open": (lambda: Bag("max"), "script_open", "tokens"),
     "bag_dynamo_open": (lambda: Bag("sum"), "dynamo_open", "tokens"),
     "lstm_packed": (Packed, "script", "numbers"),
+    "sums_dynamo_open": (Sums, "dynamo_open", "tokens"),
+    "sums_script": (Sums, "script", "tokens"),
     "selecting_dynamo": (Selecting, "dynamo", "numbers"),
     "selecting_script": (Selecting, "script", "numbers"),
 }

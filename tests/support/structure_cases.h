@@ -34,6 +34,14 @@ inline std::vector<OpCase> structure_cases() {
       {"", "Gather", {real({2, 3, 2}), indices({2, 2}, {1, -3, 1, 2})}, {{"axis", int64_t{1}}}});
   list.push_back({"", "Gather", {real({2, 3}), indices({}, {-1})}, {{"axis", int64_t{-1}}}});
   list.push_back({"", "GatherElements", {real({3, 3}), indices({2, 3}, {0, -1, 2, 2, 2, 2})}});
+  list.push_back({"scattered rows",
+                  "GatherGrad",
+                  {real({4, 2}), indices({4}, {0, -1, 2, 0})},
+                  {{"shape", Shape{3, 2}}}});
+  list.push_back({"scattered elements",
+                  "GatherElementsGrad",
+                  {real({2, 3}), indices({2, 3}, {0, -1, 2, 2, 2, 2})},
+                  {{"shape", Shape{3, 3}}}});
   list.push_back({"",
                   "GatherElements",
                   {real({2, 3, 2}), indices({2, 4, 1}, {0, 2, 0, -1, 1, 1, 1, 0})},
