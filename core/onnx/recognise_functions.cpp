@@ -8,26 +8,38 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// x + 0.044715 x^3
-bool is_cubic(const Surroundings& in, ValueId value, ValueId x, Match& match) {
+/// Whether a product is 0.044715 x^n; its nodes then join the match.
+bool is_power(const Surroundings& in, ValueId value, ValueId x, size_t n, Match& match) {
+  Product product = in.product_of(value);
+  if (!is_close(product.constant, 0.044715)) return false;
+  std::vector<ValueId> factors;
+  for (ValueId factor : product.factors) {
+    const Node* pow = in.made_by(factor, "Pow");
+    const auto exponent = pow != nullptr ? in.scalar(pow->inputs[1]) : std::nullopt;
+    if (exponent == 2.0 || exponent == 3.0) {
+      product.nodes.insert(in.producer(factor));
+      factors.insert(factors.end(), static_cast<size_t>(*exponent), pow->inputs[0]);
+    } else {
+      factors.push_back(factor);
+    }
+  }
+  if (factors != std::vector<ValueId>(n, x)) return false;
+  match.nodes.merge(product.nodes);
+  return true;
+}
+
+/// x + 0.044715 x^3, or x (1 + 0.044715 x^2) as two factors.
+bool is_cubic(const Surroundings& in, const std::vector<ValueId>& factors, ValueId x,
+              Match& match) {
+  const bool factored = factors.size() == 2;
+  if (factors.empty() || factors.size() > 2) return false;
+  if (factored && factors[0] != x && factors[1] != x) return false;
+  const ValueId value = factored && factors[0] == x ? factors[1] : factors[0];
   const Node* sum = in.made_by(value, "Add");
   if (sum == nullptr) return false;
   for (size_t i = 0; i < 2; ++i) {
-    if (sum->inputs[i] != x) continue;
-    Product product = in.product_of(sum->inputs[1 - i]);
-    if (!is_close(product.constant, 0.044715)) continue;
-    std::vector<ValueId> factors;
-    for (ValueId factor : product.factors) {
-      const Node* pow = in.made_by(factor, "Pow");
-      if (pow != nullptr && in.scalar(pow->inputs[1]) == 3.0) {
-        match.nodes.insert(in.producer(factor));
-        factors.insert(factors.end(), 3, pow->inputs[0]);
-      } else {
-        factors.push_back(factor);
-      }
-    }
-    if (factors != std::vector<ValueId>(3, x)) continue;
-    match.nodes.merge(product.nodes);
+    const bool first = factored ? in.scalar(sum->inputs[i]) == 1.0 : sum->inputs[i] == x;
+    if (!first || !is_power(in, sum->inputs[1 - i], x, factored ? 2 : 3, match)) continue;
     match.nodes.insert(in.producer(value));
     return true;
   }
@@ -56,8 +68,8 @@ std::optional<Match> written_gelu(const Surroundings& in, NodeId id) {
         return match;
       continue;
     }
-    if (inner.factors.size() != 1 || !is_close(inner.constant, std::sqrt(2.0 / M_PI))) continue;
-    if (is_cubic(in, inner.factors[0], x, match)) return match;
+    if (!is_close(inner.constant, std::sqrt(2.0 / M_PI))) continue;
+    if (is_cubic(in, inner.factors, x, match)) return match;
   }
   return std::nullopt;
 }
