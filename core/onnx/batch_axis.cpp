@@ -81,7 +81,10 @@ void SampleAxes::add_constant(ValueId constant, const KnownTensor& several,
   const std::vector<Constant>& all = graph_.constants();
   const bool known = std::any_of(all.begin(), all.end(),
                                  [&](const Constant& each) { return each.value == constant; });
-  if (!axis || !known) {
+  const bool fits = std::all_of(several.ints.begin(), several.ints.end(), [](int64_t value) {
+    return value >= INT32_MIN && value <= INT32_MAX;
+  });
+  if (!axis || !known || !fits) {
     refuse(what, kNumberOfSamples);
     return;
   }
@@ -165,6 +168,9 @@ void SampleAxes::finish(const std::vector<NamedValue>& outputs) {
       })) {
     refuse("output " + outputs.front().name, "has no dimension for the samples");
   }
+  constexpr size_t kMostVisits = 100'000'000;
+  if (others_.size() * graph_.nodes().size() > kMostVisits)
+    refuse(described(graph_.node(others_.begin()->first)), "may have the samples in many places");
   for (auto each = others_.begin(); each != others_.end() && refusal_.empty(); ++each) {
     for (const SamplePlace& other : each->second) {
       const std::string mixer = mixed_from(each->first, other);
@@ -188,7 +194,8 @@ class Writer {
   }
 
   Model run() {
-    for (const auto& [value, several] : axes_.constants()) copy_.set(value, constant(several));
+    for (const auto& [value, several] : axes_.constants())
+      copy_.set(value, constant(several, one_.graph.value(value).type));
     for (NodeId id = 0; id < static_cast<NodeId>(one_.graph.nodes().size()); ++id)
       add(one_.graph.node(id), axes_.copies(id));
     return copy_.finish();
@@ -197,8 +204,13 @@ class Writer {
  private:
   bool several(ValueId value) const { return value != kNone && axes_.place(value).has_value(); }
 
-  ValueId constant(const KnownTensor& known) {
-    if (known.real()) return copy_.graph().add_constant({known.shape, known.reals});
+  ValueId constant(const KnownTensor& known, ElementType type) {
+    if (type == ElementType::real) {
+      Tensor tensor{known.shape, {}};
+      for (int64_t i = 0; i < known.count(); ++i)
+        tensor.data.push_back(static_cast<float>(known.number(i)));
+      return copy_.graph().add_constant(std::move(tensor));
+    }
     return copy_.graph().add_index_constant(known.shape, {known.ints.begin(), known.ints.end()});
   }
 

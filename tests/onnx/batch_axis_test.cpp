@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Files of one sample that take several. What they give for several must be what they give for each
-// alone; where a node mixes samples, or may, they are refused.
+// alone, and what PyTorch gives (tests/oracle/onnx_one_sample.py); where a node mixes samples, or
+// may, they are refused.
 #include "core/onnx/batch_axis.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include <ostream>
 
 #include "core/policy/policy.h"
+#include "tests/onnx/case_files.h"
 #include "tests/onnx/network_support.h"
 
 namespace halfscope::batch_axis {
@@ -427,6 +429,31 @@ const std::vector<Network>& refused() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TakesOne, testing::ValuesIn(refused()), name_of);
+
+const std::map<std::string, test::NodeCase>& exports() {
+  static const auto all = test::read_cases("one_sample.zip");
+  return all;
+}
+
+std::vector<std::string> export_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, each] : exports()) names.push_back(name);
+  return names;
+}
+
+class ExportsOfOneSample : public testing::TestWithParam<std::string> {};
+
+TEST_P(ExportsOfOneSample, GiveWhatPyTorchGivesForSeveral) {
+  const test::NodeCase& given = exports().at(GetParam());
+  const Tensor &x = given.arrays.at("in0"), &y = given.arrays.at("out0");
+  const OnnxImport import =
+      parse_onnx(given.model, GetParam() + ".onnx", ".", {.batch = x.shape[0]});
+  ASSERT_EQ(import.one_sample, "");
+  test::expect_close(run_one(import.model, x), y, 3e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExportsOfOneSample, testing::ValuesIn(export_names()),
+                         [](const auto& info) { return info.param; });
 
 TEST(BatchAxis, WhichInputsHoldSamples) {
   FileBuilder file;

@@ -4,60 +4,26 @@
 // their gradients against PyTorch's.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 
-#include "core/data/zip.h"
 #include "core/graph/autodiff.h"
 #include "core/onnx/export.h"
 #include "core/policy/policy.h"
+#include "tests/onnx/case_files.h"
 #include "tests/onnx/network_support.h"
 
 namespace halfscope {
 namespace {
 
-std::vector<uint8_t> contents(const ZipReader& archive, const ZipMember& member) {
-  std::vector<uint8_t> bytes(member.size);
-  archive.open(member)->read(bytes);
-  return bytes;
-}
-
-struct NodeCase {
-  bool comes_back = false;  ///< from an export as the same nodes
-  std::vector<uint8_t> model;
-  std::map<std::string, Tensor> arrays;  ///< "in0", "out0" ...
-
-  std::vector<Tensor> list(const std::string& what) const {
-    std::vector<Tensor> tensors;
-    for (size_t i = 0; arrays.contains(what + std::to_string(i)); ++i)
-      tensors.push_back(arrays.at(what + std::to_string(i)));
-    return tensors;
-  }
-};
-
-void add_cases(const std::string& archive_name, std::map<std::string, NodeCase>& result) {
-  const std::string file = HALFSCOPE_SOURCE_DIR "/tests/onnx/files/" + archive_name;
-  const ZipReader archive(read_file(file), file);
-  for (const ZipMember& member : archive.members()) {
-    const std::string name = member.name.substr(0, member.name.find('.'));
-    std::vector<uint8_t> bytes = contents(archive, member);
-    if (member.name.ends_with(".onnx")) {
-      result[name].model = std::move(bytes);
-      result[name].comes_back = archive_name == "nodes.zip";
-    } else {
-      MemorySource source(bytes);
-      const std::string key = member.name.substr(name.size() + 1);
-      result[name].arrays[key.substr(0, key.find('.'))] = read_npy_array(source, member.name);
-    }
-  }
-}
+using test::NodeCase;
 
 const std::map<std::string, NodeCase>& cases() {
   static const auto all = [] {
-    std::map<std::string, NodeCase> result;
-    for (const char* archive : {"nodes.zip", "more_nodes.zip", "recurrent_nodes.zip"})
-      add_cases(archive, result);
+    std::map<std::string, NodeCase> result = test::read_cases("nodes.zip");
+    for (auto& [name, each] : result) each.comes_back = true;
+    for (const char* archive : {"more_nodes.zip", "recurrent_nodes.zip"})
+      result.merge(test::read_cases(archive));
     return result;
   }();
   return all;

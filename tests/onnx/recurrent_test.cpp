@@ -53,7 +53,7 @@ const std::map<std::string, Training>& trainings() {
   return all;
 }
 
-std::vector<std::string> names() {
+std::vector<std::string> trained_names() {
   std::vector<std::string> result;
   for (const auto& [name, training] : trainings()) result.push_back(name);
   return result;
@@ -107,7 +107,7 @@ TEST_P(RecurrentTraining, InFp32ItIsNearThat) {
   EXPECT_NEAR(result.seen.rows.back().loss, last, 1e-4 * last);
 }
 
-INSTANTIATE_TEST_SUITE_P(Oracle, RecurrentTraining, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(Oracle, RecurrentTraining, testing::ValuesIn(trained_names()),
                          [](const auto& info) { return info.param; });
 
 /// An LSTM with weights of this many directions; steps are the first dimension of x.
