@@ -26,7 +26,8 @@ SampleResult result_of(const Graph& graph, const Node& node, const SamplePlaces&
   const size_t outputs = std::min(node.outputs.size(), def.statistics_from);
   for (size_t i = 0; i < outputs; ++i) {
     const Shape& shape = graph.value(node.outputs[i]).shape;
-    if (result.place->axis >= shape.size() || shape[result.place->axis] % result.place->before != 0)
+    const auto [axis, before] = *result.place;
+    if (axis >= shape.size() || before < 1 || shape[axis] < 1 || shape[axis] % before != 0)
       return samples::unfit("leaves no dimension for the samples");
   }
   return result;
@@ -304,8 +305,12 @@ class Writer {
 void check_size(const Graph& graph, const SampleAxes& axes) {
   int64_t elements = 0;
   for (const Node& node : graph.nodes()) {
-    for (const ValueId output : node.outputs)
-      elements += checked_count(axes.shape(output), described(node));
+    for (const ValueId output : node.outputs) {
+      const int64_t one = element_count(graph.value(output).shape);
+      const int64_t copies = axes.place(output) ? axes.batch() : 1;
+      elements +=
+          copies > kMostElements / std::max<int64_t>(one, 1) ? kMostElements + 1 : one * copies;
+    }
     if (elements > kMostElements) throw too_many_numbers(described(node));
   }
 }

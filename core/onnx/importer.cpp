@@ -346,7 +346,7 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
     auto binding = std::make_shared<Binding>();
     auto tensor = std::make_shared<KnownTensor>(std::move((*results)[static_cast<size_t>(i)]));
     binding->several = fold_with_batch(call, inputs, *tensor, static_cast<size_t>(i));
-    folded_ += tensor->count();
+    folded_ += tensor->count() + (binding->several ? binding->several->count() : 0);
     if (folded_ > kMostFolded)
       throw Error(what + ": constants up to here have over " + std::to_string(kMostFolded) +
                   " elements");

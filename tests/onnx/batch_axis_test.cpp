@@ -10,6 +10,7 @@
 #include <functional>
 #include <ostream>
 
+#include "core/error.h"
 #include "core/policy/policy.h"
 #include "tests/onnx/case_files.h"
 #include "tests/onnx/network_support.h"
@@ -495,6 +496,17 @@ TEST(BatchAxis, BatchNormalizationOfOneRowTrains) {
   EXPECT_EQ(buffers(model), (std::vector<std::string>{"bn.running_mean", "bn.running_var"}));
   EXPECT_EQ(model.initial.at("bn.running_var").data, (std::vector<float>{1.5f, 2.0f}));
   EXPECT_EQ(model.graph.value(model.outputs[0].value).shape, (Shape{kBatch, 2}));
+}
+
+TEST(BatchAxis, TooManySamplesAreRefused) {
+  FileBuilder file;
+  file.input("x", {1, 1000, 1000}).output("y").node("Relu", {"x"}, {"y"}, "relu");
+  try {
+    file.import({.batch = int64_t{1} << 60});
+    ADD_FAILURE() << "imports";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("relu (Relu): up to here the network has over"));
+  }
 }
 
 TEST(BatchAxis, OperandsOfConcatThatAllSamplesShareExpand) {
