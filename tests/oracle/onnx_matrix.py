@@ -202,8 +202,9 @@ def run_all(networks: Dict[str, Network], variants: List[str], options) -> List[
         while waiting and len(running) < options.jobs:
             name, stage = waiting.pop(0)
             folder, net = options.work / name, networks[name]
-            target, arguments = ((side.work, (net, folder, variants)) if stage == "export" else
-                                 (measure_network, (options.program, net, folder, variants)))
+            meant = [v for v in variants if fnmatch.fnmatch(v, net.variants)]
+            target, arguments = ((side.work, (net, folder, meant)) if stage == "export" else
+                                 (measure_network, (options.program, net, folder, meant)))
             process = context.Process(target=target, args=arguments)
             process.start()
             running.append((process, name, stage, time.monotonic()))

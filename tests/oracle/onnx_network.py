@@ -18,6 +18,9 @@ class Network(NamedTuple):
     lr: float = 0.05             # of ten steps of SGD
     # ONNX's recurrent operators hold several parameters in one tensor: only elements are counted.
     packed: bool = False
+    # Exports that have the network's parameters at all: where weights are computed from others,
+    # most exports hold the result.
+    variants: str = "*"
 
 
 def rows(width: int) -> Inputs:

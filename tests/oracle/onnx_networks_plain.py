@@ -512,8 +512,9 @@ def two(a, b):
     return make
 
 
-def net(make, inputs, loss: str = "cross-entropy", lr: float = 0.05) -> Network:
-    return Network("plain", make, inputs, loss, lr)
+def net(make, inputs, loss: str = "cross-entropy", lr: float = 0.05,
+        **more) -> Network:
+    return Network("plain", make, inputs, loss, lr, **more)
 
 
 def small_noise(shape, name: str):
@@ -559,7 +560,7 @@ NETWORKS: Dict[str, Network] = {
     "sinusoidal_buffer": net(Sinusoidal, tokens(8, 20)),
     "class_token_layer_scale": net(ClassToken, image(3, 8)),
     "temperature_logit_scale": net(Temperature, rows(12), lr=0.02),
-    "weight_norm": net(WeightNorm, line(3, 12), lr=0.1),
+    "weight_norm": net(WeightNorm, line(3, 12), lr=0.1, variants="script-training"),
     "experts_bilinear": net(Experts, sequence(5, D), lr=0.01),
     "rotary_rms": net(Rotary, sequence(6, D)),
 }

@@ -247,8 +247,8 @@ NETWORKS: Dict[str, Network] = {
         num_classes=10, depths=(1, 1, 1, 1), dims=(8, 8, 16, 16), use_grn=True,
         ls_init_value=None), side=64),
     "timm_ghostnet": cnn(lambda: timm.models.GhostNet(
-        [[[3, 16, 16, 0, 1]], [[3, 32, 24, 0.25, 2]], [[5, 48, 24, 0.25, 1]]], num_classes=10, width=0.5,
-        drop_rate=0.0)),
+        [[[3, 16, 16, 0, 1]], [[3, 32, 24, 0.25, 2]], [[5, 48, 24, 0.25, 1]]], num_classes=10,
+        width=0.5, drop_rate=0.0)),
     "vit_torchvision": vit(lambda: tv.VisionTransformer(16, 4, 2, 2, 16, 32, num_classes=10)),
     "swin": vit(lambda: tv.SwinTransformer([2, 2], 16, [2, 2], [2, 2], [2, 2],
                                            stochastic_depth_prob=0.0, num_classes=10)),
