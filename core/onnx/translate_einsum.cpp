@@ -3,6 +3,7 @@
 // that nobody reads later are summed, and pairs of operands become products of matrices.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "core/onnx/translate.h"
@@ -188,11 +189,14 @@ class Einsum {
     const auto axis = static_cast<int64_t>(flat.size()) - 1;
     const ValueId value = gather_rows(t_, line, axis, places, "diagonal");
     // Back to where axis a was, so that samples stay first.
-    term = {value, rest};
-    Letters wanted = rest;
-    wanted.pop_back();
-    wanted.insert(wanted.begin() + static_cast<int64_t>(a), rest.back());
-    term = ordered(term, wanted, "diagonal_back");
+    std::vector<int64_t> back(flat.size() - 1);
+    std::iota(back.begin(), back.end(), int64_t{0});
+    back.insert(back.begin() + static_cast<int64_t>(a), axis);
+    const char letter = rest.back();
+    rest.pop_back();
+    rest.insert(rest.begin() + static_cast<int64_t>(a), letter);
+    const bool moves = !std::is_sorted(back.begin(), back.end());
+    term = {moves ? t_.add("Transpose", {value}, {{"perm", back}}, "diagonal_back") : value, rest};
   }
 
   /// Sums the letters that neither the output nor an operand from `first` on reads.

@@ -314,14 +314,20 @@ void cast_like(Translation& t) {
   t.set_known(0, converted(t.known(0, "input"), to, t.what()));
 }
 
+/// Whether the place in a block comes before the channel, or after it.
+bool is_deep(Translation& t) {
+  const std::string mode = t.attributes().text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") throw t.error("does not know the mode " + mode);
+  return mode == "DCR";
+}
+
 void depth_to_space(Translation& t) {
   const Shape shape = t.shape(0);
   const int64_t block = t.attributes().integer("blocksize", 0);
   if (shape.size() != 4 || block < 1 || block > 1024 || shape[1] % (block * block) != 0)
     throw t.error("the block does not fit " + to_string(shape));
   const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
-  const std::string mode = t.attributes().text("mode", "DCR");
-  const bool deep = mode == "DCR";
+  const bool deep = is_deep(t);
   const ValueId split =
       t.reshape(t.real(0), deep ? Shape{n, block, block, c, h, w} : Shape{n, c, block, block, h, w},
                 "split", {0, kAnything, kAnything, kAnything, kAnything, kAnything});
@@ -340,7 +346,7 @@ void space_to_depth(Translation& t) {
   const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
   const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split",
                                   {0, 1, kAnything, kAnything, kAnything, kAnything});
-  const bool deep = t.attributes().text("mode", "DCR") == "DCR";
+  const bool deep = is_deep(t);
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4};
   const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");

@@ -248,7 +248,7 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
   const Shape wanted =
       batch_first_ ? Shape{batch_, number, hidden_} : Shape{number, batch_, hidden_};
   check(i, wanted, name);
-  if (t_.is_known(i)) {
+  if (t_.is_known(i) && !t_.is_trained(i)) {
     const KnownTensor& known = t_.known(i, name);
     const std::vector<float>& values = known.reals;
     // Exporters write the zeros that a network starts from, and nobody trains those.

@@ -155,7 +155,7 @@ void add_to_data(Translation& t, const char* op, const std::vector<ValueId>& ope
                  const Shape& shape, int64_t axis) {
   const auto zero = [](float value) { return value == 0.0f; };
   const bool alone =
-      t.is_known(0) && !t.known(0, "data").trainable &&
+      t.is_known(0) && !t.is_trained(0) &&
       std::all_of(t.known(0, "data").reals.begin(), t.known(0, "data").reals.end(), zero);
   const bool whole = shape == t.shape(0);
   ValueId sums =

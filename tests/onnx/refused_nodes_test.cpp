@@ -12,7 +12,7 @@ namespace {
 using test::FileBuilder;
 using testing::HasSubstr;
 
-std::string refusal_of(const FileBuilder& file) {
+std::string node_refusal(const FileBuilder& file) {
   try {
     file.import();
   } catch (const Error& error) {
@@ -38,7 +38,7 @@ FileBuilder attention(int64_t opset = 24) {
 TEST(RefusedNodes, AttentionOfAnotherDomain) {
   FileBuilder file = attention();
   file.node("Attention", {"q", "k", "v"}, {"y"}, "core").set_domain("com.microsoft");
-  EXPECT_EQ(refusal_of(file),
+  EXPECT_EQ(node_refusal(file),
             "core (Attention): this operator of domain com.microsoft is not supported");
 }
 
@@ -46,10 +46,10 @@ TEST(RefusedNodes, AttentionWithLengthsOrScores) {
   FileBuilder lengths = attention();
   lengths.integers("n", {1}, {2});
   lengths.node("Attention", {"q", "k", "v", "", "", "", "n"}, {"y"}, "core");
-  EXPECT_THAT(refusal_of(lengths), HasSubstr("core (Attention): nonpad_kv_seqlen"));
+  EXPECT_THAT(node_refusal(lengths), HasSubstr("core (Attention): nonpad_kv_seqlen"));
   FileBuilder scores = attention();
   scores.node("Attention", {"q", "k", "v"}, {"y", "", "", "s"}, "core");
-  EXPECT_THAT(refusal_of(scores), HasSubstr("core (Attention): its scores"));
+  EXPECT_THAT(node_refusal(scores), HasSubstr("core (Attention): its scores"));
 }
 
 TEST(RefusedNodes, AttentionWithAMaskThatDoesNotFit) {
@@ -57,7 +57,7 @@ TEST(RefusedNodes, AttentionWithAMaskThatDoesNotFit) {
     FileBuilder file = attention();
     file.input("m", shape);
     file.node("Attention", {"q", "k", "v", "m"}, {"y"}, "core");
-    EXPECT_THAT(refusal_of(file), HasSubstr("does not fit 3 keys"));
+    EXPECT_THAT(node_refusal(file), HasSubstr("does not fit 3 keys"));
   }
 }
 
@@ -65,7 +65,7 @@ std::string refusal_of_einsum(const std::string& equation) {
   FileBuilder file;
   file.input("a", {2, 3}).input("b", {3, 4}).output("y");
   set_text(file.node("Einsum", {"a", "b"}, {"y"}, "sum"), "equation", equation);
-  return refusal_of(file);
+  return node_refusal(file);
 }
 
 TEST(RefusedNodes, EquationsThatDoNotFit) {
@@ -84,39 +84,39 @@ TEST(RefusedNodes, ResizeWithAntialiasAtCorners) {
   set_text(node, "mode", "linear");
   set_text(node, "coordinate_transformation_mode", "align_corners");
   test::set_int(node, "antialias", 1);
-  EXPECT_THAT(refusal_of(file), HasSubstr("up (Resize): antialias with the coordinates"));
+  EXPECT_THAT(node_refusal(file), HasSubstr("up (Resize): antialias with the coordinates"));
 }
 
 TEST(RefusedNodes, GridSampleOfVolumesWithCubic) {
   FileBuilder file(20);
   file.input("x", {1, 1, 2, 2, 2}).input("g", {1, 2, 2, 2, 3}).output("y");
   set_text(file.node("GridSample", {"x", "g"}, {"y"}, "warp"), "mode", "cubic");
-  EXPECT_THAT(refusal_of(file), HasSubstr("warp (GridSample): cubic sampling of volumes"));
+  EXPECT_THAT(node_refusal(file), HasSubstr("warp (GridSample): cubic sampling of volumes"));
 }
 
 TEST(RefusedNodes, FourDimensionsOfPixels) {
   FileBuilder file;
   file.input("x", {1, 1, 2, 2, 2, 2}).output("y");
   test::set_ints(file.node("MaxPool", {"x"}, {"y"}, "pool"), "kernel_shape", {1, 1, 1, 1});
-  EXPECT_THAT(refusal_of(file), HasSubstr("pool (MaxPool): works on one to three dimensions"));
+  EXPECT_THAT(node_refusal(file), HasSubstr("pool (MaxPool): works on one to three dimensions"));
 }
 
 TEST(RefusedNodes, ConditionsAndClassesOfRunTime) {
   FileBuilder compress;
   compress.input("x", {4}).input("c", {4}, 9).output("y");
   compress.node("Compress", {"x", "c"}, {"y"}, "keep");
-  EXPECT_THAT(refusal_of(compress), HasSubstr("keep (Compress): its condition is only known"));
+  EXPECT_THAT(node_refusal(compress), HasSubstr("keep (Compress): its condition is only known"));
   FileBuilder classes;
   classes.input("x", {4}, 7).input("n", {1}, 7).output("y").floats("v", {2}, {0.0f, 1.0f});
   classes.node("OneHot", {"x", "n", "v"}, {"y"}, "mark");
-  EXPECT_THAT(refusal_of(classes), HasSubstr("mark (OneHot): its depth is only known"));
+  EXPECT_THAT(node_refusal(classes), HasSubstr("mark (OneHot): its depth is only known"));
 }
 
 TEST(RefusedNodes, RemaindersOfReals) {
   FileBuilder file;
   file.input("a", {3}).input("b", {3}).output("y");
   test::set_int(file.node("Mod", {"a", "b"}, {"y"}, "rest"), "fmod", 1);
-  EXPECT_THAT(refusal_of(file), HasSubstr("rest (Mod): works on reals"));
+  EXPECT_THAT(node_refusal(file), HasSubstr("rest (Mod): works on reals"));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ Dataset data_of(const Json& given) {
   return data;
 }
 
-constexpr int64_t kBatch = 4, kSteps = 10;
+constexpr int64_t kTrainingBatch = 4, kSteps = 10;
 
 std::vector<double> losses_of(const Json& given, const std::string& optimizer,
                               const std::string& plan) {
@@ -126,7 +126,7 @@ std::vector<double> losses_of(const Json& given, const std::string& optimizer,
   };
   config.loss = given.at("loss");
   config.optimizer = parse_optimizer(optimizer);
-  config.batch = kBatch;
+  config.batch = kTrainingBatch;
   config.steps = kSteps;
   config.shuffle = false;
   config.every = 0;
@@ -153,7 +153,7 @@ std::string loss_difference(const Json& given, const std::string& how, const std
 }
 
 std::string count_difference(const Json& given) {
-  const Model model = imported(given, kBatch);
+  const Model model = imported(given, kTrainingBatch);
   int64_t variables = 0, elements = 0;
   for (const Variable& variable : model.graph.variables()) {
     if (variable.buffer) continue;

@@ -251,6 +251,7 @@ for name, equation, *shapes in [
         ("outer", "i,j->ij", (3,), (4,)), ("dot", "i,i->", (5,), (5,)),
         ("elements", "bij,bi->bij", (2, 3, 4), (2, 3)), ("turned", "bij->bji", (2, 3, 4)),
         ("sum", "bij->i", (2, 3, 4)), ("trace", "ii->", (4, 4)), ("diagonal", "bii->bi", (2, 3, 3)),
+        ("two_diagonals", "gffg->f", (2, 3, 3, 2)), ("thrice", "bgbb,bc->gc", (3, 2, 3, 3), (3, 4)),
         ("diagonal_product", "iji,jk->ki", (3, 2, 3), (2, 4)),
         ("dots", "...ij,...jk->...ik", (2, 3, 4), (2, 4, 5)),
         ("dots_stretched", "...ij,...jk->...ik", (5, 1, 3, 4), (2, 4, 3)),
