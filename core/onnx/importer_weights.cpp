@@ -59,8 +59,8 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   const auto axis = static_cast<std::ptrdiff_t>(repeats->axis);
   Shape around = known.shape;
   around.erase(around.begin() + axis);
-  const ValueId index =
-      model_.graph.add_index_constant({static_cast<int64_t>(rows.size())}, std::move(rows));
+  const auto count = static_cast<int64_t>(rows.size());
+  const ValueId index = model_.graph.add_index_constant({count}, std::move(rows));
   const ValueId picked =
       add("Gather", unique_path(name + "/rows"), {value, index}, {{"axis", int64_t{0}}}).front();
   Shape split = around;

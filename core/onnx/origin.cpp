@@ -269,6 +269,7 @@ Origins origins_of(const ::onnx::GraphProto& graph) {
   for (const ::onnx::NodeProto& node : graph.node()) origins[&node] = origin_of(node);
   const RepeatedModules repeated(graph, origins);
   for (auto& [node, origin] : origins) {
+    origin.module_call = origin.module;
     if (origin.known && origin.call.empty()) origin.module = repeated.first_call(origin.module);
   }
   return origins;

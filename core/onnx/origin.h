@@ -25,6 +25,8 @@ inline constexpr int kNodeMetadata = 9, kValueMetadata = 4, kGraphMetadata = 16;
 /// Where a node comes from.
 struct NodeOrigin {
   std::string module{};  ///< "layer1.0.conv2"; "" for the network itself
+  /// The module as it is written: of further calls of one module, "layer1.0.conv2_1".
+  std::string module_call{};
   /// The call that it was made for, unique in the network: "linear_4". Empty without metadata.
   std::string call{};
   std::string what{};                    ///< "linear", what the call computes

@@ -96,6 +96,16 @@ class Marked {
     return parameters;
   }
 
+  /// Whether the initializer may stand for a tensor of this call that only has the same values:
+  /// then another call reads it, too, and the call does not read a result of its name.
+  bool is_shared(const Use& use) const {
+    const std::vector<std::string>& read = use.origin->arguments;
+    if (std::find(read.begin(), read.end(), use.stored) != read.end()) return false;
+    return std::any_of(work_.uses.begin(), work_.uses.end(), [&](const Use& other) {
+      return other.stored == use.stored && other.origin->call != use.origin->call;
+    });
+  }
+
   /// A layer that took in the batch normalization after it: it has the normalization's call.
   static bool is_fused(const Use& use) {
     return use.origin->rewritten && use.origin->what.find("norm") != std::string::npos &&
@@ -126,6 +136,8 @@ class Marked {
       } else if (!sources.empty() && take(sources[0])) {
         taken[use->stored] = sources[0];
         train(*use, sources[0]);
+      } else if (!sources.empty() && !is_shared(*use)) {
+        by_own_name(*use);  // computed before the call
       } else {
         left.push_back(use);
       }
@@ -167,14 +179,6 @@ class Marked {
       work_.train(use, own);
       use.reading.computed = true;
       if (!is_recurrent(use)) work_.doubt(own, "the exporter computed it from " + joined(sources));
-    } else if (is_weight_input(use.node->op_type(), use.input) && !folded &&
-               use.tensor->count() > 1 && !is_mask(*use.tensor)) {
-      const std::string own = module_name(use, role_of(use));
-      work_.train(use, own);
-      work_.doubt(own,
-                  "the file does not mark it as a parameter, but it is where weights are; "
-                  "--frozen " +
-                      own + " keeps it as it is");
     } else {
       work_.hold(use, folded ? "computed by the exporter" : "constant");
     }

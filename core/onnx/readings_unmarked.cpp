@@ -33,6 +33,7 @@ class Unmarked {
   explicit Unmarked(ReadingWork& work) : work_(work) {}
 
   void run() {
+    find_frozen_statistics();
     for (Use& use : work_.uses) decide(use);
     std::map<std::string, std::vector<Use*>> by_stored;
     for (Use& use : work_.uses) {
@@ -63,8 +64,14 @@ class Unmarked {
     if (!numbered) {
       if (work_.from_torch || has_owner(use)) reading.name = shown;
     } else if (use.origin->known) {
-      reading.identity = use.stored + " in " + use.origin->module + " " + use.node->op_type() +
-                         std::to_string(use.input);
+      // Further calls of a module read what the first one reads at the same place.
+      const std::string place = use.origin->module + " " + use.node->op_type() +
+                                std::to_string(use.input) + " of " + use.stored;
+      std::vector<std::string>& copies = copies_[use.origin->module_call + " " + place];
+      const auto known = std::find(copies.begin(), copies.end(), use.copy);
+      const auto number = known - copies.begin();
+      if (known == copies.end()) copies.push_back(use.copy);
+      reading.identity = place + " " + std::to_string(number);
       reading.name = shown;
     }
     if (reading.computed && work_.from_torch && !follows_instance_norm(use)) {
@@ -89,13 +96,50 @@ class Unmarked {
     const bool named = work_.from_torch && !numbered;
     if (tensor.count() == 1 && !named && (!weight || tensor.shape.empty())) return "a number";
     if (is_mask(tensor)) return "a mask";
-    if (is_frozen_norm(use)) return "scale or bias of a frozen batch normalization";
+    if (is_frozen_norm(use) || frozen_.contains(use.copy))
+      return "part of a frozen batch normalization";
     if (!work_.from_torch || !follows_formula(tensor)) return "";
     const std::string shown = numbered ? module_name(use, role_of(use)) : printable(use.copy);
     work_.doubt(shown, "its values follow a formula, so it is kept as it is; --trainable " + shown +
                            " trains it");
     return "follows a formula";
   }
+
+  /// Finds frozen batch normalizations that are written out: a variance is a tensor of which, plus
+  /// a small number, the root is taken. What is computed with it, and with other tensors alone,
+  /// belongs to them.
+  void find_frozen_statistics() {
+    const std::vector<const NodeProto*> nodes = in_order(work_.file.graph().node());
+    std::map<std::string, std::set<std::string>> leaves;  // of results of initializers alone
+    for (const Use& use : work_.uses) leaves[use.copy] = {use.copy};
+    std::set<std::string> shifted, variances;  // tensors plus a number; results that have a root
+    for (const NodeProto* node : nodes) {
+      std::set<std::string> from;
+      bool alone = node->input_size() > 0;
+      for (const std::string& input : node->input()) {
+        const auto found = leaves.find(input);
+        const NodeProto* made = work_.maker(input);
+        const bool number = found == leaves.end() &&
+                            (made == nullptr ? is_known(input) : made->op_type() == "Constant");
+        alone = alone && (found != leaves.end() || number);
+        if (found != leaves.end()) from.insert(found->second.begin(), found->second.end());
+      }
+      if (!alone || from.empty()) continue;
+      const std::string& op = node->op_type();
+      bool has_root = false;
+      for (const std::string& input : node->input()) {
+        has_root =
+            has_root || variances.contains(input) || (op == "Sqrt" && shifted.contains(input));
+      }
+      for (const std::string& output : node->output()) {
+        leaves[output] = from;
+        if (op == "Add" && from.size() == 1) shifted.insert(output);
+        if (has_root) variances.insert(output);
+      }
+      if (has_root) frozen_.insert(from.begin(), from.end());
+    }
+  }
+  bool is_known(const std::string& name) const { return work_.initializers.contains(name); }
 
   const NodeProto* other_operand(const Use& use) const {
     return use.node->input_size() == 2 ? work_.maker(use.node->input(1 - use.input)) : nullptr;
@@ -249,7 +293,6 @@ class Unmarked {
   void find_folded_batch_norms() {
     std::vector<std::string> folded;
     for (const NodeProto& node : work_.file.graph().node()) {
-      if (node.op_type() == "BatchNormalization") return;
       if (node.op_type() == "Conv" && node.input_size() > 2 &&
           node.input(1).starts_with("onnx::") && node.input(2).starts_with("onnx::")) {
         const std::string& module = work_.origins.at(&node).module;
@@ -260,6 +303,8 @@ class Unmarked {
   }
 
   ReadingWork& work_;
+  std::set<std::string> frozen_;  ///< tensors of frozen batch normalizations
+  std::map<std::string, std::vector<std::string>> copies_;  ///< by call of a module and place
 };
 
 }  // namespace

@@ -334,8 +334,7 @@ void depth_to_space(Translation& t) {
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
   const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
-  t.set(0, t.add("Reshape", {moved},
-                 {{"shape", Shape{n, c, h * block, w * block}}, {"allowzero", int64_t{1}}}));
+  t.set(0, t.reshape(moved, {n, c, h * block, w * block}, "", {0, 1, kAnything, kAnything}));
 }
 
 void space_to_depth(Translation& t) {
@@ -350,8 +349,8 @@ void space_to_depth(Translation& t) {
   const std::vector<int64_t> order =
       deep ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4};
   const ValueId moved = t.add("Transpose", {split}, {{"perm", order}}, "move");
-  t.set(0, t.add("Reshape", {moved},
-                 {{"shape", Shape{n, c * block * block, h, w}}, {"allowzero", int64_t{1}}}));
+  t.set(0,
+        t.reshape(moved, {n, c * block * block, h, w}, "", {0, kAnything, kAnything, kAnything}));
 }
 
 constexpr Translator kMovementTranslators[] = {
