@@ -10,8 +10,8 @@ an open batch and with one sample, and by the older one in training mode. Each f
 its outputs are compared with PyTorch's, and it is trained for ten steps of SGD and ten of Adam on
 the same batches of four. A file "trains the same" if no loss differs by more than 1e-4 of
 PyTorch's in float32. Exports and PyTorch's results are kept in the work folder, by network and
-variant: a second run with the same folder runs HalfScope only. Delete a network's folder there
-after changing the network.
+variant: a second run with the same folder runs HalfScope only, and several may share it. Delete a
+network's folder there after changing the network.
 """
 import argparse
 import fnmatch
@@ -70,22 +70,22 @@ def losses_of(run: Path) -> List[float]:
     return [float("nan") if loss is None else loss for (loss,) in rows]
 
 
-def train(program: str, net: Network, folder: Path, file: Path, how: str, lane: str = "float32",
+def train(program: str, net: Network, file: Path, scratch: Path, how: str, lane: str = "float32",
           ) -> Tuple[str, List[float], List[str]]:
-    """An error or "", the losses, and the notes; weights go to w.npz."""
+    """An error or "", the losses, and the notes; weights go to w.npz in `scratch`."""
     optimizer = f"sgd:lr={net.lr}" if how == "sgd" else f"adam:lr={side.ADAM_RATE}"
-    run = file.parent / "run.hscope"
+    run = scratch / "run.hscope"
     code, _, text = call(program, "train", "--model", file, "--loss", net.loss, "--data",
-                         folder / "data.npz", "--lanes", lane, "--optimizer", optimizer,
-                         "--batch", side.BATCH, "--steps", side.STEPS, "--no-shuffle",
-                         "--no-record", "--no-eval", "--save-weights", file.parent / "w.npz",
+                         file.parent.parent / "data.npz", "--lanes", lane, "--optimizer",
+                         optimizer, "--batch", side.BATCH, "--steps", side.STEPS, "--no-shuffle",
+                         "--no-record", "--no-eval", "--save-weights", scratch / "w.npz",
                          "--force", "--quiet", "--out", run)
     if code != 0:
         return error_of(code, text, file), [], notes_of(text)
     return "", losses_of(run), notes_of(text)
 
 
-def variables(program: str, file: Path) -> Tuple[List[dict], List[dict], List[str]]:
+def variables(program: str, file: Path, scratch: Path) -> Tuple[List[dict], List[dict], List[str]]:
     """Trained variables (name, elements, other names), what is doubtful, and notes."""
     code, out, _ = call(program, "inspect", file, "--json")
     if code == 0:
@@ -95,7 +95,7 @@ def variables(program: str, file: Path) -> Tuple[List[dict], List[dict], List[st
                       "elements": each["elements"]} for each in said["parameters"]]
             return found, said.get("doubtful", []), said.get("notes", [])
     found = []
-    with np.load(file.parent / "w.npz") as archive:
+    with np.load(scratch / "w.npz") as archive:
         for name in archive.files:
             if not name.endswith((".running_mean", ".running_var")):
                 found.append({"names": [name.replace("/", ".").strip(".")],
@@ -115,11 +115,23 @@ def named(expected: List[dict], found: List[dict]) -> float:
             # A parameter of the network itself has no module: its own name is asked for.
             fits = any(ours == theirs or (layer(theirs) and layer(ours) == layer(theirs))
                        for ours in each["names"] for theirs in parameter["names"])
-            if fits and each["elements"] == parameter["elements"]:
+            if fits and each["elements"] in (parameter["elements"], parameter.get("used")):
                 left.remove(each)
                 right += 1
                 break
     return right / max(len(expected), 1)
+
+
+def same_elements(expected: List[dict], found: List[dict]) -> bool:
+    """Whether every parameter has a variable of its size. An exporter that knows which rows of a
+    table are read, such as the first positions, writes only those: they are all that trains."""
+    left = [each["elements"] for each in found]
+    for parameter in sorted(expected, key=lambda each: each["elements"]):
+        size = parameter["elements"] if parameter["elements"] in left else parameter.get("used")
+        if size not in left:
+            return False
+        left.remove(size)
+    return not left
 
 
 def packed_names(expected: List[dict], found: List[dict]) -> float:
@@ -129,7 +141,7 @@ def packed_names(expected: List[dict], found: List[dict]) -> float:
     return right / max(len(expected), 1)
 
 
-def measure(program: str, net: Network, folder: Path, variant: str) -> dict:
+def measure(program: str, net: Network, folder: Path, variant: str, scratch: Path) -> dict:
     """All that is asked of one file."""
     result = {"variant": variant, "family": net.family, **table.empty()}
     at = folder / variant
@@ -148,20 +160,20 @@ def measure(program: str, net: Network, folder: Path, variant: str) -> dict:
     result["folded"] = max(0, torch_side["batch_norms"] - export["batch_norms"])
     file = at / "net.onnx"
     code, _, text = call(program, "run", file, "--input", folder / "input.npz", "--batch",
-                         side.BATCH, "--lanes", "float32", "--out", at / "y.npz", "--force",
-                         "--quiet")
+                         side.BATCH, "--lanes", "float32", "--out", scratch / "y.npz",
+                         "--force", "--quiet")
     result["notes"] = notes_of(text)
     if code != 0:
         result["error"] = error_of(code, text, file)
         return result
     result["imports"] = True
-    with np.load(at / "y.npz") as archive:
+    with np.load(scratch / "y.npz") as archive:
         ours = archive[archive.files[0]].astype(np.float64)
     theirs = np.load(at / "expected.npy").astype(np.float64)
     if ours.shape == theirs.shape and np.isfinite(ours).all():
         result["outputs"] = float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-30))
     for how in ("sgd", "adam"):
-        error, losses, notes = train(program, net, folder, file, how)
+        error, losses, notes = train(program, net, file, scratch, how)
         result["notes"] += [note for note in notes if note not in result["notes"]]
         if error:
             result["error"] = error
@@ -169,27 +181,30 @@ def measure(program: str, net: Network, folder: Path, variant: str) -> dict:
         result[how] = side.gap(losses, torch_side[how])
         if result[how] > table.SAME and not result["folded"]:
             # Beside float64, chaos is told from a mistake.
-            error, losses, _ = train(program, net, folder, file, how, "float64")
+            error, losses, _ = train(program, net, file, scratch, how, "float64")
             result[how + "64"] = side.gap(losses, torch_side[how + "64"])
-    found, result["doubtful"], notes = variables(program, file)
+    found, result["doubtful"], notes = variables(program, file, scratch)
     result["notes"] += [note for note in notes if note not in result["notes"]]
     expected = torch_side["parameters"]
     result["variables"] = [len(found), len(expected)]
     result["elements"] = [sum(each["elements"] for each in group) for group in (found, expected)]
-    result["packed"] = net.packed
+    result["same_elements"] = (result["elements"][0] == result["elements"][1] if net.packed
+                               else same_elements(expected, found))
     result["names"] = (packed_names if net.packed else named)(expected, found)
     return result
 
 
-def measure_network(program: str, net: Network, folder: Path, variants: List[str]) -> None:
+def measure_network(program: str, net: Network, folder: Path, variants: List[str],
+                    scratch: Path) -> None:
     results = []
+    scratch.mkdir()
     for variant in variants:
         try:
-            results.append(measure(program, net, folder, variant))
+            results.append(measure(program, net, folder, variant, scratch))
         except Exception as error:  # a mistake of this script should not stop the others
             results.append({"variant": variant, "family": net.family, **table.empty(),
                             "error": ascii(f"onnx_matrix.py: {type(error).__name__}: {error}")})
-    side.write_json(folder / "measured.json", results)
+    side.write_json(scratch / "measured.json", results)
 
 
 def run_all(networks: Dict[str, Network], variants: List[str], options) -> List[dict]:
@@ -203,9 +218,11 @@ def run_all(networks: Dict[str, Network], variants: List[str], options) -> List[
             name, stage = waiting.pop(0)
             folder, net = options.work / name, networks[name]
             meant = [v for v in variants if fnmatch.fnmatch(v, net.variants)]
-            target, arguments = ((side.work, (net, folder, meant)) if stage == "export" else
-                                 (measure_network, (options.program, net, folder, meant)))
-            process = context.Process(target=target, args=arguments)
+            if stage == "export":
+                process = context.Process(target=side.work, args=(net, folder, meant))
+            else:
+                process = context.Process(target=measure_network, args=(
+                    options.program, net, folder, meant, options.scratch / name))
             process.start()
             running.append((process, name, stage, time.monotonic()))
         time.sleep(0.02)
@@ -221,7 +238,7 @@ def run_all(networks: Dict[str, Network], variants: List[str], options) -> List[
             if stage == "export":
                 waiting.insert(0, (name, "measure"))
                 continue
-            for result in json.loads((options.work / name / "measured.json").read_text()):
+            for result in json.loads((options.scratch / name / "measured.json").read_text()):
                 result["network"] = name
                 results.append(result)
                 print(table.line(result), flush=True)
@@ -272,7 +289,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
         parser.error("--program is needed")
     networks, variants = chosen(options)
     with tempfile.TemporaryDirectory() as temporary:
-        options.work = options.work or Path(temporary)
+        options.scratch = Path(temporary)
+        options.work = options.work or options.scratch / "work"
         options.work.mkdir(parents=True, exist_ok=True)
         results = run_all(networks, variants, options)
     text = table.report(results)

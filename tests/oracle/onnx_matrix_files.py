@@ -2,8 +2,8 @@
 """The files of tests/onnx/training_test.cpp: small exports and how PyTorch trains them.
 
 The archive has `NETWORK.VARIANT.onnx`, `NETWORK/INPUT.npy` (eight samples, with labels or targets)
-and `training.json`: for every file its loss, rates, the ten losses of SGD and of Adam in float64
-and the number of parameters and their elements.
+and `training.json`: for every file its loss, rate, the ten losses of SGD and of Adam in float64 and
+the elements of each parameter, with those up to the last row that gets a gradient.
 """
 import io
 import json
@@ -109,6 +109,7 @@ def write(target: Path) -> None:
         losses = {"sgd": side.train(net, "sgd", torch.float64, inputs, answer, model),
                   "adam": side.train(net, "adam", torch.float64, inputs, answer)}
         trained = side.parameters(model)
+        sizes = sorted([each["elements"], each["used"]] for each in trained)
         for how, exact in losses.items():
             gap = side.gap(side.train(net, how, torch.float32, inputs, answer), exact)
             if gap > 1e-5:
@@ -122,8 +123,7 @@ def write(target: Path) -> None:
                 bytes_ = without_traces(onnx.load(Path(temporary) / "net.onnx"))
             members[f"{name}.{variant}.onnx"] = bytes_
             cases.append({"network": name, "variant": variant, "loss": net.loss, "lr": net.lr,
-                          "variables": 0 if net.packed else len(trained),
-                          "elements": sum(each["elements"] for each in trained), **losses})
+                          "packed": net.packed, "sizes": sizes, **losses})
             print(f"{name}.{variant}: {len(bytes_)} bytes")
     members["training.json"] = (json.dumps(cases, indent=1) + "\n").encode("ascii")
     with zipfile.ZipFile(target, "w") as archive:

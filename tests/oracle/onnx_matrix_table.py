@@ -12,7 +12,7 @@ Verdict = Optional[bool]
 
 def empty() -> dict:
     return {"exported": True, "imports": False, "error": "", "outputs": None, "sgd": None,
-            "adam": None, "variables": None, "elements": None, "names": None, "packed": False,
+            "adam": None, "variables": None, "elements": None, "names": None, "same_elements": False,
             "notes": [], "doubtful": [], "folded": 0, "torch_gap": None, "moves": None}
 
 
@@ -36,8 +36,7 @@ def counts(result: dict) -> Verdict:
         return None
     if result["elements"] is None:
         return False
-    same = result["elements"][0] == result["elements"][1]
-    return same and (result["packed"] or result["variables"][0] == result["variables"][1])
+    return result["same_elements"]
 
 
 def names(result: dict) -> Optional[float]:

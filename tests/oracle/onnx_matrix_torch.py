@@ -5,6 +5,7 @@ A network's folder gets `data.npz` (40 samples with labels or targets), `input.n
 batch), `torch.json` (losses, parameters) and a folder for every variant: `net.onnx`,
 `expected.npy` (outputs in inference) and `result.json` (exported or not, batch norms).
 """
+import fcntl
 import json
 import os
 import warnings
@@ -84,13 +85,21 @@ def gap(ours: List[float], theirs: List[float]) -> float:
     return float(max(abs(a - b) / max(abs(b), 1e-30) for a, b in zip(ours, theirs)))
 
 
+def used(value: torch.Tensor) -> int:
+    """Elements up to the last row that gets a gradient."""
+    if value.dim() < 2:
+        return value.numel()
+    rows = value.grad.flatten(1).abs().amax(1).nonzero()
+    return (int(rows.max()) + 1 if len(rows) else 0) * value[0].numel()
+
+
 def parameters(model: nn.Module) -> List[dict]:
     """What training changed: parameters with a gradient, each with all its names."""
     found: Dict[int, dict] = {}
     for name, value in model.named_parameters(remove_duplicate=False):
         if value.requires_grad and value.grad is not None:
             entry = found.setdefault(id(value), {"names": [], "shape": list(value.shape),
-                                                 "elements": value.numel()})
+                                                 "elements": value.numel(), "used": used(value)})
             entry["names"].append(name)
     return list(found.values())
 
@@ -181,6 +190,8 @@ def work(net: Network, folder: Path, variants: List[str]) -> None:
     log = os.open(folder / "export.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    lock = open(folder / "lock", "w", encoding="ascii")  # others may use the same folder
+    fcntl.flock(lock, fcntl.LOCK_EX)
     if not (folder / "torch.json").exists():
         reference(net, folder)
     for variant in variants:
