@@ -12,8 +12,9 @@ Verdict = Optional[bool]
 
 def empty() -> dict:
     return {"exported": True, "imports": False, "error": "", "outputs": None, "sgd": None,
-            "adam": None, "variables": None, "elements": None, "names": None, "same_elements": False,
-            "notes": [], "doubtful": [], "folded": 0, "torch_gap": None, "moves": None}
+            "adam": None, "variables": None, "elements": None, "same_elements": False,
+            "names": None, "notes": [], "doubtful": [], "folded": 0, "torch_gap": None,
+            "moves": None}
 
 
 def agrees(result: dict) -> Verdict:

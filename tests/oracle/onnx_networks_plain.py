@@ -562,5 +562,5 @@ NETWORKS: Dict[str, Network] = {
     "temperature_logit_scale": net(Temperature, rows(12), lr=0.02),
     "weight_norm": net(WeightNorm, line(3, 12), lr=0.1, variants="script-training"),
     "experts_bilinear": net(Experts, sequence(5, D), lr=0.01),
-    "rotary_rms": net(Rotary, sequence(6, D)),
+    "rotary_rms": net(Rotary, sequence(6, D), lr=0.2),
 }

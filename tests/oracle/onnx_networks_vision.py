@@ -124,6 +124,14 @@ def mnasnet() -> nn.Module:
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
 
 
+def begun(model: nn.Module) -> nn.Module:
+    """With a head that is not all zeros, so that outputs say something."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and not module.weight.any():
+            nn.init.normal_(module.weight, std=0.1)
+    return model
+
+
 def timm_model(name: str, **how):
     return lambda: timm.create_model(name, pretrained=False, num_classes=10, **how)
 
@@ -225,7 +233,7 @@ def unet(make, side: int = 16, **how) -> Network:
 SMALL = {"img_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_classes": 10}
 NETWORKS: Dict[str, Network] = {
     "resnet_basic": cnn(lambda: TinyResNet(BasicBlock, 8)),
-    "resnet_bottleneck": cnn(lambda: TinyResNet(Bottleneck, 16, blocks=1)),
+    "resnet_bottleneck": cnn(lambda: TinyResNet(Bottleneck, 16, blocks=1), lr=0.02),
     "resnet_frozen_bn": cnn(frozen_resnet),
     "mobilenet_v2": cnn(mobilenet_v2, lr=0.01),
     "mobilenet_v3": cnn(mobilenet_v3, side=64, lr=0.2),
@@ -241,7 +249,7 @@ NETWORKS: Dict[str, Network] = {
     "mnasnet": cnn(mnasnet, lr=0.1),
     "timm_resnet_se": cnn(timm_model("seresnet18", channels=(8, 16, 16, 16), stem_width=8,
                                      layers=(1, 1, 1, 1)), side=64, lr=0.02),
-    "timm_resnetv2_gn": cnn(timm_model("resnetv2_50", layers=(1, 1), channels=(16, 32),
+    "timm_resnetv2": cnn(timm_model("resnetv2_50", layers=(1, 1), channels=(16, 32),
                                        stem_chs=8)),
     "timm_convnext_grn": cnn(lambda: timm.models.ConvNeXt(
         num_classes=10, depths=(1, 1, 1, 1), dims=(8, 8, 16, 16), use_grn=True,
@@ -249,7 +257,8 @@ NETWORKS: Dict[str, Network] = {
     "timm_ghostnet": cnn(lambda: timm.models.GhostNet(
         [[[3, 16, 16, 0, 1]], [[3, 32, 24, 0.25, 2]], [[5, 48, 24, 0.25, 1]]], num_classes=10,
         width=0.5, drop_rate=0.0)),
-    "vit_torchvision": vit(lambda: tv.VisionTransformer(16, 4, 2, 2, 16, 32, num_classes=10)),
+    "vit_torchvision": vit(lambda: begun(
+        tv.VisionTransformer(16, 4, 2, 2, 16, 32, num_classes=10))),
     "swin": vit(lambda: tv.SwinTransformer([2, 2], 16, [2, 2], [2, 2], [2, 2],
                                            stochastic_depth_prob=0.0, num_classes=10)),
     "swin_v2": vit(lambda: tv.SwinTransformer(
@@ -265,8 +274,8 @@ NETWORKS: Dict[str, Network] = {
     "timm_beit": vit(lambda: beit.Beit(num_heads=2, init_values=0.1, use_rel_pos_bias=True,
                                        use_abs_pos_emb=False, **SMALL)),
     "timm_cait": vit(lambda: cait.Cait(num_heads=2, init_values=0.1, depth_token_only=1, **SMALL)),
-    "timm_mixer": vit(lambda: mlp_mixer.MlpMixer(
-        num_classes=10, img_size=16, patch_size=4, num_blocks=2, embed_dim=16)),
+    "timm_mixer": vit(lambda: begun(mlp_mixer.MlpMixer(
+        num_classes=10, img_size=16, patch_size=4, num_blocks=2, embed_dim=16))),
     "timm_poolformer": vit(lambda: metaformer.MetaFormer(
         num_classes=10, depths=(1, 1), dims=(8, 16), token_mixers=metaformer.Pooling,
         norm_layers=metaformer.GroupNorm1, mlp_act=nn.GELU, use_mlp_head=False), 32),
