@@ -35,7 +35,7 @@ struct KernelCall {
   bool unrounded =
       false;         ///< results are wanted as for fp32, whatever format they have in the graph
   int64_t lost = 0;  ///< set by update kernels if measured
-  Diagnostics* diagnostics = nullptr;  ///< wanted of the sums of products
+  Diagnostics* diagnostics = nullptr;  ///< of the sums of products: wanted instead of results
   std::optional<Movement> movement;    ///< of kernels that move elements, since their first run
   std::optional<double> wide;          ///< set by kernels whose scalar result needs double's range
 

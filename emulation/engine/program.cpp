@@ -3,7 +3,9 @@
 // the results pass the tap and are rounded to their format.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <new>
 
 #include "core/error.h"
@@ -19,21 +21,24 @@
 namespace halfscope {
 namespace {
 
-/// Zeroed memory on 64-byte boundaries.
+/// Zeroed memory on 64-byte boundaries. The system gives large buffers pages when they are written.
 template <class T>
 class Buffer {
  public:
   explicit Buffer(int64_t count)
-      : data_(static_cast<T*>(::operator new[](
-            static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T), std::align_val_t{64}))) {
-    std::fill_n(data_, count, T{});
+      : memory_(std::calloc(static_cast<size_t>(count) * sizeof(T) + kAlign, 1)) {
+    if (memory_ == nullptr) throw std::bad_alloc();
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    data_ = reinterpret_cast<T*>((address + kAlign - 1) / kAlign * kAlign);
   }
-  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  Buffer& operator=(Buffer&&) = delete;
-  ~Buffer() { ::operator delete[](data_, std::align_val_t{64}); }
   T* data() const noexcept { return data_; }
 
  private:
+  static constexpr size_t kAlign = 64;
+  struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
   T* data_;
 };
 
@@ -270,7 +275,7 @@ class EngineProgram final : public Program {
     return call;
   }
 
-  /// rerun() with kernels of type U, on copies.
+  /// rerun() with kernels of type U; what they read is copied where that is another type.
   template <class U>
   std::vector<std::vector<double>> rerun_as(NodeId id, Accumulation accumulation) const {
     const Graph& graph = executable_.graph;
@@ -284,12 +289,14 @@ class EngineProgram final : public Program {
     for (ValueId value : node.inputs) {
       const bool real = value != kNone && graph.value(value).type == ElementType::real;
       call.index_in.push_back(value == kNone || real ? nullptr : index_[at(value)]);
-      std::vector<U>& operand = operands.emplace_back();  // its memory stays when the list grows
-      if (real) {
-        const T* source = real_[at(before_narrowing(graph, value))];
-        operand.assign(source, source + element_count(graph.value(value).shape));
+      const T* const source = real ? real_[at(before_narrowing(graph, value))] : nullptr;
+      if constexpr (std::is_same_v<T, U>) {
+        call.in.push_back(source);
+      } else {
+        std::vector<U>& operand = operands.emplace_back();  // its memory stays when the list grows
+        if (real) operand.assign(source, source + element_count(graph.value(value).shape));
+        call.in.push_back(real ? operand.data() : nullptr);
       }
-      call.in.push_back(real ? operand.data() : nullptr);
     }
     std::vector<std::vector<int32_t>> index_results;
     for (ValueId value : node.outputs) {
@@ -301,16 +308,17 @@ class EngineProgram final : public Program {
       call.index_out.push_back(real ? nullptr : index_results.back().data());
     }
     if (node.op == "Cast") {
-      results[0] = operands[0];
+      std::copy_n(call.in[0], results[0].size(), results[0].begin());
     } else if (node.op == "Quantize" && !node.plan.scale.by_block()) {
       // With the scale of that run, which delayed scaling has replaced by now.
       const double factor = 1.0 / static_cast<double>(*real_[at(node.outputs[1])]);
-      for (size_t i = 0; i < operands[0].size(); ++i) {
-        results[0][i] = static_cast<U>(static_cast<double>(operands[0][i]) * factor);
+      for (size_t i = 0; i < results[0].size(); ++i) {
+        results[0][i] = static_cast<U>(static_cast<double>(call.in[0][i]) * factor);
       }
     } else {
       find_kernel<U>(graph, node)(call);
     }
+    if constexpr (std::is_same_v<U, double>) return results;
     std::vector<std::vector<double>> exact;
     for (const std::vector<U>& result : results) exact.emplace_back(result.begin(), result.end());
     return exact;

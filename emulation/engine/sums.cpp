@@ -156,7 +156,11 @@ void conv_grad_input_kernel(KernelCall<T>& c) {  // (dy, w) -> dx
   const ConvShape shape = conv_shape(*c.node, c.out_shape(0), c.in_shape(1));
   const auto run = [&](const T*, const SumSpec& spec) {
     if constexpr (std::is_same_v<T, float>) {
-      conv_grad_input(shape, c.in[0], c.in[1], c.out[0], spec, c.diagnostics);
+      if (c.diagnostics != nullptr) {
+        *c.diagnostics = diagnose_conv_grad_input(shape, c.in[0], c.in[1], spec);
+      } else {
+        conv_grad_input(shape, c.in[0], c.in[1], c.out[0], spec);
+      }
     } else {
       conv_grad_input_double(shape, c.in[0], c.in[1], c.out[0]);
     }

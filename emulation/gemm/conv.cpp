@@ -109,7 +109,8 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
                   float* y, const SumSpec& spec, Diagnostics* diagnostics) {
   SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
-  if (gemm_detail::needs_model(spec))
+  // The tiles of this file take no notes: a matrix product with the same chains does.
+  if (seen != nullptr || gemm_detail::needs_model(spec))
     return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
       gemm_detail::model_conv_forward(shape, group, x, w, bias, y, spec, part);
     });
@@ -123,12 +124,6 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
                            bias == nullptr ? nullptr : bias + group * shape.out,
                            y + group * shape.out * gemm_detail::output_pixels(shape));
     });
-  });
-  if (seen == nullptr) return;
-  // The tiles of this file take no notes: the same sums once more, as a matrix product.
-  std::vector<float> again(static_cast<size_t>(shape.batch * shape.y_image()));
-  gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
-    gemm_detail::model_conv_forward(shape, group, x, w, bias, again.data(), spec, part);
   });
 }
 

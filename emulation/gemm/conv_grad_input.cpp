@@ -267,12 +267,23 @@ void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, fl
       }
     });
   });
-  if (seen == nullptr) return;
-  // The tiles of this file take no notes: the same sums once more, as a matrix product.
-  std::vector<float> again(static_cast<size_t>(shape.batch * shape.x_image()));
+  if (seen != nullptr) *diagnostics = diagnose_conv_grad_input(shape, dy, w, spec);
+}
+
+Diagnostics diagnose_conv_grad_input(const ConvShape& shape, const float* dy, const float* w,
+                                     const SumSpec& spec) {
+  Diagnostics diagnostics;
+  SumDiagnostics* const seen = gemm_detail::prepare(spec, &diagnostics);
+  if (seen == nullptr || shape.batch <= 0 || shape.in <= 0 || shape.height <= 0 ||
+      shape.width <= 0 || gemm_detail::output_pixels(shape) == 0) {
+    return diagnostics;
+  }
+  // As a matrix product: the tiles of this file take no notes.
+  std::vector<float> result(static_cast<size_t>(shape.batch * shape.x_image()));
   gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
-    gemm_detail::model_conv_grad_input(shape, group, dy, w, again.data(), spec, part);
+    gemm_detail::model_conv_grad_input(shape, group, dy, w, result.data(), spec, part);
   });
+  return diagnostics;
 }
 
 }  // namespace halfscope

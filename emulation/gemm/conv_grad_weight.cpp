@@ -160,7 +160,8 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     std::fill(dw, dw + shape.group * shape.weights(), 0.0f);
     return;
   }
-  if (gemm_detail::needs_model(spec))
+  // The tiles of this file take no notes: a matrix product with the same chains does.
+  if (seen != nullptr || gemm_detail::needs_model(spec))
     return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
       gemm_detail::model_conv_grad_weight(shape, group, x, dy, dw, spec, part);
     });
@@ -173,12 +174,6 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
                                dy + group * shape.out * gemm_detail::output_pixels(shape),
                                dw + group * shape.weights());
     });
-  });
-  if (seen == nullptr) return;
-  // The tiles of this file take no notes: the same sums once more, as a matrix product.
-  std::vector<float> again(static_cast<size_t>(shape.group * shape.weights()));
-  gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
-    gemm_detail::model_conv_grad_weight(shape, group, x, dy, again.data(), spec, part);
   });
 }
 
