@@ -1,17 +1,121 @@
 // SPDX-License-Identifier: MIT
-#define EIGEN_DONT_PARALLELIZE  // see gemm_double
 #include "emulation/engine/double_sums.h"
+
+#include <omp.h>
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <vector>
 
+#include "emulation/engine/double_tile.h"
+#include "emulation/isa.h"
+
 namespace halfscope {
 namespace {
 
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using Map = Eigen::Map<Matrix>;
-using ConstMap = Eigen::Map<const Matrix>;
+using Map = Eigen::Map<Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+
+DoubleTile active_tile() {
+  switch (active_isa()) {
+#if defined(__x86_64__)
+    case Isa::avx2:
+      return avx2_double_tile();
+    case Isa::avx512:
+      return avx512_double_tile();
+#endif
+    default:
+      return baseline_double_tile();
+  }
+}
+
+/// X(i, j) = data[i * row_stride + j * column_stride].
+struct DoubleView {
+  const double* data;
+  int64_t row_stride, column_stride;
+};
+
+constexpr int64_t kDepth = 256;    // of k that is packed at once
+constexpr int64_t kBreadth = 256;  // of columns: kDepth of them fit into the second-level cache
+
+/// Lines [first, first + count) of X(line, k) for k in [k0, k0 + depth), as to[k * width + line];
+/// lines in between are zeros.
+void pack(const double* data, int64_t line_stride, int64_t k_stride, int64_t first, int64_t count,
+          int64_t k0, int64_t depth, int64_t width, double* to) {
+  const double* const from = data + first * line_stride + k0 * k_stride;
+  if (line_stride == 1) {
+    for (int64_t k = 0; k < depth; ++k) {
+      std::copy_n(from + k * k_stride, count, to + k * width);
+      std::fill(to + k * width + count, to + (k + 1) * width, 0.0);
+    }
+    return;
+  }
+  for (int64_t line = 0; line < width; ++line) {
+    for (int64_t k = 0; k < depth; ++k) {
+      to[k * width + line] = line < count ? from[line * line_stride + k * k_stride] : 0.0;
+    }
+  }
+}
+
+/// c = [c +] a b; c is m x n, dense.
+void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleView& b, double* c,
+             bool accumulate) {
+  if (k <= 0) {
+    if (!accumulate) std::fill_n(c, m * n, 0.0);
+    return;
+  }
+  const DoubleTile tile = active_tile();
+  const int64_t row_tiles = (m + tile.rows - 1) / tile.rows;
+  const int64_t panels = (n + tile.columns - 1) / tile.columns;
+  const int64_t together = std::max<int64_t>(kBreadth / tile.columns, 1);
+  constexpr int64_t kWorthThreads = 1 << 16;
+  // Threads share the tiles; every element is one chain, whoever computes it.
+#pragma omp parallel if (m * n * k >= kWorthThreads)
+  {
+    std::vector<double> packed_a(static_cast<size_t>(kDepth * tile.rows));
+    std::vector<double> packed_b(static_cast<size_t>(kDepth * tile.columns * together));
+    double edge[kMostDoubleRows * kMostDoubleColumns];
+    // A thread has stretches of the wider side to itself.
+    const int64_t team = omp_get_num_threads(), self = omp_get_thread_num();
+    const bool by_rows = row_tiles >= panels;
+    const int64_t all = by_rows ? row_tiles : panels;
+    const int64_t begin = all * self / team, end = all * (self + 1) / team;
+    const int64_t row_begin = by_rows ? begin : 0, row_end = by_rows ? end : row_tiles;
+    const int64_t panel_begin = by_rows ? 0 : begin, panel_end = by_rows ? panels : end;
+    for (int64_t q0 = panel_begin; q0 < panel_end; q0 += together) {
+      const int64_t q_end = std::min(q0 + together, panel_end);
+      for (int64_t k0 = 0; k0 < k; k0 += kDepth) {
+        const int64_t depth = std::min(kDepth, k - k0);
+        for (int64_t q = q0; q < q_end; ++q) {
+          const int64_t j = q * tile.columns, columns = std::min<int64_t>(tile.columns, n - j);
+          pack(b.data, b.column_stride, b.row_stride, j, columns, k0, depth, tile.columns,
+               packed_b.data() + (q - q0) * kDepth * tile.columns);
+        }
+        for (int64_t t = row_begin; t < row_end; ++t) {
+          const int64_t i = t * tile.rows, rows = std::min<int64_t>(tile.rows, m - i);
+          pack(a.data, a.row_stride, a.column_stride, i, rows, k0, depth, tile.rows,
+               packed_a.data());
+          for (int64_t q = q0; q < q_end; ++q) {
+            const int64_t j = q * tile.columns, columns = std::min<int64_t>(tile.columns, n - j);
+            const double* const panel = packed_b.data() + (q - q0) * kDepth * tile.columns;
+            const bool goes_on = accumulate || k0 > 0;
+            double* const to = c + i * n + j;
+            if (rows == tile.rows && columns == tile.columns) {
+              tile.run(depth, packed_a.data(), panel, to, n, goes_on);
+              continue;
+            }
+            for (int64_t row = 0; goes_on && row < rows; ++row) {
+              std::copy_n(to + row * n, columns, edge + row * tile.columns);
+            }
+            tile.run(depth, packed_a.data(), panel, edge, tile.columns, goes_on);
+            for (int64_t row = 0; row < rows; ++row) {
+              std::copy_n(edge + row * tile.columns, columns, to + row * n);
+            }
+          }
+        }
+      }
+    }
+  }
+}
 
 struct Columns {
   int64_t taps, pixels;  // rows and columns of the im2col matrix of one image
@@ -41,34 +145,42 @@ void for_each_tap(const ConvShape& s, const F& f) {
   }
 }
 
-Matrix columns_of(const ConvShape& s, const double* image) {
+/// The image is its own im2col matrix.
+bool is_pointwise(const ConvShape& s) {
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 &&
+         s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
+}
+
+/// The im2col matrix of an image; `memory` keeps it.
+const double* columns_of(const ConvShape& s, const double* image, std::vector<double>& memory) {
+  if (is_pointwise(s)) return image;
   const Columns size(s);
-  Matrix columns = Matrix::Zero(size.taps, size.pixels);
-  for_each_tap(s, [&](int64_t tap, int64_t pixel, int64_t at) { columns(tap, pixel) = image[at]; });
-  return columns;
+  memory.assign(static_cast<size_t>(size.taps * size.pixels), 0.0);
+  for_each_tap(s, [&](int64_t tap, int64_t pixel, int64_t at) {
+    memory[static_cast<size_t>(tap * size.pixels + pixel)] = image[at];
+  });
+  return memory.data();
+}
+
+/// Calls f(part, memory) for all parts: one each by the threads, unless there are few.
+template <class F>
+void for_parts(int64_t parts, const F& f) {
+#pragma omp parallel if (parts >= omp_get_max_threads())
+  {
+    std::vector<double> memory;
+#pragma omp for schedule(static)
+    for (int64_t part = 0; part < parts; ++part) f(part, memory);
+  }
 }
 
 }  // namespace
 
 void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a, const double* b,
                  bool trans_b, const double* bias, double* c) {
-  Map result(c, m, n);
-  if (k == 0) result.setZero();
-  // Threads share the rows in fixed pieces: Eigen's own threading would split sums by their number.
-  constexpr int64_t kRows = 32;
-  const int64_t pieces = k == 0 ? 0 : (m + kRows - 1) / kRows;
-  const ConstMap ma(a, trans_a ? k : m, trans_a ? m : k), mb(b, trans_b ? n : k, trans_b ? k : n);
-#pragma omp parallel for schedule(static)
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t first = piece * kRows, rows = std::min(kRows, m - first);
-    auto target = result.middleRows(first, rows);
-    if (!trans_a && !trans_b) target.noalias() = ma.middleRows(first, rows) * mb;
-    if (trans_a && !trans_b) target.noalias() = ma.middleCols(first, rows).transpose() * mb;
-    if (!trans_a && trans_b) target.noalias() = ma.middleRows(first, rows) * mb.transpose();
-    if (trans_a && trans_b)
-      target.noalias() = ma.middleCols(first, rows).transpose() * mb.transpose();
-  }
-  if (bias != nullptr) result.rowwise() += Eigen::Map<const Eigen::RowVectorXd>(bias, n);
+  if (m <= 0 || n <= 0) return;
+  product(m, n, k, trans_a ? DoubleView{a, 1, m} : DoubleView{a, k, 1},
+          trans_b ? DoubleView{b, 1, k} : DoubleView{b, n, 1}, c, false);
+  if (bias != nullptr) Map(c, m, n).rowwise() += Eigen::Map<const Eigen::RowVectorXd>(bias, n);
 }
 
 // Images and groups in turn: part p is group p % group of image p / group.
@@ -76,40 +188,50 @@ void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a,
 void conv_forward_double(const ConvShape& s, const double* x, const double* w, const double* bias,
                          double* y) {
   const Columns size(s);
-#pragma omp parallel for schedule(static)
-  for (int64_t part = 0; part < s.batch * s.group; ++part) {
+  for_parts(s.batch * s.group, [&](int64_t part, std::vector<double>& memory) {
     const int64_t group = part % s.group;
-    const ConstMap weight(w + group * s.weights(), s.out, size.taps);
-    Map out(y + part * s.out * size.pixels, s.out, size.pixels);
-    out.noalias() = weight * columns_of(s, x + part * s.in * s.height * s.width);
-    if (bias == nullptr) continue;
-    out.colwise() += Eigen::Map<const Eigen::VectorXd>(bias + group * s.out, s.out);
-  }
+    double* const out = y + part * s.out * size.pixels;
+    const double* const columns = columns_of(s, x + part * s.in * s.height * s.width, memory);
+    product(s.out, size.pixels, size.taps, {w + group * s.weights(), size.taps, 1},
+            {columns, size.pixels, 1}, out, false);
+    if (bias == nullptr) return;
+    Map(out, s.out, size.pixels).colwise() +=
+        Eigen::Map<const Eigen::VectorXd>(bias + group * s.out, s.out);
+  });
 }
 
 void conv_grad_input_double(const ConvShape& s, const double* dy, const double* w, double* dx) {
   const Columns size(s);
   const int64_t image_size = s.in * s.height * s.width;
-#pragma omp parallel for schedule(static)
-  for (int64_t part = 0; part < s.batch * s.group; ++part) {
-    const ConstMap weight(w + part % s.group * s.weights(), s.out, size.taps);
-    const ConstMap out(dy + part * s.out * size.pixels, s.out, size.pixels);
-    const Matrix columns = weight.transpose() * out;
-    double* target = dx + part * image_size;
+  for_parts(s.batch * s.group, [&](int64_t part, std::vector<double>& memory) {
+    double* const target = dx + part * image_size;
+    double* columns = target;
+    if (!is_pointwise(s)) {
+      memory.resize(static_cast<size_t>(size.taps * size.pixels));
+      columns = memory.data();
+    }
+    product(size.taps, size.pixels, s.out, {w + part % s.group * s.weights(), 1, size.taps},
+            {dy + part * s.out * size.pixels, size.pixels, 1}, columns, false);
+    if (columns == target) return;
     std::fill_n(target, image_size, 0.0);
-    for_each_tap(
-        s, [&](int64_t tap, int64_t pixel, int64_t at) { target[at] += columns(tap, pixel); });
-  }
+    for_each_tap(s, [&](int64_t tap, int64_t pixel, int64_t at) {
+      target[at] += columns[tap * size.pixels + pixel];
+    });
+  });
 }
 
 void conv_grad_weight_double(const ConvShape& s, const double* x, const double* dy, double* dw) {
   const Columns size(s);
-  std::fill_n(dw, s.group * s.weights(), 0.0);
-  for (int64_t part = 0; part < s.batch * s.group; ++part) {
-    Map weight(dw + part % s.group * s.weights(), s.out, size.taps);
-    const ConstMap out(dy + part * s.out * size.pixels, s.out, size.pixels);
-    weight.noalias() += out * columns_of(s, x + part * s.in * s.height * s.width).transpose();
-  }
+  // By groups, each of which adds up its images in their order.
+  for_parts(s.group, [&](int64_t group, std::vector<double>& memory) {
+    for (int64_t image = 0; image < s.batch; ++image) {
+      const int64_t part = image * s.group + group;
+      const double* const columns = columns_of(s, x + part * s.in * s.height * s.width, memory);
+      product(s.out, size.taps, size.pixels, {dy + part * s.out * size.pixels, size.pixels, 1},
+              {columns, 1, size.pixels}, dw + group * s.weights(), image > 0);
+    }
+    if (s.batch == 0) std::fill_n(dw + group * s.weights(), s.weights(), 0.0);
+  });
 }
 
 }  // namespace halfscope

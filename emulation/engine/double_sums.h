@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Double-precision products for the reference backend, on Eigen and by another route than the
-// emulator's kernels (im2col), so that the two check each other.
+// Double-precision products for the reference backend, by another route than the emulator's kernels
+// (im2col, tiles of their own, products and sums rounded apart), so that the two check each other.
+// Every result is one chain over ascending k, whatever the number of threads, the instruction set
+// and the sizes of caches.
 #pragma once
 
 #include <cstdint>
