@@ -326,12 +326,12 @@ int run_network(const Settings& settings, const std::string& command_line) {
   }
   config.init = read_initial_weights(settings);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
-  const Work work = read_work(settings);
+  Work work = read_work(settings);
   const Samples& samples = work.samples;
   config.labels = samples.labels;
   std::unique_ptr<Runner> runner;
   try {
-    runner = std::make_unique<Runner>(work.network, config, samples.data);
+    runner = std::make_unique<Runner>(std::move(work.network), config, samples.data);
   } catch (const Error& e) {
     throw e.with_text(settings.model + ": " + e.what());
   }

@@ -276,7 +276,7 @@ Model build_network(const std::string& name, int64_t batch, const Shape& sample_
                [&] { return make_model(name, batch, sample_shape, classes, false); });
 }
 
-NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
+NamedTensors initial_weights(const Graph& graph, uint64_t seed, const NamedTensors& given) {
   NamedTensors weights;
   uint64_t index = 0;
   for (const Variable& variable : graph.variables()) {
@@ -285,6 +285,7 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
     const float bound = static_cast<float>(variable.initializer.bound);
     const float center = static_cast<float>(variable.initializer.center);
     if (bound == 0.0f) {
+      if (given.contains(variable.path)) continue;
       tensor.data.assign(static_cast<size_t>(count), center);
       weights[variable.path] = std::move(tensor);
       continue;
@@ -294,14 +295,15 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed) {
                             std::to_string(count) + " elements",
                         "at most 64 random variables of 2^26 elements each");
     }
+    const uint64_t number = index++;
+    if (given.contains(variable.path)) continue;
     tensor.data.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
-      const uint64_t counter = (seed << 32) + (index << 26) + static_cast<uint64_t>(i);
+      const uint64_t counter = (seed << 32) + (number << 26) + static_cast<uint64_t>(i);
       const float unit = static_cast<float>(splitmix64(counter) >> 40) * 0x1p-23f - 1.0f;
       tensor.data.push_back(center + unit * bound);
     }
     weights[variable.path] = std::move(tensor);
-    ++index;
   }
   return weights;
 }

@@ -38,6 +38,6 @@ Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, boo
 
 /// Initial values of all variables of the source graph, by path. Element i of variable t is
 ///   float(bits * 2^-23 - 1) * float(bound), bits = splitmix64(seed * 2^32 + t * 2^26 + i) >> 40.
-NamedTensors initial_weights(const Graph& graph, uint64_t seed);
+NamedTensors initial_weights(const Graph& graph, uint64_t seed, const NamedTensors& given = {});
 
 }  // namespace halfscope

@@ -9,7 +9,7 @@ namespace halfscope {
 
 OnnxImport parse_onnx(std::span<const uint8_t> bytes, const std::string& name,
                       const std::filesystem::path& folder, const ImportOptions& options) {
-  const ::onnx::ModelProto file = onnx_files::parse_model(bytes, name);
+  ::onnx::ModelProto file = onnx_files::parse_model(bytes, name);
   return onnx_files::Importer(file, name, folder, options).run();
 }
 
@@ -25,7 +25,8 @@ std::map<std::string, std::string> onnx_input_types(std::span<const uint8_t> byt
 }
 
 OnnxImport read_onnx(const std::filesystem::path& file, const ImportOptions& options) {
-  return parse_onnx(onnx_files::read_model_bytes(file), file.string(), file.parent_path(), options);
+  ::onnx::ModelProto model = onnx_files::read_model(file);
+  return onnx_files::Importer(model, file.string(), file.parent_path(), options).run();
 }
 
 }  // namespace halfscope

@@ -31,9 +31,21 @@ bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
 }
 
+/// What has been read of a tensor.
+void free_elements(::onnx::TensorProto& proto) {
+  // Clearing keeps the memory for later; swapping gives it back.
+  ::onnx::TensorProto empty;
+  std::string().swap(*proto.mutable_raw_data());
+  empty.mutable_float_data()->Swap(proto.mutable_float_data());
+  empty.mutable_double_data()->Swap(proto.mutable_double_data());
+  empty.mutable_int32_data()->Swap(proto.mutable_int32_data());
+  empty.mutable_int64_data()->Swap(proto.mutable_int64_data());
+  empty.mutable_uint64_data()->Swap(proto.mutable_uint64_data());
+}
+
 }  // namespace
 
-Importer::Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
+Importer::Importer(::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
                    ImportOptions options)
     : file_(file),
       name_(std::move(name)),
@@ -50,7 +62,12 @@ OnnxImport Importer::run() {
     throw Error(name_ + ": sparse initializers are not supported");
   model_.name = std::filesystem::path(name_).stem().string();
   Scope scope;
-  read_initializers(graph, scope);
+  for (::onnx::TensorProto& proto : *file_.mutable_graph()->mutable_initializer()) {
+    TensorPtr tensor = initializer(proto);
+    free_elements(proto);
+    initializers_[proto.name()] = tensor;
+    bind_initializer(proto, std::move(tensor), scope);
+  }
   origins_ = origins_of(graph);
   readings_ = find_readings(file_, initializers_, origins_, options_);
   read_inputs(graph, scope);
@@ -63,7 +80,9 @@ OnnxImport Importer::run() {
   read_outputs(graph, scope);
   OnnxImport result;
   take_batch(result);
-  result.model = recognise_composites(simplified(std::move(model_)));
+  model_ = simplified(std::move(model_));
+  give_weights();
+  result.model = recognise_composites(std::move(model_));
   model_ = {};
   result.notes = std::move(notes_);
   for (const std::string& text : readings_.notes) result.notes.push_back(text);
@@ -116,17 +135,36 @@ void Importer::bind(Scope& scope, const std::string& name, BindingPtr binding,
     throw Error(what + ": makes " + printable(name) + ", which exists already");
 }
 
-void Importer::read_initializers(const ::onnx::GraphProto& graph, Scope& scope) {
-  for (const ::onnx::TensorProto& proto : graph.initializer()) {
-    const std::string what = "initializer " + printable(proto.name());
-    auto tensor = std::make_shared<KnownTensor>(read_tensor(proto, folder_, what));
-    auto binding = std::make_shared<Binding>();
-    binding->type = tensor->type;
-    binding->trainable = tensor->real() && tensor->count() > 1 && !is_mask(*tensor);
-    if (scope.outer == nullptr) initializers_[proto.name()] = tensor;
-    binding->known = std::move(tensor);
-    bind(scope, proto.name(), std::move(binding), what);
+TensorPtr Importer::initializer(const ::onnx::TensorProto& proto) const {
+  return std::make_shared<KnownTensor>(
+      read_tensor(proto, folder_, "initializer " + printable(proto.name())));
+}
+
+void Importer::bind_initializer(const ::onnx::TensorProto& proto, TensorPtr tensor, Scope& scope) {
+  auto binding = std::make_shared<Binding>();
+  binding->type = tensor->type;
+  binding->trainable = tensor->real() && tensor->count() > 1 && !is_mask(*tensor);
+  binding->known = std::move(tensor);
+  bind(scope, proto.name(), std::move(binding), "initializer " + printable(proto.name()));
+}
+
+/// Weights may be large: those of the file are moved, not copied, to the last variable that starts
+/// from them.
+void Importer::give_weights() {
+  std::map<const KnownTensor*, int> left;
+  for (const auto& [path, start] : starts_) ++left[start.get()];
+  for (auto& [path, start] : starts_) {
+    Tensor& initial = model_.initial[path];
+    initial.shape = start->shape;
+    if (--left[start.get()] == 0) {
+      // Tensors are const for those who read names, of which none is left; they were not made so.
+      initial.data = std::move(std::const_pointer_cast<KnownTensor>(start)->reals);
+    } else {
+      initial.data = start->reals;
+    }
+    start.reset();
   }
+  starts_.clear();
 }
 
 Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
@@ -378,7 +416,8 @@ void Importer::run_branch(const ::onnx::NodeProto& node, const NodeAttributes& a
       attributes.graph(condition->known->number(0) != 0.0 ? "then_branch" : "else_branch");
   if (branch == nullptr) throw Error(what + ": lacks a branch");
   Scope inner{.outer = &scope, .prefix = path + "/"};
-  read_initializers(*branch, inner);
+  for (const ::onnx::TensorProto& proto : branch->initializer())
+    bind_initializer(proto, initializer(proto), inner);
   run_nodes(branch->node(), inner, depth + 1);
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;

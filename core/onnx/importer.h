@@ -60,9 +60,10 @@ struct Scope {
 
 class Importer {
  public:
-  /// `file` must outlive this.
-  Importer(const ::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
+  /// `file` must outlive this; what is read of its tensors is freed in it.
+  Importer(::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
            ImportOptions options);
+  /// Once.
   OnnxImport run();
 
   Graph& graph() { return model_.graph; }
@@ -94,7 +95,8 @@ class Importer {
 
  private:
   void check_operators() const;
-  void read_initializers(const ::onnx::GraphProto& graph, Scope& scope);
+  TensorPtr initializer(const ::onnx::TensorProto& proto) const;
+  void bind_initializer(const ::onnx::TensorProto& proto, TensorPtr tensor, Scope& scope);
   void read_inputs(const ::onnx::GraphProto& graph, Scope& scope);
   BindingPtr binding_of(const Reading& reading, const BindingPtr& stored);
   void restore_bias(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
@@ -125,12 +127,13 @@ class Importer {
   bool is_one(ValueId value) const;
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
+  void give_weights();
   Plan types_of(const Graph& graph) const;
   std::string module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const;
   static void list_parameters(OnnxImport& result);
   std::string variable_path(const std::string& wanted);
 
-  const ::onnx::ModelProto& file_;
+  ::onnx::ModelProto& file_;
   std::string name_;
   std::filesystem::path folder_;
   ImportOptions options_;
@@ -140,6 +143,7 @@ class Importer {
   std::map<std::string, std::string> input_types_;  ///< these
   Model model_;
   std::unique_ptr<SampleAxes> samples_;
+  std::map<std::string, TensorPtr> starts_;            ///< of Model::initial
   std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
   std::set<std::string> used_dimensions_;
   std::map<const ::onnx::FunctionProto*, AttributeList> function_defaults_;

@@ -233,7 +233,8 @@ BindingPtr Importer::Unrolled::joined(const std::vector<BindingPtr>& parts, int6
 }
 
 Nodes Importer::Unrolled::prepare(const ::onnx::GraphProto& body, Scope& shared) {
-  importer.read_initializers(body, shared);
+  for (const ::onnx::TensorProto& proto : body.initializer())
+    importer.bind_initializer(proto, importer.initializer(proto), shared);
   Nodes rest;
   for (const ::onnx::NodeProto& each : body.node()) {
     const bool constant = each.op_type() == "Constant" && importer.find_function(each) == nullptr;

@@ -48,7 +48,7 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   weight_types_[known.type] += start.count();
   const ValueId value = model_.graph.add_variable(name, start.shape, {});
   model_.graph.variables().back().alias = printable(binding.name);
-  model_.initial[name] = {start.shape, start.reals};
+  starts_[name] = repeats ? std::make_shared<KnownTensor>(start) : binding.known;
   if (!repeats) return value;
   if (!repeats->kept.empty()) {
     return add("Expand", unique_path(name + "/expanded"), {value}, {{"shape", repeats->kept}})

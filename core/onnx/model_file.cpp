@@ -10,6 +10,7 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #endif
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/stubs/logging.h>
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int kDeepestMessage = 100;  // protobuf's own default
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+constexpr int kBytesAtOnce = 1 << 20;  // read from a file
 
 Error too_large(const std::string& name) {
   return Error(name + " is over 2 GB, which one ONNX file cannot be",
@@ -30,7 +32,28 @@ Error too_large(const std::string& name) {
 
 }  // namespace
 
-std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file) {
+namespace {
+
+/// Reads the whole stream as one model.
+::onnx::ModelProto parse_stream(google::protobuf::io::CodedInputStream& in,
+                                const std::string& name) {
+  const google::protobuf::LogSilencer silent;  // what is wrong we say ourselves
+  ::onnx::ModelProto model;
+  in.SetRecursionLimit(kDeepestMessage);
+  if (!model.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
+    throw Error(name + " is no ONNX model, or is cut off",
+                "check the file, for example with onnx.checker");
+  }
+  if (!model.has_graph()) {
+    throw Error(name + " is no ONNX model: it holds no graph",
+                "give a file that was exported as ONNX");
+  }
+  return model;
+}
+
+}  // namespace
+
+::onnx::ModelProto read_model(const std::filesystem::path& file) {
   std::error_code failed;
   if (std::filesystem::is_directory(file, failed)) {
     throw usage_error(file.string() + " is a folder", "give the .onnx file in it");
@@ -43,27 +66,18 @@ std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file) {
     throw Error(file.string() + " cannot be read", "check the path and its permissions");
   }
   if (size > static_cast<uint64_t>(kLargest)) throw too_large(file.string());
-  std::vector<uint8_t> bytes(size);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!in) throw Error(file.string() + " cannot be read to its end");
-  return bytes;
+  // Straight from the file: its bytes are never all in memory beside the model that they become.
+  google::protobuf::io::IstreamInputStream stream(&in, kBytesAtOnce);
+  google::protobuf::io::CodedInputStream coded(&stream);
+  ::onnx::ModelProto model = parse_stream(coded, file.string());
+  if (in.bad()) throw Error(file.string() + " cannot be read to its end");
+  return model;
 }
 
 ::onnx::ModelProto parse_model(std::span<const uint8_t> bytes, const std::string& name) {
   if (bytes.size() > static_cast<size_t>(kLargest)) throw too_large(name);
-  const google::protobuf::LogSilencer silent;  // what is wrong we say ourselves
-  ::onnx::ModelProto model;
   google::protobuf::io::CodedInputStream in(bytes.data(), static_cast<int>(bytes.size()));
-  in.SetRecursionLimit(kDeepestMessage);
-  if (!model.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
-    throw Error(name + " is no ONNX model, or is cut off",
-                "check the file, for example with onnx.checker");
-  }
-  if (!model.has_graph()) {
-    throw Error(name + " is no ONNX model: it holds no graph",
-                "give a file that was exported as ONNX");
-  }
-  return model;
+  return parse_stream(in, name);
 }
 
 int64_t opset_of(const ::onnx::ModelProto& model, const std::string& name) {

@@ -17,10 +17,10 @@ namespace halfscope::onnx_files {
 /// output_dtype) and new operators.
 inline constexpr int64_t kOldestOpset = 8, kNewestOpset = 28;
 
-/// Throws Error if it cannot be read, is over 2 GB or is no ONNX model.
-std::vector<uint8_t> read_model_bytes(const std::filesystem::path& file);
+/// Throws Error if it cannot be read, is over 2 GB, is no ONNX model or is nested too deeply.
+::onnx::ModelProto read_model(const std::filesystem::path& file);
 
-/// Throws Error naming `name` if the bytes are no ONNX model or are nested too deeply.
+/// The same of bytes in memory, which errors call `name`.
 ::onnx::ModelProto parse_model(std::span<const uint8_t> bytes, const std::string& name);
 
 /// Of the default domain. Throws Error if the model has none or one that is not understood.

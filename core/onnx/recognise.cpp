@@ -53,9 +53,9 @@ std::string parameter_name(const Graph& graph, const Match& match, const std::st
 /// Copies a graph with every match as one node, at the place of its last.
 class Rewriting {
  public:
-  Rewriting(const Model& model, const Matches& matches)
-      : model_(model),
-        from_(model.graph),
+  Rewriting(Model model, const Matches& matches)
+      : model_(std::move(model)),
+        from_(model_.graph),
         matches_(matches),
         new_of_(from_.values().size(), kNone) {
     for (const auto& [root, match] : matches_) {
@@ -71,7 +71,7 @@ class Rewriting {
       const std::vector<ValueId>& inputs = from_.node(id).inputs;
       (gone_.contains(id) ? read_by_gone_ : as_they_are_).insert(inputs.begin(), inputs.end());
     }
-    for (const NamedValue& output : model.outputs) as_they_are_.insert(output.value);
+    for (const NamedValue& output : model_.outputs) as_they_are_.insert(output.value);
   }
 
   Model run() {
@@ -79,7 +79,7 @@ class Rewriting {
       const Value& value = from_.value(input.value);
       set(input.value, graph().add_input(input.name, value.shape, value.type));
     }
-    result_.initial = model_.initial;
+    result_.initial = std::move(model_.initial);
     copy_variables();
     for (const Constant& constant : from_.constants()) {
       set(constant.value, from_.value(constant.value).type == ElementType::index
@@ -199,7 +199,7 @@ class Rewriting {
     }
   }
 
-  const Model& model_;
+  Model model_;
   const Graph& from_;
   const Matches& matches_;
   std::set<NodeId> gone_;
@@ -227,7 +227,7 @@ Model recognise_composites(Model model) {
     taken.insert(match->nodes.begin(), match->nodes.end());
     matches.emplace(match->root, std::move(*match));
   }
-  return matches.empty() ? std::move(model) : Rewriting(model, matches).run();
+  return matches.empty() ? std::move(model) : Rewriting(std::move(model), matches).run();
 }
 
 }  // namespace halfscope::onnx_files

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "core/train/lane_setup.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <utility>
 
 #include "core/error.h"
 #include "core/models/models.h"
@@ -36,9 +41,12 @@ void write_values(Program& program, const Graph& graph, ValueId from, ValueId to
 
 }  // namespace
 
-NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init) {
-  NamedTensors weights = initial_weights(model.graph, seed);
-  for (const auto& [path, tensor] : model.initial) weights[path] = tensor;
+namespace {
+
+/// `weights` are those that the model starts from; the others are drawn.
+NamedTensors complete_weights(const Graph& graph, NamedTensors weights, uint64_t seed,
+                              const NamedTensors& init) {
+  weights.merge(initial_weights(graph, seed, weights));
   std::map<std::string, std::string> by_dots;
   std::vector<std::string> paths;
   for (const auto& [path, unused] : weights) {
@@ -71,14 +79,35 @@ NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTens
   return weights;
 }
 
+}  // namespace
+
+NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init) {
+  return complete_weights(model.graph, model.initial, seed, init);
+}
+
+NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTensors& init) {
+  return complete_weights(model.graph, std::exchange(model.initial, {}), seed, init);
+}
+
+void free_tensors(NamedTensors& tensors) {
+  tensors.clear();
+#if defined(__GLIBC__)
+  malloc_trim(0);  // it keeps what was in use once, unless told
+#endif
+}
+
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    uint64_t noise_seed) {
   uint64_t index = 0;
   for (const Variable& variable : graph.variables()) {
     const auto found = weights.find(variable.path);
     if (found == weights.end()) continue;
+    if (noise_seed == 0 || variable.buffer) {
+      program.write(variable.value, found->second.data);
+      continue;
+    }
     Tensor tensor = found->second;
-    if (noise_seed != 0 && !variable.buffer) perturb(tensor, noise_seed, index++);
+    perturb(tensor, noise_seed, index++);
     program.write(variable.value, tensor.data);
   }
 }

@@ -19,6 +19,12 @@ namespace halfscope {
 /// along as they are. Throws Error (usage) for a key that does not fit.
 NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init);
 
+/// The same for a model that is told of its Model::initial here and needs it no longer.
+NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTensors& init);
+
+/// Frees the memory of tensors that nobody needs any more, for the system to give to others.
+void free_tensors(NamedTensors& tensors);
+
 /// Writes those that the program has; a noise seed other than 0 moves each by one fp32 ulp.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    uint64_t noise_seed = 0);

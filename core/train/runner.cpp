@@ -12,10 +12,11 @@
 
 namespace halfscope {
 
-Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& data)
+Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
     : config_(config), data_(data), model_name_(model.name), results_(config.lanes.size()) {
   if (data.test.size() == 0) throw usage_error("there are no samples to run on");
-  const NamedTensors weights = starting_weights(model, config.seed, config.init);
+  NamedTensors weights = take_starting_weights(model, config.seed, config.init);
+  free_tensors(config_.init);
   for (const LaneConfig& lane_config : config_.lanes) {
     Lane& lane = lanes_.add(lane_config, lower_inference(model, lane_config.plan), config_.errors);
     if (!feed_) feed_.emplace(lane.executable, data_);
@@ -24,6 +25,7 @@ Runner::Runner(const Model& model, const RunnerConfig& config, const Dataset& da
       write_weights(*lane.program, lane.executable.graph, weights, lane_config.noise_seed);
     });
   }
+  free_tensors(weights);
   if (lanes_.empty()) throw usage_error("there is no lane to run");
   lanes_.pair_up(config_.errors, config_.lanes);
   lanes_.check_any();

@@ -34,8 +34,8 @@ class Runner {
   /// zeros, which are left out of outputs and accuracies; no statistics are taken of it. A lane
   /// that there is no memory for, or whose device is lost, is lost before the first batch. Throws
   /// Error (usage) if the set-up does not fit together, Error if no lane is left.
-  Runner(const Model& model, const RunnerConfig& config, const Dataset& data);
-  Runner(const Model& model, const RunnerConfig& config, Dataset&& data) = delete;
+  Runner(Model model, const RunnerConfig& config, const Dataset& data);
+  Runner(Model model, const RunnerConfig& config, Dataset&& data) = delete;
 
   /// Fills in what a run file wants to know; `command` and the like are the caller's.
   RunInfo describe() const;

@@ -48,7 +48,8 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
                  : build_model(config.model, micro_size_, data.sample_shape, data.classes)),
       lanes_(LaneSet::Work::training, [this] { settle(); }) {
   check_data();
-  const NamedTensors weights = starting_weights(model_, config_.seed, config_.init);
+  NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
+  free_tensors(config_.init);
   const TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                           config_.state_format, config_.average,       config_.clip_norm > 0.0};
   for (const LaneConfig& lane_config : config_.lanes) {
@@ -64,6 +65,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       make_queue(lane);
     });
   }
+  free_tensors(weights);
   lanes_.pair_up(config_.errors, config_.lanes);
   lanes_.check_any();
 }
