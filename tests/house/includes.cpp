@@ -75,7 +75,7 @@ struct Library {
 };
 
 // cli/tasks/doctor.cpp reports the versions of the libraries and so sees all their headers.
-constexpr std::array<Library, 16> kLibraries{{
+constexpr std::array<Library, 17> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
@@ -98,6 +98,7 @@ constexpr std::array<Library, 16> kLibraries{{
     {"protobuf", {"google/", "onnx/"}, {"core/onnx/"}},
     {"viewer libraries", {"imgui", "backends/imgui", "GLFW/", "GL/", "EGL/", "stb"}, {"gui/"}},
     {"the dynamic loader", {"dlfcn.h"}, {"gpu/"}},
+    {"glibc's memory", {"malloc.h"}, {"core/train/lane_setup.cpp"}},
     {"POSIX",
      {"unistd.h", "fcntl.h", "sys/", "poll.h", "signal.h", "sched.h", "spawn.h"},
      {"core/data/", "analysis/", "gui/", "cli/", "emulation/"}},
