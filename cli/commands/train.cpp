@@ -151,6 +151,7 @@ bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
     }
     return false;
   }
+  if (settings.save_weights.empty() && settings.save_ema.empty()) return true;
   const NamedTensors averages = trainer.averages(lane);
   NamedTensors weights = trainer.weights(lane);
   if (!settings.save_ema.empty()) {
