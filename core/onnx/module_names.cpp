@@ -45,16 +45,42 @@ int rank_of(const Graph& graph, const Node& node) {
   return weighs ? 2 : 3;
 }
 
+/// The module that both are in.
+std::string common_module(const std::string& a, const std::string& b) {
+  size_t end = 0;
+  for (size_t i = 0;; ++i) {
+    const bool a_ends = i == a.size() || a[i] == '.', b_ends = i == b.size() || b[i] == '.';
+    if (a_ends && b_ends) end = i;
+    if (i == a.size() || i == b.size() || a[i] != b[i]) return a.substr(0, end);
+  }
+}
+
 class Namer {
  public:
   Namer(Model& model, const ModuleOfPath& modules) : graph_(model.graph), model_(model) {
+    if (modules.empty()) return;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      for (ValueId input : graph_.node(id).inputs) readers_[input].push_back(id);
+    }
+    std::vector<std::optional<std::string>> module_of(graph_.nodes().size());
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const auto found = find(modules, graph_.node(id).path);
-      if (!found) {
-        taken_.insert(graph_.node(id).path);
-        continue;
-      }
+      if (!found) continue;
+      module_of[static_cast<size_t>(id)] = found->second;
       members_[found->second].push_back({id, found->first});
+    }
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      if (module_of[static_cast<size_t>(id)]) continue;
+      const auto module = module_around(id, module_of);
+      if (module) {
+        members_[*module].push_back({id, graph_.node(id).path});
+      } else {
+        taken_.insert(graph_.node(id).path);
+      }
+    }
+    for (auto& [module, members] : members_) {
+      std::sort(members.begin(), members.end(),
+                [](const Member& a, const Member& b) { return a.id < b.id; });
     }
   }
 
@@ -64,7 +90,9 @@ class Namer {
     for (const auto& [module, members] : members_) {
       for (const Member& member : members) {
         const std::string& file = member.path;
-        if (!names.contains(file)) names[file] = free(name_of(module, members, file));
+        if (names.contains(file)) continue;
+        const bool main = main_.contains(file);
+        names[file] = free(main ? module : part_name(module, members, file), main ? ":call" : "");
       }
     }
     for (const auto& [module, members] : members_) {
@@ -96,30 +124,70 @@ class Namer {
     }
   }
 
+  /// Of a node that an exporter made without saying for what: the module that what it reads and
+  /// what reads it are in. Nothing where one of the two is not known.
+  std::optional<std::string> module_around(
+      NodeId id, const std::vector<std::optional<std::string>>& module_of) const {
+    std::optional<std::string> before, after;
+    const auto add = [&](std::optional<std::string>& to, NodeId from) {
+      const std::optional<std::string>& module = module_of[static_cast<size_t>(from)];
+      if (module) to = to ? common_module(*to, *module) : *module;
+    };
+    const Node& node = graph_.node(id);
+    for (ValueId input : node.inputs) {
+      if (input != kNone && graph_.value(input).producer != kNone)
+        add(before, graph_.value(input).producer);
+    }
+    for (ValueId output : node.outputs) {
+      const auto found = readers_.find(output);
+      if (found == readers_.end()) continue;
+      for (NodeId reader : found->second) add(after, reader);
+    }
+    if (!before || !after) return std::nullopt;
+    return common_module(*before, *after);
+  }
+
   bool has_modules(const std::string& module) const {
     if (module.empty()) return true;
     const auto next = members_.lower_bound(module + ".");
     return next != members_.end() && next->first.starts_with(module + ".");
   }
 
-  /// Nodes that have the module's own name.
+  /// Nodes that have the module's own name: one, or one for each of its calls.
   void mark_main(const std::string& module, const std::vector<Member>& members) {
     if (has_modules(module)) return;
     int best = 3;
     for (const Member& member : members)
       best = std::min(best, rank_of(graph_, graph_.node(member.id)));
-    const Member* main = nullptr;
+    std::vector<const Member*> candidates;
     for (const Member& member : members) {
-      if (rank_of(graph_, graph_.node(member.id)) != best) continue;
-      // The first that computes with weights; of others the last, which makes the result.
-      if (main == nullptr || best == 3) main = &member;
+      if (rank_of(graph_, graph_.node(member.id)) == best) candidates.push_back(&member);
     }
-    if (main != nullptr) main_.insert(main->path);
+    const Node& first = graph_.node(candidates.front()->id);
+    const bool calls = std::all_of(candidates.begin(), candidates.end(), [&](const Member* each) {
+      const Node& node = graph_.node(each->id);
+      return node.op == first.op && variables_of(node) == variables_of(first);
+    });
+    // Without weights, the same operator several times may as well be one call.
+    const bool sure = best < 3 || candidates.size() == members.size();
+    if (calls && sure) {
+      for (const Member* each : candidates) main_.insert(each->path);
+    } else {
+      // The first that computes with weights; of others the last, which makes the result.
+      main_.insert((best < 3 ? candidates.front() : candidates.back())->path);
+    }
   }
 
-  std::string name_of(const std::string& module, const std::vector<Member>& members,
-                      const std::string& file) const {
-    if (main_.contains(file)) return module;
+  std::vector<ValueId> variables_of(const Node& node) const {
+    std::vector<ValueId> variables;
+    for (ValueId input : node.inputs) {
+      if (input != kNone && graph_.variable_of(input) != nullptr) variables.push_back(input);
+    }
+    return variables;
+  }
+
+  std::string part_name(const std::string& module, const std::vector<Member>& members,
+                        const std::string& file) const {
     const Node* last = nullptr;  // of those that the node of the file became
     for (const Member& member : members) {
       if (member.path == file) last = &graph_.node(member.id);
@@ -136,13 +204,11 @@ class Namer {
     });
   }
 
-  std::string free(const std::string& wanted) {
+  /// `wanted`, or with the first free number behind it and `mark`.
+  std::string free(const std::string& wanted, const std::string& mark) {
     std::string name = wanted;
-    for (int n = 2; !taken_.insert(name).second; ++n) {
-      const bool part =
-          wanted.find(':') != std::string::npos || wanted.find('.') == std::string::npos;
-      name = wanted + (part ? "_" : ":call_") + std::to_string(n);
-    }
+    for (int n = 2; !taken_.insert(name).second; ++n)
+      name = wanted + mark + "_" + std::to_string(n);
     return name;
   }
 
@@ -173,6 +239,7 @@ class Namer {
 
   Graph& graph_;
   Model& model_;
+  std::map<ValueId, std::vector<NodeId>> readers_;
   std::map<std::string, std::vector<Member>> members_;  ///< by module
   std::set<std::string> main_;                          ///< nodes of the file
   std::set<std::string> taken_;

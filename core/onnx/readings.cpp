@@ -62,6 +62,9 @@ class Wishes {
         reading.trains = Trains::yes;
         reading.identity = "trained " + use.copy;
         reading.name = is_numbered(use.copy) ? below : names[1];
+        std::erase_if(work_.result.constants, [&](const ImportConstant& each) {
+          return std::find(names.begin(), names.end(), each.name) != names.end();
+        });
       }
       settle(names);
     }

@@ -133,7 +133,11 @@ class Unmarked {
       }
       for (const std::string& output : node->output()) {
         leaves[output] = from;
-        if (op == "Add" && from.size() == 1) shifted.insert(output);
+        const auto wide = std::count_if(from.begin(), from.end(), [&](const std::string& name) {
+          const auto found = work_.initializers.find(name);
+          return found == work_.initializers.end() || found->second->count() > 1;
+        });
+        if (op == "Add" && wide == 1) shifted.insert(output);
         if (has_root) variances.insert(output);
       }
       if (has_root) frozen_.insert(from.begin(), from.end());
