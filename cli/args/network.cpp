@@ -97,6 +97,7 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
   for (const std::string& note : import.notes) {
     if (told.insert(note).second) fmt::print(stderr, "note: {}: {}\n", file.string(), note);
   }
+  if (!options.trains) return import;
   bool doubtful = false;
   for (const ImportDoubt& doubt : import.doubts) {
     if (!told.insert(doubt.name + doubt.why).second) continue;

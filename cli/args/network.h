@@ -29,7 +29,8 @@ struct NetworkOptions {
   std::map<std::string, int64_t> dimensions{};
   /// As in ImportOptions.
   std::vector<std::string> trainable{}, frozen{}, untied{};
-  bool quiet = false;  ///< print neither notes nor doubts
+  bool quiet = false;   ///< print neither notes nor doubts
+  bool trains = false;  ///< what trains matters: doubts are printed
 
   /// Whether something is asked for that only files have.
   bool asks_for_file() const {

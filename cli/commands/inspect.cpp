@@ -116,7 +116,7 @@ void add_inspect(CLI::App& app, Invocation& call) {
             ->required()
             ->type_name("RUN")
             ->group(group::kArguments),
-        {.files = "*.{hscope,onnx}"});
+        {.files = "*.[ho][sn]*[ex]"});
   add_settings(*sub, kInspect);
   sub->callback([files, sub, &call] {
     call.action = [files, sub] {

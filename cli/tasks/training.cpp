@@ -147,6 +147,7 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
                   variance = settings.running_variance](int64_t batch) {
     NetworkOptions sized = wanted;
     sized.batch = batch;
+    sized.trains = true;
     Model network = about({"model"}, [&] {
       if (!file) return load_network(model, sized);
       OnnxImport import = load_network_file(model, sized);

@@ -52,9 +52,10 @@ TEST(CliJson, Train) {
   const Bench bench;
   const json run = result_of(bench, training({"--save-weights", "w.npz"}));
   expect_keys(run, {"schema", "version", "run", "status", "steps_planned", "seconds",
-                    "save_weights", "save_ema", "lanes", "proof"});
+                    "save_weights", "save_ema", "network", "lanes", "proof"});
   EXPECT_EQ(run.at("schema"), "halfscope.train/1");
   EXPECT_EQ(run.at("proof"), nullptr) << "nobody asked for one";
+  EXPECT_EQ(run.at("network"), nullptr) << "it is built in";
   EXPECT_EQ(run.at("run"), "run.hscope");
   EXPECT_EQ(run.at("status"), "complete");
   EXPECT_EQ(run.at("save_weights"), "w.npz");

@@ -64,6 +64,86 @@ test::FileBuilder small_network(std::optional<int64_t> samples, bool together = 
   return file;
 }
 
+/// Two normalizations that start alike and are stored once, with a table that follows a formula.
+test::FileBuilder doubtful_network() {
+  test::FileBuilder file;
+  file.file().set_producer_name("pytorch");
+  file.input("x", {4, 6}).output("y");
+  file.floats("a.weight", {6}, std::vector<float>(6, 1.0f));
+  file.floats("a.bias", {6}, std::vector<float>(6, 0.0f));
+  file.floats("positions", {6}, {0, 1, 2, 3, 4, 5});
+  file.node("Identity", {"a.weight"}, {"b.weight"}, "Identity_1");
+  file.node("LayerNormalization", {"x", "a.weight", "a.bias"}, {"h"}, "/a/LayerNormalization");
+  file.node("Add", {"h", "positions"}, {"p"}, "/Add");
+  file.node("LayerNormalization", {"p", "b.weight", "a.bias"}, {"y"}, "/b/LayerNormalization");
+  return file;
+}
+
+TEST(CliOnnx, InspectListsWhatWouldTrain) {
+  const Bench bench;
+  write_file(bench, "net.onnx", doubtful_network());
+  const Outcome text = bench.run({"inspect", "net.onnx"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.err, "");
+  EXPECT_THAT(text.out, HasSubstr("net.onnx: trains 3 parameters (18 numbers), keeps 1 tensor "
+                                  "constant, takes 4 samples at once; 1 point is doubtful.\n"
+                                  "  tied: a.bias is read by a and b\n"));
+  EXPECT_THAT(text.out, HasSubstr("positions: its values follow a formula"));
+  const Json json = Json::parse(bench.run({"inspect", "net.onnx", "--json"}).out);
+  EXPECT_EQ(json.at("schema"), "halfscope.network/1");
+  EXPECT_EQ(json.at("parameters").size(), 3u);
+  EXPECT_EQ(json.at("parameters")[2].at("name"), "b.weight");
+  EXPECT_EQ(json.at("parameters")[2].at("file_name"), "a.weight");
+  EXPECT_EQ(json.at("doubtful")[0].at("name"), "positions");
+  EXPECT_EQ(json.at("nodes")[0].at("path"), "a");
+  EXPECT_EQ(json.at("nodes")[0].at("file_name"), "/a/LayerNormalization");
+  // A wrong guess is corrected.
+  const Json other = Json::parse(bench
+                                     .run({"inspect", "net.onnx", "--trainable", "pos*", "--untie",
+                                           "a.bias", "--frozen", "b.weight", "--json"})
+                                     .out);
+  EXPECT_EQ(other.at("parameters").size(), 4u);
+  EXPECT_EQ(other.at("doubtful").size(), 0u);
+  // What cannot be done is said.
+  for (const auto& [words, error] :
+       {std::pair{Words{"inspect", "net.onnx", "--frozen", "z"}, "no weight matches \"z\""},
+        {Words{"inspect", "net.onnx", "net.onnx"}, "inspect takes one ONNX file at a time"},
+        {Words{"inspect", "none.onnx"}, "none.onnx"},
+        {Words{"inspect", "r.hscope", "--frozen", "z"}, "--frozen is for ONNX files"}}) {
+    const Outcome outcome = bench.run(words);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(error));
+  }
+}
+
+TEST(CliOnnx, TrainSaysWhatItUnderstood) {
+  const Bench bench;
+  write_file(bench, "net.onnx", doubtful_network());
+  Tensor x{{4, 6}, {}}, y{{4, 6}, {}};
+  for (int i = 0; i < 24; ++i) {
+    x.data.push_back(static_cast<float>(i % 7) / 7.0f);
+    y.data.push_back(static_cast<float>(i % 5));
+  }
+  write_npz((bench / "d.npz").string(), {{"x", x}, {"y", y}});
+  const Words train{"train", "--model", "net.onnx", "--loss",  "mse", "--data",
+                    "d.npz", "--batch", "4",        "--steps", "2"};
+  const Outcome text = bench.run(train);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.err, HasSubstr("warning: net.onnx: positions: its values follow a formula"));
+  EXPECT_THAT(text.err, HasSubstr("net.onnx: trains 3 parameters (18 numbers)"));
+  Words frozen = train;
+  frozen.insert(frozen.end(), {"--frozen", "positions", "--force", "--json", "--quiet"});
+  const Outcome quiet = bench.run(frozen);
+  EXPECT_EQ(quiet.err, "");
+  const Json network = Json::parse(quiet.out).at("network");
+  EXPECT_EQ(network.at("parameters"), 3);
+  EXPECT_EQ(network.at("elements"), 18);
+  EXPECT_EQ(network.at("tied")[0].at("name"), "a.bias");
+  EXPECT_EQ(network.at("doubtful").size(), 0u);
+  EXPECT_EQ(network.at("batch").at("samples"), 4);
+}
+
 // What is asked for and not done is an error, not a run of something else.
 TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
   const Bench bench;
