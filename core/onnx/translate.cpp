@@ -108,6 +108,19 @@ std::vector<int64_t> Translation::known_shape(size_t i, std::vector<int64_t>* se
   return of.known->ints;
 }
 
+bool Translation::is_zeros(size_t i, const Shape& one, size_t axis, int64_t several) const {
+  const Binding& of = binding(i);
+  const auto zeros = [](const KnownTensor& known) {
+    return known.real() && std::all_of(known.reals.begin(), known.reals.end(),
+                                       [](float value) { return value == 0.0f; });
+  };
+  if (of.known == nullptr || of.trainable || of.known->shape != one || !zeros(*of.known))
+    return false;
+  Shape wanted = one;
+  wanted.at(axis) = several;
+  return of.several == nullptr || (of.several->shape == wanted && zeros(*of.several));
+}
+
 std::vector<int64_t> Translation::known_ints(size_t i, const char* name) const {
   const KnownTensor& tensor = known(i, name);
   if (tensor.real()) throw error(std::string("its ") + name + " must be integers");

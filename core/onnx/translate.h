@@ -63,6 +63,9 @@ class Translation {
   /// A shape that the output shall have, which may depend on the number of samples; `several`, if
   /// given, becomes what it is for the batch where that differs.
   std::vector<int64_t> known_shape(size_t i, std::vector<int64_t>* several = nullptr) const;
+  /// Whether the input is zeros that do not train, for one sample and for several. It then has the
+  /// shape `one`, whose dimension `axis` is `several` there.
+  bool is_zeros(size_t i, const Shape& one, size_t axis, int64_t several) const;
   double known_scalar(size_t i, const char* name) const;
   /// The first of attribute and input, whichever the file's opset has.
   std::optional<std::vector<int64_t>> ints(const char* attribute, size_t i) const;

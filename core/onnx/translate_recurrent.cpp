@@ -168,6 +168,7 @@ class Recurrence {
   Translation& t_;
   const int64_t gates_;
   int64_t steps_ = 0, batch_ = 0, inputs_ = 0, hidden_ = 0;
+  int64_t several_ = 0;  ///< the batch, where the file has one sample and the network takes several
   double clip_ = 0.0;
 
  private:
@@ -248,14 +249,8 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
   const Shape wanted =
       batch_first_ ? Shape{batch_, number, hidden_} : Shape{number, batch_, hidden_};
   check(i, wanted, name);
-  if (t_.is_known(i) && !t_.is_trained(i)) {
-    const KnownTensor& known = t_.known(i, name);
-    const std::vector<float>& values = known.reals;
-    // Exporters write the zeros that a network starts from, and nobody trains those.
-    if (known.real() &&
-        std::all_of(values.begin(), values.end(), [](float v) { return v == 0.0f; }))
-      return none;
-  }
+  // Exporters write the zeros that a network starts from, and nobody trains those.
+  if (t_.is_zeros(i, wanted, batch_first_ ? 0 : 1, several_)) return none;
   ValueId state = t_.real(i, name);
   if (batch_first_) {
     state = t_.add("Transpose", {state}, {{"perm", std::vector<int64_t>{1, 0, 2}}},
@@ -273,7 +268,7 @@ void Recurrence::read_lengths() {
     std::vector<int32_t> numbers(static_cast<size_t>(steps_));
     std::iota(numbers.begin(), numbers.end(), 0);
     const ValueId places = t_.graph().add_index_constant({steps_, 1, 1}, std::move(numbers));
-    const ValueId lengths = t_.reshape(t_.index(4), {1, batch_, 1}, "lengths");
+    const ValueId lengths = t_.reshape(t_.index(4), {1, batch_, 1}, "lengths", {kAdded, 0, kAdded});
     mask_ = t_.add("Less", {places, lengths}, {}, "mask");
     mask_of_step_ = by_step(mask_, "mask_steps");
     return;
@@ -304,6 +299,9 @@ ValueId Recurrence::held(size_t step, ValueId after, ValueId before, const std::
 
 void Recurrence::run() {
   ValueId x = t_.real(0);
+  several_ = t_.importer().samples() == nullptr
+                 ? batch_
+                 : t_.importer().samples()->shape(x)[batch_first_ ? 0 : 1];
   if (batch_first_)
     x = t_.add("Transpose", {x}, {{"perm", std::vector<int64_t>{1, 0, 2}}}, "steps_first");
   const auto turned = [&](ValueId weight, const std::string& name) {
@@ -373,7 +371,8 @@ void Recurrence::set_outputs() {
     const Shape shape{steps_, 1, batch_, hidden_};
     std::vector<ValueId> each;
     for (size_t k = 0; k < directions_; ++k)
-      each.push_back(t_.reshape(sequences_[k], shape, all_[k].prefix + "sequence_direction"));
+      each.push_back(t_.reshape(sequences_[k], shape, all_[k].prefix + "sequence_direction",
+                                {0, kAdded, 1, 2}));
     if (each.size() == 1) return each[0];
     return t_.add("Concat", each, {{"axis", int64_t{1}}}, "sequence");
   };

@@ -322,6 +322,18 @@ void number_of_samples(FileBuilder& f, const char* made) {
   test::set_int(f.node("Cast", {"n"}, {made}), "to", 1);
 }
 
+/// Zeros to start from for all samples, of as many features as there are samples.
+void state_of_other_size(FileBuilder& f) {
+  f.node("Shape", {"x"}, {"s"});
+  f.integers("first", {1}, {0}).integers("one", {1}, {1}).node("Gather", {"s", "first"}, {"n"});
+  with_axis(f.node("Concat", {"one", "one", "n"}, {"size"}), 0);
+  f.node("ConstantOfShape", {"size"}, {"zeros"});
+  transpose(f, "x", {1, 0, 2}, "t");
+  f.floats("w", {1, 1, 4}, numbers(4)).floats("r", {1, 1, 1}, {0.5f});
+  f.node("RNN", {"t", "w", "r", "", "", "zeros"}, {"", "last"}, "node");
+  transpose(f, "last", {1, 0, 2}, "y");
+}
+
 const std::vector<Network>& refused() {
   static const std::vector<Network> all{
       {"softmax", {1, 4}, along("Softmax", 0), "node (Softmax): works along"},
@@ -422,6 +434,7 @@ const std::vector<Network>& refused() {
          f.integers("zero", {1}, {0}).node("Squeeze", {"x", "zero"}, {"y"}, "node");
        },
        "node (Reshape): removes the dimension of the samples"},
+      {"state_of_other_size", {1, 5, 4}, state_of_other_size, "node/step_0/product (MatMul): sums"},
       {"sum_of_all",
        {1, 4},
        [](FileBuilder& f) { f.node("ReduceSum", {"x"}, {"y"}, "node"); },

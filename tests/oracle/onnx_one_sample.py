@@ -95,6 +95,22 @@ class Images(nn.Module):
                                                           mode="bilinear").squeeze(1)
 
 
+class Recurrent(nn.Module):
+    """Both directions of a sequence, and states that start from zeros for each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 2, bidirectional=True, batch_first=True)
+        self.gru, self.rnn = nn.GRU(4, 3), nn.RNN(3, 2, batch_first=True)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, (_, cell) = self.lstm(x)
+        z, last = self.gru(y.transpose(0, 1))
+        y, _ = self.rnn(z.transpose(0, 1) + last[0][:, None])
+        return self.head(torch.cat([y[:, -1], cell[1]], 1))
+
+
 def networks() -> Dict[str, Tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]]:
     def ids() -> torch.Tensor:
         return torch.randint(0, 9, (SAMPLES, 5))
@@ -104,6 +120,7 @@ def networks() -> Dict[str, Tuple[Callable[[], nn.Module], Callable[[], torch.Te
         "windows": (Windows, lambda: torch.randn(SAMPLES, 4, 4, 4)),
         "queries": (Queries, lambda: torch.randn(SAMPLES, 5, 8)),
         "images": (Images, lambda: torch.randn(SAMPLES, 36)),
+        "recurrent": (Recurrent, lambda: torch.randn(SAMPLES, 4, 3)),
     }
 
 
