@@ -108,6 +108,23 @@ std::vector<int64_t> Translation::known_shape(size_t i, std::vector<int64_t>* se
   return of.known->ints;
 }
 
+std::vector<int64_t> Translation::known_sizes(size_t i, const char* name, ValueId value,
+                                              const std::vector<int64_t>& axes) const {
+  const Binding& of = binding(i);
+  const SampleAxes* samples = importer_.samples();
+  if (of.known == nullptr || of.several == nullptr || samples == nullptr || of.known->real())
+    return known_ints(i, name);
+  const std::vector<int64_t>&one = of.known->ints, &several = of.several->ints;
+  const Shape from = importer_.graph().value(value).shape, from_several = samples->shape(value);
+  if (one.size() != axes.size() || several.size() != axes.size()) return known_ints(i, name);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    const bool stays = one[k] == from.at(axis) && several[k] == from_several.at(axis);
+    if (one[k] != several[k] && !stays) return known_ints(i, name);  // which refuses
+  }
+  return one;
+}
+
 bool Translation::is_zeros(size_t i, const Shape& one, size_t axis, int64_t several) const {
   const Binding& of = binding(i);
   const auto zeros = [](const KnownTensor& known) {

@@ -199,6 +199,10 @@ std::vector<float> known_reals(Translation& t, size_t i, const char* name) {
 Request request_of(Translation& t, const std::string& coordinates) {
   const Shape shape = t.shape(0);
   const size_t scales_at = t.opset() < 11 ? 1 : 2;  // Upsample, and Resize of opset 10: (x, scales)
+  std::vector<int64_t> axes(shape.size());
+  std::iota(axes.begin(), axes.end(), int64_t{0});
+  if (const auto given = t.attributes().ints("axes"))
+    axes = checked_axes(*given, shape.size(), t.what());
   std::vector<float> scales;
   Shape to;
   if (const auto given = t.attributes().reals("scales")) {
@@ -206,12 +210,8 @@ Request request_of(Translation& t, const std::string& coordinates) {
   } else if (t.has(scales_at) && element_count(t.shape(scales_at)) > 0) {
     scales = known_reals(t, scales_at, "scales");
   } else if (t.has(3)) {
-    to = bounded(t, t.known_ints(3, "sizes"), 1, int64_t{1} << 30, "a size");
+    to = bounded(t, t.known_sizes(3, "sizes", t.real(0), axes), 1, int64_t{1} << 30, "a size");
   }
-  std::vector<int64_t> axes(shape.size());
-  std::iota(axes.begin(), axes.end(), int64_t{0});
-  if (const auto given = t.attributes().ints("axes"))
-    axes = checked_axes(*given, shape.size(), t.what());
   const size_t count = axes.size();
   if ((scales.empty() ? to.size() : scales.size()) != count)
     throw t.error("scales or sizes do not fit the input");

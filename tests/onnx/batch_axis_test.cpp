@@ -322,6 +322,17 @@ void number_of_samples(FileBuilder& f, const char* made) {
   test::set_int(f.node("Cast", {"n"}, {made}), "to", 1);
 }
 
+/// Sizes of the dimensions of x, the last one multiplied by that of the first.
+void resized_by_it(FileBuilder& f) {
+  f.node("Shape", {"x"}, {"s"});
+  f.integers("first", {1}, {0}).integers("rest", {3}, {1, 2, 3});
+  f.node("Gather", {"s", "first"}, {"n"});
+  f.node("Gather", {"s", "rest"}, {"r"});
+  f.node("Mul", {"r", "n"}, {"more"});
+  with_axis(f.node("Concat", {"n", "more"}, {"sizes"}), 0);
+  f.node("Resize", {"x", "", "", "sizes"}, {"y"}, "node");
+}
+
 /// Zeros to start from for all samples, of as many features as there are samples.
 void state_of_other_size(FileBuilder& f) {
   f.node("Shape", {"x"}, {"s"});
@@ -434,6 +445,10 @@ const std::vector<Network>& refused() {
          f.integers("zero", {1}, {0}).node("Squeeze", {"x", "zero"}, {"y"}, "node");
        },
        "node (Reshape): removes the dimension of the samples"},
+      {"resized_by_it",
+       {1, 2, 3, 3},
+       resized_by_it,
+       "node (Resize): takes its sizes from the number of samples"},
       {"state_of_other_size", {1, 5, 4}, state_of_other_size, "node/step_0/product (MatMul): sums"},
       {"sum_of_all",
        {1, 4},
