@@ -174,6 +174,12 @@ ValueId Translation::reshape(ValueId value, const Shape& shape, const std::strin
   return add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}}, suffix);
 }
 
+void Translation::set_reshaped(size_t output, ValueId value, const Shape& shape,
+                               std::vector<int64_t> sources) {
+  if (importer_.samples() != nullptr) importer_.samples()->set_sources(std::move(sources));
+  set(output, add("Reshape", {value}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+}
+
 void Translation::set(size_t output, ValueId value) {
   if (outputs_.size() <= output) outputs_.resize(output + 1);
   auto binding = std::make_shared<Binding>();

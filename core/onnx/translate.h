@@ -82,6 +82,8 @@ class Translation {
   /// dimensions, where they are known.
   ValueId reshape(ValueId value, const Shape& shape, const std::string& suffix = "",
                   std::vector<int64_t> sources = {});
+  /// Output `output`: the value with that shape, by a Reshape with the name of the node.
+  void set_reshaped(size_t output, ValueId value, const Shape& shape, std::vector<int64_t> sources);
   Shape shape_of(ValueId value) { return graph().value(value).shape; }
 
   void set(size_t output, ValueId value);

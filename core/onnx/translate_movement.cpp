@@ -16,8 +16,7 @@ namespace {
 void to_shape(Translation& t, const Shape& shape, std::vector<int64_t> sources) {
   checked_count(shape, t.what());
   const ValueId x = t.any(0);
-  if (t.importer().samples() != nullptr) t.importer().samples()->set_sources(std::move(sources));
-  t.set(0, t.add("Reshape", {x}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+  t.set_reshaped(0, x, shape, std::move(sources));
 }
 
 /// What the shape is for several samples, if the number is part of it where the file is read. Files

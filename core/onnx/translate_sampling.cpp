@@ -60,7 +60,8 @@ class GridSample {
     points_ = checked_count({grid.begin() + 1, grid.end() - 1}, t_.what());
     result_ = {samples_, channels_};
     result_.insert(result_.end(), grid.begin() + 1, grid.end() - 1);
-    grid_ = t_.reshape(t_.real(1, "grid"), {samples_, points_, static_cast<int64_t>(d)}, "points");
+    grid_ = t_.reshape(t_.real(1, "grid"), {samples_, points_, static_cast<int64_t>(d)}, "points",
+                       {0, kAdded, kAdded});
   }
 
   ValueId add(const char* op, std::vector<ValueId> inputs, const std::string& name) {
@@ -75,7 +76,7 @@ class GridSample {
   ValueId place(size_t d) {
     const auto column = static_cast<int64_t>(sizes_.size() - 1 - d);
     const ValueId part = gather_rows(t_, grid_, 2, {column}, prefix_ + "grid");
-    const ValueId g = t_.reshape(part, {samples_, points_}, prefix_ + "coordinate");
+    const ValueId g = t_.reshape(part, {samples_, points_}, prefix_ + "coordinate", {0, 1});
     const ValueId from_zero = add("Add", {g, number(1.0)}, "from_zero");
     const auto size = static_cast<double>(sizes_[d]);
     if (corners_) return add("Mul", {from_zero, number((size - 1.0) / 2.0)}, "place");
@@ -204,30 +205,40 @@ class GridSample {
       if (leaves()) index = add("Where", {each.inside, index, integer(pixels)}, "or_zero");
       indices.push_back(index);
       if (each.weight != kNone)
-        weights.push_back(t_.reshape(each.weight, {samples_, 1, points_}, "weight"));
+        weights.push_back(
+            t_.reshape(each.weight, {samples_, 1, points_}, "weight", {0, kAdded, 1}));
     }
     const Shape wide{samples_, channels_, count * points_};
     checked_count(wide, t_.what());
     ValueId index = indices[0];
     if (count > 1) index = t_.add("Concat", indices, {{"axis", int64_t{1}}}, "pixels");
-    index = t_.reshape(index, {samples_, 1, count * points_}, "one_channel");
+    index = t_.reshape(index, {samples_, 1, count * points_}, "one_channel", {0, kAdded, 1});
     index = t_.add("Expand", {index}, {{"shape", wide}}, "all_channels");
-    ValueId x = t_.reshape(t_.real(0), {samples_, channels_, pixels}, "line");
+    ValueId x = t_.reshape(t_.real(0), {samples_, channels_, pixels}, "line", {0, 1, kAdded});
     if (leaves())
       x = t_.add("Pad", {x}, {{"pads", std::vector<int64_t>{0, 0, 0, 0, 0, 1}}}, "with_zero");
     const ValueId read = t_.add("GatherElements", {x, index}, {{"axis", int64_t{2}}}, "read");
-    const Attributes back{{"shape", result_}, {"allowzero", int64_t{1}}};
     if (weights.empty()) {
-      t_.set(0, t_.add("Reshape", {read}, back));
+      set(read);
       return;
     }
-    const ValueId split = t_.reshape(read, {samples_, channels_, count, points_}, "split");
+    const ValueId split =
+        t_.reshape(read, {samples_, channels_, count, points_}, "split", {0, 1, kAdded, kAdded});
     const ValueId joined = t_.add("Concat", weights, {{"axis", int64_t{1}}}, "weights");
-    const ValueId factors = t_.reshape(joined, {samples_, 1, count, points_}, "factors");
+    const ValueId factors =
+        t_.reshape(joined, {samples_, 1, count, points_}, "factors", {0, kAdded, 1, 2});
     const ValueId parts = add("Mul", {split, factors}, "parts");
     const ValueId sum = t_.add(
         "ReduceSum", {parts}, {{"axes", std::vector<int64_t>{2}}, {"keepdims", int64_t{0}}}, "sum");
-    t_.set(0, t_.add("Reshape", {sum}, back));
+    set(sum);
+  }
+
+  /// The output, from [samples, channels, points].
+  void set(ValueId rows) {
+    std::vector<int64_t> sources(result_.size(), kAdded);
+    sources[0] = 0;
+    sources[1] = 1;
+    t_.set_reshaped(0, rows, result_, std::move(sources));
   }
 
   Tap combined(const Tap& a, const Tap& b, int64_t size) {
@@ -257,8 +268,9 @@ void grid_sample(Translation& t) {
 /// theta [n, d, d + 1] times the places of pixels from -1 to 1.
 void affine_grid(Translation& t) {
   const Shape theta = t.shape(0);
+  std::vector<int64_t> several;
   const std::vector<int64_t> size =
-      bounded(t, t.known_ints(1, "size"), 1, int64_t{1} << 30, "a size");
+      bounded(t, t.known_shape(1, &several), 1, int64_t{1} << 30, "a size");
   if (size.size() != 4 && size.size() != 5) throw t.error("works on images and volumes");
   const size_t d = size.size() - 2;
   const auto dimensions = static_cast<int64_t>(d);
@@ -289,7 +301,18 @@ void affine_grid(Translation& t) {
       t.add("Transpose", {t.real(0, "theta")}, {{"perm", std::vector<int64_t>{0, 2, 1}}}, "turned");
   const ValueId y =
       t.add("MatMul", {t.graph().add_constant(std::move(places)), turned}, {}, "product");
-  t.set(0, t.add("Reshape", {y}, {{"shape", result}, {"allowzero", int64_t{1}}}));
+  std::vector<int64_t> sources(result.size(), kAdded);
+  sources.front() = 0;
+  sources.back() = 2;
+  t.set_reshaped(0, y, result, std::move(sources));
+  SampleAxes* samples = t.importer().samples();
+  if (samples == nullptr || several.empty()) return;
+  // The channels of the image are in its size, but not in the grid.
+  if (several.size() != size.size()) throw t.error("works on images and volumes");
+  Shape wanted{several[0]};
+  wanted.insert(wanted.end(), several.begin() + 2, several.end());
+  wanted.push_back(dimensions);
+  samples->expect(t.outputs()[0]->value, wanted, t.what());
 }
 
 constexpr Translator kSamplingTranslators[] = {

@@ -111,6 +111,21 @@ class Recurrent(nn.Module):
         return self.head(torch.cat([y[:, -1], cell[1]], 1))
 
 
+class Warped(nn.Module):
+    """An image turned by what a layer says, then resized to what it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn, self.conv = nn.Linear(32, 6), nn.Conv2d(2, 3, 3, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        theta = self.turn(x.flatten(1)).view(-1, 2, 3)
+        grid = F.affine_grid(theta, list(x.size()), align_corners=False)
+        y = self.conv(F.grid_sample(x, grid, align_corners=False))
+        near = F.grid_sample(x[:, :1], grid, mode="nearest", align_corners=True)
+        return near + F.interpolate(y, size=x.shape[-2:], mode="bilinear").sum(1, keepdim=True)
+
+
 def networks() -> Dict[str, Tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]]:
     def ids() -> torch.Tensor:
         return torch.randint(0, 9, (SAMPLES, 5))
@@ -121,6 +136,7 @@ def networks() -> Dict[str, Tuple[Callable[[], nn.Module], Callable[[], torch.Te
         "queries": (Queries, lambda: torch.randn(SAMPLES, 5, 8)),
         "images": (Images, lambda: torch.randn(SAMPLES, 36)),
         "recurrent": (Recurrent, lambda: torch.randn(SAMPLES, 4, 3)),
+        "warped": (Warped, lambda: torch.randn(SAMPLES, 2, 4, 4)),
     }
 
 
@@ -131,7 +147,8 @@ def exported(module: nn.Module, sample: torch.Tensor, dynamo: bool) -> bytes:
             torch.onnx.export(module, (sample,), file, dynamo=True, external_data=False,
                               verbose=False)
         else:
-            torch.onnx.export(module, (sample,), file, dynamo=False, opset_version=17)
+            opset = 20 if isinstance(module, Warped) else 17
+            torch.onnx.export(module, (sample,), file, dynamo=False, opset_version=opset)
         model = onnx.load(file)
     for node in model.graph.node:
         del node.metadata_props[:]
