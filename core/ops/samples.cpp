@@ -65,13 +65,27 @@ class Reshaping {
     return std::nullopt;
   }
 
+  /// Whether a Reshape that has something else to do leaves all dimensions up to `i` and that of
+  /// the samples as they are, as where features are split into heads. One that changes nothing for
+  /// one sample may have moved dimensions of 1.
+  bool keeps_up_to(size_t i) const {
+    const size_t count = std::max(i, from_.axis) + 1;
+    return shape_ != target_ && shape_[from_.axis] == 1 &&
+           count <= std::min(shape_.size(), target_.size()) &&
+           std::equal(shape_.begin(), shape_.begin() + static_cast<int64_t>(count),
+                      target_.begin()) &&
+           (source(from_.axis) == kAnything || source(from_.axis) == kLeftOpen) &&
+           source(i) == kAnything;
+  }
+
   /// A dimension of 1 in the right place: one whose size the file leaves open before others, then
   /// the one that counts as many dimensions before it as the operand's.
   SampleResult own_dimension() const {
     std::vector<SamplePlace> found;
     int64_t before = 1;
     for (size_t i = 0; i < target_.size(); ++i) {
-      if (target_[i] == 1 && before == left_ && source(i) < 0 && source(i) != kAdded)
+      const bool another = i != from_.axis && keeps_up_to(i);
+      if (target_[i] == 1 && before == left_ && source(i) < 0 && source(i) != kAdded && !another)
         found.push_back({i, 1});
       before *= target_[i];
     }

@@ -450,6 +450,13 @@ const std::vector<Network>& refused() {
        resized_by_it,
        "node (Resize): takes its sizes from the number of samples"},
       {"state_of_other_size", {1, 5, 4}, state_of_other_size, "node/step_0/product (MatMul): sums"},
+      {"moved_by_a_view",
+       {1, 1, 4},
+       [](FileBuilder& f) {
+         reshape(f, "x", {1, -1, 4}, "other");
+         f.node("Sub", {"x", "other"}, {"y"}, "node");
+       },
+       "node (Sub): "},
       {"sum_of_all",
        {1, 4},
        [](FileBuilder& f) { f.node("ReduceSum", {"x"}, {"y"}, "node"); },
