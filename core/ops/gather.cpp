@@ -91,13 +91,17 @@ SampleResult gather_keeps_samples(const SampleNode& n) {
   return samples::at(place);
 }
 
-/// Of every sample what its own indices pick.
+/// Of every sample what its own indices pick; data or indices that all samples share are copied.
 SampleResult elements_keep_samples(const SampleNode& n) {
   const auto x = n.place(0), indices = n.place(1);
-  if (takes_labels(n.node()) || !x || x != indices || n.shape(0)[x->axis] != n.shape(1)[x->axis])
+  const SamplePlace place = x ? *x : indices.value();
+  if (takes_labels(n.node()) || (x && indices && x != indices) ||
+      n.shape(0)[place.axis] != n.shape(1)[place.axis])
     return samples::unfit("its operands have the samples in different places");
-  if (n.axis(n.rank(0), 0) == x->axis) return samples::mixes("picks samples");
-  return samples::at(x);
+  if (n.axis(n.rank(0), 0) == place.axis) return samples::mixes("picks samples");
+  SampleResult result = samples::at(place);
+  if (!x || !indices) result.copies.push_back({x ? size_t{1} : size_t{0}, place});
+  return result;
 }
 
 }  // namespace

@@ -450,6 +450,13 @@ const std::vector<Network>& refused() {
        resized_by_it,
        "node (Resize): takes its sizes from the number of samples"},
       {"state_of_other_size", {1, 5, 4}, state_of_other_size, "node/step_0/product (MatMul): sums"},
+      {"elements_of_samples",
+       {1, 4},
+       [](FileBuilder& f) {
+         f.integers("at", {1, 4}, {0, 0, 0, 0});
+         with_axis(f.node("GatherElements", {"x", "at"}, {"y"}, "node"), 0);
+       },
+       "node (GatherElements): picks samples"},
       {"moved_by_a_view",
        {1, 1, 4},
        [](FileBuilder& f) {
