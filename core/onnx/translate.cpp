@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <set>
 
 #include "core/ops/ops.h"
 
@@ -276,6 +277,31 @@ ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<i
   const ValueId constant =
       t.graph().add_index_constant({static_cast<int64_t>(rows.size())}, std::move(indices));
   return t.add("Gather", {x, constant}, {{"axis", axis}}, suffix);
+}
+
+bool set_rows_of_each_sample(Translation& t, ValueId x, const Shape& places,
+                             std::vector<int64_t> rows) {
+  const SampleAxes* samples = t.importer().samples();
+  const Shape from = t.shape_of(x);
+  if (samples == nullptr || samples->place(x) != SamplePlace{0, 1}) return false;
+  // A few rows, or a single dimension of them, may as well be those of the first sample.
+  if (from[0] < 2 || places.size() < 2 || places[0] != 1) return false;
+  for (int64_t& row : rows) row += row < 0 ? from[0] : 0;
+  if (static_cast<int64_t>(std::set(rows.begin(), rows.end()).size()) != from[0]) return false;
+  Shape apart = from, result = places;
+  apart.insert(apart.begin(), 1);
+  result.insert(result.end(), from.begin() + 1, from.end());
+  std::vector<int64_t> sources(result.size(), kAdded), apart_sources(apart.size(), kAdded);
+  for (size_t i = 0; i < places.size() && places[i] == 1; ++i) sources[i] = kAnything;
+  apart_sources[0] = kAnything;
+  const bool in_order =
+      static_cast<int64_t>(rows.size()) == from[0] && std::is_sorted(rows.begin(), rows.end());
+  if (!in_order) {
+    x = t.reshape(x, apart, "samples_apart", std::move(apart_sources));
+    x = gather_rows(t, x, 1, rows, "rows");
+  }
+  t.set_reshaped(0, x, result, std::move(sources));
+  return true;
 }
 
 void set_named(Translation& t, ValueId value) {

@@ -141,6 +141,11 @@ bool is_understood(std::string_view op);
 /// Rows of one axis by constant positions.
 ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
                     const std::string& suffix);
+/// Sets output 0 to these rows of axis 0, arranged as `places`, where the axis is all of one sample
+/// and every row of it is read: exporters write views as a Gather from a flat tensor, with the
+/// places of one sample. Returns false for others, without a result.
+bool set_rows_of_each_sample(Translation& t, ValueId x, const Shape& places,
+                             std::vector<int64_t> rows);
 /// Output 0. The node that makes it, which must be the translation's own, gets its name: use where
 /// the last node is not known before.
 void set_named(Translation& t, ValueId value);

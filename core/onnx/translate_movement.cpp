@@ -278,14 +278,16 @@ void tile(Translation& t) {
 void gather(Translation& t) {
   const Shape shape = t.shape(0);
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
+  const ValueId x = t.any(0);
   if (t.is_known(1)) {
-    for (int64_t index : t.known_ints(1, "indices")) {
+    const std::vector<int64_t> indices = t.known_ints(1, "indices");
+    for (int64_t index : indices) {
       const int64_t size = shape[static_cast<size_t>(axis)];
       if (index < -size || index >= size)
         throw t.error("index " + std::to_string(index) + " of " + std::to_string(size));
     }
+    if (axis == 0 && set_rows_of_each_sample(t, x, t.shape(1), indices)) return;
   }
-  const ValueId x = t.any(0);
   t.set(0, t.add("Gather", {x, t.index(1)}, {{"axis", axis}}));
 }
 

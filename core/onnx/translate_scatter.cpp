@@ -65,10 +65,12 @@ Shape with_rows(int64_t rows, const Shape& row) {
 void gather_nd(Translation& t) {
   const TupleShapes shapes(t.shape(0), t.shape(1), t.attributes().integer("batch_dims", 0),
                            t.what());
+  std::vector<int64_t> known;
+  if (t.is_known(1)) known = shapes.rows_of(t.known(1, "indices"), t.what());
   const ValueId rows =
-      t.is_known(1) ? constant_of(t, shapes.places, shapes.rows_of(t.known(1, "indices"), t.what()))
-                    : computed_rows(t, shapes);
+      t.is_known(1) ? constant_of(t, shapes.places, known) : computed_rows(t, shapes);
   const ValueId data = t.reshape(t.any(0), with_rows(shapes.rows, shapes.row), "data");
+  if (t.is_known(1) && set_rows_of_each_sample(t, data, shapes.places, known)) return;
   t.set(0, t.add("Gather", {data, rows}, {{"axis", int64_t{0}}}));
 }
 

@@ -322,6 +322,14 @@ void number_of_samples(FileBuilder& f, const char* made) {
   test::set_int(f.node("Cast", {"n"}, {made}), "to", 1);
 }
 
+/// Rows of all numbers of the samples, by constant places.
+Build picked_places(const std::vector<int64_t>& shape, const std::vector<int64_t>& places) {
+  return [=](FileBuilder& f) {
+    reshape(f, "x", {-1}, "flat");
+    f.integers("places", shape, places).node("Gather", {"flat", "places"}, {"y"}, "node");
+  };
+}
+
 /// Sizes of the dimensions of x, the last one multiplied by that of the first.
 void resized_by_it(FileBuilder& f) {
   f.node("Shape", {"x"}, {"s"});
@@ -445,6 +453,8 @@ const std::vector<Network>& refused() {
          f.integers("zero", {1}, {0}).node("Squeeze", {"x", "zero"}, {"y"}, "node");
        },
        "node (Reshape): removes the dimension of the samples"},
+      {"some_places", {1, 4}, picked_places({1, 2}, {0, 2}), "node (Gather): picks samples"},
+      {"row_of_places", {1, 4}, picked_places({4}, {0, 1, 2, 3}), "node (Gather): picks samples"},
       {"resized_by_it",
        {1, 2, 3, 3},
        resized_by_it,

@@ -126,6 +126,43 @@ class Warped(nn.Module):
         return near + F.interpolate(y, size=x.shape[-2:], mode="bilinear").sum(1, keepdim=True)
 
 
+class Pooled(nn.Module):
+    """The mean of an image with its channels last, and class tokens that attend to the rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 4, 1), nn.LayerNorm(4)
+        self.q, self.k, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        y = self.norm(x.mean([-1, -2], keepdim=True).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        x = torch.cat([y.flatten(2), x.flatten(2)], 2).transpose(1, 2)
+        n, t, _ = x.shape
+        q = self.q(x[:, 0]).unsqueeze(1).reshape(n, 1, 2, 2).permute(0, 2, 1, 3)
+        k = self.k(x).reshape(n, t, 2, 2).permute(0, 2, 1, 3)
+        y = (q @ k.transpose(-2, -1)).softmax(-1) @ k
+        return self.head(y.transpose(1, 2).reshape(n, 4))
+
+
+class Picked(nn.Module):
+    """Tables and places that all samples share, and masks that are picked by sample and place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.kinds, self.head = nn.Embedding(9, 4), nn.Embedding(3, 4), nn.Linear(4, 3)
+        self.register_buffer("kind", torch.tensor([[0, 2, 1, 1, 0, 2, 2, 1, 0]]))
+        self.register_buffer("place", (torch.arange(5)[:, None] - torch.arange(5) + 4) % 5)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        n, t = ids.shape
+        x = self.tokens(ids) + self.kinds(torch.gather(self.kind.expand(n, -1), 1, ids))
+        scores = x @ x.transpose(1, 2)
+        scores = scores + torch.gather(scores, -1, self.place.expand(n, -1, -1))
+        seen = (ids != 0)[torch.arange(n)[:, None, None], torch.arange(t)[None, None]]
+        return self.head((scores.masked_fill(~seen, -9.0).softmax(-1) @ x).mean(1))
+
+
 def networks() -> Dict[str, Tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]]:
     def ids() -> torch.Tensor:
         return torch.randint(0, 9, (SAMPLES, 5))
@@ -137,6 +174,8 @@ def networks() -> Dict[str, Tuple[Callable[[], nn.Module], Callable[[], torch.Te
         "images": (Images, lambda: torch.randn(SAMPLES, 36)),
         "recurrent": (Recurrent, lambda: torch.randn(SAMPLES, 4, 3)),
         "warped": (Warped, lambda: torch.randn(SAMPLES, 2, 4, 4)),
+        "pooled": (Pooled, lambda: torch.randn(SAMPLES, 2, 4, 3)),
+        "picked": (Picked, ids),
     }
 
 
