@@ -470,10 +470,10 @@ const std::vector<Network>& refused() {
       {"moved_by_a_view",
        {1, 1, 4},
        [](FileBuilder& f) {
-         reshape(f, "x", {1, -1, 4}, "other");
+         reshape(f, "x", {1, 1, 4}, "other");
          f.node("Sub", {"x", "other"}, {"y"}, "node");
        },
-       "node (Sub): "},
+       "node (Sub): mixes samples, if dimension 1 of"},
       {"sum_of_all",
        {1, 4},
        [](FileBuilder& f) { f.node("ReduceSum", {"x"}, {"y"}, "node"); },

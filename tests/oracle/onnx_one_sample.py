@@ -131,12 +131,12 @@ class Pooled(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm = nn.Conv2d(2, 4, 1), nn.LayerNorm(4)
+        self.mix, self.norm = nn.Linear(2, 4), nn.LayerNorm(4)
         self.q, self.k, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.conv(x)
-        y = self.norm(x.mean([-1, -2], keepdim=True).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        x = self.mix(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        y = self.norm(F.adaptive_avg_pool2d(x, 1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         x = torch.cat([y.flatten(2), x.flatten(2)], 2).transpose(1, 2)
         n, t, _ = x.shape
         q = self.q(x[:, 0]).unsqueeze(1).reshape(n, 1, 2, 2).permute(0, 2, 1, 3)
