@@ -204,6 +204,9 @@ void Translation::set_start(size_t output, size_t input) {
   auto known = std::make_shared<KnownTensor>(*binding(input).known);
   known->type = outputs_[output]->type;
   outputs_[output]->known = std::move(known);
+  // What is computed from it must not become a constant either.
+  outputs_[output]->trainable = binding(input).trainable;
+  outputs_[output]->frozen = binding(input).frozen;
 }
 
 void Translation::set_known(size_t output, KnownTensor tensor) {
