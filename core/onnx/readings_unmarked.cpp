@@ -80,7 +80,19 @@ class Unmarked {
     } else if (use.tensor->count() == 1 && !weight) {
       work_.doubt(shown, "it is one number, a parameter or a constant; --frozen " + shown +
                              " keeps it as it is");
+    } else if (may_be_buffer(use, numbered)) {
+      work_.doubt(shown,
+                  "it repeats one number and is cast first, as buffers are; if it is one, "
+                  "--frozen " +
+                      shown + " keeps it as it is");
     }
+  }
+
+  /// Networks rarely cast a parameter of ones or zeros, except for scales of normalizations.
+  bool may_be_buffer(const Use& use, bool numbered) const {
+    const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
+    return work_.from_torch && !numbered && use.node->op_type() == "Cast" &&
+           is_one_number(*use.tensor) && name != "weight" && name != "bias";
   }
 
   /// Whether the name is a path that the reader's module agrees with.

@@ -391,5 +391,18 @@ TEST(ModuleNames, PlansSelectLayersByEachOfTheirNames) {
   test::expect_error([&] { narrow("net.1"); }, ErrorKind::usage, {"no layer matches"});
 }
 
+TEST(OnnxReadings, ACastBufferOfZerosIsDoubted) {
+  FileBuilder file;
+  file.file().set_producer_name("pytorch");
+  file.input("x", {2, 3}).output("y");
+  file.floats("model.final_shift", {1, 3}, {0, 0, 0});
+  test::set_int(file.node("Cast", {"model.final_shift"}, {"c"}, "/model/Cast"), "to", 1);
+  file.node("Add", {"x", "c"}, {"y"}, "/model/Add");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(names(import), ElementsAre("model.final_shift"));
+  ASSERT_EQ(import.doubts.size(), 1u);
+  EXPECT_THAT(import.doubts[0].why, HasSubstr("--frozen model.final_shift"));
+}
+
 }  // namespace
 }  // namespace halfscope
