@@ -35,7 +35,8 @@ struct Binding {
   bool frozen = false;      ///< does not train, even where weights are
   bool computed = false;    ///< the exporter computed it: its elements may be some several times
   std::string parameter{};  ///< what the user calls it: "layer1.0.conv1.weight"
-  std::shared_ptr<Binding> transposed_of{};  ///< it is the transpose of that parameter
+  std::shared_ptr<Binding> form_of{};  ///< it is made of that parameter as `form` says
+  Reading form{};
   /// Of a list of tensors, which has nothing else.
   std::shared_ptr<const std::vector<std::shared_ptr<Binding>>> sequence{};
   /// Of known ones that depend on the number of samples: what they are for the batch.
@@ -102,6 +103,7 @@ class Importer {
   void restore_bias(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
                     std::vector<BindingPtr>& inputs) const;
   ValueId variable(Binding& binding, const std::string& wanted);
+  ValueId form(const Binding& binding, const std::string& wanted);
   Shape input_shape(const ::onnx::ValueInfoProto& input);
   bool fixed_at_one(const ::onnx::ValueInfoProto& input, const Shape& shape) const;
   bool is_index_input(const std::string& name) const;

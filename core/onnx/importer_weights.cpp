@@ -32,14 +32,7 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
 
 /// A variable and what makes of it the tensor that the file has.
 ValueId Importer::variable(Binding& binding, const std::string& wanted) {
-  if (binding.transposed_of != nullptr) {
-    Binding& of = *binding.transposed_of;
-    const std::string what = of.parameter.empty() ? wanted : of.parameter;
-    const ValueId source = real_value(of, what, "weight", true, what);
-    return add("Transpose", unique_path(what + "/transposed"), {source},
-               {{"perm", std::vector<int64_t>{1, 0}}})
-        .front();
-  }
+  if (binding.form_of != nullptr) return form(binding, wanted);
   const KnownTensor& known = *binding.known;
   const std::string name = variable_path(binding.parameter.empty() ? wanted : binding.parameter);
   std::optional<Repeats> repeats;
@@ -77,25 +70,72 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   return add("Transpose", unique_path(name + "/table"), {shaped}, {{"perm", order}}).front();
 }
 
+/// What a file has in place of a parameter: its transpose, a function of it ...
+ValueId Importer::form(const Binding& binding, const std::string& wanted) {
+  const Reading& form = binding.form;
+  Binding& of = *binding.form_of;
+  const std::string what = of.parameter.empty() ? wanted : of.parameter;
+  ValueId value = real_value(of, what, "weight", true, what);
+  const auto then = [&](const char* op, const char* name, std::vector<ValueId> inputs,
+                        Attributes attributes = {}) {
+    return add(op, unique_path(what + "/" + name), std::move(inputs), std::move(attributes))
+        .front();
+  };
+  if (form.padding_row >= 0) {
+    // Only the rows around it get a gradient.
+    const int64_t row = form.padding_row, rows = model_.graph.value(value).shape[0];
+    const auto part = [&](int64_t begin, int64_t end) {
+      return then("Slice", "part", {value},
+                  {{"starts", std::vector<int64_t>{begin}},
+                   {"ends", std::vector<int64_t>{end}},
+                   {"axes", std::vector<int64_t>{0}}});
+    };
+    std::vector<ValueId> parts;
+    if (row > 0) parts.push_back(part(0, row));
+    parts.push_back(then("StopGradient", "padding", {part(row, row + 1)}));
+    if (row + 1 < rows) parts.push_back(part(row + 1, rows));
+    return then("Concat", "padded", parts, {{"axis", int64_t{0}}});
+  }
+  if (!form.functions.empty()) {
+    for (const std::string& op : form.functions) value = then(op.c_str(), "computed", {value});
+    return value;
+  }
+  if (form.spread) {
+    return then("Expand", "expanded", {value}, {{"shape", binding.known->shape}});
+  }
+  return then("Transpose", "transposed", {value}, {{"perm", std::vector<int64_t>{1, 0}}});
+}
+
 BindingPtr Importer::binding_of(const Reading& reading, const BindingPtr& stored) {
-  BindingPtr& binding = identities_[reading.identity + (reading.transposed ? " transposed" : "")];
-  if (binding != nullptr) return binding;
-  binding = std::make_shared<Binding>(*stored);
+  std::string key = reading.identity;
+  if (reading.is_form()) {
+    key += (reading.transposed ? " transposed" : "") + std::string(reading.spread ? " as " : "") +
+           (reading.spread ? stored->name : "") + " row " + std::to_string(reading.padding_row);
+    for (const std::string& op : reading.functions) key += " " + op;
+  }
+  if (const auto found = identities_.find(key); found != identities_.end()) return found->second;
+  const auto binding = std::make_shared<Binding>(*stored);
+  identities_[key] = binding;
   binding->value = binding->as_index = kNone;
   binding->trainable = reading.trains == Trains::yes;
   binding->frozen = !binding->trainable;
   binding->computed = reading.computed;
   binding->parameter = reading.name;
-  if (reading.transposed) {
-    // Its home is a tensor of another name.
-    Reading home = reading;
-    home.transposed = false;
-    home.computed = false;
-    auto base = std::make_shared<Binding>(*stored);
-    base->known = initializers_.at(reading.stored);
+  if (!reading.is_form()) return binding;
+  binding->form = reading;
+  Reading home = reading;
+  auto base = std::make_shared<Binding>(*stored);
+  if (reading.padding_row >= 0) {
+    home.padding_row = -1;
+  } else {
+    // Its home is a tensor of another name, or one that the file does not have.
+    home.transposed = home.spread = false;
+    home.functions.clear();
+    home.computed = reading.computed && !reading.functions.empty();
+    base->known = reading.functions.empty() ? initializers_.at(reading.stored) : reading.undone;
     base->name = reading.stored;
-    binding->transposed_of = binding_of(home, base);
   }
+  binding->form_of = binding_of(home, base);
   return binding;
 }
 

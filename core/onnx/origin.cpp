@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <set>
+#include <system_error>
 
 #include "core/onnx/node_order.h"
 
@@ -36,6 +38,22 @@ std::string called_function(std::string_view text) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   }
   return std::string(name.substr(0, name.find('.')));
+}
+
+/// The third argument of a call of an embedding, "(args = (%p_weight, %tokens, 0), kwargs"; -1
+/// without one.
+int64_t padding_row(std::string_view call) {
+  const size_t begin = call.find("(args = (");
+  if (begin == std::string_view::npos) return -1;
+  std::string_view list = call.substr(begin, call.find(')', begin) - begin);
+  for (int i = 0; i < 2; ++i) {
+    const size_t comma = list.find(", ");
+    if (comma == std::string_view::npos) return -1;
+    list.remove_prefix(comma + 2);
+  }
+  int64_t row = -1;
+  const auto [end, error] = std::from_chars(list.data(), list.data() + list.size(), row);
+  return error == std::errc() && row >= 0 ? row : -1;
 }
 
 /// Without "@1", which marks the second call of a module.
@@ -234,6 +252,7 @@ NodeOrigin origin_of(const ::onnx::NodeProto& node) {
       origin.arguments.assign(names.begin() + 1, names.end());
     }
     if (const std::string what = called_function(found->second); !what.empty()) origin.what = what;
+    if (origin.what == "embedding") origin.padding_row = padding_row(found->second);
   }
   origin.rewritten = notes.contains("pkg.onnxscript.rewriter.rule_name");
   if (origin.known) return origin;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,7 @@ struct NodeOrigin {
   std::string call{};
   std::string what{};                    ///< "linear", what the call computes
   std::vector<std::string> arguments{};  ///< names that the call read: "p_layer1_weight", "relu"
+  std::optional<int64_t> padding_row{};  ///< of a call of an embedding: -1 if it has none
   bool known = false;                    ///< the file says which module it is
   bool rewritten = false;                ///< an optimizer of the exporter made it out of others
 };

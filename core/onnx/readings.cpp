@@ -52,8 +52,8 @@ class Wishes {
                                          below};
     if (wanted(options_.untied, names)) {
       reading.identity += " at " + number;
-      if (reading.transposed) reading.stored = use.stored;
-      reading.transposed = false;
+      if (reading.transposed || reading.spread) reading.stored = use.stored;
+      reading.transposed = reading.spread = false;
       reading.name = below;
       settle(names);
     }
@@ -231,7 +231,9 @@ void ReadingWork::hold(Use& use, const std::string& why) {
   use.reading.trains = Trains::no;
   use.reading.identity = "constant " + use.stored;
   use.reading.stored = use.stored;
-  use.reading.transposed = false;
+  use.reading.transposed = use.reading.spread = false;
+  use.reading.functions.clear();
+  use.reading.padding_row = -1;
   if (use.tensor->count() < 2 || !held_.insert(use.copy).second) return;
   const std::string shown =
       is_numbered(use.copy) ? module_name(use, use.copy) : printable(use.copy);
@@ -249,6 +251,31 @@ void ReadingWork::batch_norms_folded(const std::vector<std::string>& names) {
                                    joined(names) + "), so this file trains without them");
 }
 
+/// What reads the padding row of an embedding does not train it. Dynamo says which row that is;
+/// else PyTorch made its values zeros.
+static void find_padding_rows(ReadingWork& work) {
+  if (!work.from_torch) return;
+  for (Use& use : work.uses) {
+    if (!use.trains() || use.node->op_type() != "Gather" || use.input != 0 ||
+        use.tensor->shape.size() != 2 || use.reading.computed) {
+      continue;
+    }
+    const auto axis = std::find_if(use.node->attribute().begin(), use.node->attribute().end(),
+                                   [](const auto& each) { return each.name() == "axis"; });
+    if (axis != use.node->attribute().end() && axis->i() != 0) continue;
+    const bool said = !use.origin->call.empty();
+    const int64_t row = said ? use.origin->padding_row.value_or(-1) : find_zero_row(*use.tensor);
+    if (row < 0 || row >= use.tensor->shape[0]) continue;
+    use.reading.padding_row = row;
+    const std::string name = use.reading.name.empty() ? printable(use.copy) : use.reading.name;
+    const std::string note = "row " + std::to_string(row) + " of " + name + " is padding" +
+                             (said ? "" : ", as it is zero,") + " and does not train where " +
+                             name + " is looked up";
+    std::vector<std::string>& notes = work.result.notes;
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  }
+}
+
 Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initializers,
                        const Origins& origins, const ImportOptions& options) {
   ReadingWork work(file, initializers, origins);
@@ -258,6 +285,7 @@ Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initi
   } else {
     decide_marked(work, signature);
   }
+  find_padding_rows(work);
   Wishes(work, options).apply();
   for (Use& use : work.uses) {
     if (use.reading.stored.empty()) use.reading.stored = use.stored;

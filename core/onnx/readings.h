@@ -23,6 +23,7 @@
 namespace halfscope::onnx_files {
 
 enum class Trains : uint8_t { yes, no };
+using TensorPtr = std::shared_ptr<const KnownTensor>;
 
 /// One input of one node that is an initializer.
 struct Reading {
@@ -32,9 +33,15 @@ struct Reading {
   Trains trains = Trains::no;
   bool transposed = false;  ///< of the tensor that others of this identity read
   bool computed = false;    ///< the exporter computed it, so its elements may repeat a parameter's
+  bool spread = false;      ///< the tensor of this identity, broadcast
+  /// Operators that the exporter computed it with, of a parameter that starts as `undone`.
+  std::vector<std::string> functions{};
+  TensorPtr undone{};
+  int64_t padding_row = -1;  ///< of a table: what reads this row does not train it
+
+  bool is_form() const { return transposed || spread || !functions.empty() || padding_row >= 0; }
 };
 
-using TensorPtr = std::shared_ptr<const KnownTensor>;
 using Initializers = std::map<std::string, TensorPtr>;
 
 struct Readings {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +40,30 @@ constexpr std::array<std::string_view, 26> kHarmless{
     "to",        "arange",  "alias", "detach",  "_to_copy",  "contiguous", "select",
     "add",       "sub",     "cat",   "shape",   "expand_as"};
 
+/// Those of them that commute with functions of single elements.
+constexpr std::array<std::string_view, 17> kMoves{
+    "transpose", "permute", "view",       "reshape",   "unsqueeze", "squeeze",
+    "expand",    "clone",   "t",          "flatten",   "alias",     "detach",
+    "_to_copy",  "to",      "contiguous", "expand_as", "slice"};
+
+/// Functions of single elements that have an inverse, by what dynamo calls them.
+struct FunctionCall {
+  std::string_view call, op;
+};
+constexpr std::array kFunctions{FunctionCall{"exp", "Exp"},
+                                FunctionCall{"log", "Log"},
+                                FunctionCall{"sigmoid", "Sigmoid"},
+                                FunctionCall{"tanh", "Tanh"},
+                                FunctionCall{"softplus", "Softplus"},
+                                FunctionCall{"neg", "Neg"},
+                                FunctionCall{"reciprocal", "Reciprocal"},
+                                FunctionCall{"sqrt", "Sqrt"}};
+std::string function_of(const std::string& call) {
+  const auto* found = std::find_if(kFunctions.begin(), kFunctions.end(),
+                                   [&](const FunctionCall& each) { return each.call == call; });
+  return found == kFunctions.end() ? "" : std::string(found->op);
+}
+
 bool is_recurrent(const Use& use) {
   const std::string& op = use.node->op_type();
   return op == "LSTM" || op == "GRU" || op == "RNN";
@@ -58,13 +83,10 @@ class Marked {
       }
     }
     for (const auto& [call, uses] : calls) decide_call(uses);
+    note_read();
+    for (const auto& [call, uses] : calls) part_merged(uses);
     join_forms();
-    for (const Use& use : work_.uses) {
-      if (!use.trains()) continue;
-      read_.insert(use.reading.identity);
-      const std::vector<std::string> sources = sources_of(use.stored);
-      if (sources.size() > 1) read_.insert(sources.begin(), sources.end());
-    }
+    note_read();
     restore_biases();
     report_lost();
   }
@@ -104,6 +126,11 @@ class Marked {
     return std::any_of(work_.uses.begin(), work_.uses.end(), [&](const Use& other) {
       return other.stored == use.stored && other.origin->call != use.origin->call;
     });
+  }
+
+  const Use& first_of(const std::string& stored) const {
+    return *std::find_if(work_.uses.begin(), work_.uses.end(),
+                         [&](const Use& use) { return use.stored == stored; });
   }
 
   /// A layer that took in the batch normalization after it: it has the normalization's call.
@@ -158,6 +185,64 @@ class Marked {
     }
   }
 
+  void note_read() {
+    for (const Use& use : work_.uses) {
+      if (!use.trains()) continue;
+      read_.insert(use.reading.identity);
+      const std::vector<std::string> sources = sources_of(use.stored);
+      if (sources.size() > 1) read_.insert(sources.begin(), sources.end());
+    }
+  }
+
+  /// Parameters that were computed with before the call, and came out equal because they start as
+  /// one number: the call names tensors that the file lacks, and nobody reads those parameters.
+  void part_merged(const std::vector<Use*>& uses) {
+    const NodeOrigin& origin = *uses.front()->origin;
+    std::vector<Use*> merged;
+    for (Use* use : uses) {
+      if (use->trains() && is_folded(*use) && is_one_number(*use->tensor) &&
+          sources_of(use->stored).size() == 1) {
+        merged.push_back(use);
+      }
+    }
+    std::vector<std::string> open;  // parameters that these readings may be
+    for (const auto& [name, kind] : signature_.kinds) {
+      if (kind == TensorKind::parameter && !read_.contains(name) &&
+          owner_of(name) == origin.module) {
+        open.push_back(name);
+      }
+    }
+    std::vector<std::string> lost;  // arguments that the file lacks
+    for (const std::string& argument : origin.arguments) {
+      const bool there =
+          work_.initializers.contains(argument) || work_.maker(argument) != nullptr ||
+          signature_.arguments.contains(argument) ||
+          std::any_of(work_.file.graph().input().begin(), work_.file.graph().input().end(),
+                      [&](const auto& input) { return input.name() == argument; });
+      if (!there) lost.push_back(argument);
+    }
+    for (const Use* use : merged) {
+      const std::vector<std::string>& read = origin.arguments;
+      const std::string own = sources_of(use->stored)[0];
+      const bool at_home = std::find(read.begin(), read.end(), use->stored) != read.end();
+      if (at_home && std::find(open.begin(), open.end(), own) == open.end()) {
+        open.push_back(own);
+        lost.push_back(use->stored);
+      }
+    }
+    if (open.empty() || open.size() != merged.size() || lost.size() != merged.size()) return;
+    // All start equal, so which is which only matters for names: by what the parameters are called.
+    for (Use* use : merged) {
+      auto name = std::find_if(open.begin(), open.end(), [&](const std::string& each) {
+        return each.ends_with("." + role_of(*use)) || each == role_of(*use);
+      });
+      if (name == open.end()) name = open.begin();
+      work_.train(*use, *name);
+      read_.insert(*name);
+      open.erase(name);
+    }
+  }
+
   /// By what the initializer is, where the call does not say it.
   void by_own_name(Use& use) {
     const std::vector<std::string> sources = sources_of(use.stored);
@@ -174,8 +259,17 @@ class Marked {
       use.copy = copy;
     } else if (sources.size() == 1) {
       train(use, sources[0]);
+    } else if (const std::string same = spread_source(use, sources); !same.empty()) {
+      // A product with zeros, such as the first state of a loop, left only this.
+      work_.train(use, same);
+      use.reading.spread = true;
+      use.reading.stored = same;
     } else if (sources.size() > 1) {
-      const std::string own = module_name(use, is_recurrent(use) ? role_of(use) : use.stored);
+      // Several nodes may read it, and it is theirs together, unless it is equal by chance.
+      const bool apart = is_shared(use) && is_one_number(*use.tensor);
+      const Use& named = apart ? use : first_of(use.stored);
+      const std::string own =
+          module_name(named, is_recurrent(named) ? role_of(named) : named.stored);
       work_.train(use, own);
       use.reading.computed = true;
       if (!is_recurrent(use)) work_.doubt(own, "the exporter computed it from " + joined(sources));
@@ -184,11 +278,50 @@ class Marked {
     }
   }
 
+  /// The one of several parameters that a computed tensor repeats; "" if it does not.
+  std::string spread_source(const Use& use, const std::vector<std::string>& sources) const {
+    if (sources.size() < 2 || is_one_number(*use.tensor)) return "";
+    for (const std::string& source : sources) {
+      const auto stored = work_.initializers.find(source);
+      if (stored != work_.initializers.end() && is_spread(*use.tensor, *stored->second))
+        return source;
+    }
+    return "";
+  }
+
   void train(Use& use, const std::string& name) {
     work_.train(use, name);
     if (!is_folded(use)) return;
     use.reading.computed = !is_weight_input(use.node->op_type(), use.input);
-    check_fold(use, name);
+    if (!undo_functions(use, name)) check_fold(use, name);
+  }
+
+  /// A function of a parameter, which is known again from its values.
+  bool undo_functions(Use& use, const std::string& source) {
+    std::vector<std::string> steps = signature_.folded_from.at(use.stored), functions;
+    steps.push_back(use.stored);
+    bool numbered = false;
+    for (const std::string& step : steps) {
+      if (signature_.kinds.contains(step)) continue;
+      const std::string call = without_number(step), function = function_of(call);
+      numbered = numbered || is_numbered(step);
+      if (!function.empty()) {
+        functions.push_back(function);
+      } else if (!is_numbered(step) && !is_one_of(kMoves, call)) {
+        return false;
+      }
+    }
+    // Of two, the file says only which is the last. Softplus may be written with further numbers.
+    const bool last = !function_of(without_number(use.stored)).empty();
+    const bool soft = std::find(functions.begin(), functions.end(), "Softplus") != functions.end();
+    if (functions.empty() || functions.size() > (last ? 2u : 1u) || (soft && numbered))
+      return false;
+    use.reading.undone = undo(*use.tensor, functions);
+    if (use.reading.undone == nullptr) return false;
+    use.reading.functions = functions;
+    work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
+                                       " from it; its values were computed back from those");
+    return true;
   }
 
   /// What the exporter computed must train like the parameter that it comes from.
@@ -225,8 +358,18 @@ class Marked {
                                     [&](const Use* use) { return use->stored == name; });
       const Use& home = own != uses.end() ? **own : *uses.front();
       for (Use* use : uses) {
-        if (use->stored == home.stored || same_values(*home.tensor, *use->tensor)) continue;
-        if (is_transpose(*home.tensor, *use->tensor)) {
+        if (use->stored == home.stored || use->reading.spread ||
+            (use->reading.functions == home.reading.functions &&
+             same_values(*home.tensor, *use->tensor))) {
+          continue;
+        }
+        if (is_function_of(*use, home)) {
+          use->reading.undone = work_.initializers.at(home.stored);
+          use->reading.computed = false;
+          continue;
+        }
+        if (use->reading.functions.empty() && home.reading.functions.empty() &&
+            is_transpose(*home.tensor, *use->tensor)) {
           use->reading.transposed = true;
           use->reading.stored = home.stored;
           continue;
@@ -237,6 +380,18 @@ class Marked {
                                          ", which train apart");
       }
     }
+  }
+
+  /// Whether the tensor was computed of one that the file has, too.
+  static bool is_function_of(const Use& use, const Use& home) {
+    if (use.reading.functions.empty() || !home.reading.functions.empty() ||
+        use.reading.undone->shape != home.tensor->shape) {
+      return false;
+    }
+    const std::vector<float>&own = use.reading.undone->reals, &other = home.tensor->reals;
+    return std::equal(own.begin(), own.end(), other.begin(), [](float a, float b) {
+      return std::fabs(a - b) <= 1e-5f * std::max(1.0f, std::fabs(b));
+    });
   }
 
   /// Rewriters drop a bias of zeros, and then it would not train.

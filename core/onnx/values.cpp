@@ -2,10 +2,14 @@
 #include "core/onnx/values.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <string_view>
+
+#include "core/numeric/elementary/elementary.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -14,6 +18,7 @@ constexpr int64_t kFewestOfFormula = 4;
 /// A table that was gathered from repeats its rows at least this much.
 constexpr double kMostDistinct = 0.75;
 constexpr int64_t kFewestRows = 8;
+constexpr int64_t kFewestRowsOfTable = 3;
 
 /// Elements of a tensor as [outer, size, inner] around an axis.
 struct AxisView {
@@ -213,6 +218,86 @@ std::optional<Repeats> find_repeats(const KnownTensor& tensor, int64_t batch) {
     if (!best || found.source.count() < best->source.count()) best = std::move(found);
   }
   return best;
+}
+
+namespace {
+
+struct Inverse {
+  std::string_view op;
+  double (*forward)(double);
+  double (*back)(double);
+};
+constexpr std::array kInverses{
+    Inverse{"Exp", [](double x) { return elementary::exp(x); },
+            [](double y) { return elementary::log(y); }},
+    Inverse{"Log", [](double x) { return elementary::log(x); },
+            [](double y) { return elementary::exp(y); }},
+    Inverse{"Sigmoid", [](double x) { return 1.0 / (1.0 + elementary::exp(-x)); },
+            [](double y) { return elementary::log(y / (1.0 - y)); }},
+    Inverse{"Tanh", [](double x) { return elementary::tanh(x); },
+            [](double y) { return 0.5 * (elementary::log1p(y) - elementary::log1p(-y)); }},
+    Inverse{"Softplus",
+            [](double x) { return x > 30.0 ? x : elementary::log1p(elementary::exp(x)); },
+            [](double y) { return y > 30.0 ? y : elementary::log(elementary::expm1(y)); }},
+    Inverse{"Neg", [](double x) { return -x; }, [](double y) { return -y; }},
+    Inverse{"Reciprocal", [](double x) { return 1.0 / x; }, [](double y) { return 1.0 / y; }},
+    Inverse{"Sqrt", [](double x) { return std::sqrt(x); }, [](double y) { return y * y; }},
+};
+
+/// x of y = f(x); NaN where a float of y does not say it to five digits.
+double undone(const Inverse& inverse, double y) {
+  constexpr double kUlp = 1.2e-7;
+  const double x = inverse.back(y);
+  const double rounded = static_cast<double>(static_cast<float>(x));
+  const double again = inverse.forward(rounded), neighbour = inverse.back(y * (1.0 - kUlp));
+  const bool exact = std::isfinite(x) && std::fabs(again - y) <= 1e-6 * std::fabs(y) &&
+                     std::fabs(neighbour - x) <= 1e-5 * std::max(1.0, std::fabs(x));
+  return exact ? x : std::nan("");
+}
+
+}  // namespace
+
+std::shared_ptr<const KnownTensor> undo(const KnownTensor& tensor,
+                                        const std::vector<std::string>& operators) {
+  if (tensor.type != DataType::float32 && tensor.type != DataType::float64) return nullptr;
+  auto result = std::make_shared<KnownTensor>(tensor);
+  for (size_t i = 0; i < tensor.reals.size(); ++i) {
+    auto value = static_cast<double>(tensor.reals[i]);
+    for (auto op = operators.rbegin(); op != operators.rend(); ++op) {
+      const auto found = std::find_if(kInverses.begin(), kInverses.end(),
+                                      [&](const Inverse& inverse) { return inverse.op == *op; });
+      if (found == kInverses.end()) return nullptr;
+      value = undone(*found, value);
+    }
+    if (!std::isfinite(value)) return nullptr;
+    result->reals[i] = static_cast<float>(value);
+  }
+  return result;
+}
+
+int64_t find_zero_row(const KnownTensor& table) {
+  if (!table.real() || table.shape.size() != 2 || table.shape[0] < kFewestRowsOfTable) return -1;
+  const int64_t size = table.shape[1];
+  int64_t found = -1;
+  for (int64_t row = 0; row < table.shape[0]; ++row) {
+    const auto begin = table.reals.begin() + row * size;
+    if (std::any_of(begin, begin + size, [](float x) { return x != 0.0f; })) continue;
+    if (found >= 0) return -1;
+    found = row;
+  }
+  return found;
+}
+
+bool is_spread(const KnownTensor& tensor, const KnownTensor& of) {
+  const size_t rank = of.shape.size(), count = of.reals.size();
+  if (!tensor.real() || !of.real() || count == 0 || rank > tensor.shape.size() ||
+      !std::equal(of.shape.rbegin(), of.shape.rend(), tensor.shape.rbegin())) {
+    return false;
+  }
+  for (size_t i = 0; i < tensor.reals.size(); ++i) {
+    if (tensor.reals[i] != of.reals[i % count]) return false;
+  }
+  return true;
 }
 
 }  // namespace halfscope::onnx_files

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/onnx/known_tensor.h"
@@ -36,5 +38,16 @@ struct Repeats {
 /// that was gathered from) are kept once. Nothing for tensors that do not repeat. A tensor of one
 /// number repeats along its first axis only, if that has `batch` elements.
 std::optional<Repeats> find_repeats(const KnownTensor& tensor, int64_t batch);
+
+/// The tensor of which these operators, one after the other, make this one; null if one of them is
+/// not known, or if its inverse loses digits.
+std::shared_ptr<const KnownTensor> undo(const KnownTensor& tensor,
+                                        const std::vector<std::string>& operators);
+
+/// The only row of a table that is zero; -1 if there is none.
+int64_t find_zero_row(const KnownTensor& table);
+
+/// Whether the tensor only repeats the other one along the dimensions in front of it.
+bool is_spread(const KnownTensor& tensor, const KnownTensor& of);
 
 }  // namespace halfscope::onnx_files

@@ -391,6 +391,132 @@ TEST(ModuleNames, PlansSelectLayersByEachOfTheirNames) {
   test::expect_error([&] { narrow("net.1"); }, ErrorKind::usage, {"no layer matches"});
 }
 
+TEST(OnnxReadings, AFunctionOfAParameterIsComputedBack) {
+  MarkedFile file;
+  file.input("x", {2}).output("y");
+  file.signature({"scale"});
+  file.floats("exp", {}, {std::exp(1.5f)});
+  file.folded("exp", "['scale']");
+  file.marked("Mul", {"exp", "x"}, "y", "mul", "mul.Tensor", "%exp, %x");
+  const OnnxImport import = file.import();
+  ASSERT_THAT(names(import), ElementsAre("scale"));
+  EXPECT_NEAR(import.model.initial.at("scale").data[0], 1.5f, 1e-6f);
+  EXPECT_NEAR(gradients(import, {{{2}, {1, 2}}})["scale"][0], 3 * std::exp(1.5f), 1e-5f);
+  ASSERT_EQ(import.doubts.size(), 1u);
+  EXPECT_THAT(import.doubts[0].why, HasSubstr("computed back"));
+}
+
+TEST(OnnxReadings, OfTwoFunctionsTheFileNamesTheLast) {
+  MarkedFile file;
+  file.input("x", {2}).output("y");
+  file.signature({"ssm.a_log"});
+  file.floats("neg", {2}, {-std::exp(0.5f), -std::exp(-2.0f)});
+  file.folded("neg", "['exp', 'ssm.a_log']");
+  file.marked("Mul", {"neg", "x"}, "y", "mul", "mul.Tensor", "%neg, %x", "ssm");
+  const OnnxImport import = file.import();
+  ASSERT_THAT(names(import), ElementsAre("ssm.a_log"));
+  const std::vector<float>& start = import.model.initial.at("ssm.a_log").data;
+  EXPECT_NEAR(start[0], 0.5f, 1e-6f);
+  EXPECT_NEAR(start[1], -2.0f, 1e-6f);
+  EXPECT_NEAR(gradients(import, {{{2}, {1, 1}}})["ssm.a_log"][1], -std::exp(-2.0f), 1e-6f);
+}
+
+TEST(OnnxReadings, AFunctionThatLosesDigitsIsNotComputedBack) {
+  MarkedFile file;
+  file.input("x", {2}).output("y");
+  file.signature({"gate"});
+  file.floats("sigmoid", {2}, {0.5f, 0.9999999f});  // of 0 and of about 16
+  file.folded("sigmoid", "['gate']");
+  file.marked("Mul", {"sigmoid", "x"}, "y", "mul", "mul.Tensor", "%sigmoid, %x");
+  const OnnxImport import = file.import();
+  EXPECT_EQ(import.model.initial.begin()->second.data[0], 0.5f);
+  ASSERT_EQ(import.doubts.size(), 1u);
+  EXPECT_THAT(import.doubts[0].why, HasSubstr("trains in its place"));
+}
+
+TEST(OnnxReadings, EqualResultsOfDifferentParametersTrainApart) {
+  MarkedFile file;
+  file.input("x", {1, 2}).output("y");
+  file.signature({"a.weight", "a.bias", "b.weight", "b.bias"});
+  file.floats("view", {1, 2}, {0, 0});
+  file.folded("view", "['a.bias', 'val_1']");
+  const char* first = "%view, %view_1, %x";
+  file.marked("Mul", {"view", "x"}, "p", "addcmul", "addcmul.default", first, "a");
+  file.marked("Add", {"view", "p"}, "addcmul", "addcmul", "addcmul.default", first, "a");
+  const char* second = "%view_2, %view_3, %addcmul";
+  file.marked("Mul", {"view", "addcmul"}, "q", "addcmul_1", "addcmul.default", second, "b");
+  file.marked("Add", {"view", "q"}, "y", "addcmul_1", "addcmul.default", second, "b");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(names(import),
+              testing::UnorderedElementsAre("a.weight", "a.bias", "b.weight", "b.bias"));
+  EXPECT_THAT(import.doubts, IsEmpty());
+  auto found = gradients(import, {{{1, 2}, {3, 4}}});
+  EXPECT_THAT(found["b.bias"], ElementsAre(1, 1));
+  EXPECT_THAT(found["a.bias"], ElementsAre(0, 0));
+}
+
+TEST(OnnxReadings, AProductWithZerosLeavesABias) {
+  MarkedFile file;
+  file.input("x", {1, 2}).output("y");
+  file.signature({"rnn.weight", "rnn.bias"});
+  file.floats("linear", {1, 2}, {0.5f, -0.25f}).floats("rnn.bias", {2}, {0.5f, -0.25f});
+  file.floats("val_1", {2, 2}, {1, 2, 3, 4});
+  file.folded("linear", "['rnn.bias', 'rnn.weight', 'zeros']");
+  file.folded("val_1", "['rnn.weight']");
+  file.marked("Add", {"linear", "x"}, "a", "add", "add.Tensor", "%linear, %x", "rnn");
+  const char* call = "%a, %p_rnn_weight, %p_rnn_bias";
+  file.marked("MatMul", {"a", "val_1"}, "m", "linear_1", "linear.default", call, "rnn");
+  file.marked("Add", {"m", "rnn.bias"}, "y", "linear_1", "linear.default", call, "rnn");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(names(import), testing::UnorderedElementsAre("rnn.weight", "rnn.bias"));
+  EXPECT_THAT(import.doubts, IsEmpty());
+  // Through the first sum and the product, and directly.
+  EXPECT_THAT(gradients(import, {{{1, 2}, {0, 0}}})["rnn.bias"], ElementsAre(3 + 1, 7 + 1));
+}
+
+TEST(OnnxReadings, AllReadWhatWasComputedFromSeveralParameters) {
+  MarkedFile file;
+  file.input("x", {2}).output("y");
+  file.signature({"tokens.weight", "positions.weight"});
+  file.floats("add", {2}, {0.5f, -0.25f});
+  file.folded("add", "['positions.weight', 'tokens.weight']");
+  file.marked("Mul", {"add", "x"}, "m", "mul", "mul.Tensor", "%add, %x", "first");
+  file.marked("Add", {"add", "m"}, "y", "add_1", "add.Tensor", "%add, %mul", "second");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(names(import), ElementsAre("first.add"));
+  EXPECT_THAT(gradients(import, {{{2}, {3, 4}}})["first.add"], ElementsAre(4, 5));
+  ASSERT_FALSE(import.doubts.empty());
+  EXPECT_THAT(import.doubts[0].why, HasSubstr("computed it from"));
+}
+
+TEST(OnnxReadings, LookingUpPaddingDoesNotTrainIt) {
+  const auto by_metadata = [](const std::string& arguments) {
+    MarkedFile file;
+    file.input("tokens", {3}, 7).output("y");
+    file.signature({"table.weight"});
+    file.floats("table.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
+    file.marked("Gather", {"table.weight", "tokens"}, "y", "embedding", "embedding.default",
+                arguments, "table");
+    return gradients(file.import(), {{{3}, {1, 1, 2}}})["table.weight"];
+  };
+  EXPECT_THAT(by_metadata("%p_table_weight, %tokens, 1"), ElementsAre(0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(by_metadata("%p_table_weight, %tokens"), ElementsAre(0, 0, 2, 2, 1, 1));
+}
+
+TEST(OnnxReadings, ARowOfZerosIsPadding) {
+  FileBuilder file;
+  file.file().set_producer_name("pytorch");
+  file.input("tokens", {3}, 7).output("y");
+  file.floats("table.weight", {3, 2}, {0, 0, 3, 4, 5, 6});
+  file.node("Gather", {"table.weight", "tokens"}, {"y"}, "/table/Gather");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(import.notes, testing::Contains(HasSubstr("row 0 of table.weight is padding")));
+  const std::vector<Tensor> tokens{{{3}, {0, 1, 0}}};
+  EXPECT_THAT(gradients(import, tokens)["table.weight"], ElementsAre(0, 0, 1, 1, 0, 0));
+  EXPECT_THAT(test::run(test::start(import.model, preset_plan("float32").value()), tokens)[0].data,
+              ElementsAre(0, 0, 3, 4, 0, 0));
+}
+
 TEST(OnnxReadings, ACastBufferOfZerosIsDoubted) {
   FileBuilder file;
   file.file().set_producer_name("pytorch");
