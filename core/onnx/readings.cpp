@@ -58,6 +58,7 @@ class Wishes {
       settle(names);
     }
     if (wanted(options_.trainable, names)) {
+      reading.padding_row = -1;
       if (!use.trains()) {
         reading.trains = Trains::yes;
         reading.identity = "trained " + use.copy;
@@ -267,11 +268,19 @@ static void find_padding_rows(ReadingWork& work) {
     const int64_t row = said ? use.origin->padding_row.value_or(-1) : find_zero_row(*use.tensor);
     if (row < 0 || row >= use.tensor->shape[0]) continue;
     use.reading.padding_row = row;
+  }
+}
+
+static void note_padding_rows(ReadingWork& work) {
+  std::vector<std::string>& notes = work.result.notes;
+  for (const Use& use : work.uses) {
+    if (use.reading.padding_row < 0) continue;
+    const bool said = !use.origin->call.empty();
     const std::string name = use.reading.name.empty() ? printable(use.copy) : use.reading.name;
-    const std::string note = "row " + std::to_string(row) + " of " + name + " is padding" +
-                             (said ? "" : ", as it is zero,") + " and does not train where " +
-                             name + " is looked up";
-    std::vector<std::string>& notes = work.result.notes;
+    const std::string note = "row " + std::to_string(use.reading.padding_row) + " of " + name +
+                             " is padding" + (said ? "" : ", as it is zero,") +
+                             " and does not train where " + name + " is looked up; --trainable " +
+                             name + " trains it";
     if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
   }
 }
@@ -287,6 +296,7 @@ Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initi
   }
   find_padding_rows(work);
   Wishes(work, options).apply();
+  note_padding_rows(work);
   for (Use& use : work.uses) {
     if (use.reading.stored.empty()) use.reading.stored = use.stored;
     work.result.readings[{use.node, use.input}] = use.reading;

@@ -46,22 +46,20 @@ constexpr std::array<std::string_view, 17> kMoves{
     "expand",    "clone",   "t",          "flatten",   "alias",     "detach",
     "_to_copy",  "to",      "contiguous", "expand_as", "slice"};
 
-/// Functions of single elements that have an inverse, by what dynamo calls them.
+/// Functions of single elements that have an inverse, by what dynamo calls them. The numbers of
+/// others, such as the beta of softplus, are not in the file.
 struct FunctionCall {
-  std::string_view call, op;
+  std::string_view call, op, then;
 };
-constexpr std::array kFunctions{FunctionCall{"exp", "Exp"},
-                                FunctionCall{"log", "Log"},
-                                FunctionCall{"sigmoid", "Sigmoid"},
-                                FunctionCall{"tanh", "Tanh"},
-                                FunctionCall{"softplus", "Softplus"},
-                                FunctionCall{"neg", "Neg"},
-                                FunctionCall{"reciprocal", "Reciprocal"},
-                                FunctionCall{"sqrt", "Sqrt"}};
-std::string function_of(const std::string& call) {
+constexpr std::array kFunctions{
+    FunctionCall{"exp", "Exp", ""},         FunctionCall{"log", "Log", ""},
+    FunctionCall{"sigmoid", "Sigmoid", ""}, FunctionCall{"tanh", "Tanh", ""},
+    FunctionCall{"neg", "Neg", ""},         FunctionCall{"reciprocal", "Reciprocal", ""},
+    FunctionCall{"sqrt", "Sqrt", ""},       FunctionCall{"rsqrt", "Sqrt", "Reciprocal"}};
+const FunctionCall* function_of(const std::string& call) {
   const auto* found = std::find_if(kFunctions.begin(), kFunctions.end(),
                                    [&](const FunctionCall& each) { return each.call == call; });
-  return found == kFunctions.end() ? "" : std::string(found->op);
+  return found == kFunctions.end() ? nullptr : found;
 }
 
 bool is_recurrent(const Use& use) {
@@ -300,22 +298,21 @@ class Marked {
   bool undo_functions(Use& use, const std::string& source) {
     std::vector<std::string> steps = signature_.folded_from.at(use.stored), functions;
     steps.push_back(use.stored);
-    bool numbered = false;
+    size_t calls = 0;
     for (const std::string& step : steps) {
-      if (signature_.kinds.contains(step)) continue;
-      const std::string call = without_number(step), function = function_of(call);
-      numbered = numbered || is_numbered(step);
-      if (!function.empty()) {
-        functions.push_back(function);
-      } else if (!is_numbered(step) && !is_one_of(kMoves, call)) {
+      if (is_numbered(step) || signature_.kinds.contains(step)) continue;
+      const std::string call = without_number(step);
+      if (const FunctionCall* function = function_of(call)) {
+        ++calls;
+        functions.emplace_back(function->op);
+        if (!function->then.empty()) functions.emplace_back(function->then);
+      } else if (!is_one_of(kMoves, call)) {
         return false;
       }
     }
-    // Of two, the file says only which is the last. Softplus may be written with further numbers.
-    const bool last = !function_of(without_number(use.stored)).empty();
-    const bool soft = std::find(functions.begin(), functions.end(), "Softplus") != functions.end();
-    if (functions.empty() || functions.size() > (last ? 2u : 1u) || (soft && numbered))
-      return false;
+    // Of two, the file says only which is the last.
+    const bool last = function_of(without_number(use.stored)) != nullptr;
+    if (calls == 0 || calls > (last ? 2u : 1u)) return false;
     use.reading.undone = undo(*use.tensor, functions);
     if (use.reading.undone == nullptr) return false;
     use.reading.functions = functions;

@@ -421,6 +421,47 @@ TEST(OnnxReadings, OfTwoFunctionsTheFileNamesTheLast) {
   EXPECT_NEAR(gradients(import, {{{2}, {1, 1}}})["ssm.a_log"][1], -std::exp(-2.0f), 1e-6f);
 }
 
+TEST(OnnxReadings, TheInverseRootIsTwoFunctions) {
+  MarkedFile file;
+  file.input("x", {1, 2}).output("y");
+  file.signature({"variance"});
+  file.floats("view_2", {1, 2}, {0.5f, 2.0f});
+  file.folded("view_2", "['rsqrt', 'val_3', 'variance']");
+  file.marked("Mul", {"view_2", "x"}, "y", "mul", "mul.Tensor", "%view_2, %x");
+  const OnnxImport import = file.import();
+  ASSERT_THAT(names(import), ElementsAre("variance"));
+  EXPECT_THAT(import.model.initial.at("variance").data, ElementsAre(4.0f, 0.25f));
+  // -x / 2 v^1.5
+  EXPECT_THAT(gradients(import, {{{1, 2}, {16, 1}}})["variance"], ElementsAre(-1.0f, -4.0f));
+}
+
+TEST(OnnxReadings, AFunctionWithUnknownNumbersIsNotComputedBack) {
+  MarkedFile file;
+  file.input("x", {2}).output("y");
+  file.signature({"raw"});
+  file.floats("softplus", {2}, {0.5f, 2.0f});
+  file.folded("softplus", "['beta', 'raw', 'self_scaled']");
+  file.marked("Mul", {"softplus", "x"}, "y", "mul", "mul.Tensor", "%softplus, %x");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(import.model.initial.begin()->second.data, ElementsAre(0.5f, 2.0f));
+  ASSERT_EQ(import.doubts.size(), 1u);
+  EXPECT_THAT(import.doubts[0].why, HasSubstr("trains in its place"));
+}
+
+TEST(OnnxReadings, AFunctionOfAParameterThatTheFileHasIsOneWithIt) {
+  MarkedFile file;
+  file.input("x", {2}).output("y");
+  file.signature({"rate"});
+  file.floats("exp", {2}, {std::exp(0.5f), std::exp(-1.0f)}).floats("rate", {2}, {0.5f, -1.0f});
+  file.folded("exp", "['rate']");
+  file.marked("Mul", {"exp", "x"}, "m", "mul", "mul.Tensor", "%exp, %x");
+  file.marked("Add", {"m", "rate"}, "y", "add", "add.Tensor", "%mul, %p_rate");
+  const OnnxImport import = file.import();
+  ASSERT_THAT(names(import), ElementsAre("rate"));
+  EXPECT_EQ(import.model.initial.at("rate").data[0], 0.5f);
+  EXPECT_NEAR(gradients(import, {{{2}, {2, 3}}})["rate"][1], 3 * std::exp(-1.0f) + 1, 1e-5f);
+}
+
 TEST(OnnxReadings, AFunctionThatLosesDigitsIsNotComputedBack) {
   MarkedFile file;
   file.input("x", {2}).output("y");
@@ -515,6 +556,9 @@ TEST(OnnxReadings, ARowOfZerosIsPadding) {
   EXPECT_THAT(gradients(import, tokens)["table.weight"], ElementsAre(0, 0, 1, 1, 0, 0));
   EXPECT_THAT(test::run(test::start(import.model, preset_plan("float32").value()), tokens)[0].data,
               ElementsAre(0, 0, 3, 4, 0, 0));
+  const OnnxImport whole = file.import({.trainable = {"table.*"}});
+  EXPECT_THAT(whole.notes, IsEmpty());
+  EXPECT_THAT(gradients(whole, tokens)["table.weight"], ElementsAre(2, 2, 1, 1, 0, 0));
 }
 
 TEST(OnnxReadings, ACastBufferOfZerosIsDoubted) {
