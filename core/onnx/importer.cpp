@@ -135,6 +135,16 @@ void Importer::bind(Scope& scope, const std::string& name, BindingPtr binding,
     throw Error(what + ": makes " + printable(name) + ", which exists already");
 }
 
+bool Importer::is_training_export() const {
+  const Nodes& nodes = file_.graph().node();
+  return std::any_of(nodes.begin(), nodes.end(), [](const ::onnx::NodeProto& node) {
+    return node.op_type() == "BatchNormalization" &&
+           std::any_of(node.attribute().begin(), node.attribute().end(), [](const auto& each) {
+             return each.name() == "training_mode" && each.i() != 0;
+           });
+  });
+}
+
 TensorPtr Importer::initializer(const ::onnx::TensorProto& proto) const {
   return std::make_shared<KnownTensor>(
       read_tensor(proto, folder_, "initializer " + printable(proto.name())));

@@ -70,6 +70,8 @@ class Importer {
   Graph& graph() { return model_.graph; }
   const ImportOptions& options() const { return options_; }
   int64_t opset() const { return opset_; }
+  /// Whether some node of the file works as in training.
+  bool is_training_export() const;
 
   /// The binding's value as an operand. A known one becomes a variable "PATH.ROLE" if it is
   /// trainable or `weight` says that it stands for a weight, else a constant. Throws Error naming

@@ -162,12 +162,17 @@ void Importer::restore_bias(const ::onnx::NodeProto& node, const NodeAttributes&
                                                 .parameter = printable(found->second)});
 }
 
-/// Layers that took in what comes after them are called by their weight.
+/// Layers that took in what comes after them, and those that TorchScript does not call as a module
+/// (the projection of an attention), are called by their weight.
 std::string Importer::module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const {
   const Reading* weight = readings_.find(node, 1);
-  if (!origin.rewritten || weight == nullptr || weight->trains == Trains::no) return origin.module;
+  if (weight == nullptr || weight->trains == Trains::no) return origin.module;
   const size_t dot = weight->name.rfind('.');
-  return dot == std::string::npos ? origin.module : weight->name.substr(0, dot);
+  if (dot == std::string::npos) return origin.module;
+  const std::string owner = weight->name.substr(0, dot);
+  const bool within = origin.call.empty() && node.op_type() != "Transpose" &&
+                      owner.starts_with(origin.module + ".");
+  return origin.rewritten || within ? owner : origin.module;
 }
 
 void Importer::list_parameters(OnnxImport& result) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/onnx/origin.h"
 #include "core/utf8.h"
 
 namespace halfscope::onnx_files {
@@ -46,7 +47,10 @@ std::string describe(const ::onnx::NodeProto& node) {
   std::string name = node.name();
   if (name.empty() && node.output_size() > 0) name = node.output(0);
   if (name.empty()) name = "a node";
-  return printable(name) + " (" + printable(node.op_type()) + ")";
+  const NodeOrigin origin = origin_of(node);
+  const std::string op = printable(node.op_type());
+  if (origin.module.empty() || !origin.known) return printable(name) + " (" + op + ")";
+  return origin.module + " (" + op + " " + printable(name) + ")";
 }
 
 std::vector<const ::onnx::NodeProto*> in_order(const Nodes& nodes) {

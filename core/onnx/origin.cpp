@@ -156,6 +156,51 @@ class RepeatedModules {
   std::map<std::string, std::set<std::string>> reads_;
 };
 
+/// TorchScript leaves out what it does not call, such as the ModuleDict "m" of "m.norm"; the names
+/// of weights have it.
+class OuterModules {
+ public:
+  OuterModules(const ::onnx::GraphProto& graph, const Origins& origins) {
+    std::set<std::string> doubtful;
+    for (const ::onnx::NodeProto& node : graph.node()) {
+      const NodeOrigin& origin = origins.at(&node);
+      if (!origin.known || !origin.call.empty() || origin.module.empty()) continue;
+      const std::string first = first_part(origin.module);
+      for (const std::string& name : node.input()) {
+        const size_t dot = name.rfind('.');
+        if (dot == std::string::npos || is_numbered(name)) continue;
+        const std::string owner = name.substr(0, dot);
+        for (const std::string& start : {first, without_suffix(first)}) {
+          const std::string inner = start + origin.module.substr(first.size());
+          if (start.empty() || !owner.ends_with("." + inner)) continue;
+          const std::string before = owner.substr(0, owner.size() - inner.size());
+          const auto [found, added] = before_.try_emplace(first, before);
+          if (!added && found->second != before) doubtful.insert(first);
+          break;
+        }
+      }
+    }
+    for (const std::string& first : doubtful) before_.erase(first);
+  }
+
+  std::string whole(const std::string& module) const {
+    const std::string first = first_part(module), base = without_suffix(first);
+    const auto found = before_.find(first);
+    if (found == before_.end()) return module;
+    // "l" in two of them: the second one is "l_1" here, but not a second call.
+    const auto other = before_.find(base);
+    const bool renamed = !base.empty() && other != before_.end() && other->second != found->second;
+    return found->second + (renamed ? base : first) + module.substr(first.size());
+  }
+
+ private:
+  static std::string first_part(const std::string& module) {
+    return module.substr(0, module.find('.'));
+  }
+
+  std::map<std::string, std::string> before_;  ///< by the first part of a path: "m."
+};
+
 void read_value_metadata(const std::string& name, const std::map<std::string, std::string>& notes,
                          Signature& signature) {
   if (const auto found = notes.find("pkg.onnxscript.optimizer.folded_from"); found != notes.end())
@@ -286,9 +331,13 @@ Signature signature_of(const ::onnx::GraphProto& graph) {
 Origins origins_of(const ::onnx::GraphProto& graph) {
   Origins origins;
   for (const ::onnx::NodeProto& node : graph.node()) origins[&node] = origin_of(node);
+  const OuterModules outer(graph, origins);
+  for (auto& [node, origin] : origins) {
+    if (origin.known && origin.call.empty()) origin.module = outer.whole(origin.module);
+    origin.module_call = origin.module;
+  }
   const RepeatedModules repeated(graph, origins);
   for (auto& [node, origin] : origins) {
-    origin.module_call = origin.module;
     if (origin.known && origin.call.empty()) origin.module = repeated.first_call(origin.module);
   }
   return origins;

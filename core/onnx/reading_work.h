@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ std::string role_of(const Use& use);
 /// `last` below the reader's module; the tensor's own name where that is not known.
 std::string module_name(const Use& use, const std::string& last);
 
+/// The metadata of a model that lists its parameters, a name per line (docs/onnx.md).
+inline constexpr const char* kParameterList = "halfscope.parameters";
+
 /// The readings of a file, and what is found out about them.
 class ReadingWork {
  public:
@@ -57,6 +61,8 @@ class ReadingWork {
   const Initializers& initializers;
   const Origins& origins;
   const bool from_torch;
+  /// Names of all parameters, where the user wrote them into the file (kParameterList).
+  std::optional<std::set<std::string>> declared{};
   bool has_copies = false;  ///< the file has Identity nodes for tensors that are stored once
   /// Files that store equal tensors apart say exactly who shares one.
   bool stores_equal_apart = false;

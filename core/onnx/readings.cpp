@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <sstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -146,8 +147,9 @@ std::string joined(const std::vector<std::string>& names) {
 std::string role_of(const Use& use) {
   const std::string& op = use.node->op_type();
   if (op == "Add" || op == "Sub") return "bias";
-  const bool recurrent = op == "LSTM" || op == "GRU" || op == "RNN";
-  return use.input == (recurrent ? 3 : 2) && is_weight_input(op, use.input) ? "bias" : "weight";
+  if (op == "LSTM" || op == "GRU" || op == "RNN")
+    return use.input == 1 ? "weight_ih" : use.input == 2 ? "weight_hh" : "bias";
+  return use.input == 2 && is_weight_input(op, 2) ? "bias" : "weight";
 }
 
 std::string module_name(const Use& use, const std::string& last) {
@@ -164,6 +166,14 @@ ReadingWork::ReadingWork(const ::onnx::ModelProto& model, const Initializers& te
       from_torch(model.producer_name() == "pytorch") {
   collect();
   find_evidence();
+  for (const ::onnx::StringStringEntryProto& entry : file.metadata_props()) {
+    if (entry.key() != kParameterList) continue;
+    declared.emplace();
+    std::istringstream lines(entry.value());
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty()) declared->insert(line);
+    }
+  }
 }
 
 void ReadingWork::collect() {

@@ -33,6 +33,9 @@ bool is_one_of(const std::array<std::string_view, N>& list, const std::string& n
 
 /// Calls that take elements of a parameter, perhaps several times.
 constexpr std::array<std::string_view, 4> kPicks{"index", "embedding", "gather", "index_select"};
+/// Calls that take a part of a parameter or repeat it, which values that are all equal do not show.
+constexpr std::array<std::string_view, 7> kParts{"expand", "repeat", "select", "slice",
+                                                 "split",  "chunk",  "unbind"};
 /// Others after which a parameter trains as before: they move its elements or add a constant.
 constexpr std::array<std::string_view, 26> kHarmless{
     "transpose", "permute", "view",  "reshape", "unsqueeze", "squeeze",    "expand",
@@ -86,6 +89,7 @@ class Marked {
     join_forms();
     note_read();
     restore_biases();
+    doubt_detached();
     report_lost();
   }
 
@@ -168,6 +172,12 @@ class Marked {
       }
     }
     // What is left was stored once with a tensor of another call that has the same values.
+    std::vector<std::string> buffers;
+    for (const std::string& argument : uses.front()->origin->arguments) {
+      const auto found = signature_.arguments.find(argument);
+      if (found != signature_.arguments.end() && found->second.kind != TensorKind::parameter)
+        buffers.push_back(found->second.name);
+    }
     for (Use* use : left) {
       const bool may_be =
           is_weight_input(use->node->op_type(), use->input) || !sources_of(use->stored).empty();
@@ -177,6 +187,10 @@ class Marked {
         taken[use->stored] = open.front();
         train(*use, open.front());
         open.erase(open.begin());
+      } else if (!buffers.empty() && signature_.is_parameter(use->stored)) {
+        work_.hold(*use, "a buffer of the same values as " + printable(use->stored));
+        use->reading.identity = "buffer " + buffers.front();
+        buffers.erase(buffers.begin());
       } else {
         by_own_name(*use);
       }
@@ -290,7 +304,9 @@ class Marked {
   void train(Use& use, const std::string& name) {
     work_.train(use, name);
     if (!is_folded(use)) return;
-    use.reading.computed = !is_weight_input(use.node->op_type(), use.input);
+    // Weights of two dimensions are at most transposed.
+    use.reading.computed =
+        !is_weight_input(use.node->op_type(), use.input) || use.tensor->shape.size() > 2;
     if (!undo_functions(use, name)) check_fold(use, name);
   }
 
@@ -321,6 +337,14 @@ class Marked {
     return true;
   }
 
+  /// A row that was repeated for each sample, such as a class token.
+  bool is_for_samples(const Use& use) const {
+    const auto& inputs = work_.file.graph().input();
+    if (inputs.empty() || use.tensor->shape.size() < 2) return false;
+    const auto& shape = inputs[0].type().tensor_type().shape();
+    return shape.dim_size() > 0 && shape.dim(0).dim_value() == use.tensor->shape[0];
+  }
+
   /// What the exporter computed must train like the parameter that it comes from.
   void check_fold(const Use& use, const std::string& source) {
     std::vector<std::string> steps = signature_.folded_from.at(use.stored);
@@ -329,7 +353,7 @@ class Marked {
     for (const std::string& step : steps) {
       if (is_numbered(step) || signature_.kinds.contains(step)) continue;
       const std::string call = without_number(step);
-      picks = picks || is_one_of(kPicks, call);
+      picks = picks || is_one_of(kPicks, call) || (is_one_of(kParts, call) && !is_for_samples(use));
       if (is_one_of(kHarmless, call) || is_one_of(kPicks, call)) continue;
       work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
                                          " from it (" + printable(call) +
@@ -389,6 +413,20 @@ class Marked {
     return std::equal(own.begin(), own.end(), other.begin(), [](float a, float b) {
       return std::fabs(a - b) <= 1e-5f * std::max(1.0f, std::fabs(b));
     });
+  }
+
+  /// Exporters leave detach() out, and gradients would flow on.
+  void doubt_detached() {
+    for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
+      const NodeOrigin& origin = work_.origins.at(&node);
+      const bool detached =
+          std::any_of(origin.arguments.begin(), origin.arguments.end(),
+                      [](const std::string& name) { return without_number(name) == "detach"; });
+      if (!detached) continue;
+      work_.doubt(origin.module.empty() ? describe(node) : origin.module,
+                  "it reads a detached value, but the file has no detach(): gradients flow "
+                  "through it here");
+    }
   }
 
   /// Rewriters drop a bias of zeros, and then it would not train.

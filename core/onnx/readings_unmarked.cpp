@@ -42,6 +42,7 @@ class Unmarked {
     for (const auto& [stored, uses] : by_stored) settle_shared(uses);
     join_transposed();
     find_folded_batch_norms();
+    report_lost();
   }
 
  private:
@@ -50,6 +51,14 @@ class Unmarked {
     const bool numbered = is_numbered(use.copy);
     if (work_.is_of_groups(use)) {
       work_.hold(use, "scale or bias of groups");
+      return;
+    }
+    if (work_.declared && !numbered) {
+      if (work_.declared->contains(use.copy)) {
+        work_.train(use, use.copy);
+      } else {
+        work_.hold(use, "not among the parameters that the file lists");
+      }
       return;
     }
     if (const std::string why = why_constant(use, weight, numbered); !why.empty()) {
@@ -80,12 +89,35 @@ class Unmarked {
     } else if (use.tensor->count() == 1 && !weight) {
       work_.doubt(shown, "it is one number, a parameter or a constant; --frozen " + shown +
                              " keeps it as it is");
+    } else if (numbered && is_computed_weight(use)) {
+      work_.doubt(shown, "the exporter computed it, perhaps from several parameters");
+    } else if (may_be_parameter_or_buffer(use, weight, numbered)) {
+      work_.doubt(shown,
+                  "the file does not say whether it is a parameter or a buffer; if it is a "
+                  "buffer, --frozen " +
+                      shown + " keeps it as it is");
     } else if (may_be_buffer(use, numbered)) {
       work_.doubt(shown,
                   "it repeats one number and is cast first, as buffers are; if it is one, "
                   "--frozen " +
                       shown + " keeps it as it is");
     }
+  }
+
+  /// TorchScript transposes weights of a MatMul, but has no reason to compute those of others:
+  /// batch normalizations that it folded are told apart.
+  bool is_computed_weight(const Use& use) const {
+    const std::string& op = use.node->op_type();
+    const bool has_bias = use.node->input_size() > 2 && is_numbered(use.node->input(2));
+    return work_.from_torch && use.input == 1 &&
+           (op == "Gemm" || ((op == "Conv" || op == "ConvTranspose") && !has_bias));
+  }
+
+  /// Tensors that are not called as layers call their weights, where any tensor may be.
+  bool may_be_parameter_or_buffer(const Use& use, bool weight, bool numbered) const {
+    const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
+    return work_.from_torch && !weight && !numbered && name.find("weight") == std::string::npos &&
+           name.find("bias") == std::string::npos;
   }
 
   /// Networks rarely cast a parameter of ones or zeros, except for scales of normalizations.
@@ -95,9 +127,23 @@ class Unmarked {
            is_one_number(*use.tensor) && name != "weight" && name != "bias";
   }
 
+  void report_lost() {
+    if (!work_.declared) return;
+    std::set<std::string> read;
+    for (const Use& use : work_.uses) {
+      if (use.trains()) read.insert(use.reading.name);
+    }
+    for (const std::string& name : *work_.declared) {
+      if (read.contains(printable(name))) continue;
+      work_.doubt(printable(name),
+                  "no node reads this parameter: the network does not use it, or "
+                  "the exporter computed a constant from it");
+    }
+  }
+
   /// Whether the name is a path that the reader's module agrees with.
-  static bool has_owner(const Use& use) {
-    return use.origin->known && !owner_of(use.copy).empty() &&
+  bool has_owner(const Use& use) const {
+    return use.origin->known && (work_.from_torch || !owner_of(use.copy).empty()) &&
            is_within(owner_of(use.copy), use.origin->module);
   }
 
@@ -215,8 +261,9 @@ class Unmarked {
       use.reading.identity = use.copy + " of " + std::to_string(&use - work_.uses.data());
       use.reading.name = use.origin->known ? own : "";
       work_.doubt(use.origin->known ? own : describe(*use.node),
-                  "the file stores its " + role_of(use) + " once with that of " +
-                      describe(*uses.front()->node) + ", as they start equal; they train apart");
+                  "its " + role_of(use) + " starts equal to the " + role_of(*uses.front()) +
+                      " of " + describe(*uses.front()->node) +
+                      ", and the file stores both once; HalfScope trains them apart");
     }
   }
 

@@ -47,7 +47,10 @@ void batch_normalization(Translation& t) {
   if (!mean.real() || !variance.real()) throw t.error("its statistics must be reals");
   Attributes attributes{{"epsilon", t.attributes().real("epsilon", static_cast<double>(1e-5f))},
                         {"momentum", t.attributes().real("momentum", static_cast<double>(0.9f))}};
-  if (element_count(shape) <= shape[1]) {  // one value per channel has no variance
+  // In an export for training, one that is not trains with its statistics as they are.
+  const bool frozen =
+      t.importer().is_training_export() && t.attributes().integer("training_mode", 0) == 0;
+  if (frozen || element_count(shape) <= shape[1]) {  // one value per channel has no variance
     const auto constant = [&](const KnownTensor& of) {
       return t.graph().add_constant(Tensor{of.shape, of.reals});
     };

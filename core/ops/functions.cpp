@@ -7,8 +7,8 @@
 //   Max, Min     the gradient goes to the winner, half of it to each of two equals
 //   Pow          0 for the base where the exponent is 0, and for the exponent of 0^b, b >= 0
 //   Abs          dy * Sign(x);  Sign, Floor, Ceil and Round let no gradient through
-//   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip: its bounds let the gradient
-//   through; HardSigmoid: its corners do not
+//   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip and HardSigmoid: their corners let
+//   no gradient through
 // Gelu and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5, or, with
 // tanh, 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Swish is x * Sigmoid(alpha x).
 #include "core/ops/functions.h"

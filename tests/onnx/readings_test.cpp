@@ -322,7 +322,7 @@ TEST(Readings, GuessesCanBeCorrected) {
   file.node("Mul", {"a", "w"}, {"b"}, "/first/Mul");
   file.node("Mul", {"b", "w"}, {"y"}, "/second/Mul");
   EXPECT_THAT(trained(file.import()), ElementsAre("w"));
-  EXPECT_THAT(doubtful(file.import()), ElementsAre("positions"));
+  EXPECT_THAT(doubtful(file.import()), UnorderedElementsAre("positions", "w"));
   const OnnxImport other = file.import({.trainable = {"pos*"}, .frozen = {"w"}});
   EXPECT_THAT(trained(other), ElementsAre("positions"));
   EXPECT_THAT(doubtful(other), IsEmpty());
@@ -331,6 +331,78 @@ TEST(Readings, GuessesCanBeCorrected) {
               UnorderedElementsAre("first.weight", "second.weight"));
   test::expect_error([&] { file.import({.frozen = {"nothing"}}); }, ErrorKind::usage,
                      {"no weight matches"});
+}
+
+// TorchScript does not tell parameters from buffers; a list in the file does.
+TEST(Readings, AListOfParametersSettlesWhatTrains) {
+  ScriptFile file;
+  file.input("x", {4}).output("y");
+  file.floats("mean", {4}, random_values(4, 1)).floats("gamma", {4}, {0, 1, 2, 3});
+  file.node("Sub", {"x", "mean"}, {"a"}, "/Sub");
+  file.node("Mul", {"a", "gamma"}, {"y"}, "/Mul");
+  EXPECT_THAT(doubtful(file.import()), UnorderedElementsAre("mean", "gamma"));
+  ::onnx::StringStringEntryProto& list = *file.file().add_metadata_props();
+  list.set_key("halfscope.parameters");
+  list.set_value("gamma\nunused");
+  const OnnxImport import = file.import();
+  EXPECT_THAT(trained(import), ElementsAre("gamma"));
+  EXPECT_THAT(constant(import), ElementsAre("mean"));
+  EXPECT_THAT(doubtful(import), ElementsAre("unused"));
+}
+
+// A buffer that starts equal to a parameter is stored once with it, and stays as it is.
+TEST(Readings, ABufferThatEqualsAParameterDoesNotTrain) {
+  DynamoFile file;
+  file.input("x", {2, 4}).output("y");
+  file.floats("w", {4}, {1, 1, 1, 1});
+  file.signature({"w"}, {"scale"});
+  file.node("Mul", {"x", "w"}, {"a"}, "node_mul");
+  file.call("", "mul", "", {"w"});
+  file.node("Mul", {"a", "w"}, {"y"}, "node_mul_1");
+  file.call("", "mul", "_1", {"scale"});
+  const OnnxImport import = file.import();
+  ASSERT_THAT(trained(import), ElementsAre("w"));
+  EXPECT_EQ(import.parameters[0].readers.size(), 1u);
+}
+
+TEST(Readings, DetachedValuesAreDoubtful) {
+  DynamoFile file;
+  file.input("x", {3}).output("y");
+  file.floats("w", {3}, random_values(3, 1));
+  file.signature({"w"});
+  file.node("Mul", {"x", "w"}, {"a"}, "node_mul");
+  file.call("", "mul", "", {"w"});
+  file.node("Add", {"a", "x"}, {"y"}, "node_add");
+  note(*file.graph().mutable_node(1), 9, "pkg.torch.onnx.name_scopes", "['', 'head', 'add']");
+  note(*file.graph().mutable_node(1), 9, "pkg.torch.onnx.fx_node",
+       "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%detach_2, "
+       "%x), kwargs = {})");
+  EXPECT_THAT(doubtful(file.import()), ElementsAre("head"));
+}
+
+// In an export for training, a batch normalization in eval() keeps its statistics.
+TEST(Readings, BatchNormalizationsInEvalKeepTheirStatistics) {
+  ScriptFile file;
+  file.input("x", {4, 2}).output("y");
+  for (const char* n : {"a", "b"}) {
+    const std::string name(n);
+    file.floats(name + ".weight", {2}, {1, 1}).floats(name + ".bias", {2}, {0, 0});
+    file.floats(name + ".running_mean", {2}, {3, 4}).floats(name + ".running_var", {2}, {5, 6});
+  }
+  test::set_int(file.node("BatchNormalization",
+                          {"x", "a.weight", "a.bias", "a.running_mean", "a.running_var"},
+                          {"h", "m", "v"}, "/a/BatchNormalization"),
+                "training_mode", 1);
+  test::set_int(file.node("BatchNormalization",
+                          {"h", "b.weight", "b.bias", "b.running_mean", "b.running_var"}, {"y"},
+                          "/b/BatchNormalization"),
+                "training_mode", 0);
+  Names buffers;
+  const OnnxImport import = file.import();
+  for (const Variable& variable : import.model.graph.variables()) {
+    if (variable.buffer) buffers.push_back(variable.path);
+  }
+  EXPECT_THAT(buffers, ElementsAre("a.running_mean", "a.running_var"));
 }
 
 // Files without any names: what starts equal is stored once, and each node gets its own.
@@ -363,6 +435,27 @@ TEST(Values, FormulasAreRecognised) {
   EXPECT_FALSE(onnx_files::follows_formula(tensor({8}, random_values(8, 5))));
   EXPECT_FALSE(onnx_files::follows_formula(tensor({4, 4}, {1, 0, 0, 0, 0, 1, 0, 0,  //
                                                            0, 0, 1, 0, 0, 0, 0, 1})));
+}
+
+// TorchScript leaves out modules that it does not call; the names of weights have them.
+TEST(ModuleNames, WeightsSayWhatTorchScriptLeavesOut) {
+  ScriptFile file;
+  file.input("x", {2, 3}).output("y");
+  for (const char* name : {"enc.l", "dec.l", "dec.out"})
+    file.floats(std::string(name) + ".weight", {3, 3}, random_values(9, name[0]));
+  file.node("MatMul", {"x", "enc.l.weight"}, {"a"}, "/l/MatMul");
+  file.node("Relu", {"a"}, {"b"}, "/l/act/Relu");
+  file.node("MatMul", {"b", "dec.l.weight"}, {"c"}, "/l_1/MatMul");
+  file.node("MatMul", {"c", "dec.out.weight"}, {"y"}, "/dec/MatMul");
+  EXPECT_THAT(layers(file.import()), ElementsAre("enc.l:matmul", "enc.l.act", "dec.l", "dec.out"));
+}
+
+TEST(ModuleNames, ErrorsNameTheModule) {
+  ScriptFile file;
+  file.input("x", {2, 3}).output("y");
+  file.node("Det", {"x"}, {"y"}, "/body/body.1/Det");
+  test::expect_error([&] { file.import(); }, ErrorKind::runtime,
+                     {"body.1 (Det /body/body.1/Det): this operator is not supported"});
 }
 
 // A plan selects a node by its path, by its module, and by the file's own name.

@@ -50,12 +50,12 @@ def add_unary(v: Vectors) -> None:
     case("gelu_tanh", "Gelu", lambda x: F.gelu(x, approximate="tanh"), tanh=1)
     case("silu", "Swish", F.silu)
     case("swish", "Swish", lambda x: x * torch.sigmoid(1.5 * x), alpha=1.5)
-    case("clip", "Clip", lambda x: x.clamp(-1.0, 2.5), "the bounds let the gradient through",
+    case("clip", "Clip", lambda x: x.clamp(-1.0, 2.5), "the bounds let no gradient through since PyTorch 2.15",
          min=-1.0, max=2.5)
     case("clip_low", "Clip", lambda x: x.clamp(min=-0.5), min=-0.5)
     case("clip_high", "Clip", lambda x: x.clamp(max=0.5), max=0.5)
     v.add("clip_relu6", "Clip", {"x": x}, F.relu6, {"min": 0.0, "max": 6.0},
-          note="on its corners relu6's derivative is 0, that of clamp 1: no operand lies there")
+          note="on its corners relu6's derivative is 0")
 
 
 def add_steps(v: Vectors) -> None:

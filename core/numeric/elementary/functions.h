@@ -216,12 +216,13 @@ struct HardSwishGrad {
     return x <= -3.0 ? 0.0 : x >= 3.0 ? dy : dy * (x / 3.0 + 0.5);
   }
 };
-/// The bounds are within; a NaN lets nothing through.
+/// The bounds let nothing through, as in PyTorch since 2.15 (hardtanh and relu6 always did); nor
+/// does a NaN.
 struct ClipGrad {
   static constexpr const char* kName = "ClipGrad";
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  HS_HD double operator()(double dy, double x) const { return x >= low && x <= high ? dy : 0.0; }
+  HS_HD double operator()(double dy, double x) const { return x > low && x < high ? dy : 0.0; }
 };
 struct GeluGrad {
   static constexpr const char* kName = "GeluGrad";
