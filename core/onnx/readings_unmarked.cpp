@@ -42,6 +42,7 @@ class Unmarked {
     for (const auto& [stored, uses] : by_stored) settle_shared(uses);
     join_transposed();
     find_folded_batch_norms();
+    doubt_frozen_batch_norms();
     report_lost();
   }
 
@@ -125,6 +126,29 @@ class Unmarked {
     const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
     return work_.from_torch && !numbered && use.node->op_type() == "Cast" &&
            is_one_number(*use.tensor) && name != "weight" && name != "bias";
+  }
+
+  /// A file without folded tensors may be an export for training, and its batch normalizations may
+  /// have been in eval().
+  void doubt_frozen_batch_norms() {
+    const bool folded =
+        work_.has_copies || std::any_of(work_.uses.begin(), work_.uses.end(),
+                                        [](const Use& use) { return is_numbered(use.copy); });
+    if (!work_.from_torch || folded) return;
+    std::string first;
+    for (const NodeProto& node : work_.file.graph().node()) {
+      if (node.op_type() != "BatchNormalization") continue;
+      const auto mode =
+          std::find_if(node.attribute().begin(), node.attribute().end(),
+                       [](const auto& each) { return each.name() == "training_mode"; });
+      if (mode == node.attribute().end() || mode->i() != 0) return;
+      const std::string& module = work_.origins.at(&node).module;
+      if (first.empty()) first = module.empty() ? describe(node) : module;
+    }
+    if (first.empty()) return;
+    work_.doubt(first,
+                "all batch normalizations are exported as in inference; here they train "
+                "with the statistics of each batch");
   }
 
   void report_lost() {

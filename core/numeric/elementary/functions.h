@@ -220,9 +220,13 @@ struct HardSwishGrad {
 /// does a NaN.
 struct ClipGrad {
   static constexpr const char* kName = "ClipGrad";
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  HS_HD double operator()(double dy, double x) const { return x > low && x < high ? dy : 0.0; }
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();  ///< a missing bound
+  double low = -kInfinity, high = kInfinity;
+  HS_HD double operator()(double dy, double x) const {
+    const bool above = x > low || (low == -kInfinity && x == low);
+    const bool below = x < high || (high == kInfinity && x == high);
+    return above && below ? dy : 0.0;
+  }
 };
 struct GeluGrad {
   static constexpr const char* kName = "GeluGrad";
