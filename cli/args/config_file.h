@@ -16,8 +16,8 @@ namespace halfscope {
 void read_config(Settings& settings, const std::set<std::string>& replaced);
 
 /// Returns the settings in the form of a configuration file. It includes defaults and the JSON of
-/// every plan that is not a preset, and leaves out what is not set. Throws Error if a plan cannot
-/// be read.
+/// every plan that is not a preset, and leaves out settings without a value. Throws Error if a plan
+/// cannot be read.
 Json config_json(const Settings& settings);
 
 /// Returns the error as FILE: "KEY": TEXT if a key of the file caused it, with long values cut, and

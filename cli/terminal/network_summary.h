@@ -27,8 +27,9 @@ NetworkSummary summary_of(const OnnxImport& import, const std::string& file, int
 
 /// What can be done about doubts.
 inline constexpr const char* kDoubtHint =
-    "export in training mode without constant folding (docs/onnx.md shows how), or correct a wrong "
-    "guess with --trainable, --frozen or --untie";
+    "docs/onnx.md shows the export that leaves the fewest doubts; --trainable, --frozen and "
+    "--untie "
+    "correct a wrong guess";
 
 /// One or two sentences, and a line for each tied parameter.
 std::string summary_text(const NetworkSummary& summary);

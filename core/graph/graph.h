@@ -49,7 +49,7 @@ struct Node {
   Phase phase = Phase::forward;
   NodeId forward = kNone;  ///< gradient nodes: the forward node they belong to
   NodePlan plan;
-  std::string alias{};  ///< another name for it: that of the node in an imported file
+  std::string alias{};  ///< its name in an imported file
 };
 
 /// How a variable starts: uniform in center +- bound.
@@ -67,7 +67,7 @@ struct Variable {
   bool buffer = false;  ///< not trained: the forward pass itself makes its next value
   /// Executable graphs: the value that replaces it when a step begins; see lower.h.
   ValueId restored = kNone;
-  std::string alias{};  ///< another name for it: that of the initializer in an imported file
+  std::string alias{};  ///< the name of its initializer in an imported file
 };
 
 /// A named input written by the caller before a run.

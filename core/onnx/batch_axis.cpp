@@ -162,7 +162,7 @@ void SampleAxes::finish(const std::vector<NamedValue>& outputs) {
   for (const NamedValue& output : outputs) {
     const auto at = place(output.value);
     if (at && (at->axis != 0 || graph_.value(output.value).shape[0] != 1))
-      refuse("output " + output.name, "its first dimension is not that of the samples");
+      refuse("output " + output.name, "its first dimension does not hold the samples");
   }
   if (std::none_of(outputs.begin(), outputs.end(), [&](const NamedValue& output) {
         return place(output.value).has_value() || joint_.contains(output.value);

@@ -22,7 +22,7 @@ class SampleAxes {
   /// Of `graph`, which must outlive this, with that many samples.
   SampleAxes(const Graph& graph, int64_t batch) : graph_(graph), batch_(batch) {}
 
-  /// Its dimension 0, of size 1, is that of the samples.
+  /// An input whose dimension 0, of size 1, holds the samples.
   void add_input(ValueId input) { places_[input] = {}; }
   /// A constant that was computed from the number of samples, and what it is for several.
   void add_constant(ValueId constant, const KnownTensor& several, const std::string& what);

@@ -279,7 +279,7 @@ Result eye_like(const FoldCall& c) {
   return one(converted(eye, to, c.what));
 }
 
-/// The places of what is not zero, a row per dimension.
+/// Returns the places of all elements other than zero, a row per dimension.
 Result non_zero(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
   std::vector<int64_t> places;

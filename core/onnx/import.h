@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ONNX files as networks: inference graphs of opset 8 to 21 become the graphs that built-in models
-// are, so that any plan can run and train them. Semantics are those of opset 21; older forms are
-// converted while reading. docs/onnx.md lists the operators.
+// ONNX files as networks: graphs of opset 8 to 28 become the graphs that built-in models are, so
+// that any plan can run and train them. Older forms are converted while reading. docs/onnx.md lists
+// the operators.
 #pragma once
 
 #include <cstdint>

@@ -158,8 +158,8 @@ void Importer::bind_initializer(const ::onnx::TensorProto& proto, TensorPtr tens
   bind(scope, proto.name(), std::move(binding), "initializer " + printable(proto.name()));
 }
 
-/// Weights may be large: those of the file are moved, not copied, to the last variable that starts
-/// from them.
+/// Weights may be large, so the last variable that starts from a tensor takes it; only variables
+/// before it get a copy.
 void Importer::give_weights() {
   std::map<const KnownTensor*, int> left;
   for (const auto& [path, start] : starts_) ++left[start.get()];

@@ -46,7 +46,7 @@ bool Importer::is_one(ValueId value) const {
   });
 }
 
-/// Makes the network of one sample that of the batch.
+/// Replaces the network of one sample by one that takes the batch.
 void Importer::take_batch(OnnxImport& result) {
   if (samples_ == nullptr) return;
   if (samples() != nullptr) samples_->finish(model_.outputs);

@@ -41,12 +41,11 @@ namespace {
   ::onnx::ModelProto model;
   in.SetRecursionLimit(kDeepestMessage);
   if (!model.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
-    throw Error(name + " is no ONNX model, or is cut off",
+    throw Error(name + " is not a valid ONNX file, or it is truncated",
                 "check the file, for example with onnx.checker");
   }
   if (!model.has_graph()) {
-    throw Error(name + " is no ONNX model: it holds no graph",
-                "give a file that was exported as ONNX");
+    throw Error(name + " is not a valid ONNX file: it has no graph", "export the network again");
   }
   return model;
 }

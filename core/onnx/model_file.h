@@ -17,7 +17,7 @@ namespace halfscope::onnx_files {
 /// output_dtype) and new operators.
 inline constexpr int64_t kOldestOpset = 8, kNewestOpset = 28;
 
-/// Throws Error if it cannot be read, is over 2 GB, is no ONNX model or is nested too deeply.
+/// Throws Error if it cannot be read, is over 2 GB, is not an ONNX file, or is nested too deeply.
 ::onnx::ModelProto read_model(const std::filesystem::path& file);
 
 /// The same of bytes in memory, which errors call `name`.

@@ -15,7 +15,8 @@ inline constexpr int kDeepest = 32;
 /// Of limited length, valid UTF-8, and without control characters, which would break lines.
 std::string printable(std::string text);
 
-/// "conv1 (Conv)": the node's name, or that of its first result.
+/// Returns what messages call a node: "conv1 (Conv)", by its name or its first result. With a
+/// module that the file names, "layer1.0.conv1 (Conv node_Conv_3)".
 std::string describe(const ::onnx::NodeProto& node);
 
 /// The nodes such that each stands after those whose results it reads, else in the order of the

@@ -97,21 +97,12 @@ std::string without_suffix(const std::string& part) {
 class RepeatedModules {
  public:
   RepeatedModules(const ::onnx::GraphProto& graph, const Origins& origins) {
-    std::map<std::string, std::string> copies;
+    const std::map<std::string, std::string> copies = copied_initializers(graph);
     std::set<std::string> initializers;
-    for (const ::onnx::TensorProto& tensor : graph.initializer()) {
+    for (const ::onnx::TensorProto& tensor : graph.initializer())
       initializers.insert(tensor.name());
-      names_.insert(tensor.name());
-    }
-    for (const ::onnx::NodeProto& node : graph.node()) {
-      if (node.op_type() != "Identity" || node.input_size() != 1 || node.output_size() != 1)
-        continue;
-      const auto found = copies.find(node.input(0));
-      const std::string& source = found != copies.end() ? found->second : node.input(0);
-      if (!initializers.contains(source)) continue;
-      copies[node.output(0)] = source;
-      names_.insert(node.output(0));
-    }
+    names_ = initializers;
+    for (const auto& [copy, source] : copies) names_.insert(copy);
     for (const ::onnx::NodeProto& node : graph.node()) {
       const NodeOrigin& origin = origins.at(&node);
       if (!origin.known || !origin.call.empty()) continue;
@@ -326,6 +317,20 @@ Signature signature_of(const ::onnx::GraphProto& graph) {
   for (const ::onnx::ValueInfoProto& value : graph.value_info())
     read_value_metadata(value.name(), metadata_of(value, kValueMetadata), signature);
   return signature;
+}
+
+std::map<std::string, std::string> copied_initializers(const ::onnx::GraphProto& graph) {
+  std::set<std::string> initializers;
+  for (const ::onnx::TensorProto& tensor : graph.initializer()) initializers.insert(tensor.name());
+  std::map<std::string, std::string> copies;
+  for (const ::onnx::NodeProto* node : in_order(graph.node())) {
+    if (node->op_type() != "Identity" || node->input_size() != 1 || node->output_size() != 1)
+      continue;
+    const auto found = copies.find(node->input(0));
+    const std::string source = found != copies.end() ? found->second : node->input(0);
+    if (initializers.contains(source)) copies[node->output(0)] = source;
+  }
+  return copies;
 }
 
 Origins origins_of(const ::onnx::GraphProto& graph) {

@@ -51,6 +51,10 @@ using Origins = std::map<const ::onnx::NodeProto*, NodeOrigin>;
 /// second call of "shared" "shared_1".
 Origins origins_of(const ::onnx::GraphProto& graph);
 
+/// Results of Identity nodes that copy an initializer, and its name. Exporters store equal tensors
+/// once and write such a node for every other one.
+std::map<std::string, std::string> copied_initializers(const ::onnx::GraphProto& graph);
+
 /// What a file says that a tensor is.
 enum class TensorKind : uint8_t { unknown, parameter, buffer, constant };
 

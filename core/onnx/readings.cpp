@@ -177,21 +177,15 @@ ReadingWork::ReadingWork(const ::onnx::ModelProto& model, const Initializers& te
 }
 
 void ReadingWork::collect() {
-  std::map<std::string, std::string> copies;  // of Identity nodes: the initializer
+  const std::map<std::string, std::string> copies = copied_initializers(file.graph());
+  has_copies = !copies.empty();
   for (const ::onnx::NodeProto* node : in_order(file.graph().node())) {
     for (const std::string& output : node->output()) maker_[output] = node;
-    const auto stored_of = [&](const std::string& name) {
-      const auto found = copies.find(name);
-      return found != copies.end() ? found->second : name;
-    };
-    if (node->op_type() == "Identity" && node->input_size() == 1 && node->output_size() == 1 &&
-        initializers.contains(stored_of(node->input(0)))) {
-      copies[node->output(0)] = stored_of(node->input(0));
-      has_copies = true;
-      continue;
-    }
+    if (node->output_size() == 1 && copies.contains(node->output(0))) continue;
     for (int i = 0; i < node->input_size(); ++i) {
-      const auto tensor = initializers.find(stored_of(node->input(i)));
+      const auto copied = copies.find(node->input(i));
+      const auto tensor =
+          initializers.find(copied != copies.end() ? copied->second : node->input(i));
       if (tensor == initializers.end() || !tensor->second->real() ||
           is_statistic(node->op_type(), i)) {
         continue;

@@ -63,7 +63,7 @@ class Translation {
   /// A shape that the output shall have, which may depend on the number of samples; `several`, if
   /// given, becomes what it is for the batch where that differs.
   std::vector<int64_t> known_shape(size_t i, std::vector<int64_t>* several = nullptr) const;
-  /// Sizes that dimensions `axes` of `value` shall have, where that of the samples may stay theirs.
+  /// Sizes that dimensions `axes` of `value` shall have; the samples may keep their dimension.
   std::vector<int64_t> known_sizes(size_t i, const char* name, ValueId value,
                                    const std::vector<int64_t>& axes) const;
   /// Whether the input is zeros that do not train, for one sample and for several. It then has the

@@ -395,7 +395,7 @@ TEST(CliOnnx, TellsWhatIsWrong) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
     EXPECT_TRUE(outcome.out.empty()) << outcome.out;
   };
-  refused({"run", "bad.onnx", "--random-input", "1"}, 3, "bad.onnx is no ONNX model");
+  refused({"run", "bad.onnx", "--random-input", "1"}, 3, "bad.onnx is not a valid ONNX file");
   refused({"run", "none.onnx", "--random-input", "1"}, 3, "cannot read none.onnx");
   refused({"convert", "net.onnx"}, 2, "nothing to write");
   refused({"convert", "net.onnx", "--out", "net.onnx", "--force"}, 2, "net.onnx");

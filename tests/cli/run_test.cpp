@@ -245,7 +245,7 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "x.npy", "--dimension", "n=3"}, "for network files"},
            Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
            Mistake{{"lenett", "--data", "digits"}, "unknown model lenett"},
-           Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx is no ONNX model", 3},
+           Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx is not a valid ONNX file", 3},
            Mistake{{"mlp:1000000-3", "--random-input", "1", "--limit", "1e9"},
                    "out of memory: 1000000000 samples take 4e+06 GB, this machine has",
                    3},

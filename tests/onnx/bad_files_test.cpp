@@ -38,9 +38,9 @@ FileBuilder one(const std::string& op, const std::string& name = "n") {
 }
 
 TEST(BadOnnxFile, NoModelAtAll) {
-  EXPECT_THAT(refusal_of(std::vector<uint8_t>{}), HasSubstr("is no ONNX model"));
+  EXPECT_THAT(refusal_of(std::vector<uint8_t>{}), HasSubstr("is not a valid ONNX file"));
   EXPECT_THAT(refusal_of(std::vector<uint8_t>{'h', 'e', 'l', 'l', 'o'}),
-              HasSubstr("no ONNX model"));
+              HasSubstr("not a valid ONNX file"));
   std::vector<uint8_t> bytes = one("Relu").bytes();
   for (size_t length = 1; length < bytes.size(); ++length) {
     // Whatever is cut off: never anything but an Error, or a smaller network.
@@ -222,7 +222,7 @@ TEST(BadOnnxFile, DepthIsLimited) {
   }
   FileBuilder file = one("Relu");
   file.graph().mutable_node()->Add()->Swap(graph.mutable_node(0));
-  EXPECT_THAT(refusal_of(file), HasSubstr("is no ONNX model"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("is not a valid ONNX file"));
 }
 
 TEST(BadOnnxFile, Files) {

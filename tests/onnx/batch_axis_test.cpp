@@ -446,7 +446,7 @@ const std::vector<Network>& refused() {
        [](FileBuilder& f) {
          transpose(f, "x", {1, 0}, "y");
        },
-       "output y: its first dimension is not that of the samples"},
+       "output y: its first dimension does not hold the samples"},
       {"squeezed",
        {1, 4},
        [](FileBuilder& f) {

@@ -14,20 +14,12 @@
 namespace halfscope {
 namespace {
 
+using test::add_metadata;
 using test::FileBuilder;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// As bytes of its field, which older classes of ONNX do not know.
-void add_note(google::protobuf::Message& message, int field, const std::string& key,
-              const std::string& value) {
-  ::onnx::StringStringEntryProto entry;
-  entry.set_key(key);
-  entry.set_value(value);
-  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
-      field, entry.SerializeAsString());
-}
 constexpr int kOfNode = 9, kOfValue = 4, kOfGraph = 16;
 
 /// A file with the metadata that dynamo writes.
@@ -42,22 +34,23 @@ class MarkedFile : public FileBuilder {
       std::replace(argument.begin(), argument.end(), '.', '_');
       text += argument + ": PARAMETER target='" + name + "'\n";
     }
-    add_note(graph(), kOfGraph, "pkg.torch.export.ExportedProgram.graph_signature", text);
+    add_metadata(graph(), kOfGraph, "pkg.torch.export.ExportedProgram.graph_signature", text);
   }
   void folded(const std::string& name, const std::string& from) {
     ::onnx::ValueInfoProto& info = *graph().add_value_info();
     info.set_name(name);
-    add_note(info, kOfValue, "pkg.onnxscript.optimizer.folded_from", from);
+    add_metadata(info, kOfValue, "pkg.onnxscript.optimizer.folded_from", from);
   }
   void marked(const std::string& op, std::initializer_list<std::string> inputs,
               const std::string& output, const std::string& call, const std::string& target,
               const std::string& arguments, const std::string& module = "") {
     ::onnx::NodeProto& added = node(op, inputs, {output}, "node_" + output);
-    add_note(added, kOfNode, "pkg.torch.onnx.fx_node",
-             "%" + call + " : [num_users=1] = call_function[target=torch.ops.aten." + target +
-                 "](args = (" + arguments + "), kwargs = {})");
-    add_note(added, kOfNode, "pkg.torch.onnx.name_scopes",
-             module.empty() ? "['', '" + call + "']" : "['', '" + module + "', '" + call + "']");
+    add_metadata(added, kOfNode, "pkg.torch.onnx.fx_node",
+                 "%" + call + " : [num_users=1] = call_function[target=torch.ops.aten." + target +
+                     "](args = (" + arguments + "), kwargs = {})");
+    add_metadata(
+        added, kOfNode, "pkg.torch.onnx.name_scopes",
+        module.empty() ? "['', '" + call + "']" : "['', '" + module + "', '" + call + "']");
   }
 };
 

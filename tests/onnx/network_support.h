@@ -140,6 +140,17 @@ class FileBuilder {
   ::onnx::ModelProto file_;
 };
 
+/// Adds metadata, whose field the classes of older ONNX do not know (core/onnx/origin.h has the
+/// fields' numbers).
+inline void add_metadata(google::protobuf::Message& message, int field, const std::string& key,
+                         const std::string& value) {
+  ::onnx::StringStringEntryProto entry;
+  entry.set_key(key);
+  entry.set_value(value);
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
+      field, entry.SerializeAsString());
+}
+
 inline void set_ints(::onnx::NodeProto& node, const std::string& name,
                      const std::vector<int64_t>& values) {
   ::onnx::AttributeProto& attribute = *node.add_attribute();

@@ -14,6 +14,7 @@
 namespace halfscope {
 namespace {
 
+using test::add_metadata;
 using test::FileBuilder;
 using testing::Contains;
 using testing::ElementsAre;
@@ -29,35 +30,19 @@ std::vector<float> random_values(size_t count, unsigned seed) {
   return values;
 }
 
-Names trained(const OnnxImport& import) {
+template <class List>
+Names names_in(const List& list) {
   Names names;
-  for (const ImportParameter& each : import.parameters) names.push_back(each.name);
+  for (const auto& each : list) names.push_back(each.name);
   return names;
 }
-Names doubtful(const OnnxImport& import) {
-  Names names;
-  for (const ImportDoubt& each : import.doubts) names.push_back(each.name);
-  return names;
-}
-Names constant(const OnnxImport& import) {
-  Names names;
-  for (const ImportConstant& each : import.constants) names.push_back(each.name);
-  return names;
-}
+Names trained(const OnnxImport& import) { return names_in(import.parameters); }
+Names doubtful(const OnnxImport& import) { return names_in(import.doubts); }
+Names constant(const OnnxImport& import) { return names_in(import.constants); }
 Names layers(const OnnxImport& import) {
   Names paths;
   for (const Node& node : import.model.graph.nodes()) paths.push_back(node.path);
   return paths;
-}
-
-/// Metadata, whose field the classes of older ONNX do not know.
-void note(google::protobuf::Message& message, int field, const std::string& key,
-          const std::string& value) {
-  ::onnx::StringStringEntryProto entry;
-  entry.set_key(key);
-  entry.set_value(value);
-  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
-      field, entry.SerializeAsString());
 }
 
 /// Files as torch.onnx.export(dynamo=True) writes them.
@@ -73,7 +58,8 @@ class DynamoFile : public FileBuilder {
                 " target='" + name + "'\n";
       }
     }
-    note(graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature", text + "x: USER_INPUT\n");
+    add_metadata(graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
+                 text + "x: USER_INPUT\n");
   }
   static std::string argument(std::string name) {
     std::replace(name.begin(), name.end(), '.', '_');
@@ -82,7 +68,7 @@ class DynamoFile : public FileBuilder {
   void folded_from(const std::string& name, const std::string& list) {
     ::onnx::ValueInfoProto& info = *graph().add_value_info();
     info.set_name(name);
-    note(info, 4, "pkg.onnxscript.optimizer.folded_from", list);
+    add_metadata(info, 4, "pkg.onnxscript.optimizer.folded_from", list);
   }
   /// Says that the last node is of the call NUMBER of `what` in `module`, which reads `reads`.
   void call(const std::string& module, const std::string& what, const std::string& number,
@@ -92,12 +78,12 @@ class DynamoFile : public FileBuilder {
     for (size_t dot = module.find('.'); dot != std::string::npos; dot = module.find('.', dot + 1))
       scopes += ", '" + module.substr(0, dot) + "'";
     if (!module.empty()) scopes += ", '" + module + "'";
-    note(node, 9, "pkg.torch.onnx.name_scopes", scopes + ", '" + what + "']");
+    add_metadata(node, 9, "pkg.torch.onnx.name_scopes", scopes + ", '" + what + "']");
     std::string text = "%" + what + number +
                        " : [num_users=1] = call_function[target=" + "torch.ops.aten." + what +
                        ".default](args = (%x";
     for (const std::string& each : reads) text += ", %" + argument(each);
-    note(node, 9, "pkg.torch.onnx.fx_node", text + "), kwargs = {})");
+    add_metadata(node, 9, "pkg.torch.onnx.fx_node", text + "), kwargs = {})");
   }
 };
 
@@ -170,7 +156,8 @@ TEST(Readings, FoldedBatchNormalizationsAreDoubtful) {
   file.node("Conv", {"x", "c.weight", "c_bias"}, {"y"}, "node_Conv_1");
   file.call("bn", "_native_batch_norm_legit_no_training", "",
             {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"});
-  note(*file.graph().mutable_node(0), 9, "pkg.onnxscript.rewriter.rule_name", "FuseBatchNorm");
+  add_metadata(*file.graph().mutable_node(0), 9, "pkg.onnxscript.rewriter.rule_name",
+               "FuseBatchNorm");
   const OnnxImport import = file.import();
   EXPECT_THAT(layers(import), ElementsAre("c"));  // by its weight
   ASSERT_THAT(doubtful(import), Contains("batch normalization"));
@@ -373,10 +360,12 @@ TEST(Readings, DetachedValuesAreDoubtful) {
   file.node("Mul", {"x", "w"}, {"a"}, "node_mul");
   file.call("", "mul", "", {"w"});
   file.node("Add", {"a", "x"}, {"y"}, "node_add");
-  note(*file.graph().mutable_node(1), 9, "pkg.torch.onnx.name_scopes", "['', 'head', 'add']");
-  note(*file.graph().mutable_node(1), 9, "pkg.torch.onnx.fx_node",
-       "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%detach_2, "
-       "%x), kwargs = {})");
+  add_metadata(*file.graph().mutable_node(1), 9, "pkg.torch.onnx.name_scopes",
+               "['', 'head', 'add']");
+  add_metadata(
+      *file.graph().mutable_node(1), 9, "pkg.torch.onnx.fx_node",
+      "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%detach_2, "
+      "%x), kwargs = {})");
   EXPECT_THAT(doubtful(file.import()), ElementsAre("head"));
 }
 
