@@ -30,6 +30,10 @@ class MemorySink : public TapSink {
 
   void sums(int lane, const SiteSums& sums) override { open_view().add_sums(lane, sums); }
 
+  void deviation(int lane, const Deviation& deviation) override {
+    open_view().add_deviation(lane, deviation);
+  }
+
   void kernel(int lane, const KernelCheck& check) override { open_view().add_kernel(lane, check); }
 
   void end(RunEnd how) override { open_view().set_status(status_after(how)); }

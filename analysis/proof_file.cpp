@@ -9,6 +9,7 @@
 #include "analysis/live_writer.h"
 #include "analysis/run_schema.h"
 #include "analysis/sqlite.h"
+#include "analysis/step_rows.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -23,25 +24,17 @@ using sqlite::Transaction;
 
 constexpr int kBusyMilliseconds = 5000;  // readers hold a run file for milliseconds
 
-void write_proof(Database& database, int lane, const std::string& json) {
-  Transaction transaction(database, Transaction::Kind::write);
+void check_lane(Database& database, int lane) {
   Statement lanes(database, "SELECT count(*) FROM lanes WHERE lane=?1");
   lanes.bind(1, static_cast<int64_t>(lane));
   if (!lanes.step() || lanes.integer(0) == 0) {
     throw usage_error(fmt::format("{} has no lane {}", database.file().string(), lane), "");
   }
-  lanes.reset();
-  Statement insert(database, "INSERT OR REPLACE INTO proofs VALUES(?1,?2)");
-  insert.bind(1, static_cast<int64_t>(lane));
-  insert.bind(2, json);
-  insert.run();
-  transaction.commit();
 }
 
-}  // namespace
-
-void store_proof(const fs::path& run, int lane, const std::string& json) {
-  if (!nlohmann::json::accept(json)) throw Error("a proof must be JSON");
+/// Opens a finished run file and does `work` in one transaction.
+template <class Work>
+void change_run(const fs::path& run, const Work& work) {
   if (has_live_writer(run)) {
     throw usage_error(fmt::format("{} is still being recorded", run.string()),
                       "wait until its run has ended");
@@ -50,12 +43,38 @@ void store_proof(const fs::path& run, int lane, const std::string& json) {
   database.set_busy_timeout(kBusyMilliseconds);
   try {
     check_schema(database);
-    write_proof(database, lane, json);
+    Transaction transaction(database, Transaction::Kind::write);
+    work(database);
+    transaction.commit();
   } catch (const SqliteError& error) {
     // It is a run file, so what SQLite does not understand here is damage.
     if (error.primary_code() != SQLITE_ERROR) throw;
     database.fail_damaged("its tables are not those of a run file");
   }
+}
+
+}  // namespace
+
+void store_proof(const fs::path& run, int lane, const std::string& json) {
+  if (!nlohmann::json::accept(json)) throw Error("a proof must be JSON");
+  change_run(run, [&](Database& database) {
+    check_lane(database, lane);
+    Statement insert(database, "INSERT OR REPLACE INTO proofs VALUES(?1,?2)");
+    insert.bind(1, static_cast<int64_t>(lane));
+    insert.bind(2, json);
+    insert.run();
+  });
+}
+
+void store_deviations(const fs::path& run,
+                      const std::vector<std::pair<int, Deviation>>& deviations) {
+  change_run(run, [&](Database& database) {
+    Statement insert(database, kInsertDeviation);
+    for (const auto& [lane, deviation] : deviations) {
+      check_lane(database, lane);
+      write_deviation(insert, lane, deviation);
+    }
+  });
 }
 
 }  // namespace halfscope

@@ -4,6 +4,10 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "core/observe/recording.h"
 
 namespace halfscope {
 
@@ -11,5 +15,10 @@ namespace halfscope {
 /// Error, and leaves the file as it was, if a run is still being recorded into it, if it has
 /// another schema version, or if it cannot be written.
 void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
+
+/// Adds what was measured of lanes, in place of rows of the same lane, step, kind and name. Throws
+/// as store_proof() does.
+void store_deviations(const std::filesystem::path& run,
+                      const std::vector<std::pair<int, Deviation>>& deviations);
 
 }  // namespace halfscope

@@ -304,6 +304,15 @@ class Recorder::Writer {
     checks_.push_back({lane, check});
   }
 
+  /// Written with the next step, or at the end.
+  void deviation(int lane, const Deviation& deviation) {
+    require(State::running);
+    if (!is_lane(lane)) {
+      throw Error(fmt::format("a deviation of lane {} came, which does not exist", lane));
+    }
+    deviations_.emplace_back(lane, deviation);
+  }
+
   /// Committed at once.
   void eval(int lane, const EvalRow& row) {
     require(State::running);
@@ -408,6 +417,7 @@ class Recorder::Writer {
     Transaction transaction(*database_, sql.begin, sql.commit);
     for (const LaneRow& each : rows_) sql.rows.write(each.lane, each.row);
     for (const LaneError& error : errors_) sql.rows.write(error.lane, error.error, step);
+    write_deviations();
     for (const LaneSums& sums : sums_) sql.rows.write(sums.lane, sums.sums, step);
     for (const LaneCheck& check : checks_) sql.rows.write(check.lane, check.check, step);
     if (recorded_) write_window(step);
@@ -475,9 +485,17 @@ class Recorder::Writer {
     if (!merge_packed(first, second, scratch_)) database_->fail_damaged("a window makes no sense");
   }
 
+  void write_deviations() {
+    for (const auto& [lane, each] : deviations_) statements_->rows.write(lane, each);
+    deviations_.clear();
+  }
+
   /// Closes the run: sets the status and turns the file and its WAL into one plain file.
   void finish(RunStatus status) {
     {
+      Transaction transaction(*database_, statements_->begin, statements_->commit);
+      write_deviations();
+      transaction.commit();
       Statement update(*database_, "UPDATE meta SET value=?1 WHERE key='status'");
       update.bind(1, status_name(status));
       update.run();
@@ -510,6 +528,7 @@ class Recorder::Writer {
   size_t due_ = 0;             // the lane whose step comes next
   std::map<size_t, nlohmann::json> lost_;
   std::vector<LaneError> errors_;
+  std::vector<std::pair<int, Deviation>> deviations_;
   std::vector<LaneSums> sums_;
   std::vector<LaneCheck> checks_;
   bool recorded_ = false;             // some lane came with statistics
@@ -541,6 +560,10 @@ void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
 void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
 
 void Recorder::sums(int lane, const SiteSums& sums) { writer_->sums(lane, sums); }
+
+void Recorder::deviation(int lane, const Deviation& deviation) {
+  writer_->deviation(lane, deviation);
+}
 
 void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
 

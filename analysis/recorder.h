@@ -39,6 +39,7 @@ class Recorder : public TapSink {
   /// Written with the step it belongs to, whose step() calls must follow.
   void error(int lane, const SiteError& error) override;
   void sums(int lane, const SiteSums& sums) override;
+  void deviation(int lane, const Deviation& deviation) override;
   void kernel(int lane, const KernelCheck& check) override;
   void lost(int lane, int64_t step, const std::string& why) override;
   void end(RunEnd how) override;

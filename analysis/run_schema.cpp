@@ -50,6 +50,10 @@ CREATE TABLE kernels(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER 
   beyond INTEGER, kernel TEXT NOT NULL, sum_order TEXT NOT NULL, sampled INTEGER NOT NULL,
   explained INTEGER NOT NULL, unexplained TEXT NOT NULL,
   PRIMARY KEY(step, lane, site)) WITHOUT ROWID;
+CREATE TABLE deviations(step INTEGER NOT NULL, lane INTEGER NOT NULL, kind TEXT NOT NULL,
+  name TEXT NOT NULL, n INTEGER NOT NULL, broken INTEGER NOT NULL, error REAL, worst REAL,
+  ratio REAL, spread REAL, worst_spread REAL, ratio_spread REAL,
+  PRIMARY KEY(step, lane, kind, name)) WITHOUT ROWID;
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";
 

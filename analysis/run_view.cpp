@@ -124,6 +124,14 @@ void RunView::add_sums(int lane, const SiteSums& row) {
   insert_in_order(lanes_.at(static_cast<size_t>(lane)).sums, row);
 }
 
+void RunView::add_deviation(int lane, const Deviation& row) {
+  std::vector<Deviation>& rows = lanes_.at(static_cast<size_t>(lane)).deviations;
+  const auto place =
+      std::upper_bound(rows.begin(), rows.end(), row,
+                       [](const Deviation& a, const Deviation& b) { return a.step < b.step; });
+  rows.insert(place, row);
+}
+
 void RunView::add_kernel(int lane, const KernelCheck& row) {
   insert_in_order(lanes_.at(static_cast<size_t>(lane)).kernels, row);
 }
@@ -164,6 +172,10 @@ std::span<const SiteError> RunView::errors(int lane) const {
 
 std::span<const SiteSums> RunView::sums(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).sums;
+}
+
+std::span<const Deviation> RunView::deviations(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).deviations;
 }
 
 std::span<const KernelCheck> RunView::kernels(int lane) const {

@@ -45,6 +45,7 @@ class RunView {
   void reserve_windows(size_t bytes) { packed_.reserve(bytes); }
   void add_error(int lane, const SiteError& error);
   void add_sums(int lane, const SiteSums& sums);
+  void add_deviation(int lane, const Deviation& deviation);
   void add_kernel(int lane, const KernelCheck& check);
   void set_proof(int lane, std::string json);
   void set_lost(int lane, LostLane lost);
@@ -68,6 +69,8 @@ class RunView {
   std::span<const SiteSums> sums(int lane) const;
   /// Ordered by step, site.
   std::span<const KernelCheck> kernels(int lane) const;
+  /// Ordered by step; of one step as they came, or by kind and name.
+  std::span<const Deviation> deviations(int lane) const;
   /// What `store_proof` has added, as JSON; "" if nothing.
   const std::string& proof(int lane) const;
   /// Nothing if the lane was not lost.
@@ -87,6 +90,7 @@ class RunView {
     std::vector<EvalRow> evals;
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
+    std::vector<Deviation> deviations;
     std::vector<KernelCheck> kernels;
     std::string proof;
     std::optional<LostLane> lost;

@@ -64,6 +64,7 @@ class Reader {
     read_evals(view);
     read_windows(view);
     read_errors(view);
+    read_deviations(view);
     read_sums(view);
     read_kernels(view);
     read_proofs(view);
@@ -270,6 +271,31 @@ class Reader {
       require(decode_bins(rows.blob(column), error.ulps), "errors");
       for (const int64_t bin : error.ulps) require(bin <= error.n, "errors");
       view.add_error(lane, error);
+    }
+  }
+
+  void read_deviations(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, kind, name, n, broken, error, worst, ratio, spread, "
+                   "worst_spread, ratio_spread FROM deviations ORDER BY step, lane, kind, name");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      Deviation row;
+      row.step = count(rows, 0);
+      const std::optional<Deviation::Of> of = parse_deviation(rows.text(2));
+      require(of.has_value(), "deviations");
+      row.of = *of;
+      row.name = rows.text(3);
+      row.n = count(rows, 4);
+      row.broken = count(rows, 5);
+      int column = 6;
+      for (double* real : {&row.error, &row.worst, &row.ratio, &row.spread, &row.worst_spread,
+                           &row.ratio_spread}) {
+        *real = rows.real(column++);
+        require(!(*real < 0.0), "deviations");
+      }
+      require(row.broken <= row.n, "deviations");
+      view.add_deviation(lane, row);
     }
   }
 

@@ -27,10 +27,29 @@ void check_step(const char* what, int64_t of, int64_t step) {
 
 }  // namespace
 
+const char* const kInsertDeviation =
+    "INSERT OR REPLACE INTO deviations VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
+
+void write_deviation(sqlite::Statement& insert, int lane, const Deviation& row) {
+  insert.bind(1, row.step);
+  insert.bind(2, static_cast<int64_t>(lane));
+  insert.bind(3, std::string(deviation_name(row.of)));
+  insert.bind(4, row.name);
+  insert.bind(5, row.n);
+  insert.bind(6, row.broken);
+  int parameter = 6;
+  for (const double value :
+       {row.error, row.worst, row.ratio, row.spread, row.worst_spread, row.ratio_spread}) {
+    insert.bind(++parameter, value);
+  }
+  insert.run();
+}
+
 StepRows::StepRows(sqlite::Database& database)
     : insert_step_(database, "INSERT INTO steps VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
       insert_error_(database,
                     "INSERT INTO errors VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)"),
+      insert_deviation_(database, kInsertDeviation),
       insert_sums_(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"),
       insert_kernel_(database,
                      "INSERT INTO kernels VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)") {}
@@ -65,6 +84,10 @@ void StepRows::write(int lane, const SiteError& error, int64_t step) {
   }
   insert_error_.bind(++parameter, std::span<const uint8_t>(bins_));
   insert_error_.run();
+}
+
+void StepRows::write(int lane, const Deviation& row) {
+  write_deviation(insert_deviation_, lane, row);
 }
 
 void StepRows::write(int lane, const SiteSums& sums, int64_t step) {

@@ -11,18 +11,24 @@
 
 namespace halfscope {
 
+/// A row of the table `deviations`, and what takes it.
+extern const char* const kInsertDeviation;
+void write_deviation(sqlite::Statement& insert, int lane, const Deviation& deviation);
+
 class StepRows {
  public:
   explicit StepRows(sqlite::Database& database);
 
   void write(int lane, const StepRow& row);
+  /// Replaces the row of the same lane, step, kind and name.
+  void write(int lane, const Deviation& deviation);
   /// Of `step`; throw Error for rows of another one.
   void write(int lane, const SiteError& error, int64_t step);
   void write(int lane, const SiteSums& sums, int64_t step);
   void write(int lane, const KernelCheck& check, int64_t step);
 
  private:
-  sqlite::Statement insert_step_, insert_error_, insert_sums_, insert_kernel_;
+  sqlite::Statement insert_step_, insert_error_, insert_deviation_, insert_sums_, insert_kernel_;
   std::vector<uint8_t> bins_;
 };
 

@@ -133,14 +133,16 @@ std::optional<double> loss_gap(std::span<const StepRow> rows, std::span<const St
   return gaps[gaps.size() / 2];
 }
 
-LaneReport report_lane(const RunView& run, int lane, int reference) {
+LaneReport report_lane(const RunView& run, int lane) {
+  const int reference = reference_lane(run, lane);
   const LaneInfo& info = run.lane(lane);
   LaneReport report;
   report.name = info.name;
   report.backend = info.backend;
   report.plan_json = info.plan_json;
   report.loss_scaling = info.loss_scale;
-  report.reference = lane == reference;
+  report.reference = is_reference(run, lane);
+  report.harm = harm_of(LaneFacts(run, lane));
   report.lost = run.lost(lane);
   const std::span<const StepRow> rows = run.steps(lane);
   report.steps = static_cast<int64_t>(rows.size());
@@ -156,7 +158,7 @@ LaneReport report_lane(const RunView& run, int lane, int reference) {
     }
     report.last_loss_scale = rows.back().loss_scale;
   }
-  if (reference >= 0 && lane != reference && !run.info().inference) {
+  if (reference >= 0 && !run.info().inference) {
     report.loss_gap = loss_gap(rows, run.steps(reference));
   }
   if (!run.evals(lane).empty()) {
@@ -238,7 +240,7 @@ Report make_report(const RunView& run) {
   report.status = run.status();
   report.reference = reference_lane(run);
   for (int lane = 0; lane < run.lane_count(); ++lane) {
-    report.lanes.push_back(report_lane(run, lane, report.reference));
+    report.lanes.push_back(report_lane(run, lane));
     report.steps = std::max(report.steps, report.lanes.back().steps);
     report_layers(run, lane, report.layers);
   }

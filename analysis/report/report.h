@@ -12,6 +12,7 @@
 
 #include "analysis/finding.h"
 #include "analysis/proof/proof_record.h"
+#include "analysis/rules/harm.h"
 #include "analysis/rules/recommend.h"
 
 namespace halfscope {
@@ -22,6 +23,7 @@ struct Verdict {
     cured,  ///< one lane is broken or loses information, a lane with a wider plan is healthy
     attention,
     broken,
+    inconclusive,  ///< no harm was found, but the run cannot show that there is none
   };
   State state = State::healthy;
   std::string headline;  ///< one sentence
@@ -36,6 +38,7 @@ struct LaneReport {
   bool reference = false;    ///< the full-precision lane the others are compared with
   Verdict::State state = Verdict::State::healthy;  ///< what its own findings say
   std::optional<LostLane> lost;                    ///< where its backend failed
+  Harm harm{};                                     ///< of lanes that are judged
   int64_t steps = 0, skipped = 0;
   int64_t last_skipped = -1;  ///< step of the last skipped update; -1 if none
   std::optional<double> first_loss, last_loss, last_loss_scale;  ///< empty without steps

@@ -21,6 +21,8 @@ const char* verdict_name(Verdict::State state) noexcept {
       return "attention";
     case Verdict::State::broken:
       return "broken";
+    case Verdict::State::inconclusive:
+      return "inconclusive";
   }
   return "unknown";
 }
@@ -107,6 +109,13 @@ void append(std::string& text, const std::string& more) {
   text += more;
 }
 
+/// "Only 12 steps ..." -> "only 12 steps ..."; names keep their capitals.
+std::string lowered(std::string text) {
+  const bool word = text.size() > 1 && text[1] >= 'a' && text[1] <= 'z';
+  if (word && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
+
 std::string healthy_headline(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
   const std::string losses = compared(report, info);
@@ -142,9 +151,35 @@ std::string health_text(const Report& report, const LaneReport& lane) {
   return lane.name + " is healthy" + (losses.empty() ? "." : ": " + losses + ".");
 }
 
-const char* fails(const Report& report) {
-  return report.run.inference ? "does not work" : "does not train";
+/// The finding that says what went wrong, where one does.
+const Finding* cause_of(const Report& report, int lane) {
+  for (const Finding& finding : report.findings) {  // sorted: the worst of a lane comes first
+    const bool matters = finding.lane == lane && finding.severity >= Severity::warning;
+    if (matters && finding.rule != "harm") return &finding;
+  }
+  return nullptr;
 }
+
+/// What is wrong with the lane's results, else what a rule says that is wrong inside it.
+std::string trouble_of(const Report& report, int lane) {
+  const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
+  if (!info.harm.items.empty()) return info.harm.items.front().text;
+  const Finding* finding = worst_of(report, lane, Severity::warning);
+  return finding != nullptr ? finding->mechanism : "";
+}
+
+/// Behind the harm: where it comes from.
+std::string cause_text(const Report& report, int lane) {
+  const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
+  if (info.harm.items.empty()) return "";
+  if (const Finding* cause = cause_of(report, lane)) return sentence("Cause: " + cause->mechanism);
+  for (const Finding& finding : report.findings) {
+    if (finding.lane == lane && finding.rule == "harm") return sentence(finding.action.text);
+  }
+  return "";
+}
+
+const char* fails(State state) { return state == State::broken ? "fails" : "loses precision"; }
 
 /// "cuda:mixed_float16 was lost at step 20: CUDA launch: unspecified launch failure."
 std::string loss_of_lane(const Report& report, const LaneReport& lane) {
@@ -167,13 +202,12 @@ std::string neighbours(const Report& report, int but, int also_but) {
     if (lane.reference || lane.steps == 0) continue;
     if (lane.state == State::healthy) {
       append(text, health_text(report, lane));
+    } else if (lane.state == State::inconclusive) {
+      append(text, fmt::format("{}: {}", lane.name, lane.harm.inconclusive));
     } else {
-      const Finding* finding = worst_of(report, index, Severity::warning);
-      append(text, fmt::format("{} {}{}.", lane.name,
-                               lane.state == State::broken
-                                   ? std::string(fails(report)) + " like this either"
-                                   : "loses information",
-                               finding != nullptr ? ": " + finding->mechanism : ""));
+      const std::string trouble = trouble_of(report, index);
+      append(text, sentence(fmt::format("{} {}{}", lane.name, fails(lane.state),
+                                        trouble.empty() ? "" : ": " + trouble)));
     }
   }
   return text;
@@ -184,44 +218,76 @@ Verdict of_trouble(const Report& report, int lane, State state) {
   if (info.lost) {
     return {state, loss_of_lane(report, info), neighbours(report, lane, -1), {}};
   }
-  const bool error = state == State::broken;
-  const Finding* finding = worst_of(report, lane, error ? Severity::error : Severity::warning);
-  if (finding == nullptr) {
+  const std::string trouble = trouble_of(report, lane);
+  if (trouble.empty()) {
     return {state,
-            fmt::format("{} has made no update yet: all of its {} skipped.", info.name,
+            fmt::format("{} has not updated its weights yet: all {} skipped.", info.name,
                         counted(info.steps, "step") + (info.steps == 1 ? " was" : " were")),
             "Train for longer.",
             {}};
   }
-  const std::string what = error ? std::string(fails(report)) + " like this" : "loses information";
+  const std::string cause = cause_text(report, lane);
   if (!report.cure) {
-    return {state,
-            sentence(fmt::format("{} {}: {}", info.name, what, finding->mechanism)),
-            neighbours(report, lane, -1),
-            {}};
+    Verdict verdict{
+        state, sentence(fmt::format("{} {}: {}", info.name, fails(state), trouble)), cause, {}};
+    append(verdict.more, neighbours(report, lane, -1));
+    return verdict;
   }
   const LaneReport& cure = report.lanes[static_cast<size_t>(*report.cure)];
-  Verdict verdict{State::cured, fmt::format("{} {}; {} does.", info.name, what, cure.name), {}, {}};
-  if (!error) verdict.headline = fmt::format("{} {}; {} keeps it.", info.name, what, cure.name);
-  verdict.more = sentence(info.name + ": " + finding->mechanism);
+  Verdict verdict{State::cured,
+                  fmt::format("{} {}; {} does not.", info.name, fails(state), cure.name),
+                  sentence(info.name + ": " + trouble),
+                  {}};
+  append(verdict.more, cause);
   append(verdict.more, health_text(report, cure));
   append(verdict.more, neighbours(report, lane, *report.cure));
+  return verdict;
+}
+
+/// No lane is known to be wrong, and none to be right.
+Verdict of_doubt(const Report& report) {
+  std::vector<const LaneReport*> lanes;
+  for (const LaneReport& lane : report.lanes) {
+    if (judged(report, lane) && lane.state == State::inconclusive) lanes.push_back(&lane);
+  }
+  Verdict verdict{State::inconclusive, {}, {}, {}};
+  const std::string& reason = lanes.front()->harm.inconclusive;
+  verdict.headline = fmt::format("No verdict on {}: {}", lanes.front()->name, lowered(reason));
+  for (size_t i = 1; i < lanes.size(); ++i) {
+    const bool same = lanes[i]->harm.inconclusive == reason;
+    append(verdict.more, same ? fmt::format("The same goes for {}.", lanes[i]->name)
+                              : fmt::format("{}: {}", lanes[i]->name, lanes[i]->harm.inconclusive));
+  }
+  append(verdict.more, "No harm was found in what could be compared.");
   return verdict;
 }
 
 Verdict of_health(const Report& report) {
   std::vector<int> lanes;
   for (size_t i = 0; i < report.lanes.size(); ++i) {
-    if (judged(report, report.lanes[i])) lanes.push_back(static_cast<int>(i));
+    const LaneReport& lane = report.lanes[i];
+    if (!judged(report, lane) || lane.state != State::healthy) continue;
+    lanes.push_back(static_cast<int>(i));
   }
   Verdict verdict;
   if (lanes.size() == 1) {
     verdict.headline = healthy_headline(report, lanes.front());
   } else {
     verdict.headline = fmt::format(
-        "All {} lanes are healthy{}: nothing overflows, and nothing that matters is flushed or "
-        "lost.",
-        report.lanes.size(), report.steps < kFewSteps && !report.run.inference ? " so far" : "");
+        "No precision problems found{}: the results of all {} lanes match float32's.",
+        report.steps < kFewSteps && !report.run.inference ? " so far" : "", lanes.size());
+  }
+  for (const LaneReport& lane : report.lanes) {
+    if (!judged(report, lane) || lane.state != State::inconclusive) continue;
+    append(verdict.more, fmt::format("{}: {}", lane.name, lane.harm.inconclusive));
+  }
+  for (const int lane : lanes) {
+    const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
+    for (const std::string& each : info.harm.unchecked) {
+      append(verdict.more, lanes.size() > 1 ? info.name + ": " + each : each);
+    }
+    if (info.harm.unchecked.empty()) continue;
+    append(verdict.more, "`halfscope diagnose` trains float32 again to find out.");
   }
   for (int lane : lanes) {
     const std::string calm = calm_skips(report, lane);
@@ -234,21 +300,21 @@ Verdict of_health(const Report& report) {
 }
 
 Verdict judge_lanes(const Report& report) {
-  if (report.lanes.empty()) return {State::attention, "The run holds no lanes.", {}, {}};
+  if (report.lanes.empty()) return {State::inconclusive, "The run has no lanes.", {}, {}};
   if (report.steps == 0 && lost_lane(report) < 0) {
-    return {State::attention, "Nothing to judge yet: the run holds no steps.", {}, {}};
+    return {State::inconclusive, "No steps recorded yet.", {}, {}};
   }
   const bool reference_ended =
       report.reference >= 0 && !report.lanes[static_cast<size_t>(report.reference)].lost;
   if (reference_ended) {
     const Finding* finding = worst_of(report, report.reference, Severity::error);
     if (finding != nullptr) {
-      return {State::broken,
-              fmt::format("Not a matter of precision: {} itself {} ({}).",
-                          report.lanes[static_cast<size_t>(report.reference)].name, fails(report),
-                          finding->mechanism),
-              {},
-              {}};
+      return {
+          State::broken,
+          fmt::format("Not a precision problem: {} itself fails ({}).",
+                      report.lanes[static_cast<size_t>(report.reference)].name, finding->mechanism),
+          {},
+          {}};
     }
   }
   const int broken = lane_of(report, State::broken), lost = lost_lane(report);
@@ -256,17 +322,10 @@ Verdict judge_lanes(const Report& report) {
   if (lost >= 0) return of_trouble(report, lost, State::broken);
   const int ailing = lane_of(report, State::attention);
   if (ailing >= 0) return of_trouble(report, ailing, State::attention);
-  const bool measured =
-      std::any_of(report.layers.begin(), report.layers.end(), [](const LayerReport& layer) {
-        return std::any_of(layer.sites.begin(), layer.sites.end(),
-                           [](const SiteReport& site) { return site.n > 0; });
-      });
-  if (!measured) {
-    return {State::attention,
-            "Nothing was measured: only the losses can be compared, not what the format did.",
-            {},
-            {}};
-  }
+  const bool healthy = std::any_of(
+      report.lanes.begin(), report.lanes.end(),
+      [&](const LaneReport& lane) { return judged(report, lane) && lane.state == State::healthy; });
+  if (!healthy && lane_of(report, State::inconclusive) >= 0) return of_doubt(report);
   return of_health(report);
 }
 
@@ -296,6 +355,8 @@ void add_lane_states(Report& report) {
       lane.state = worst->severity == Severity::error ? State::broken : State::attention;
     } else if (lane.steps > 0 && lane.skipped == lane.steps) {
       lane.state = State::attention;  // it has learnt nothing, so it has proved nothing
+    } else if (!lane.reference && !lane.harm.inconclusive.empty()) {
+      lane.state = State::inconclusive;
     }
   }
 }

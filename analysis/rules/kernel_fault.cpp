@@ -138,6 +138,7 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
 const Rule rule::kernel_fault{.id = "kernel_fault",
                               .run = find_kernel_fault,
                               .explains = "Caused by the kernel fault above. Fix that first.",
-                              .stands_alone = true};
+                              .stands_alone = true,
+                              .matters_without_harm = true};
 
 }  // namespace halfscope

@@ -7,7 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/format_limits.h"
+#include "core/error.h"
 #include "core/observe/mask.h"
+#include "core/policy/policy.h"
+#include "core/train/probe.h"
 
 namespace halfscope {
 namespace {
@@ -216,11 +219,41 @@ bool full_precision_lane(const LaneInfo& lane) {
   return layers && sites;
 }
 
+namespace {
+
+/// The lane's plan; of one that cannot be read a plan that is as wide as the lane's layers.
+Plan readable_plan(const LaneInfo& lane) {
+  Plan plan;
+  try {
+    plan = plan_from_json(lane.plan_json);
+  } catch (const Error&) {
+    if (!full_precision_lane(lane)) plan.defaults.read = plan.defaults.write = kFp16;
+  }
+  plan.double_precision = plan.double_precision || lane.backend == "float64";
+  return plan;
+}
+
+}  // namespace
+
+bool full_precision_plan(const LaneInfo& lane) { return is_full_precision(readable_plan(lane)); }
+
 int reference_lane(const RunView& run) {
   for (int lane = 0; lane < run.lane_count(); ++lane) {
-    if (full_precision_lane(run.lane(lane))) return lane;
+    if (full_precision_plan(run.lane(lane))) return lane;
   }
   return -1;
+}
+
+int reference_lane(const RunView& run, int lane) {
+  std::vector<LaneConfig> lanes;
+  for (const LaneInfo& each : run.info().lanes) {
+    lanes.push_back({.plan = readable_plan(each), .scaler = {}});
+  }
+  return reference_for(lanes, static_cast<size_t>(lane));
+}
+
+bool is_reference(const RunView& run, int lane) {
+  return full_precision_plan(run.lane(lane)) && reference_lane(run, lane) < 0;
 }
 
 }  // namespace halfscope

@@ -96,7 +96,16 @@ std::string plan_text(const std::string& plan_json, const std::string& pointer);
 
 /// True if every layer of the lane computes in full precision (or the whole lane in double).
 bool full_precision_lane(const LaneInfo& lane);
-/// The first full-precision lane, which the others are compared with; -1 if there is none.
+/// True if its plan rounds nothing below fp32, whatever is in the network; of a plan that cannot be
+/// read the layers decide.
+bool full_precision_plan(const LaneInfo& lane);
+
+/// The first lane with a full-precision plan; -1 if there is none.
 int reference_lane(const RunView& run);
+/// The lane that this one is judged by (core/train/probe.h, reference_for()); -1 for references
+/// themselves, and without any.
+int reference_lane(const RunView& run, int lane);
+/// Whether the lane is a reference: in full precision, and judged by no other.
+bool is_reference(const RunView& run, int lane);
 
 }  // namespace halfscope

@@ -32,7 +32,10 @@ void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
 
 }  // namespace
 
-const Rule rule::lane_lost{
-    .id = "lane_lost", .run = find_lane_lost, .stands_alone = true, .of_numbers = false};
+const Rule rule::lane_lost{.id = "lane_lost",
+                           .run = find_lane_lost,
+                           .stands_alone = true,
+                           .matters_without_harm = true,
+                           .of_numbers = false};
 
 }  // namespace halfscope

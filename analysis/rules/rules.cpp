@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "analysis/rules/harm.h"
+
 namespace halfscope {
 namespace {
 
@@ -30,6 +32,19 @@ void demote_consequences(std::vector<Finding>& findings) {
   }
 }
 
+/// What does no harm is a remark: rules see ranges, harm is measured.
+void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (is_reference(lane.run(), lane.lane())) return;
+  const Harm harm = harm_of(lane);
+  if (!harm.none()) return;
+  for (Finding& finding : findings) {
+    const Rule* own = rule_of(finding);
+    if (own != nullptr && own->matters_without_harm) continue;
+    finding.severity = Severity::info;
+    finding.action = {.text = "It did no harm in this run."};
+  }
+}
+
 }  // namespace
 
 const Rule* rule_of(const Finding& finding) noexcept {
@@ -45,6 +60,7 @@ std::vector<Finding> run_rules(const RunView& run) {
     std::vector<Finding> found;
     for (const Rule* rule : kRules) rule->run(facts, found);
     demote_consequences(found);
+    demote_harmless(facts, found);
     // Findings about the whole lane (no site) come before those about one place.
     const auto order = [&](const Finding& finding) {
       return finding.site.empty() ? -1 : run.find_site(lane, finding.site).value_or(-1);

@@ -18,6 +18,8 @@ struct Rule {
   const char* explains = nullptr;
   /// Its findings are never explained by another rule's.
   bool stands_alone = false;
+  /// Its findings are no mere remarks where the lane's results are right.
+  bool matters_without_harm = false;
   /// About what the lane computed; else no change of plan helps.
   bool of_numbers = true;
 };

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"
+#include "core/train/lane_setup.h"
 #include "gpu/backends.h"
 
 namespace halfscope {
@@ -237,7 +238,7 @@ std::vector<LaneConfig> lanes_of(const Settings& settings) {
     }
   });
   check_followed(settings, lanes);
-  return lanes;
+  return with_references(std::move(lanes));
 }
 
 ErrorSampling error_sampling(const Settings& settings) {

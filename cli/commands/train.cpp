@@ -48,6 +48,9 @@ class Summary final : public TapSink {
   }
   void error(int lane, const SiteError& error) override { next_.error(lane, error); }
   void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
+  void deviation(int lane, const Deviation& deviation) override {
+    next_.deviation(lane, deviation);
+  }
   void kernel(int lane, const KernelCheck& check) override { next_.kernel(lane, check); }
   void lost(int lane, int64_t step, const std::string& why) override {
     lanes_[static_cast<size_t>(lane)].lost = LostLane{step, why};

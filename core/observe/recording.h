@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -142,6 +143,38 @@ struct KernelCheck {
   std::string unexplained{};  ///< why the kernel's own order was not found, where that was tried
 };
 
+/// How far a result of a lane is from the truth: what the lane's reference makes of the same
+/// samples and the same weights, with every reduced-precision setting off. NaN stands for "not
+/// measured".
+struct Deviation {
+  enum class Of : uint8_t {
+    output,    ///< of inference, over all samples that were compared
+    loss,      ///< of one batch, at the lane's weights
+    gradient,  ///< of one batch, at the lane's weights; one variable's
+    weight,    ///< how far training has moved a variable from its start
+    average,   ///< the same of its moving average
+    buffer,    ///< a running statistic, after training
+    training,  ///< the loss over the last fifth of the steps; comes from further trainings
+  };
+  int64_t step = 0;  ///< that was measured; of weights, averages and buffers the steps done
+  Of of = Of::output;
+  std::string name{};  ///< of the output or the variable: "logits", "fc1.weight"; "" of the loss
+  int64_t n = 0;       ///< elements
+  int64_t broken = 0;  ///< elements that are finite in the reference and not in the lane
+  /// ||x - truth|| / ||truth||, 2-norms over elements finite in both. Infinite: the truth is zero.
+  double error = std::numeric_limits<double>::quiet_NaN();
+  /// Of outputs: the largest error of one sample.
+  double worst = std::numeric_limits<double>::quiet_NaN();
+  double ratio = std::numeric_limits<double>::quiet_NaN();  ///< ||x|| / ||truth||
+  /// The same three of the reference itself, after its inputs and weights were moved by one ulp of
+  /// the formats that the lane reads them in: how far apart right results are.
+  double spread = std::numeric_limits<double>::quiet_NaN();
+  double worst_spread = std::numeric_limits<double>::quiet_NaN();
+  double ratio_spread = std::numeric_limits<double>::quiet_NaN();
+};
+const char* deviation_name(Deviation::Of of) noexcept;  // "output"
+std::optional<Deviation::Of> parse_deviation(std::string_view name) noexcept;
+
 /// A lane whose backend failed.
 struct LostLane {
   int64_t step = 0;  ///< the first that is missing; in inference a batch
@@ -175,6 +208,8 @@ class TapSink {
   virtual void sums(int lane, const SiteSums& sums) = 0;
   /// Likewise, once per tensor of a lane with kernels of its own.
   virtual void kernel(int /*lane*/, const KernelCheck& /*check*/) {}
+  /// At any time between begin() and end(), at most once per lane, step, kind and name.
+  virtual void deviation(int /*lane*/, const Deviation& /*deviation*/) {}
   /// A lane's backend failed in that step, of which there is no step() of it then; the lane does
   /// not come any more, and the others go on.
   virtual void lost(int /*lane*/, int64_t /*step*/, const std::string& /*why*/) {}

@@ -31,6 +31,18 @@ bool is_full_precision(const Plan& plan) {
   return plan.double_precision || all;
 }
 
+Plan reference_of(const Plan& plan) {
+  Plan reference;
+  reference.defaults.stagewise = plan.defaults.stagewise;
+  for (const PlanRule& rule : plan.rules) {
+    if (!rule.stagewise) continue;
+    // Rules that change nothing would make equal references look different.
+    if (reference.rules.empty() && *rule.stagewise == plan.defaults.stagewise) continue;
+    reference.rules.push_back({.path = rule.path, .op = rule.op, .stagewise = rule.stagewise});
+  }
+  return reference;
+}
+
 NodePlan resolve(const Plan& plan, const std::string& path, const std::string& op) {
   NodePlan result = plan.defaults;
   for (const PlanRule& rule : plan.rules) {

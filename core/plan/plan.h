@@ -85,6 +85,10 @@ void accumulate_in(Plan& plan, Accumulation accumulation);
 /// True if the plan rounds nothing below fp32, so that its lane can serve as a reference.
 bool is_full_precision(const Plan& plan);
 
+/// Returns the plan of the reference that lanes of `plan` are judged by: float32 throughout, with
+/// composites taken apart where `plan` takes them apart, so that both lanes have the same tensors.
+Plan reference_of(const Plan& plan);
+
 /// What the rules say of a node (format "follow" is settled by lower(), which knows the inputs).
 NodePlan resolve(const Plan& plan, const std::string& path, const std::string& op);
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,9 +21,11 @@ struct LaneConfig {
   Plan plan;
   LossScalerConfig scaler;
   const Backend* backend = nullptr;
-  /// Not 0: every initial weight is moved by one fp32 ulp, up or down by a random bit of this seed.
-  /// Such twins of a lane tell how far two right runs drift apart.
+  /// Not 0: every initial weight is moved by one ulp, up or down by a random bit of this seed. Such
+  /// twins of a lane tell how far two right runs drift apart.
   uint64_t noise_seed = 0;
+  /// Significand bits of that ulp by variable path; fp32's where there are none.
+  std::map<std::string, int> noise_bits{};
   /// Empty: the plan's. Lanes of one training differ in their names.
   std::string own_name{};
 
@@ -58,6 +61,7 @@ struct Lane {
   std::vector<size_t> compared_with{};       ///< a lane for each of them
   std::unique_ptr<KernelChecker> checker{};  ///< of kernels that are not the emulator's
   bool lost = false;
+  int reference = -1;  ///< the lane that it is judged by
   StepState state{};  ///< after the last step that was collected
 
   // Of training.

@@ -6,6 +6,7 @@
 #include "core/observe/mask.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
+#include "core/train/probe.h"
 
 namespace halfscope {
 namespace {
@@ -70,6 +71,7 @@ void LaneSet::set_up(Lane& lane, int64_t step, const std::function<void()>& work
 }
 
 void LaneSet::pair_up(const ErrorSampling& errors, std::span<const LaneConfig> lanes) {
+  for (size_t i = 0; i < lanes.size(); ++i) lanes_[i]->reference = reference_for(lanes, i);
   for (const auto& [first, other] : lane_pairs(errors, lanes)) {
     Lane& lane = *lanes_[first];
     lane.comparators.emplace_back(lane.executable, lanes_[other]->executable,

@@ -6,7 +6,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <utility>
 
@@ -14,20 +13,12 @@
 #include "core/models/models.h"
 #include "core/near_miss.h"
 #include "core/numeric/formats/rng.h"
+#include "core/observe/deviation.h"
 #include "core/policy/policy.h"
+#include "core/train/probe.h"
 
 namespace halfscope {
 namespace {
-
-/// Every weight that is not zero one ulp up or down.
-void perturb(Tensor& tensor, uint64_t seed, uint64_t index) {
-  for (size_t i = 0; i < tensor.data.size(); ++i) {
-    const uint64_t bits = splitmix64(splitmix64(seed) + (index << 40) + i);
-    uint32_t code = std::bit_cast<uint32_t>(tensor.data[i]);
-    if ((code & 0x7fffffffu) != 0) code += (bits & 1) != 0 ? 1u : ~0u;
-    tensor.data[i] = std::bit_cast<float>(code);
-  }
-}
 
 /// Into a variable of any format: as they are where it holds them, else rounded.
 void write_values(Program& program, const Graph& graph, ValueId from, ValueId to,
@@ -97,17 +88,20 @@ void free_tensors(NamedTensors& tensors) {
 }
 
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
-                   uint64_t noise_seed) {
+                   const LaneConfig& lane) {
+  constexpr int kFp32Bits = 23;
   uint64_t index = 0;
   for (const Variable& variable : graph.variables()) {
     const auto found = weights.find(variable.path);
     if (found == weights.end()) continue;
-    if (noise_seed == 0 || variable.buffer) {
+    if (lane.noise_seed == 0 || variable.buffer) {
       program.write(variable.value, found->second.data);
       continue;
     }
     Tensor tensor = found->second;
-    perturb(tensor, noise_seed, index++);
+    const auto bits = lane.noise_bits.find(variable.path);
+    move_by_ulp(tensor.data, bits == lane.noise_bits.end() ? kFp32Bits : bits->second,
+                splitmix64(lane.noise_seed) + (index++ << 40));
     program.write(variable.value, tensor.data);
   }
 }
@@ -150,6 +144,50 @@ bool checks_kernels(const ErrorSampling& errors, const LaneConfig& lane) {
 
 }  // namespace
 
+std::vector<LaneConfig> with_references(std::vector<LaneConfig> lanes) {
+  const auto is_plain = [](const LaneConfig& lane) {
+    return plan_to_json(lane.plan) == plan_to_json(Plan{});
+  };
+  const auto first = std::find_if(lanes.begin(), lanes.end(), [](const LaneConfig& lane) {
+    return is_full_precision(lane.plan) && !lane.plan.double_precision;
+  });
+  if (first == lanes.end()) return lanes;
+  const auto lowering = [](const LaneConfig& lane) {
+    return plan_to_json(reference_of(lane.plan));
+  };
+  std::vector<LaneConfig> added;
+  bool plain_is_wanted = false;
+  for (const LaneConfig& lane : lanes) {
+    plain_is_wanted =
+        plain_is_wanted || (!is_full_precision(lane.plan) && lowering(lane) == lowering({}));
+  }
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (is_full_precision(lanes[i].plan)) continue;
+    const auto serves = [&](const LaneConfig& lane) {
+      return is_full_precision(lane.plan) && !lane.plan.double_precision &&
+             lowering(lane) == lowering(lanes[i]);
+    };
+    if (std::any_of(lanes.begin(), lanes.end(), serves) ||
+        std::any_of(added.begin(), added.end(), serves)) {
+      continue;
+    }
+    if (is_plain(*first) && !plain_is_wanted) {
+      const std::string name = first->plan.name;
+      first->plan = reference_of(lanes[i].plan);
+      first->plan.name = name;
+      plain_is_wanted = true;  // it has its use
+      continue;
+    }
+    LaneConfig reference{
+        .plan = reference_of(lanes[i].plan), .scaler = {}, .backend = first->backend};
+    reference.plan.name = "float32~" + lanes[i].name();
+    added.push_back(std::move(reference));
+  }
+  // Behind the first one, so that the last lane is still the user's.
+  lanes.insert(first + 1, added.begin(), added.end());
+  return lanes;
+}
+
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
                                                   std::span<const LaneConfig> lanes) {
   std::vector<std::pair<size_t, size_t>> pairs;
@@ -176,12 +214,11 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
     pairs.emplace_back(first, lane_named(other));
   }
   if (!errors.pairs.empty()) return pairs;
-  const auto reference = std::find_if(lanes.begin(), lanes.end(), [](const LaneConfig& lane) {
-    return is_full_precision(lane.plan) && !lane.plan.double_precision;
-  });
-  for (size_t i = 0; i < lanes.size() && reference != lanes.end(); ++i) {
-    const size_t other = static_cast<size_t>(reference - lanes.begin());
-    if (i != other && !lanes[i].plan.double_precision) pairs.emplace_back(i, other);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const int other = reference_for(lanes, i);
+    if (other < 0 || lanes[i].plan.double_precision) continue;
+    if (lanes[static_cast<size_t>(other)].plan.double_precision) continue;
+    pairs.emplace_back(i, static_cast<size_t>(other));
   }
   const bool checks = std::any_of(lanes.begin(), lanes.end(), [&](const LaneConfig& lane) {
     return checks_kernels(errors, lane);

@@ -25,9 +25,9 @@ NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTenso
 /// Frees the memory of tensors that nobody needs any more, for the system to give to others.
 void free_tensors(NamedTensors& tensors);
 
-/// Writes those that the program has; a noise seed other than 0 moves each by one fp32 ulp.
+/// Writes those that the program has, moved as the lane's noise seed says.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
-                   uint64_t noise_seed = 0);
+                   const LaneConfig& lane);
 
 /// Starts the averages with those of `weights`, where it has none with the weights of the program.
 void write_averages(Program& program, const Executable& executable, const NamedTensors& weights);
@@ -36,6 +36,11 @@ void write_averages(Program& program, const Executable& executable, const NamedT
 std::vector<std::vector<double>> put_averages(Program& program, const Executable& executable);
 void put_back(Program& program, const Executable& executable,
               const std::vector<std::vector<double>>& weights);
+
+/// Lowers a plain `float32` lane as the lanes that it is the reference of, and adds a reference,
+/// `float32~LANE`, for every lane that is lowered in another way than all references there are.
+/// Without a lane in fp32 there are no references, and the lanes stay as they are.
+std::vector<LaneConfig> with_references(std::vector<LaneConfig> lanes);
 
 /// Which lanes are compared with which. Throws Error (usage) for pairs that cannot be.
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,

@@ -22,7 +22,7 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
     if (!feed_) feed_.emplace(lane.executable, data_);
     lanes_.set_up(lane, 0, [&] {
       lane.program = lane_config.backend->compile(lane.executable);
-      write_weights(*lane.program, lane.executable.graph, weights, lane_config.noise_seed);
+      write_weights(*lane.program, lane.executable.graph, weights, lane_config);
     });
   }
   free_tensors(weights);
@@ -169,11 +169,42 @@ StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> in
   return row;
 }
 
+/// Compares outputs with those of the references. `moves`: also runs these with everything moved.
+void Runner::probe(int64_t step, std::span<const int64_t> indices, bool moves) {
+  const int64_t samples = static_cast<int64_t>(indices.size());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!probes_[i]) continue;
+    const size_t other = static_cast<size_t>(lanes_[i].reference);
+    if (lanes_[i].lost || lanes_[other].lost) {
+      probes_[i].reset();
+      continue;
+    }
+    const auto compare = [&](Lane&) {
+      probes_[i]->compare(feed_->batch(), samples, feed_->has_batch_axis());
+    };
+    const auto move = [&](Lane& reference) {
+      probes_[i]->move(feed_->batch(), feed_->has_batch_axis(), config_.seed,
+                       [&](Program& program) {
+                         feed_->write(reference.executable, program, data_.test, indices);
+                       });
+    };
+    if (!lanes_.guarded(i, step, compare)) continue;
+    if (moves) lanes_.guarded(other, step, move);
+  }
+}
+
 void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
   const int64_t samples = data_.test.size(), count = batches();
   std::vector<StepRow> rows(lanes_.size());
   std::vector<int64_t> indices;
   lanes_.watch(sink, 0);
+  probes_.clear();
+  probes_.resize(lanes_.size());
+  for (size_t i = 0; sink != nullptr && i < lanes_.size(); ++i) {
+    const int other = lanes_[i].reference;
+    if (other < 0 || lanes_[i].lost || lanes_[static_cast<size_t>(other)].lost) continue;
+    probes_[i].emplace(lanes_[i], lanes_[static_cast<size_t>(other)]);
+  }
   int64_t step = 0;
   try {
     for (; step < count && !stop; ++step) {
@@ -192,6 +223,7 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
             static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
           });
         }
+        probe(step, indices, full && config_.errors.samples(step, samples / feed_->batch()));
         for (size_t i = 0; i < lanes_.size(); ++i) {
           if (has_lane(i)) sink->step(static_cast<int>(i), rows[i], lanes_[i].stats);
         }
@@ -204,6 +236,12 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
     throw;
   }
   if (sink == nullptr) return;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!probes_[i] || step == 0) continue;
+    for (const Deviation& each : probes_[i]->results(step)) {
+      sink->deviation(static_cast<int>(i), each);
+    }
+  }
   for (size_t i = 0; i < lanes_.size() && step == count; ++i) {
     const double accuracy = results_[i].accuracy();
     if (has_lane(i) && !std::isnan(accuracy)) {

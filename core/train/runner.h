@@ -14,6 +14,7 @@
 
 #include "core/train/feed.h"
 #include "core/train/lane_set.h"
+#include "core/train/probe.h"
 
 namespace halfscope {
 
@@ -73,6 +74,7 @@ class Runner {
  private:
   StepRow run_lane(size_t lane, int64_t step, std::span<const int64_t> indices);
   void keep(size_t lane, size_t samples);
+  void probe(int64_t step, std::span<const int64_t> indices, bool moves);
   /// Throws Error (usage) if padding of the last batch would be seen in an output.
   void check_last_batch() const;
   int64_t score(const Lane& lane, std::span<const int64_t> indices) const;
@@ -83,6 +85,7 @@ class Runner {
   std::optional<Feed> feed_;
   LaneSet lanes_{LaneSet::Work::inference};
   std::vector<Result> results_;
+  std::vector<std::optional<InferenceProbe>> probes_;  ///< by lane; none of references
   int64_t samples_done_ = 0;
 };
 

@@ -50,24 +50,47 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
   check_data();
   NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
   free_tensors(config_.init);
-  const TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
-                          config_.state_format, config_.average,       config_.clip_norm > 0.0};
   for (const LaneConfig& lane_config : config_.lanes) {
-    Lane& lane = lanes_.add(lane_config, lower(model_, lane_config.plan, spec), config_.errors);
+    Lane& lane = lanes_.add(lane_config, lower(model_, lane_config.plan, spec_of(lane_config.plan)),
+                            config_.errors);
     if (!feed_) {
       feed_.emplace(lane.executable, data_);
       check_feed(lane.executable);
     }
     lanes_.set_up(lane, step_, [&] {
       lane.program = lane_config.backend->compile(lane.executable);
-      write_weights(*lane.program, lane.executable.graph, weights, lane_config.noise_seed);
+      write_weights(*lane.program, lane.executable.graph, weights, lane_config);
       write_averages(*lane.program, lane.executable, weights);
       make_queue(lane);
     });
   }
-  free_tensors(weights);
   lanes_.pair_up(config_.errors, config_.lanes);
+  keep_start(weights);
+  free_tensors(weights);
   lanes_.check_any();
+}
+
+/// References sum gradients and keep states in fp32, whatever the others do.
+TrainingSpec Trainer::spec_of(const Plan& plan) const {
+  TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
+                    config_.state_format, config_.average,       config_.clip_norm > 0.0};
+  if (is_full_precision(plan)) {
+    spec.sum_format.reset();
+    spec.state_format.reset();
+  }
+  return spec;
+}
+
+/// Of what is trained, if lanes will be compared at the end.
+void Trainer::keep_start(const NamedTensors& weights) {
+  const bool compares =
+      config_.errors.enabled && std::any_of(lanes_.begin(), lanes_.end(),
+                                            [](const auto& lane) { return lane->reference >= 0; });
+  if (!compares) return;
+  for (const Variable& variable : model_.graph.variables()) {
+    const auto found = weights.find(variable.path);
+    if (!variable.buffer && found != weights.end()) start_.insert(*found);
+  }
 }
 
 void Trainer::make_queue(Lane& lane) const {
@@ -267,6 +290,47 @@ bool Trainer::evaluate_all(int64_t step) {
   return better;
 }
 
+/// Besides the sampled steps at the first ones, in ever longer strides until gradients have been
+/// seen: while a loss scale is found they overflow.
+bool Trainer::probes_at(int64_t step) const {
+  if (sink_ == nullptr || !config_.errors.enabled) return false;
+  if (config_.errors.samples(step, config_.steps)) return true;
+  const bool stride = (step & (step - 1)) == 0;
+  return stride && std::any_of(probes_.begin(), probes_.end(),
+                               [](const auto& probe) { return probe && !probe->has_gradients(); });
+}
+
+void Trainer::probe(size_t which, int64_t step, const std::vector<int64_t>& indices) {
+  if (!probes_[which]) return;
+  const size_t other = static_cast<size_t>(lanes_[which].reference);
+  if (lanes_[which].lost || lanes_[other].lost) return;
+  const Lane& reference = lanes_[other];
+  TrainingProbe::Batch batch{
+      .step = step, .parts = config_.micro_batches, .seed = config_.seed, .own_weights = step > 0};
+  batch.feed = [&](int64_t part, Program& program) {
+    feed_->write(reference.executable, program, data_.train,
+                 std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
+                                            static_cast<size_t>(micro_size_)));
+  };
+  std::vector<Deviation> found;
+  lanes_.guarded(other, step, [&](Lane&) { found = probes_[which]->measure(batch); });
+  for (const Deviation& each : found) sink_->deviation(static_cast<int>(which), each);
+}
+
+/// What training has come to in each lane beside its reference.
+void Trainer::tell_deviations() {
+  if (sink_ == nullptr || start_.empty() || step_ == 0) return;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const int other = lanes_[i].reference;
+    if (other < 0 || lanes_[i].lost || lanes_[static_cast<size_t>(other)].lost) continue;
+    std::vector<Deviation> found;
+    lanes_.guarded(i, step_, [&](Lane& lane) {
+      found = training_deviations(step_, lane, lanes_[static_cast<size_t>(other)], start_);
+    });
+    for (const Deviation& each : found) sink_->deviation(static_cast<int>(i), each);
+  }
+}
+
 void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
   sink_ = sink;
   progress_ = &progress;
@@ -277,6 +341,13 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
   // A run that had stopped early is not to train on.
   bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
   lanes_.watch(sink, step_);
+  probes_.clear();
+  probes_.resize(lanes_.size());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const int other = lanes_[i].reference;
+    if (other < 0 || lanes_[i].lost || lanes_[static_cast<size_t>(other)].lost) continue;
+    probes_[i].emplace(lanes_[i], lanes_[static_cast<size_t>(other)]);
+  }
   bool evaluated = false;
   while (step_ < config_.steps && !stop && !stale) {
     const int64_t step = step_;
@@ -287,9 +358,18 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     };
     const auto begin = [&](Lane& lane) { begin_step(lane, step, indices, records(lane)); };
     const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
-    if (compares) {  // needs the gradients of all lanes and the weights that they were made with
+    const bool probes = probes_at(step);
+    if (compares || probes) {
       settle();
-      for (size_t i = 0; i < lanes_.size(); ++i) lanes_.guarded(i, step, begin);
+      // References come last: probes put other weights into them.
+      for (const bool judged : {true, false}) {
+        for (size_t i = 0; i < lanes_.size(); ++i) {
+          if ((lanes_[i].reference >= 0) != judged || !lanes_.guarded(i, step, begin)) continue;
+          if (probes) probe(i, step, indices);
+        }
+      }
+    }
+    if (compares) {  // needs the gradients of all lanes and the weights that they were made with
       const uint64_t words = static_cast<uint64_t>((step + 1) * config_.micro_batches - 1);
       lanes_.compare(step, {config_.seed, words}, [](const Lane& lane) {
         static_cast<void>(lane.program->read_scalar(lane.executable.loss));
@@ -298,7 +378,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     Launched launched{step, std::vector<bool>(lanes_.size()), std::vector<double>(lanes_.size())};
     for (size_t i = 0; i < lanes_.size(); ++i) {
       launched.lanes[i] = lanes_.guarded(i, step, [&](Lane& lane) {
-        if (!compares) begin(lane);
+        if (!compares && !probes) begin(lane);
         end_step(lane, step, records(lane));
         launched.ms[i] = lane.spent.count();
       });
@@ -320,6 +400,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
   const bool interrupted = step_ < config_.steps && !stale;
   if (config_.evaluate && has_test && !interrupted && !evaluated && !stop) evaluate_all(step_);
   write_checkpoint();
+  tell_deviations();
   if (sink != nullptr) {
     sink->end(interrupted             ? RunEnd::interrupted
               : step_ < config_.steps ? RunEnd::early_stop

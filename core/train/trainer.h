@@ -23,6 +23,7 @@
 #include "core/train/checkpoint.h"
 #include "core/train/feed.h"
 #include "core/train/lane_set.h"
+#include "core/train/probe.h"
 #include "core/train/schedule.h"
 
 namespace halfscope {
@@ -133,6 +134,8 @@ class Trainer {
   };
 
   const Lane& whole_lane(int lane) const;
+  TrainingSpec spec_of(const Plan& plan) const;
+  void keep_start(const NamedTensors& weights);
   void check_data() const;
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
@@ -142,6 +145,9 @@ class Trainer {
   void end_step(Lane& lane, int64_t step, bool record);
   StepReport collect_step(Lane& lane, StepRow& row);
   void settle();
+  bool probes_at(int64_t step) const;
+  void probe(size_t lane, int64_t step, const std::vector<int64_t>& indices);
+  void tell_deviations();
   double learning_rate(int64_t step) const;
   void write_checkpoint() const;
   bool evaluate_all(int64_t step);
@@ -154,6 +160,8 @@ class Trainer {
   Model model_;
   LaneSet lanes_;
   std::optional<Feed> feed_;
+  NamedTensors start_;  ///< weights before the first step, while lanes are to be compared
+  std::vector<std::optional<TrainingProbe>> probes_;  ///< by lane; none of references
   int64_t step_ = 0;
   std::optional<Launched> launched_;
   int64_t stale_evaluations_ = 0;

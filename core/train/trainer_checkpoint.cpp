@@ -141,6 +141,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
   }
   step_ = checkpoint.step;
+  start_.clear();  // of weights that have moved nobody knows how far
   lanes_.move_lost(step_);
   for (const auto& lane : lanes_) {
     if (lane->lost) continue;

@@ -205,8 +205,8 @@ TEST(Recorder, SchemaIsTheContract) {
 
   EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
-  EXPECT_THAT(section, HasSubstr("`user_version` 4 "));
-  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 4);
+  EXPECT_THAT(section, HasSubstr("`user_version` 5 "));
+  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 5);
 
   // The meta keys that the text lists are those of the file.
   const size_t keys_begin = section.find("`meta` keys:");

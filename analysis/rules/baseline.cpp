@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// baseline: asks of the full-precision lane whether training diverges, which is then not a problem
+// of precision.
+#include "analysis/rules/baseline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/rules/harm.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+constexpr double kDiverged = 0.5;
+constexpr double kLearned = 0.02;
+
+size_t fifth(std::span<const StepRow> rows) {
+  return std::min(rows.size(), std::max<size_t>(rows.size() / 5, 4));
+}
+
+std::vector<double> losses_of(std::span<const StepRow> rows) {
+  std::vector<double> losses;
+  for (const StepRow& row : rows) losses.push_back(row.loss);
+  return losses;
+}
+
+double middle(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const std::span<const StepRow> rows = lane.steps();
+  if (lane.inference() || !is_reference(lane.run(), lane.lane())) return;
+  if (static_cast<int64_t>(rows.size()) < kLeastSteps || !has_diverged(rows)) return;
+  Finding finding;
+  finding.rule = "baseline";
+  finding.lane = lane.lane();
+  finding.severity = Severity::error;
+  finding.mechanism = fmt::format("its loss goes from {} to {}", short_number(rows.front().loss),
+                                  short_number(middle(last_losses(rows))));
+  finding.action.text = "Lower the learning rate or fix the set-up before comparing formats.";
+  finding.text = lane.info().name + ": " + finding.mechanism + ". " + finding.action.text;
+  finding.evidence = {{"first_loss", rows.front().loss}, {"last_loss", rows.back().loss}};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+std::vector<double> first_losses(std::span<const StepRow> rows) {
+  return losses_of(rows.first(fifth(rows)));
+}
+
+std::vector<double> last_losses(std::span<const StepRow> rows) {
+  return losses_of(rows.last(fifth(rows)));
+}
+
+bool all_losses_finite(const std::vector<double>& losses) {
+  return std::all_of(losses.begin(), losses.end(), [](double x) { return std::isfinite(x); });
+}
+
+bool has_learned(std::span<const StepRow> rows) {
+  if (rows.empty() || !all_losses_finite(last_losses(rows))) return false;
+  const double first = std::max(middle(first_losses(rows)), rows.front().loss);
+  return middle(last_losses(rows)) < first - kLearned * std::fabs(first);
+}
+
+bool has_diverged(std::span<const StepRow> rows) {
+  const std::vector<double> end = last_losses(rows);
+  if (!all_losses_finite(end)) return true;
+  return middle(end) > rows.front().loss + kDiverged * std::fabs(rows.front().loss);
+}
+
+const Rule rule::baseline{.id = "baseline", .run = find_baseline};
+
+}  // namespace halfscope

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// Harm: how far the results of a lane are from the truth, and whether that is more than right
+// results differ from each other. Every verdict starts from it. The tolerance of a result is
+//
+//   max(floor, min(kHarmFactor x spread, cap))
+//
+// where `spread` is the same distance between the reference and the reference with its inputs and
+// weights moved by one ulp of the lane's formats (core/observe/deviation.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/rules/lane_facts.h"
+
+namespace halfscope {
+
+/// A distance counts beyond this many times the spread of right results.
+inline constexpr double kHarmFactor = 2.0;
+/// Outputs, and the loss of one batch: distances below need no excuse (of formats with few bits see
+/// harm_floor()), distances beyond the cap have none.
+inline constexpr double kOutputFloor = 0.01, kOutputCap = 0.25;
+/// The worst single sample.
+inline constexpr double kSampleFloor = 0.10, kSampleCap = 0.5;
+/// Gradients of one batch, by variable.
+inline constexpr double kGradientFloor = 0.05, kGradientCap = 0.5;
+/// The loss at the end of training. Without twins, trainings whose losses are less than
+/// kUnprovenGap apart may both be right.
+inline constexpr double kLossFloor = 0.01, kUnprovenGap = 0.10;
+/// How far training has moved a variable or an average, against the reference. Without twins only
+/// the lengths of the ways can be compared.
+inline constexpr double kMovementFloor = 0.10, kUnprovenMovement = 0.3;
+/// Fewer steps say nothing of a training: curves start alike, and a dynamic loss scale may still be
+/// coming down.
+inline constexpr int64_t kLeastSteps = 20;
+
+/// One result that is too far from the truth.
+struct HarmItem {
+  enum class Of : uint8_t {
+    output,
+    loss,  ///< of one batch
+    gradient,
+    weight,
+    average,
+    buffer,
+    training,  ///< the loss at the end
+    test_loss,
+    accuracy,
+    steps,  ///< all updates were skipped
+  };
+  Of of = Of::output;
+  std::string name{};      ///< of the output or the variable
+  int64_t step = -1;       ///< where it shows first; -1: at the end
+  double error = 0.0;      ///< relative; infinite where a result is not finite
+  double tolerance = 0.0;  ///< that it exceeds
+  bool severe = false;     ///< the result is of no use
+  std::string text{};      ///< "its output logits is 54% off", for a sentence about the lane
+};
+
+struct Harm {
+  std::vector<HarmItem> items{};  ///< the worst first; empty: none that was found
+  bool measured = false;          ///< some result was compared with the truth
+  /// What could not be checked, in sentences.
+  std::vector<std::string> unchecked{};
+  /// Why the absence of harm does not make the lane healthy, a sentence; "" if it does.
+  std::string inconclusive{};
+
+  bool none() const noexcept { return measured && items.empty(); }
+  bool severe() const noexcept { return !items.empty() && items.front().severe; }
+};
+const char* harm_name(HarmItem::Of of) noexcept;  // "output"
+
+/// What a lane has to be forgiven whatever the spread: four roundings of the narrowest format that
+/// its layers write, at least kOutputFloor.
+double harm_floor(const LaneInfo& lane);
+
+/// Of a lane that is judged; of references, and of lanes without one, nothing is measured.
+Harm harm_of(const LaneFacts& lane);
+
+}  // namespace halfscope

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// How far results are from the truth, and how far right results are from each other: the two
+// measurements behind every verdict. What to make of them is decided in analysis/rules/harm.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/lower/lower.h"
+#include "core/observe/recording.h"
+
+namespace halfscope {
+
+/// Sums up one result over any number of batches.
+class DeviationMeter {
+ public:
+  /// Compares `x / factor` with `truth`, which hold `rows` samples each; `rows` divides their size.
+  void add(std::span<const float> x, std::span<const float> truth, int64_t rows,
+           double factor = 1.0);
+  /// Compares numbers that count or select: one that differs is as wrong as any other, and `error`
+  /// is the square root of their share.
+  void add_indices(std::span<const float> x, std::span<const float> truth, int64_t rows);
+
+  /// Fills in n, broken, error, worst and ratio.
+  void write(Deviation& deviation) const;
+  /// Sum of squares of the truth.
+  double truth_energy() const noexcept { return truth_; }
+  int64_t count() const noexcept { return n_; }
+
+ private:
+  void add_row(double difference, double truth);
+
+  int64_t n_ = 0, broken_ = 0;
+  double difference_ = 0.0, truth_ = 0.0, size_ = 0.0;
+  std::vector<std::pair<double, double>> rows_;  ///< sums of squares: difference, truth
+};
+
+/// Significand bits of the narrowest format in which a lane reads a variable or an input.
+struct ReadPrecision {
+  std::map<std::string, int> variables;  ///< by path
+  std::map<std::string, int> inputs;     ///< by name; reals only, targets left out
+};
+ReadPrecision read_precision(const Executable& executable);
+
+/// Moves every value that is finite and not zero by one ulp of a format with so many significand
+/// bits and any exponent, up or down by a random bit of `key`.
+void move_by_ulp(std::span<float> values, int significand_bits, uint64_t key);
+
+}  // namespace halfscope
