@@ -240,6 +240,7 @@ std::vector<Case> controls() {
   zeros.plain = {"fp8_current", "fp8_block", "mxfp8"};
   zeros.ok = 0.06;
   zeros.harm = 0.08;
+  cases[13].ok = 0.04;  // the last normalization takes a mean away that is most of its input
   cases.push_back(zeros);
   return cases;
 }

@@ -32,10 +32,12 @@ Plan naive(const std::string& name, const FloatFormat& format) {
 
 std::optional<Plan> changed_preset(const std::string& name) {
   if (name == "scatter_float16") {
-    Plan plan = preset_plan("mixed_float16").value();
+    Plan plan;
+    plan.defaults.read = plan.defaults.write = kFp16;
     PlanRule rule{.path = "", .op = "Gather"};
     rule.accumulation = Accumulation::format;
     plan.rules.push_back(rule);
+    plan.rules.push_back({.path = "", .op = "ReduceSum", .read = kFp32, .write = kFp32});
     return plan;
   }
   if (name == "mxfp8_floor") {

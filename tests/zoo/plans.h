@@ -21,7 +21,7 @@ struct LaneChoice {
 /// "bfloat16_stagewise accumulate=format". Names beside the presets:
 ///   float16_stagewise, bfloat16_stagewise  every elementary step rounds; weights in the format
 ///   naive_float16, naive_bfloat16          the same, sums too, but those of products
-///   scatter_float16                        mixed_float16 whose Gather sums in fp16
+///   scatter_float16                        fp16 but for ReduceSum; Gather sums in fp16, backward
 ///   mxfp8_floor                            mxfp8 whose scales are rounded down, as OCP MX 1.0 says
 ///   nvfp4_nearest                          nvfp4 without stochastic rounding
 /// Settings, each the same as on the command line: accumulate=KIND, compute=FORMAT (of the

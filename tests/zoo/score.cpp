@@ -47,7 +47,8 @@ const char* judgement_text(Judgement judgement) {
 }
 
 std::string share(int part, int all) {
-  return fmt::format("{} of {} ({:.0f}%)", part, all, all > 0 ? 100.0 * part / all : 100.0);
+  if (all == 0) return "there are none";
+  return fmt::format("{} of {} ({:.0f}%)", part, all, 100.0 * part / all);
 }
 
 }  // namespace
@@ -75,19 +76,17 @@ Score score_of(const std::vector<Case>& cases, const std::vector<Trial>& trials)
   for (const Case& each : cases) {
     if (!each.fails) continue;
     ++score.cases;
-    bool reproduced = true, right = true, plain = false;
+    bool reproduced = false, missed = false, plain = false;
     for (const Trial& trial : trials) {
       if (trial.case_id != each.id) continue;
       const bool harmful = trial.truth.harm == Harm::real;
-      if (trial.right_kind) {
-        reproduced = reproduced && harmful;
-        right = right && harmful && trial.alarm;
-      }
+      reproduced = reproduced || (trial.right_kind && harmful);
+      missed = missed || (trial.right_kind && harmful && !trial.alarm);
       const bool is_plain =
           std::find(each.plain.begin(), each.plain.end(), trial.plan) != each.plain.end();
       plain = plain || (is_plain && harmful && trial.alarm);
     }
-    score.noticed_right += right ? 1 : 0;
+    score.noticed_right += reproduced && !missed ? 1 : 0;
     score.noticed_plain += plain ? 1 : 0;
     score.not_reproduced += reproduced ? 0 : 1;
   }
@@ -113,16 +112,17 @@ std::vector<Trial> run_cases(const std::vector<Case>& cases, const std::filesyst
 }
 
 std::string table_head() {
-  return fmt::format("{:<8} {:<44} {:>15} {:>7} {:<8} {:<19} {}\n", "case",
-                     "plan (* of the right kind)", "error", "drift", "truth", "verdict",
+  return fmt::format("{:<8} {:<44} {:>15} {:>7} {:>7}  {:<8} {:<19} {}\n", "case",
+                     "plan (* of the right kind)", "error", "drift", "weights", "truth", "verdict",
                      "judgement");
 }
 
 std::string table_row(const Trial& trial, bool with_headline) {
   std::string row =
-      fmt::format("{:<8} {:<44} {:>15} {:>7} {:<8} {:<19} {}\n", trial.case_id,
+      fmt::format("{:<8} {:<44} {:>15} {:>7} {:>7}  {:<8} {:<19} {}\n", trial.case_id,
                   trial.plan + (trial.right_kind ? " *" : ""), error_text(trial.truth),
                   trial.truth.drift > 0.0 ? percent(trial.truth.drift) : "",
+                  trial.truth.moved > 0.0 ? percent(trial.truth.moved) : "",
                   harm_text(trial.truth.harm), trial.verdict, judgement_text(judge(trial)));
   if (with_headline) row += fmt::format("         {}\n", trial.headline);
   return row;
@@ -140,6 +140,42 @@ std::string totals(const Score& score) {
       share(score.noticed_right, score.cases), share(score.noticed_plain, score.cases),
       share(score.alarms, score.controls), share(score.clean_alarms, score.clean),
       share(score.harmful_noticed, score.harmful), score.unjudged, score.not_reproduced);
+}
+
+std::string markdown(const std::vector<Case>& cases, const std::vector<Trial>& trials) {
+  std::string failing =
+      "| case | what goes wrong | plan | error | verdict | plain plans with harm, noticed | "
+      "plain plans without, alarms |\n| --- | --- | --- | ---: | --- | ---: | ---: |\n";
+  std::string healthy =
+      "| control | network | largest error without harm | trials without harm, alarms | "
+      "trials with harm, noticed |\n| --- | --- | ---: | ---: | ---: |\n";
+  for (const Case& each : cases) {
+    int harm = 0, noticed = 0, clean = 0, alarms = 0;
+    double largest = 0.0;
+    std::string right = "|  |  | ";
+    for (const Trial& trial : trials) {
+      if (trial.case_id != each.id) continue;
+      if (trial.right_kind) {
+        right =
+            fmt::format("| `{}` | {} | {} ", trial.plan, error_text(trial.truth), trial.verdict);
+      }
+      const Harm truth = trial.truth.harm;
+      if (truth == Harm::none) largest = std::max(largest, trial.truth.error);
+      if (std::find(each.plain.begin(), each.plain.end(), trial.plan) == each.plain.end()) continue;
+      harm += truth == Harm::real ? 1 : 0;
+      noticed += truth == Harm::real && trial.alarm ? 1 : 0;
+      clean += truth == Harm::none ? 1 : 0;
+      alarms += truth == Harm::none && trial.alarm ? 1 : 0;
+    }
+    if (each.fails) {
+      failing += fmt::format("| {} | {} {}| {}, {} | {}, {} |\n", each.id, each.mechanism, right,
+                             harm, noticed, clean, alarms);
+    } else {
+      healthy += fmt::format("| {} | {} | {} | {}, {} | {}, {} |\n", each.id, each.mechanism,
+                             percent(largest), clean, alarms, harm, noticed);
+    }
+  }
+  return failing + "\n" + healthy;
 }
 
 }  // namespace halfscope::zoo

@@ -22,7 +22,7 @@ struct Score {
   int cases = 0;                         ///< that are documented failures
   int noticed_right = 0;                 ///< of them, under every plan of the right kind
   int noticed_plain = 0;                 ///< under at least one plain plan that does harm
-  int not_reproduced = 0;                ///< where a plan of the right kind does no clear harm
+  int not_reproduced = 0;                ///< where no plan of the right kind does clear harm
   int controls = 0, alarms = 0;          ///< trials of controls without harm; those with an alarm
   int clean = 0, clean_alarms = 0;       ///< the same of plans that a failure does not show under
   int harmful = 0, harmful_noticed = 0;  ///< trials with harm
@@ -38,5 +38,7 @@ std::vector<Trial> run_cases(const std::vector<Case>& cases, const std::filesyst
 std::string table_head();
 std::string table_row(const Trial& trial, bool with_headline);
 std::string totals(const Score& score);
+/// The tables of docs/zoo.md: a row for each case.
+std::string markdown(const std::vector<Case>& cases, const std::vector<Trial>& trials);
 
 }  // namespace halfscope::zoo

@@ -83,17 +83,14 @@ double last_mean(const std::vector<double>& losses, size_t count) {
 
 }  // namespace
 
-double distance(const NamedTensors& x, const NamedTensors& reference, const NamedTensors& origin,
-                int64_t& non_finite) {
+double distance(const NamedTensors& x, const NamedTensors& reference, int64_t& non_finite) {
   double difference = 0.0, size = 0.0;
   for (const auto& [name, tensor] : reference) {
     const std::vector<float>& values = x.at(name).data;
-    const auto start = origin.find(name);
     for (size_t i = 0; i < tensor.data.size(); ++i) {
       const double wanted = static_cast<double>(tensor.data[i]);
       if (!std::isfinite(wanted)) continue;
-      const double from = start == origin.end() ? 0.0 : static_cast<double>(start->second.data[i]);
-      size += (wanted - from) * (wanted - from);
+      size += wanted * wanted;
       const double value = static_cast<double>(values[i]);
       if (!std::isfinite(value)) {
         ++non_finite;
@@ -103,6 +100,15 @@ double distance(const NamedTensors& x, const NamedTensors& reference, const Name
     }
   }
   return difference == 0.0 ? 0.0 : std::sqrt(difference / size);
+}
+
+NamedTensors way(const NamedTensors& start, const NamedTensors& end) {
+  NamedTensors result = end;
+  for (auto& [name, tensor] : result) {
+    const std::vector<float>& from = start.at(name).data;
+    for (size_t i = 0; i < from.size(); ++i) tensor.data[i] -= from[i];
+  }
+  return result;
 }
 
 double loss_distance(const std::vector<double>& losses, const std::vector<double>& reference,
@@ -120,7 +126,8 @@ double loss_distance(const std::vector<double>& losses, const std::vector<double
 Harm harm_of(const Truth& truth, double ok, double harm) {
   if (truth.non_finite > 0 || !std::isfinite(truth.error)) return Harm::real;
   if (truth.error > std::max(harm, 4.0 * truth.drift)) return Harm::real;
-  return truth.error <= std::max(ok, 2.0 * truth.drift) ? Harm::none : Harm::unclear;
+  const bool near = truth.error <= std::max(ok, 2.0 * truth.drift) && truth.moved <= 0.5;
+  return near ? Harm::none : Harm::unclear;
 }
 
 bool is_alarm(const std::string& state) {
@@ -129,14 +136,15 @@ bool is_alarm(const std::string& state) {
 
 Stage::Stage(const Case& which, std::filesystem::path folder)
     : case_(which), folder_(std::move(folder)), setup_(which.make()) {
-  reference_ = in_double({});
+  reference_ = full_precision(double_lane(), {});
 }
 
-Results Stage::in_double(const NamedTensors& init) const {
-  if (!setup_.trains) return infer(setup_, {.lanes = {double_lane()}, .init = init}, {});
+/// A run of one lane without any reduced-precision setting.
+Results Stage::full_precision(const LaneConfig& lane, const NamedTensors& init) const {
+  if (!setup_.trains) return infer(setup_, {.lanes = {lane}, .init = init, .every = 0}, {});
   TrainConfig config = train_config(setup_);
   config.every = 0;
-  config.lanes = {double_lane()};
+  config.lanes = {lane};
   config.init = init;
   return train(config, setup_.data, {});
 }
@@ -144,27 +152,36 @@ Results Stage::in_double(const NamedTensors& init) const {
 double Stage::error_of(const Results& x, int64_t& non_finite) const {
   switch (case_.measure) {
     case Measure::outputs:
-      return distance(x.outputs, reference_.outputs, {}, non_finite);
+      return distance(x.outputs, reference_.outputs, non_finite);
     case Measure::weights:
-      return distance(x.weights, reference_.weights, reference_.start, non_finite);
+      return distance(way(x.start, x.weights), way(reference_.start, reference_.weights),
+                      non_finite);
     case Measure::averages:
-      return distance(x.averages, reference_.averages, reference_.start, non_finite);
+      return distance(way(x.start, x.averages), way(reference_.start, reference_.averages),
+                      non_finite);
     case Measure::loss:
       break;
   }
   return loss_distance(x.losses, reference_.losses, non_finite);
 }
 
-double Stage::drift_of(const std::string& format, double unit) {
+double Stage::moved_by(const Results& x) const {
+  int64_t non_finite = 0;
   if (!setup_.trains) return 0.0;
+  return distance(way(x.start, x.weights), way(reference_.start, reference_.weights), non_finite);
+}
+
+double Stage::drift_of(const std::string& format, double unit) {
   const auto known = drifts_.find(format);
   if (known != drifts_.end()) return known->second;
-  double most = 0.0;
+  int64_t non_finite = 0;
+  const LaneConfig single = emulated_lane(preset_plan("float32").value(), {});
+  double most = error_of(full_precision(single, {}), non_finite);
   for (uint64_t seed : {1u, 2u}) {
-    int64_t non_finite = 0;
+    if (!setup_.trains) break;
     const NamedTensors start =
         moved(starting_weights(setup_.model, setup_.train.seed, {}), unit, seed);
-    most = std::max(most, error_of(in_double(start), non_finite));
+    most = std::max(most, error_of(full_precision(double_lane(), start), non_finite));
   }
   return drifts_[format] = most;
 }
@@ -208,6 +225,7 @@ Trial Stage::run(const std::string& plan) {
   trial.truth.drift =
       drift_of(format_name(format), FloatFormat::power_of_two(-format.mantissa_bits));
   trial.truth.error = error_of(results, trial.truth.non_finite);
+  trial.truth.moved = moved_by(results);
   trial.truth.harm = harm_of(trial.truth, case_.ok, case_.harm);
   trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return trial;

@@ -16,15 +16,18 @@
 namespace halfscope::zoo {
 
 enum class Harm : uint8_t {
-  none,     ///< within Case::ok, or twice what correct runs drift apart
+  none,     ///< within Case::ok, or twice the drift of correct runs
   unclear,  ///< in between: not judged
-  real,     ///< beyond Case::harm and four times what correct runs drift apart, or not finite
+  real,     ///< beyond Case::harm and four times that drift, or not finite
 };
 
 struct Truth {
   Harm harm = Harm::none;
-  double error = 0.0;      ///< relative; infinite where a result is not finite and should be
-  double drift = 0.0;      ///< of training: the same between runs whose weights began one ulp apart
+  double error = 0.0;  ///< relative; infinite where a result is not finite and should be
+  /// The same of runs that nothing is wrong with: in fp32, and of trainings in double that begin
+  /// with weights one ulp away.
+  double drift = 0.0;
+  double moved = 0.0;      ///< of training: by how much the weights' way differs, relative
   int64_t non_finite = 0;  ///< elements or steps
 };
 
@@ -45,18 +48,20 @@ struct Results {
   std::vector<double> losses;
 };
 
-/// Relative distance of two sets of tensors, ||x - reference|| / ||reference - origin||, over the
-/// elements that are finite in both; an origin left out counts as zero. Counts elements that are
-/// not finite although the reference's are.
-double distance(const NamedTensors& x, const NamedTensors& reference, const NamedTensors& origin,
-                int64_t& non_finite);
+/// Relative distance of two sets of tensors, ||x - reference|| / ||reference||, over the elements
+/// that are finite in both. Counts elements that are not finite although the reference's are.
+double distance(const NamedTensors& x, const NamedTensors& reference, int64_t& non_finite);
+
+/// Returns end - start of every tensor of `end`.
+NamedTensors way(const NamedTensors& start, const NamedTensors& end);
 
 /// How far the losses of the last fifth of the steps are from the reference's: the difference of
 /// their means over the reference's, which counts as at least 5% of its first loss.
 double loss_distance(const std::vector<double>& losses, const std::vector<double>& reference,
                      int64_t& non_finite);
 
-/// The harm of an error, by the tolerances of a case.
+/// The harm of an error, by the tolerances of a case. Nothing is called healthy whose weights went
+/// another way by more than half.
 Harm harm_of(const Truth& truth, double ok, double harm);
 
 /// Runs one case under one plan after the other and keeps what all of them need.
@@ -66,8 +71,9 @@ class Stage {
   Trial run(const std::string& plan);
 
  private:
-  Results in_double(const NamedTensors& init) const;
+  Results full_precision(const LaneConfig& lane, const NamedTensors& init) const;
   double error_of(const Results& x, int64_t& non_finite) const;
+  double moved_by(const Results& x) const;
   double drift_of(const std::string& format, double unit);
 
   const Case& case_;

@@ -3,11 +3,13 @@
 // whether HalfScope notices each harm and keeps quiet on everything else.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/zoo/files.h"
 #include "tests/zoo/score.h"
@@ -25,6 +27,7 @@ constexpr const char* kUsage =
     "  --only-files      Leave the built-in cases out\n"
     "  --text            Print the first sentence of each verdict\n"
     "  --seconds         Print how long each trial took\n"
+    "  --markdown        Print the tables of docs/zoo.md after the totals\n"
     "  --need-right P    Percent of failures to notice with the right kind of plan [100]\n"
     "  --need-plain P    Percent of failures to notice with plain presets [80]\n"
     "  --most-alarms N   Largest number of false alarms [0]\n"
@@ -33,7 +36,7 @@ constexpr const char* kUsage =
 struct Options {
   std::vector<std::string> cases;
   std::filesystem::path files;
-  bool with_files = true, built_in = true, text = false, seconds = false;
+  bool with_files = true, built_in = true, text = false, seconds = false, markdown = false;
   double need_right = 100.0, need_plain = 80.0;
   int most_alarms = 0;
 };
@@ -63,6 +66,8 @@ bool read_options(int argc, char** argv, Options& options) {
       options.text = true;
     } else if (flag == "--seconds") {
       options.seconds = true;
+    } else if (flag == "--markdown") {
+      options.markdown = true;
     } else if (flag == "--need-right") {
       options.need_right = std::atof(value().c_str());
     } else if (flag == "--need-plain") {
@@ -113,6 +118,7 @@ bool score(const std::string& title, std::vector<Case> cases, const Options& opt
   });
   const Score result = score_of(cases, trials);
   std::printf("\n%s\n", totals(result).c_str());
+  if (options.markdown) std::printf("%s\n", markdown(cases, trials).c_str());
   const double all = result.cases;
   return 100.0 * result.noticed_right >= options.need_right * all &&
          100.0 * result.noticed_plain >= options.need_plain * all &&
