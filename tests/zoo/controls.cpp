@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// Healthy networks: whatever is said of them is a false alarm.
+#include <limits>
+
+#include "tests/zoo/plans.h"
+#include "tests/zoo/shared_nets.h"
+
+namespace halfscope::zoo {
+namespace {
+
+struct Images {
+  std::vector<float> pixels;
+  std::vector<int32_t> labels;
+};
+
+/// Noise with a bright bar that tells the class.
+Images bars(Net& n, int64_t count) {
+  Images images;
+  images.pixels = n.draw.normals(count * 144, 0.3);
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t label = n.draw.below(4);
+    images.labels.push_back(label);
+    for (int64_t p = 0; p < 12; ++p) {
+      const int64_t line = 2 + 2 * label + (p % 2);
+      images.pixels[static_cast<size_t>(i * 144 + line * 12 + p)] += 1.0f;
+    }
+  }
+  return images;
+}
+
+ValueId cnn(Net& n, ValueId x) {
+  const Attributes pool{{"kernel_shape", std::vector<int64_t>{2, 2}},
+                        {"strides", std::vector<int64_t>{2, 2}}};
+  ValueId y = n.op("MaxPool", {n.op("Relu", {n.batch_norm(n.conv(x, 6, 3, 1.4))})}, pool);
+  y = n.op("Relu", {n.batch_norm(n.conv(y, 8, 3, 1.4))});
+  return n.linear(n.op("Flatten", {n.op("MaxPool", {y}, pool)}), 4);
+}
+
+Setup train_cnn() {
+  Net n(101);
+  const Images images = bars(n, 160);
+  return n.train_classes(cnn(n, n.in({16, 1, 12, 12}, images.pixels)), images.labels,
+                         "sgd:lr=0.05,momentum=0.9", 60);
+}
+
+Setup run_cnn() {
+  Net n(102);
+  const Images images = bars(n, 16);
+  return n.infer(cnn(n, n.in({16, 1, 12, 12}, images.pixels)));
+}
+
+/// Four clouds of points.
+Setup train_mlp(const std::string& optimizer) {
+  Net n(103);
+  const std::vector<float> centres = n.draw.normals(4 * 16);
+  std::vector<float> rows = n.draw.normals(320 * 16, 0.7);
+  std::vector<int32_t> labels;
+  for (size_t i = 0; i < 320; ++i) {
+    labels.push_back(n.draw.below(4));
+    for (size_t j = 0; j < 16; ++j)
+      rows[i * 16 + j] += centres[static_cast<size_t>(labels.back()) * 16 + j];
+  }
+  const ValueId x = n.in({32, 16}, rows);
+  const ValueId h = n.op("Relu", {n.linear(x, 32, 1.4)});
+  return n.train_classes(n.linear(n.op("Relu", {n.linear(h, 32, 1.4)}), 4), labels, optimizer, 100);
+}
+
+constexpr int64_t kBatch = 8, kTokens = 16, kWidth = 32, kWords = 24;
+
+ValueId project(Net& n, ValueId x, int64_t out) {
+  const int64_t in = n.shape(x).back();
+  return n.op("MatMul", {x, n.variable({in, out}, n.draw.normals(in * out, 0.18))});
+}
+
+ValueId heads(Net& n, ValueId x, std::vector<int64_t> perm) {
+  return n.op("Transpose", {n.reshape(x, {kBatch, kTokens, 2, kWidth / 2})}, {{"perm", perm}});
+}
+
+/// One block of a decoder with an additive causal mask, and its scores for every token.
+ValueId decoder(Net& n, ValueId tokens, float mask_value) {
+  std::vector<float> mask(kTokens * kTokens, 0.0f);
+  for (int64_t i = 0; i < kTokens; ++i) {
+    for (int64_t j = i + 1; j < kTokens; ++j)
+      mask[static_cast<size_t>(i * kTokens + j)] = mask_value;
+  }
+  const ValueId table = n.variable({kWords, kWidth}, n.draw.normals(kWords * kWidth, 0.5));
+  const ValueId places = n.variable({kTokens, kWidth}, n.draw.normals(kTokens * kWidth, 0.2));
+  ValueId x = n.add(n.op("Gather", {table, tokens}), places);
+  const ValueId h = n.layer_norm(x);
+  const ValueId q = heads(n, project(n, h, kWidth), {0, 2, 1, 3});
+  const ValueId k = heads(n, project(n, h, kWidth), {0, 2, 3, 1});
+  const ValueId v = heads(n, project(n, h, kWidth), {0, 2, 1, 3});
+  const ValueId mixed =
+      n.op("Attention", {q, k, v, n.constant({kTokens, kTokens}, mask)}, {{"scale", 0.25}});
+  const ValueId merged =
+      n.reshape(n.op("Transpose", {mixed}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}}),
+                {kBatch, kTokens, kWidth});
+  x = n.add(x, project(n, merged, kWidth));
+  const ValueId wide = n.op("Gelu", {project(n, n.layer_norm(x), 2 * kWidth)});
+  x = n.add(x, project(n, wide, kWidth));
+  return project(n, n.layer_norm(x), kWords);
+}
+
+/// Sequences in which each token follows from the one before.
+std::vector<int32_t> sequences(Net& n, int64_t count, int64_t length) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t step = 1 + 2 * n.draw.below(3);
+    int32_t token = n.draw.below(kWords);
+    for (int64_t t = 0; t < length; ++t) {
+      tokens.push_back(token);
+      token = (token + step) % static_cast<int32_t>(kWords);
+    }
+  }
+  return tokens;
+}
+
+Setup train_decoder() {
+  Net n(104);
+  const std::vector<int32_t> all = sequences(n, 80, kTokens + 1);
+  std::vector<int32_t> tokens, next;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t place = i % (kTokens + 1);
+    if (place < kTokens) tokens.push_back(all[i]);
+    if (place > 0) next.push_back(all[i]);
+  }
+  const ValueId x = n.index_in({kBatch, kTokens}, tokens);
+  return n.train_classes(decoder(n, x, -1e9f), next, "adam:lr=3e-3", 60);
+}
+
+Setup run_decoder(float mask_value) {
+  Net n(105);
+  const ValueId x = n.index_in({kBatch, kTokens}, sequences(n, kBatch, kTokens));
+  return n.infer(decoder(n, x, mask_value));
+}
+
+/// An additive mask in rows that all keep an unmasked key.
+Setup partly_masked(float value) {
+  Net n(106);
+  const ValueId x = n.in({8, 4, 4}, n.draw.normals(8 * 4 * 4));
+  const ValueId v = n.in({8, 4, 6}, n.draw.normals(8 * 4 * 6));
+  std::vector<float> mask(16, 0.0f);
+  for (const size_t i : {1u, 2u, 3u, 6u, 7u, 8u, 11u, 13u}) mask[i] = value;
+  const ValueId p = n.op("Softmax", {n.add(x, n.constant({4, 4}, mask))}, {{"axis", int64_t{-1}}});
+  return n.infer(n.op("MatMul", {p, v}));
+}
+
+/// The embedding's normalizer of sqrt(3072) and weights of 1 + w: rounded in the model's own
+/// reference, too.
+Setup f29() {
+  Net n(29);
+  ValueId x = n.in({16, 64}, n.draw.normals(16 * 64, 0.02));
+  x = n.mul(x, n.constant(55.42562584220407));
+  const ValueId w = n.add(n.variable({64}, n.draw.normals(64, 0.05)), n.constant(1.0));
+  const ValueId square = n.mean(n.mul(x, x), {1});
+  const ValueId normal = n.div(x, n.op("Sqrt", {n.add(square, n.constant(1e-6))}));
+  return n.infer(n.linear(n.mul(normal, w), 32));
+}
+
+/// Twelve layers, whose sums may be split.
+Setup f46() {
+  Net n(46);
+  ValueId x = n.in({16, 64}, n.draw.normals(16 * 64));
+  for (int i = 0; i < 12; ++i) x = n.op("Tanh", {n.linear(x, 64, 1.1)});
+  return n.infer(x);
+}
+
+/// Rows of zeros under scales by tensor and by block.
+Setup zero_rows() {
+  Net n(138);
+  std::vector<float> rows = n.draw.normals(32 * 64);
+  std::fill_n(rows.begin() + 64 * 6, 64 * 3, 0.0f);
+  return n.infer(n.linear(n.in({32, 64}, rows), 8));
+}
+
+/// The case of that number under plans that it is healthy with.
+Case healthy_variant(const std::vector<Case>& cases, const std::string& id, const std::string& name,
+                     const std::string& why, std::vector<std::string> plans) {
+  for (const Case& each : cases) {
+    if (each.id != id) continue;
+    Case control = each;
+    control.id = name;
+    control.mechanism = why;
+    control.fails = false;
+    control.right = {};
+    control.plain = std::move(plans);
+    return control;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Case> controls() {
+  const float none = -std::numeric_limits<float>::infinity();
+  const auto inference = [](const char* id, const char* why, std::function<Setup()> make) {
+    return Case{.id = id,
+                .mechanism = why,
+                .fails = false,
+                .make = std::move(make),
+                .right = {},
+                .plain = six_plans()};
+  };
+  const auto training = [](const char* id, const char* why, std::function<Setup()> make) {
+    return Case{.id = id,
+                .mechanism = why,
+                .fails = false,
+                .make = std::move(make),
+                .right = {},
+                .plain = six_plans(),
+                .measure = Measure::loss};
+  };
+  const std::vector<std::string> bf{"mixed_bfloat16", "bfloat16", "bfloat16_stagewise"};
+  const std::vector<Case> range = range_cases();
+  std::vector<Case> cases{
+      training("OKcnn", "convolutions with batch normalization, SGD", train_cnn),
+      training("OKsgd", "a multilayer perceptron, SGD", [] { return train_mlp("sgd:lr=0.1"); }),
+      training("OKadam", "a multilayer perceptron, Adam", [] { return train_mlp("adam:lr=3e-3"); }),
+      training("OKadamw", "a multilayer perceptron, AdamW",
+               [] { return train_mlp("adamw:lr=3e-3,weight_decay=0.01"); }),
+      training("OKgpt", "a block of a decoder, Adam", train_decoder),
+      inference("OKcnnrun", "inference of the convolutions", run_cnn),
+      inference("OKgptrun", "inference of the decoder, mask -1e9",
+                [] { return run_decoder(-1e9f); }),
+      inference("OKgptinf", "inference of the decoder, mask -inf",
+                [none] { return run_decoder(none); }),
+      inference("F6ok", "a mask of -1e9 in rows with an unmasked key",
+                [] { return partly_masked(-1e9f); }),
+      inference("F6inf", "a mask of -inf in rows with an unmasked key",
+                [none] { return partly_masked(none); }),
+      inference("F11ok", "areas of boxes of 150 pixels", [] { return box_overlap(150.0); }),
+      inference("F29", "a model whose own reference rounds", f29),
+      inference("F46", "twelve layers, sums in another order", f46),
+      healthy_variant(range, "F1", "F1b", "F1 in bf16", bf),
+      healthy_variant(range, "F5", "F5b", "F5 in bf16", bf),
+  };
+  cases[12].plain.push_back("mixed_bfloat16 accumulate=fp32:split-k=4");
+  cases[12].plain.push_back("mixed_bfloat16 accumulate=pairwise");
+  Case zeros = inference("F38ok", "rows of zeros under fp8 scales", zero_rows);
+  zeros.plain = {"fp8_current", "fp8_block", "mxfp8"};
+  zeros.ok = 0.06;
+  zeros.harm = 0.08;
+  cases[13].ok = 0.04;  // the last normalization takes a mean away that is most of its input
+  cases.push_back(zeros);
+  return cases;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all;
+  for (const auto& part :
+       {range_cases(), sum_cases(), state_cases(), rounding_cases(), scaled_cases(), controls()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+std::vector<StandIn> stand_ins() {
+  return {
+      {"F24", "the loss of a training; what an evaluation with such statistics says is not judged"},
+      {"F36", "only products read scaled operands: the weights are the diagonal of one"},
+      {"F38",
+       "scales of the fp8 plans are guarded against zeros: the network quantizes itself, and "
+       "fp16 flushes its floor of 1e-12"},
+      {"F41",
+       "a network has one backward pass, made from its forward pass: both products stand in "
+       "the forward pass"},
+      {"F43", "ranks are micro-batches, whose sum rounds at every addition as a ring does"},
+      {"F46", "partial sums are always fp32; stored in bf16 they cannot be had"},
+  };
+}
+
+}  // namespace halfscope::zoo

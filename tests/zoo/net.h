@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// Net: builds the network of a case together with its data. Nodes, variables and inputs get
+// meaningless names, since nothing may be judged by a name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/numeric/formats/rng.h"
+#include "tests/zoo/zoo_case.h"
+
+namespace halfscope::zoo {
+
+/// Random numbers from a counter: the same on every machine, made by exact operations only.
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : seed_(seed) {}
+  /// In [0, 1).
+  double uniform() {
+    return static_cast<double>(splitmix64((seed_ << 32) + next_++) >> 11) * 0x1p-53;
+  }
+  /// About N(0, 1): the sum of twelve uniform numbers; none is beyond 6.
+  double normal();
+  int32_t below(int32_t end) { return static_cast<int32_t>(uniform() * end); }
+  std::vector<float> uniforms(int64_t count, double low, double high);
+  std::vector<float> normals(int64_t count, double deviation = 1.0, double mean = 0.0);
+
+ private:
+  uint64_t seed_, next_ = 0;
+};
+
+class Net {
+ public:
+  explicit Net(uint64_t seed) : draw(seed), seed_(seed) {}
+
+  Draw draw;
+
+  /// An input for `shape[0]` samples at once, with the values of all samples.
+  ValueId in(const Shape& shape, std::vector<float> values);
+  ValueId index_in(const Shape& shape, std::vector<int32_t> values);
+  /// A trained variable that starts with these values.
+  ValueId variable(const Shape& shape, std::vector<float> values);
+  ValueId buffer(const Shape& shape, std::vector<float> values);
+  ValueId constant(const Shape& shape, std::vector<float> values);
+  ValueId constant(double value) { return graph().add_constant(static_cast<float>(value)); }
+
+  ValueId op(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// The same with a name for plans to refer to.
+  ValueId op_at(const std::string& path, const std::string& op, std::vector<ValueId> inputs,
+                Attributes attributes = {});
+
+  ValueId add(ValueId a, ValueId b) { return op("Add", {a, b}); }
+  ValueId sub(ValueId a, ValueId b) { return op("Sub", {a, b}); }
+  ValueId mul(ValueId a, ValueId b) { return op("Mul", {a, b}); }
+  ValueId div(ValueId a, ValueId b) { return op("Div", {a, b}); }
+  ValueId sum(ValueId x, std::vector<int64_t> axes, bool keep = true) {
+    return op("ReduceSum", {x}, {{"axes", std::move(axes)}, {"keepdims", int64_t{keep}}});
+  }
+  ValueId mean(ValueId x, std::vector<int64_t> axes, bool keep = true) {
+    return op("ReduceMean", {x}, {{"axes", std::move(axes)}, {"keepdims", int64_t{keep}}});
+  }
+  /// Mean of all elements, without dimensions.
+  ValueId mean_of_all(ValueId x);
+  ValueId reshape(ValueId x, Shape shape) {
+    return op("Reshape", {x}, {{"shape", std::move(shape)}});
+  }
+  ValueId columns(ValueId x, int64_t first, int64_t end);
+
+  /// A linear layer with normal weights of deviation `gain` / sqrt(inputs) and a bias of zero.
+  ValueId linear(ValueId x, int64_t out, double gain = 1.0);
+  /// x w^T + b of given weights [out, in].
+  ValueId linear(ValueId x, int64_t out, std::vector<float> weights);
+  ValueId conv(ValueId x, int64_t out, int64_t kernel, double gain = 1.0);
+  ValueId layer_norm(ValueId x, double scale = 1.0);
+  /// As it works in training.
+  ValueId batch_norm(ValueId x);
+
+  /// Inference of these outputs on all samples that the inputs were given.
+  Setup infer(ValueId output);
+  /// Training: of a loss that the network computes itself, of scores with labels (one for each row)
+  /// and of predictions with targets.
+  Setup train_loss(ValueId loss, const std::string& optimizer, int64_t steps);
+  Setup train_classes(ValueId scores, std::vector<int32_t> labels, const std::string& optimizer,
+                      int64_t steps);
+  Setup train_squares(ValueId prediction, std::vector<float> targets, const std::string& optimizer,
+                      int64_t steps);
+
+  const Shape& shape(ValueId value) const { return model_.graph.value(value).shape; }
+  Graph& graph() { return model_.graph; }
+
+ private:
+  std::string name();
+  void add_array(const std::string& name, const Shape& shape, std::vector<float> reals,
+                 std::vector<int32_t> integers);
+  Setup training(const std::string& optimizer, int64_t steps);
+
+  uint64_t seed_, names_ = 0;
+  Model model_;
+  int64_t batch_ = 0;
+  std::vector<SampleArray> arrays_;
+};
+
+}  // namespace halfscope::zoo

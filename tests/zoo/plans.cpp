@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#include "tests/zoo/plans.h"
+
+#include <functional>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include "core/policy/policy.h"
+
+namespace halfscope::zoo {
+namespace {
+
+Plan stagewise(const std::string& name, const FloatFormat& format) {
+  Plan plan;
+  plan.name = name;
+  plan.defaults.read = plan.defaults.write = plan.storage = format;
+  plan.defaults.stagewise = true;
+  return plan;
+}
+
+Plan naive(const std::string& name, const FloatFormat& format) {
+  Plan plan = stagewise(name, format);
+  plan.defaults.accumulation = Accumulation::format;
+  for (const char* op : {"MatMul", "Gemm", "Conv"}) {
+    PlanRule rule{.path = "", .op = op};
+    rule.accumulation = Accumulation::fp32;
+    plan.rules.push_back(rule);
+  }
+  return plan;
+}
+
+std::optional<Plan> changed_preset(const std::string& name) {
+  if (name == "scatter_float16") {
+    Plan plan;
+    plan.defaults.read = plan.defaults.write = kFp16;
+    PlanRule rule{.path = "", .op = "Gather"};
+    rule.accumulation = Accumulation::format;
+    plan.rules.push_back(rule);
+    plan.rules.push_back({.path = "", .op = "ReduceSum", .read = kFp32, .write = kFp32});
+    return plan;
+  }
+  if (name == "mxfp8_floor") {
+    Plan plan = preset_plan("mxfp8").value();
+    for (PlanRule& rule : plan.rules) {
+      if (rule.scale) rule.scale = parse_scale("mx").value();
+    }
+    return plan;
+  }
+  if (name == "nvfp4_nearest") {
+    Plan plan = preset_plan("nvfp4").value();
+    for (PlanRule& rule : plan.rules) rule.grad_rounding.reset();
+    return plan;
+  }
+  return std::nullopt;
+}
+
+Plan named_plan(const std::string& name) {
+  if (std::optional<Plan> preset = preset_plan(name)) return *preset;
+  if (name == "float16_stagewise") return stagewise(name, kFp16);
+  if (name == "bfloat16_stagewise") return stagewise(name, kBf16);
+  if (name == "naive_float16") return naive(name, kFp16);
+  if (name == "naive_bfloat16") return naive(name, kBf16);
+  std::optional<Plan> plan = changed_preset(name);
+  if (!plan) throw std::invalid_argument("no plan is called " + name);
+  plan->name = name;
+  return *plan;
+}
+
+FloatFormat format_of(const std::string& text) {
+  const std::optional<FloatFormat> format = parse_format(text);
+  if (!format) throw std::invalid_argument("no format is called " + text);
+  return *format;
+}
+
+void set(LaneChoice& lane, const std::string& key, const std::string& value) {
+  if (key == "accumulate") {
+    accumulate_in(lane.plan, parse_accumulation(value).value());
+  } else if (key == "compute") {
+    lane.plan.update_compute = format_of(value);
+  } else if (key == "average") {
+    lane.plan.average = lane.plan.average_compute = format_of(value);
+  } else if (key == "sum") {
+    lane.sum_format = format_of(value);
+  } else if (key == "state") {
+    lane.state_format = format_of(value);
+  } else if (key == "scale") {
+    lane.scaler = parse_loss_scale(value);
+  } else if (key == "buffers" && value == "always") {
+    lane.plan.buffers = BufferCommit::always;
+  } else if (key == "wide_result") {
+    PlanRule rule{.path = value, .op = ""};
+    rule.write = kFp32;
+    lane.plan.rules.push_back(rule);
+  } else {
+    throw std::invalid_argument("a plan has no setting " + key + "=" + value);
+  }
+}
+
+}  // namespace
+
+LaneChoice lane_choice(const std::string& text) {
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  LaneChoice lane{.plan = named_plan(word), .scaler = {}};
+  if (needs_loss_scaling(lane.plan)) lane.scaler = parse_loss_scale("dynamic");
+  while (words >> word) {
+    const size_t equals = word.find('=');
+    if (equals == word.npos) throw std::invalid_argument("a plan has no setting " + word);
+    set(lane, word.substr(0, equals), word.substr(equals + 1));
+  }
+  return lane;
+}
+
+FloatFormat working_format(const LaneChoice& lane) {
+  // fp8 and fp4 recipes compute everything but products in bf16.
+  const FloatFormat& format = lane.plan.defaults.write;
+  return format.mantissa_bits < kFp16.mantissa_bits ? kBf16 : kFp16;
+}
+
+std::vector<std::string> six_plans() {
+  return {"mixed_float16", "mixed_bfloat16",    "float16",
+          "bfloat16",      "float16_stagewise", "bfloat16_stagewise"};
+}
+
+}  // namespace halfscope::zoo

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Failures of results that are stored with too few bits, although nothing overflows and every sum
+// is exact: positions, ties, scores that are compared, cast or fed back.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/zoo/net.h"
+
+namespace halfscope::zoo {
+namespace {
+
+/// Sine and cosine of positions times frequencies.
+ValueId waves(Net& n, ValueId positions, int64_t count) {
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < count; ++i) {
+    frequencies.push_back(static_cast<float>(
+        std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(count))));
+  }
+  const ValueId angles = n.mul(positions, n.constant({1, count}, frequencies));
+  return n.op("Concat", {n.op("Cos", {angles}), n.op("Sin", {angles})}, {{"axis", int64_t{1}}});
+}
+
+/// Rotary angles of positions up to 4095, as a bf16 tensor of positions has them.
+Setup f19() {
+  Net n(19);
+  std::vector<float> positions;
+  for (int i = 0; i < 2048; ++i) positions.push_back(static_cast<float>(2 * i + 1));
+  return n.infer(n.linear(waves(n, n.in({2048, 1}, positions), 8), 4));
+}
+
+/// The row maximum occurs twice, so two weights are exactly 1, v1 + v2 is a tie, and a third term
+/// of the same sign breaks every tie the same way. The gradient of the scores is a difference of
+/// sums over it.
+Setup f35() {
+  constexpr int64_t kRows = 8, kWidth = 1024;
+  Net n(35);
+  std::vector<float> scores, values, upstream;
+  for (int64_t i = 0; i < kRows; ++i) {
+    scores.insert(scores.end(), {2.0f, 2.0f, -6.0f});
+    for (int64_t k = 0; k < 3; ++k) {
+      for (int64_t j = 0; j < kWidth; ++j) {  // values of bf16 in (-2, -1)
+        values.push_back(-1.0f - std::floor(static_cast<float>(n.draw.uniform() * 128.0)) / 128.0f);
+      }
+    }
+    upstream.insert(upstream.end(), kWidth, 0.5f);
+  }
+  const ValueId s = n.in({kRows, 1, 3}, scores), v = n.in({kRows, 3, kWidth}, values);
+  const ValueId grad = n.in({kRows, 1, kWidth}, upstream);
+  const Attributes last{{"axes", std::vector<int64_t>{2}}, {"keepdims", int64_t{1}}};
+  const ValueId p = n.op("Exp", {n.sub(s, n.op("ReduceMax", {s}, last))});
+  const ValueId out = n.op("MatMul", {p, v});
+  const ValueId total = n.sum(p, {2});
+  // dS = P / sum (dO V^T - sum_j dO_j O_j / sum)
+  const ValueId delta = n.div(n.sum(n.mul(grad, out), {2}), total);
+  const ValueId terms = n.sum(n.mul(grad, v), {2});
+  const ValueId row = n.reshape(terms, {kRows, 1, 3});
+  return n.infer(n.mul(n.div(p, total), n.sub(row, delta)));
+}
+
+/// A router that takes the best of 32 experts in each of 8 groups: scores that are stored in bf16
+/// tie or swap.
+Setup f39() {
+  Net n(39);
+  const ValueId x = n.in({256, 64}, n.draw.normals(256 * 64));
+  const ValueId scores = n.reshape(n.linear(x, 256), {256 * 8, 32});
+  const ValueId best = n.op("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}});
+  const ValueId experts = n.op("Gather", {n.variable({32, 8}, n.draw.normals(32 * 8)), best});
+  return n.infer(n.sum(n.reshape(experts, {256, 8, 8}), {1}));
+}
+
+/// Importance ratios of sequences of 512 tokens, whose old log-probabilities were exact.
+Setup f40() {
+  constexpr int64_t kSequences = 4, kTokens = 512, kWidth = 32, kWords = 300;
+  Net n(40);
+  const std::vector<float> x = n.draw.normals(kSequences * kTokens * kWidth);
+  const std::vector<float> w = n.draw.normals(kWidth * kWords, 5.0 / std::sqrt(32.0));
+  std::vector<int32_t> words;
+  std::vector<float> old;
+  for (int64_t row = 0; row < kSequences * kTokens; ++row) {
+    std::vector<double> logits(kWords, 0.0);
+    for (int64_t i = 0; i < kWidth; ++i) {
+      for (int64_t j = 0; j < kWords; ++j) {
+        logits[static_cast<size_t>(j)] +=
+            static_cast<double>(x[static_cast<size_t>(row * kWidth + i)]) *
+            static_cast<double>(w[static_cast<size_t>(i * kWords + j)]);
+      }
+    }
+    const auto top = std::max_element(logits.begin(), logits.end());
+    double sum = 0.0;
+    for (const double z : logits) sum += std::exp(z - *top);
+    words.push_back(static_cast<int32_t>(top - logits.begin()));
+    old.push_back(static_cast<float>(-std::log(sum)));
+  }
+  const ValueId hidden = n.in({kSequences, kTokens, kWidth}, x);
+  const ValueId logits = n.op("MatMul", {hidden, n.variable({kWidth, kWords}, w)});
+  const ValueId all = n.op("LogSoftmax", {logits}, {{"axis", int64_t{-1}}});
+  const ValueId picked = n.op("GatherElements", {all, n.index_in({kSequences, kTokens, 1}, words)},
+                              {{"axis", int64_t{2}}});
+  const ValueId gap = n.sub(picked, n.in({kSequences, kTokens, 1}, old));
+  return n.infer(n.op("Exp", {n.sum(gap, {1, 2})}));
+}
+
+/// The log-sum-exp comes from logits in bf16, the probabilities from logits that the backward pass
+/// computes again in fp32.
+Setup f41() {
+  Net n(41);
+  const ValueId x = n.in({64, 32}, n.draw.normals(64 * 32));
+  const ValueId w = n.variable({100, 32}, n.draw.normals(100 * 32, 40.0 / std::sqrt(32.0)));
+  const Attributes transposed{{"transB", int64_t{1}}};
+  const ValueId forward = n.op("Gemm", {x, w}, transposed);
+  const ValueId sum = n.sub(forward, n.op("LogSoftmax", {forward}, {{"axis", int64_t{-1}}}));
+  const ValueId again = n.op_at("rusik", "Gemm", {x, w}, transposed);
+  return n.infer(n.op("Exp", {n.sub(again, sum)}));
+}
+
+/// A time step in [0, 1) times 1000, then sine and cosine, then a small network.
+Setup f44() {
+  Net n(44);
+  const ValueId t = n.in({256, 1}, n.draw.uniforms(256, 0.5, 1.0));
+  const ValueId x = waves(n, n.mul(t, n.constant(1000.0)), 8);
+  return n.infer(n.linear(n.op("Relu", {n.linear(x, 32)}), 4));
+}
+
+}  // namespace
+
+std::vector<Case> rounding_cases() {
+  const std::vector<std::string> mixed{"mixed_bfloat16"}, step{"bfloat16_stagewise"};
+  const std::vector<std::string> bf{"mixed_bfloat16", "bfloat16", "bfloat16_stagewise"};
+  return {
+      {"F19", "positions of a rotary table collapse", true, f19, step, bf},
+      {"F35", "ties of an attention's output all break one way", true, f35, mixed, bf},
+      {"F39", "scores of a router tie or swap", true, f39, mixed, bf},
+      {"F40", "log-probabilities of a language model's head", true, f40, mixed, bf},
+      {"F41",
+       "log-sum-exp of rounded logits beside fresh ones",
+       true,
+       f41,
+       {"mixed_bfloat16 wide_result=rusik"},
+       bf},
+      {"F44", "a time step is rounded before its sine", true, f44, step, bf},
+  };
+}
+
+}  // namespace halfscope::zoo

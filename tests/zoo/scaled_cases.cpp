@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Failures of scaled operands: fp8 and fp4 products. One rounding to e4m3 is an error of about 2.6%
+// (rms), one to e2m1 about 10%, so that these cases have tolerances of their own.
+#include <cmath>
+
+#include "tests/zoo/net.h"
+
+namespace halfscope::zoo {
+namespace {
+
+/// One outlier of 3e4 takes the scale of its tensor; its own weights are zero.
+Setup f28() {
+  Net n(28);
+  std::vector<float> rows = n.draw.normals(32 * 256, 0.2);
+  rows[9 * 256 + 7] = 3e4f;
+  std::vector<float> weights = n.draw.normals(16 * 256, 1.0 / 16.0);
+  for (size_t i = 0; i < 16; ++i) weights[i * 256 + 7] = 0.0f;
+  return n.infer(n.linear(n.in({32, 256}, rows), 16, weights));
+}
+
+/// The weights of a layer normalization, all in (0.875, 1), as the diagonal of a product: the scale
+/// of a block is 2^floor(log2 amax) / 2^8, so that all of them become 0.875.
+Setup f36() {
+  Net n(36);
+  std::vector<float> diagonal(64 * 64, 0.0f);
+  for (size_t i = 0; i < 64; ++i)
+    diagonal[i * 65] = static_cast<float>(0.95 + 0.04 * n.draw.uniform());
+  std::vector<float> rows;  // values that e4m3 has, so that the weights alone are rounded
+  for (int i = 0; i < 32 * 64; ++i) rows.push_back(n.draw.uniform() < 0.5 ? -1.0f : 1.0f);
+  return n.infer(n.linear(n.in({32, 64}, rows), 64, diagonal));
+}
+
+/// Blocks whose largest value is 1.95 times a power of two.
+Setup f37() {
+  Net n(37);
+  std::vector<float> rows = n.draw.normals(32 * 128, 0.02);
+  for (size_t i = 0; i < rows.size(); i += 32) {
+    rows[i + static_cast<size_t>(n.draw.below(32))] = n.draw.uniform() < 0.5 ? -1.99f : 1.99f;
+  }
+  std::vector<float> weights;  // values that e4m3 has
+  for (int i = 0; i < 16 * 128; ++i) weights.push_back(n.draw.uniform() < 0.5 ? -0.5f : 0.5f);
+  return n.infer(n.linear(n.in({32, 128}, rows), 16, weights));
+}
+
+/// Each row is scaled by 448 over its largest magnitude, which is at least 1e-12, as a network
+/// that quantizes its own activations writes it; one row is zero.
+Setup f38() {
+  Net n(38);
+  std::vector<float> rows = n.draw.normals(16 * 32);
+  std::fill_n(rows.begin() + 32 * 6, 32, 0.0f);
+  const ValueId x = n.in({16, 32}, rows);
+  const ValueId largest = n.op("ReduceMax", {n.op("Abs", {x})},
+                               {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}});
+  const ValueId scale = n.div(n.constant(448.0), n.op("Max", {largest, n.constant(1e-12)}));
+  const ValueId codes = n.op("Round", {n.mul(x, scale)});
+  return n.infer(n.linear(n.div(codes, scale), 8));
+}
+
+/// 15 gradients of 0.9 beside one of 30 in a block of 16, for weights of their own; Adam makes all
+/// of them count the same.
+Setup f45() {
+  Net n(45);
+  std::vector<float> rows(64 * 16, 0.0f), pattern;
+  for (size_t i = 0; i < 64; ++i) {
+    rows[i * 16 + i % 16] = 1.0f;
+    pattern.push_back(i % 16 == 0 ? 30.0f : 0.9f);
+  }
+  const ValueId x = n.in({64, 16}, rows), weight = n.in({64, 1}, pattern);
+  const ValueId y = n.linear(x, 16, n.draw.normals(256, 0.25));
+  Setup setup = n.train_loss(n.mean_of_all(n.mul(y, weight)), "adam:lr=0.01", 60);
+  setup.train.shuffle = false;
+  return setup;
+}
+
+}  // namespace
+
+std::vector<Case> scaled_cases() {
+  return {
+      {"F28",
+       "one outlier takes the scale of a tensor",
+       true,
+       f28,
+       {"fp8_current"},
+       {"fp8_current", "mxfp8"},
+       Measure::outputs,
+       0.06,
+       0.08},
+      {"F36",
+       "MX scales clip weights of one binade to one value",
+       true,
+       f36,
+       {"mxfp8_floor"},
+       {"mxfp8_floor", "mxfp8"},
+       Measure::outputs,
+       0.05,
+       0.07},
+      {"F37",
+       "MX scales that are rounded down clip a block's largest value",
+       true,
+       f37,
+       {"mxfp8_floor"},
+       {"mxfp8_floor", "mxfp8"},
+       Measure::outputs,
+       0.05,
+       0.07},
+      {"F38",
+       "a row of zeros has no scale",
+       true,
+       f38,
+       {"float16_stagewise"},
+       {"float16", "float16_stagewise", "bfloat16_stagewise"}},
+      {"F45",
+       "gradients beside an outlier fall into fp4's dead zone",
+       true,
+       f45,
+       {"nvfp4_nearest"},
+       {"nvfp4_nearest", "nvfp4"},
+       Measure::weights,
+       0.15,
+       0.3},
+  };
+}
+
+}  // namespace halfscope::zoo

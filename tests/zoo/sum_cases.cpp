@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Failures of sums whose running total has too few bits. Where sums are taken in fp32 and rounded
+// once, as by the usual libraries, the same networks are healthy.
+#include "tests/zoo/shared_nets.h"
+
+namespace halfscope::zoo {
+namespace {
+
+/// A softmax over equal logits: its denominator stalls at 256 (bf16) or 2048 (fp16).
+Setup softmax_of_equals(int64_t count) {
+  Net n(80 + static_cast<uint64_t>(count));
+  std::vector<float> rows;
+  for (int i = 0; i < 4; ++i)
+    rows.insert(rows.end(), static_cast<size_t>(count), 0.5f * static_cast<float>(i));
+  return n.infer(n.op("Softmax", {n.in({4, count}, rows)}, {{"axis", int64_t{-1}}}));
+}
+
+/// A global average over 64 x 64 pixels of about 1.
+Setup f9() {
+  Net n(9);
+  const ValueId x = n.in({2, 3, 64, 64}, n.draw.uniforms(2 * 3 * 4096, 0.9, 1.1));
+  const ValueId w = n.variable({4, 3, 1, 1}, n.draw.uniforms(12, 0.2, 0.38));
+  const ValueId y = n.op("GlobalAveragePool", {n.op("Conv", {x, w})});
+  return n.infer(n.linear(n.op("Flatten", {y}), 4));
+}
+
+/// A mean that divides after it has summed 256 x 256 pixels of about 2.
+Setup f9o() {
+  Net n(90);
+  const ValueId x = n.in({2, 1, 256, 256}, n.draw.uniforms(2 * 65536, 1.9, 2.1));
+  const ValueId y = n.mul(n.sum(x, {2, 3}), n.constant(1.0 / 65536.0));
+  return n.infer(n.linear(n.op("Flatten", {y}), 4));
+}
+
+/// The focal loss of 9000 x 80 scores at p = 0.01: terms of 7.5e-7 stop counting early.
+Setup f13c() {
+  Net n(130);
+  const ValueId x = n.in({1, 9000 * 80}, n.draw.normals(9000 * 80, 0.01, -4.595));
+  return n.infer(n.sum(focal(n, x, n.constant({1}, {0.0f})), {1}));
+}
+
+/// A running count.
+Setup count_of(int64_t length) {
+  Net n(200 + static_cast<uint64_t>(length));
+  const ValueId x = n.in({2, length}, std::vector<float>(static_cast<size_t>(2 * length), 1.0f));
+  const ValueId y = n.op("CumSum", {x}, {{"axis", int64_t{1}}});
+  return n.infer(n.mul(y, n.constant(1.0 / static_cast<double>(length))));
+}
+
+/// The gradient of one row of an embedding that nearly every token picks: 12,500 terms of 0.01.
+Setup f21() {
+  Net n(21);
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 200 * 125; ++i)
+    tokens.push_back(n.draw.uniform() < 0.02 ? 1 + n.draw.below(3) : 0);
+  const ValueId x = n.index_in({100, 125}, tokens);
+  const ValueId rows = n.op("Gather", {n.variable({4, 2}, n.draw.normals(8)), x});
+  return n.train_loss(n.sum(n.mul(rows, n.constant(0.01)), {0, 1, 2}, false), "sgd:lr=1e-3", 50);
+}
+
+/// A step's gradient is the sum of so many parts of about 1 / parts.
+Setup accumulated(int64_t parts, double deviation, int64_t steps) {
+  Net n(220 + static_cast<uint64_t>(parts));
+  const ValueId x = n.in({1, 4}, n.draw.normals(parts * 4, deviation, 1.0));
+  const ValueId y = n.op("MatMul", {x, n.variable({4, 1}, {0.9f, 1.1f, 1.0f, 0.8f})});
+  Setup setup = n.train_loss(n.mean_of_all(y), "sgd:lr=0.01", steps);
+  setup.train.batch = setup.train.micro_batches = parts;
+  setup.train.shuffle = false;
+  return setup;
+}
+
+/// An RMS normalization over 3072 values.
+Setup f30() {
+  Net n(30);
+  const ValueId x = n.in({4, 3072}, n.draw.normals(4 * 3072));
+  return n.infer(n.op("RMSNormalization", {x, n.variable({3072}, n.draw.normals(3072, 0.1, 1.0))},
+                      {{"epsilon", 1e-6}}));
+}
+
+}  // namespace
+
+std::vector<Case> sum_cases() {
+  const std::vector<std::string> bf{"bfloat16", "bfloat16_stagewise",
+                                    "bfloat16_stagewise accumulate=format"};
+  const std::vector<std::string> half{"float16", "float16_stagewise",
+                                      "float16_stagewise accumulate=format"};
+  const auto in_bf16 = [](const std::string& setting) {
+    return std::vector<std::string>{"mixed_bfloat16 " + setting};
+  };
+  return {
+      {"F8",
+       "a softmax's denominator stalls at 256",
+       true,
+       [] { return softmax_of_equals(512); },
+       {"naive_bfloat16"},
+       bf},
+      {"F8h",
+       "a softmax's denominator stalls at 2048",
+       true,
+       [] { return softmax_of_equals(4096); },
+       {"naive_float16"},
+       half},
+      {"F9", "a global average pool's sum stalls", true, f9, {"naive_float16"}, half},
+      {"F9o",
+       "a mean sums beyond 65504 before it divides",
+       true,
+       f9o,
+       {"float16_stagewise"},
+       {"mixed_float16", "float16", "float16_stagewise"}},
+      {"F13c", "small terms of a focal loss stop counting", true, f13c, {"naive_float16"}, half},
+      {"F20",
+       "a running count stalls at 256",
+       true,
+       [] { return count_of(1024); },
+       {"naive_bfloat16"},
+       bf},
+      {"F20h",
+       "a running count stalls at 2048",
+       true,
+       [] { return count_of(8192); },
+       {"naive_float16"},
+       half},
+      {"F21",
+       "the gradient of an embedding stalls at 32",
+       true,
+       f21,
+       {"scatter_float16 scale=none"},
+       {"mixed_float16 scale=none", "float16 accumulate=format scale=none",
+        "float16_stagewise accumulate=format scale=none"},
+       Measure::weights},
+      {"F22",
+       "the sum of 1024 micro-batches stalls at half",
+       true,
+       [] { return accumulated(1024, 0.02, 50); },
+       in_bf16("sum=bf16"),
+       {"mixed_bfloat16", "mixed_bfloat16 sum=bf16"},
+       Measure::weights},
+      {"F30", "the mean square of 3072 values stalls", true, f30, {"naive_bfloat16"}, bf},
+      {"F43",
+       "384 ranks reduced hop by hop (as micro-batches)",
+       true,
+       [] { return accumulated(384, 3.0, 50); },
+       in_bf16("sum=bf16"),
+       {"mixed_bfloat16", "mixed_bfloat16 sum=bf16"},
+       Measure::weights,
+       0.005,
+       0.01},
+  };
+}
+
+}  // namespace halfscope::zoo

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+// zoo_score: runs the documented failures of reduced precision and the healthy controls, and prints
+// whether HalfScope notices each harm and keeps quiet on everything else.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/zoo/files.h"
+#include "tests/zoo/score.h"
+
+namespace halfscope::zoo {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: zoo_score [OPTION...]\n"
+    "Runs documented failures and healthy controls; prints what HalfScope says of each.\n"
+    "  --case ID         Run this case only (repeatable)\n"
+    "  --files DIR       Score the cases in DIR, too: folders with net.onnx, data.npz, case.json\n"
+    "                    [HALFSCOPE_TEST_DATA/zoo-cases, ../shared/data/zoo-cases]\n"
+    "  --no-files        Leave them out\n"
+    "  --only-files      Leave the built-in cases out\n"
+    "  --text            Print the first sentence of each verdict\n"
+    "  --seconds         Print how long each trial took\n"
+    "  --markdown        Print the tables of docs/zoo.md after the totals\n"
+    "  --need-right P    Percent of failures to notice with the right kind of plan [100]\n"
+    "  --need-plain P    Percent of failures to notice with plain presets [80]\n"
+    "  --most-alarms N   Largest number of false alarms [0]\n"
+    "Exit code: 1 if a number is not reached, 2 for wrong arguments.\n";
+
+struct Options {
+  std::vector<std::string> cases;
+  std::filesystem::path files;
+  bool with_files = true, built_in = true, text = false, seconds = false, markdown = false;
+  double need_right = 100.0, need_plain = 80.0;
+  int most_alarms = 0;
+};
+
+std::filesystem::path usual_files() {
+  const char* const folder = std::getenv("HALFSCOPE_TEST_DATA");
+  const std::filesystem::path base =
+      folder != nullptr ? std::filesystem::path(folder)
+                        : std::filesystem::path(HALFSCOPE_SOURCE_DIR) / "../shared/data";
+  return base / "zoo-cases";
+}
+
+/// Returns whether the arguments make sense.
+bool read_options(int argc, char** argv, Options& options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+    if (flag == "--case") {
+      options.cases.push_back(value());
+    } else if (flag == "--files") {
+      options.files = value();
+    } else if (flag == "--no-files") {
+      options.with_files = false;
+    } else if (flag == "--only-files") {
+      options.built_in = false;
+    } else if (flag == "--text") {
+      options.text = true;
+    } else if (flag == "--seconds") {
+      options.seconds = true;
+    } else if (flag == "--markdown") {
+      options.markdown = true;
+    } else if (flag == "--need-right") {
+      options.need_right = std::atof(value().c_str());
+    } else if (flag == "--need-plain") {
+      options.need_plain = std::atof(value().c_str());
+    } else if (flag == "--most-alarms") {
+      options.most_alarms = std::atoi(value().c_str());
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// A folder that goes away with the program.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("halfscope_zoo_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Runs and prints the cases; returns whether the numbers are reached.
+bool score(const std::string& title, std::vector<Case> cases, const Options& options,
+           const std::filesystem::path& folder) {
+  if (!options.cases.empty()) {
+    std::erase_if(cases, [&](const Case& each) {
+      return std::find(options.cases.begin(), options.cases.end(), each.id) == options.cases.end();
+    });
+  }
+  if (cases.empty()) return true;
+  std::printf("%s\n%s", title.c_str(), table_head().c_str());
+  const std::vector<Trial> trials = run_cases(cases, folder, [&](const Trial& trial) {
+    std::fputs(table_row(trial, options.text).c_str(), stdout);
+    if (options.seconds) std::printf("         %.2f s\n", trial.seconds);
+    std::fflush(stdout);
+  });
+  const Score result = score_of(cases, trials);
+  std::printf("\n%s\n", totals(result).c_str());
+  if (options.markdown) std::printf("%s\n", markdown(cases, trials).c_str());
+  const double all = result.cases;
+  return 100.0 * result.noticed_right >= options.need_right * all &&
+         100.0 * result.noticed_plain >= options.need_plain * all &&
+         result.alarms + result.clean_alarms <= options.most_alarms;
+}
+
+int run(const Options& options) {
+  const Folder folder;
+  bool reached = true;
+  if (options.built_in) {
+    reached = score("Built-in cases", all_cases(), options, folder.path());
+    std::puts("Shown by a stand-in:");
+    for (const StandIn& each : stand_ins()) {
+      std::printf("  %-4s %s\n", each.id.c_str(), each.how.c_str());
+    }
+    std::puts("");
+  }
+  if (!options.with_files) return reached ? 0 : 1;
+  const std::filesystem::path files = options.files.empty() ? usual_files() : options.files;
+  if (!std::filesystem::is_directory(files)) {
+    std::printf("Cases as files: none, there is no folder %s\n", files.c_str());
+    return options.files.empty() && reached ? 0 : 1;
+  }
+  const bool also = score("Cases as files", file_cases(files), options, folder.path());
+  return reached && also ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace halfscope::zoo
+
+int main(int argc, char** argv) {
+  halfscope::zoo::Options options;
+  if (!halfscope::zoo::read_options(argc, argv, options)) {
+    std::fputs(halfscope::zoo::kUsage, stderr);
+    return 2;
+  }
+  try {
+    return halfscope::zoo::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "zoo_score: %s\n", error.what());
+    return 2;
+  }
+}
