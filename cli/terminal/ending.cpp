@@ -31,16 +31,23 @@ std::string of_lane(const Report& report, int lane) {
   return judged > 1 ? fmt::format(" ({})", report.lanes[static_cast<size_t>(lane)].name) : "";
 }
 
+/// If full precision fails, too, it is not a matter of formats: other lanes fail for the same
+/// reason, and what their findings ask for does not help.
+bool reference_fails(const Report& report) {
+  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+    return finding.lane == report.reference && finding.severity == Severity::error;
+  });
+}
+
 /// The findings about the sick lane that the verdict does not tell already: the first of each rule,
 /// as eight layers with the same trouble are one cause.
 std::vector<const Finding*> untold_causes(const Report& report) {
   std::vector<const Finding*> causes;
-  if (report.sick < 0 || report.verdict.state == Verdict::State::healthy) return causes;
+  const bool healthy = report.verdict.state == Verdict::State::healthy;
+  if (report.sick < 0 || healthy || reference_fails(report)) return causes;
   std::set<std::string> rules;
   for (const Finding& finding : report.findings) {
     if (finding.severity < Severity::warning || finding.mechanism.empty()) continue;
-    // If full precision fails, too, other lanes fail for the same reason.
-    if (finding.lane == report.reference && finding.severity == Severity::error) return {};
     if (finding.lane != report.sick || !rules.insert(finding.rule).second) continue;
     if (report.verdict.text.find(finding.mechanism) != std::string::npos) continue;
     if (causes.size() < kCausesShown) causes.push_back(&finding);
@@ -55,7 +62,7 @@ std::string advice_text(const Report& report) {
     return fmt::format("advice{}: {}", of_lane(report, report.recommendation->lane),
                        report.recommendation->text);
   }
-  if (report.actions.empty()) return "";
+  if (report.actions.empty() || reference_fails(report)) return "";
   const ActionReport& action = report.actions.front();
   return fmt::format("advice{}: {}", of_lane(report, action.lane), action.text);
 }

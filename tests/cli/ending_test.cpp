@@ -117,6 +117,18 @@ TEST(CliEnding, AHealthyRunEndsWithItsReport) {
                        "next: halfscope report run.hscope --html report2.html\n"));
 }
 
+// The learning rate is at fault, which no format can help.
+TEST(CliEnding, WhereFullPrecisionFailsNoFormatIsBlamed) {
+  const Bench bench;
+  const Outcome outcome = bench.run({"train", "--model", "lenet", "--batch", "8", "--steps", "4",
+                                     "--lr", "1e30", "--no-eval", "--threads", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(sentences(outcome.out), reported(bench, "run.hscope").at("text"));
+  for (const char* label : {"\nadvice", "\ncause"}) {
+    EXPECT_THAT(outcome.out, Not(HasSubstr(label)));
+  }
+}
+
 TEST(CliEnding, ForwardPassesEndLikeTrainings) {
   const Bench bench;
   const Words network{"run", "lenet-hot", "--data",        "digits",    "--limit",
