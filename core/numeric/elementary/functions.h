@@ -22,6 +22,11 @@ inline constexpr double kGeluCubic = 0.044715;  ///< Hendrycks and Gimpel 2016
 
 HS_HD inline double logistic(double x) noexcept { return 1.0 / (1.0 + elementary::exp(-x)); }
 
+/// 2u, where GELU's approximation is x (1 + tanh(u)) / 2.
+HS_HD inline double gelu_exponent(double x) noexcept {
+  return 2.0 * kSqrtTwoOverPi * (x + kGeluCubic * x * x * x);
+}
+
 // Of one operand.
 
 struct Abs {
@@ -119,13 +124,14 @@ struct Clip {
     return raised > high ? high : raised;
   }
 };
-/// x Phi(x) with the normal distribution Phi, or its approximation by tanh.
+/// x Phi(x) with the normal distribution Phi, or its approximation by tanh. (1 + tanh(u)) / 2 is
+/// sigmoid(2u), where nothing cancels.
 struct Gelu {
   static constexpr const char* kName = "Gelu";
   bool tanh = false;
   HS_HD double operator()(double x) const {
     if (!tanh) return 0.5 * x * elementary::erfc(-x * kSqrtHalf);
-    return 0.5 * x * (1.0 + elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x)));
+    return x * logistic(gelu_exponent(x));
   }
 };
 /// x sigmoid(alpha x); SiLU with alpha 1.
@@ -236,9 +242,9 @@ struct GeluGrad {
       const double density = 0.5 * kTwoOverSqrtPi * kSqrtHalf * elementary::exp(-0.5 * x * x);
       return dy * (0.5 * elementary::erfc(-x * kSqrtHalf) + x * density);
     }
-    const double t = elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x));
-    const double inner = kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
-    return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner);
+    const double u = gelu_exponent(x), s = logistic(u);
+    const double slope = 2.0 * kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
+    return dy * (s + x * s * logistic(-u) * slope);
   }
 };
 struct SwishGrad {
