@@ -27,8 +27,29 @@ HS_HD inline double gelu_exponent(double x) noexcept {
   return 2.0 * kSqrtTwoOverPi * (x + kGeluCubic * x * x * x);
 }
 
-// Of one operand.
+/// Replaces 0 and infinity by the smallest and the largest double: for results that are known to be
+/// neither, but are outside the range of double.
+HS_HD inline double clamped_to_double(double y) noexcept {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  constexpr double kSmallest = std::numeric_limits<double>::denorm_min();
+  const double size = std::fabs(y);
+  return std::copysign(size > kLargest ? kLargest : size < kSmallest ? kSmallest : size, y);
+}
+HS_HD constexpr bool is_finite(double x) noexcept { return x - x == 0.0; }
 
+// Of one operand. Roundings other than to nearest even start from exact() if a function has it.
+
+/// Exp and Log are not in the lists below: backends have rows for them.
+struct Exp {
+  HS_HD double operator()(double x) const { return elementary::exp(x); }
+  HS_HD static double exact(double x, bool) {
+    const double y = elementary::exp(x);
+    return is_finite(x) ? clamped_to_double(y) : y;
+  }
+};
+struct Log {
+  HS_HD double operator()(double x) const { return elementary::log(x); }
+};
 struct Abs {
   static constexpr const char* kName = "Abs";
   HS_HD double operator()(double x) const { return std::fabs(x); }
@@ -146,6 +167,10 @@ struct Swish {
 struct Pow {
   static constexpr const char* kName = "Pow";
   HS_HD double operator()(double a, double b) const { return elementary::pow(a, b); }
+  HS_HD static double exact(double a, double b, bool) {
+    const double y = elementary::pow(a, b);
+    return a != 0.0 && is_finite(a) && is_finite(b) && !(y != y) ? clamped_to_double(y) : y;
+  }
 };
 struct Min {
   static constexpr const char* kName = "Min";
