@@ -319,7 +319,6 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
                       {"max_abs", root.max_abs},
                       {"max_finite", info.format.max_finite()},
                       {"format", format_name(info.format)}};
-  const char* const unit = lane.inference() ? "batch" : "step";
   if (root.high_scale > 0.0 && lane.scales_loss()) {
     finding.evidence["lowest_loss_scale"] = root.low_scale;
     finding.evidence["highest_loss_scale"] = root.high_scale;
@@ -329,9 +328,10 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
     finding.text += fmt::format(" The largest is {}.", short_number(root.max_abs));
   }
   finding.text += fmt::format(
-      " It happens in {} of {} recorded {}s, first at {} {}. Everything it reads is "
-      "finite, so it starts here.",
-      root.steps, short_number(recorded), unit, unit, root.first_step);
+      " It happens in {} of {} recorded {}, first at {} {}. Everything it reads is finite, so it "
+      "starts here.",
+      root.steps, short_number(recorded), lane.inference() ? "batches" : "steps",
+      lane.inference() ? "batch" : "step", root.first_step);
   finding.text += outcome(lane, site, root, collapsed);
   return finding;
 }
