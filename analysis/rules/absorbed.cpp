@@ -53,17 +53,19 @@ Absorption::Absorption(const LaneFacts& lane)
   }
 }
 
-/// Of the compared steps the nearest one tells.
-bool Absorption::agrees(int site, int64_t step) const {
+/// At the first comparison from that step on; of batches, which do not drift, else at the last one.
+std::optional<double> Absorption::difference(int site, int64_t step) const {
   const auto found = differences_.find(site);
-  if (found == differences_.end()) return false;
+  if (found == differences_.end()) return std::nullopt;
   const std::map<int64_t, double>& steps = found->second;
-  auto nearest = steps.lower_bound(step);
-  if (nearest == steps.end() ||
-      (nearest != steps.begin() && step - std::prev(nearest)->first < nearest->first - step)) {
-    --nearest;
-  }
-  return nearest->second <= tolerance_;
+  const auto next = steps.lower_bound(step);
+  if (next != steps.end()) return next->second;
+  return lane_->inference() ? std::optional(steps.rbegin()->second) : std::nullopt;
+}
+
+bool Absorption::agrees(int site, int64_t step) const {
+  const std::optional<double> found = difference(site, step);
+  return found && *found <= tolerance_;
 }
 
 /// The results of inference, all of them.
@@ -78,11 +80,15 @@ bool Absorption::outputs_agree(int64_t step) const {
 }
 
 /// At a node that reads infinities and whose own result is finite.
-Absorption::Fate Absorption::fate_at(int node, int64_t step) const {
+Absorption::Fate Absorption::fate_at(int node, int64_t step) {
   const ForwardNode& reader = lane_->nodes()[static_cast<size_t>(node)];
   if (reader.layer < 0) return {.unlike = true, .unsaturated = true};
-  const bool same = reader.output_site >= 0 && agrees(reader.output_site, step);
-  const bool flat = saturates(lane_->info().layers[static_cast<size_t>(reader.layer)].op);
+  if (!lane_->inference()) step = begins_.try_emplace(node, step).first->second;
+  std::optional<double> found;
+  if (reader.output_site >= 0) found = difference(reader.output_site, step);
+  const bool same = found && *found <= tolerance_;
+  const bool far = found && !(*found <= kMostDifference);
+  const bool flat = saturates(lane_->info().layers[static_cast<size_t>(reader.layer)].op) && !far;
   return {.unlike = !same && !flat, .unsaturated = !same};
 }
 
@@ -93,7 +99,7 @@ struct Absorption::Pass {
   std::vector<Fate> fates;  ///< of the nodes in `made`
 };
 
-void Absorption::sort_out(RecordedStep& step) const {
+void Absorption::sort_out(RecordedStep& step) {
   const std::vector<ForwardNode>& nodes = lane_->nodes();
   Pass pass{.made = std::vector<bool>(nodes.size(), false),
             .reads = std::vector<bool>(nodes.size(), false),

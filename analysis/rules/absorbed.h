@@ -3,13 +3,15 @@
 // softmax that reads it gives the same 0 as in fp32: nothing is wrong. A variance that overflows
 // makes every output 0 just as quietly, and everything is wrong. So an infinity counts as harmless
 // only if all values that are computed from it become finite again, and there
+// - the tensor agrees with the full-precision lane's, where they were compared, or
 // - the operator gives the same for anything beyond the format's range (exp of -65504 is 0 in fp32,
-//   too), or
-// - the tensor agrees with the full-precision lane's, where they were compared.
+//   too), and no comparison says that the tensor is far from the full-precision lane's.
+// In training, lanes drift apart, so the first comparison after the infinity begins tells.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "analysis/rules/lane_facts.h"
@@ -21,8 +23,9 @@ class Absorption {
   /// `lane` needs its graph, not yet its recorded steps.
   explicit Absorption(const LaneFacts& lane);
 
-  /// Moves what is harmless from `bad` to `absorbed` and lists in `silent` what no output shows.
-  void sort_out(RecordedStep& step) const;
+  /// Moves what is harmless from `bad` to `absorbed` and lists in `silent` what no output shows. To
+  /// be called for ascending steps.
+  void sort_out(RecordedStep& step);
 
  private:
   /// What follows from an infinity, over all ways from it.
@@ -35,7 +38,8 @@ class Absorption {
   };
   struct Pass;
 
-  Fate fate_at(int node, int64_t step) const;
+  Fate fate_at(int node, int64_t step);
+  std::optional<double> difference(int site, int64_t step) const;
   bool agrees(int site, int64_t step) const;
   bool outputs_agree(int64_t step) const;
 
@@ -43,6 +47,7 @@ class Absorption {
   double tolerance_;
   /// By site: relative difference from the reference at each compared step.
   std::map<int, std::map<int64_t, double>> differences_;
+  std::map<int, int64_t> begins_;  ///< by node where infinities end: the first step
 };
 
 }  // namespace halfscope

@@ -365,8 +365,9 @@ void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.step = first->step;
   const std::string ends = name_list(absorbers(lane, *first, site));
   finding.mechanism = fmt::format("{}, which does no harm", overflow_text(info, overflow, finite));
-  finding.text = fmt::format("{}. The infinities end at {}, with the results that fp32 gives, too.",
-                             overflow_text(info, overflow, finite), ends);
+  finding.text =
+      fmt::format("{}. The infinities end at {}, where a wider format gives the same result.",
+                  overflow_text(info, overflow, finite), ends);
   finding.evidence = {
       {"steps", static_cast<double>(steps)},
       {"overflow", static_cast<double>(overflow)},

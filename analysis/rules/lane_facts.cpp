@@ -113,7 +113,7 @@ void LaneFacts::add_rows(RecordedStep& record) const {
 void LaneFacts::gather_windows() {
   std::map<int64_t, RecordedStep> by_step;
   gather_bad(by_step);
-  const Absorption absorption(*this);
+  Absorption absorption(*this);
   for (auto& [step, record] : by_step) {
     add_rows(record);
     if (record.forward_bad) {

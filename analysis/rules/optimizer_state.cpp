@@ -125,9 +125,10 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
     if (site.role != Role::state || site.phase != Phase::update) continue;
     if (lane.is_average(site)) continue;  // the training takes no notice of it
     if (full_precision(site.format)) continue;
-    const State state = measure_state(lane, site, harm);
-    const bool may_blow_up = divides_steps(site) && state.share() >= kStateFlushedShare;
-    const BlowUp blow_up = may_blow_up ? find_blow_up(lane, site.path, harm) : BlowUp{};
+    BlowUp blow_up = divides_steps(site) ? find_blow_up(lane, site.path, harm) : BlowUp{};
+    // What the state is like after updates have blown up says nothing about why they did.
+    State state = measure_state(lane, site, blow_up.step < 0 ? harm : blow_up.step + 1);
+    if (state.share() < kStateFlushedShare) blow_up = {};
     if (blow_up.step < 0 && state.overflow == 0) continue;
     layers.push_back(site.path);
     const bool worse = state.share() != worst.share() ? state.share() > worst.share()

@@ -105,7 +105,8 @@ TEST(LossScaleAdvice, WithoutAReferenceItIsDynamicScaling) {
   const Finding first = the_finding(run, "first_non_finite");
   EXPECT_EQ(first.severity, Severity::warning);
   EXPECT_FALSE(first.action.edit.loss_scale);
-  EXPECT_THAT(first.action.text, HasSubstr("Use dynamic loss scaling: the recorded gradients do not say"));
+  EXPECT_THAT(first.action.text,
+              HasSubstr("Use dynamic loss scaling: the recorded gradients do not say"));
   EXPECT_FALSE(recommend(run, run_rules(run), 0));
 }
 

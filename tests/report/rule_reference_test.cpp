@@ -180,6 +180,28 @@ TEST(StateBesideFp32, OnlyStateThatStepsAreDividedByMakesThemTooLarge) {
   EXPECT_THAT(found_by(sgd, "optimizer_state"), IsEmpty());
 }
 
+// v is flushed in the first step, and 500 times too large from then on: nothing is flushed any
+// more.
+TEST(StateBesideFp32, WhatTheStateIsLikeAfterTheBlowUpDoesNotCount) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[0].state = -8.0;
+  spec.lanes[1] = {.name = "float16", .format = kFp16, .storage = kFp16, .loss_scale = 16384.0};
+  spec.lanes[1].state = -8.0;
+  const RunView made = make_run(spec);
+  RunView run(made.info(), RunStatus::complete);
+  const int state = run.find_site(1, "fc1.weight_adam_v").value();
+  const int update = run.find_site(1, "fc1.weight_update").value();
+  for (int64_t step = 0; step < 200; ++step) {
+    run.add_step(1, {.step = step, .loss = 1.0});
+    const TensorStats flushed{.n = 4, .underflow = step == 0 ? 2 : 0, .max_abs = 1.0f};
+    run.add_window(1, state, {.step = step, .stats = flushed});
+    run.add_window(1, update, {.step = step, .stats = {.n = 4, .max_abs = 500.0f}});
+  }
+  const std::vector<Finding> found = found_by(run, "optimizer_state");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(std::get<double>(found[0].evidence.at("flushed_share")), 0.5);
+}
+
 TEST(StateBesideFp32, AdviceNamesTheSettingThatKeepsItNarrow) {
   RunSpec spec = healthy_spec();
   spec.lanes[1] = {.name = "float16", .format = kFp16, .storage = kFp16, .loss_scale = 16384.0};
