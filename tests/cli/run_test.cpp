@@ -205,7 +205,7 @@ TEST(CliRun, AnOverflowThatReachesTheOutputsIsBrokenAndCured) {
   EXPECT_THAT(summary.out, HasSubstr("Keep conv2 in fp32"));
   const Outcome advice = bench.run({"diagnose", "hot.hscope", "--out", "plan.json"});
   ASSERT_EQ(advice.code, 0) << advice.err;
-  EXPECT_THAT(advice.out, HasSubstr("It reaches the outputs."));
+  EXPECT_THAT(advice.out, HasSubstr("The outputs are not finite."));
   EXPECT_THAT(advice.out,
               HasSubstr("next: halfscope run lenet-hot --data digits --limit 64 --batch "
                         "32 --seed 1 --plan plan.json --record cured.hscope"));
