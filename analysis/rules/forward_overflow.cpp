@@ -11,6 +11,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 
 namespace halfscope {
 namespace {
@@ -21,8 +22,10 @@ constexpr size_t kLastSteps = 20;
 struct Root {
   int64_t steps = 0;  ///< recorded windows in which it started here
   int64_t first_step = -1;
-  int64_t overflow = 0, finite = 0, non_finite = 0;
+  int64_t overflow = 0, non_finite = 0;
   double max_abs = 0.0;
+  double worst_share = 0.0;  ///< of all values, in the window that has most overflows
+  int64_t worst_step = -1, worst_last = -1;
   double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
   bool skipped = false, loss_non_finite = false;
 };
@@ -59,8 +62,13 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
       if (root.first_step < 0) root.first_step = step.step;
       root.overflow += stats.overflow;
       root.non_finite += stats.non_finite();
-      root.finite += stats.n - stats.non_finite();
       root.max_abs = std::max(root.max_abs, static_cast<double>(stats.max_abs));
+      const double share = rates_of(stats, lane.site(site).format).overflow;
+      if (share > root.worst_share) {
+        root.worst_share = share;
+        root.worst_step = step.step;
+        root.worst_last = step.step + step.step_count - 1;
+      }
       if (std::isfinite(step.loss_scale)) {
         root.low_scale = std::min(root.low_scale, step.loss_scale);
         root.high_scale = std::max(root.high_scale, step.loss_scale);
@@ -138,10 +146,9 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root) {
   const SiteInfo& info = lane.site(site);
   const std::string format = format_name(info.format);
   if (root.overflow > 0) {
-    return fmt::format("{} of the exact results of {} exceed {}, the largest {} value",
-                       percent(static_cast<double>(root.overflow) /
-                               static_cast<double>(std::max<int64_t>(root.finite, 1))),
-                       info.name(), short_number(info.format.max_finite()), format);
+    return fmt::format("{} of all values of {} exceed {}, the largest {} value",
+                       percent(run_rates(lane.run(), lane.lane(), site).overflow), info.name(),
+                       short_number(info.format.max_finite()), format);
   }
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
   const FloatFormat read = formats_of(lane, node).read;
@@ -186,6 +193,15 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
                              root.first_step, finding.mechanism);
   if (root.overflow > 0) {
     finding.text += fmt::format(" The exact results reach {}.", short_number(root.max_abs));
+    const std::string worst = percent(root.worst_share);
+    if (worst != percent(run_rates(lane.run(), lane.lane(), site).overflow)) {
+      finding.text +=
+          fmt::format(" Most overflow at {}: {} of all values.",
+                      root.worst_step == root.worst_last
+                          ? fmt::format("step {}", root.worst_step)
+                          : fmt::format("steps {} to {}", root.worst_step, root.worst_last),
+                      worst);
+    }
   }
   finding.text += " Everything it reads is finite, so this is where it starts.";
   if (lane.inference()) {

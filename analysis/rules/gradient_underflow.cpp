@@ -12,6 +12,7 @@
 #include "analysis/rules/lost_energy.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 
 namespace halfscope {
 namespace {
@@ -23,9 +24,7 @@ struct Flushed {
   int64_t first_step = -1;
   double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
 
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
-  }
+  double share() const { return share_of(flushed, non_zero); }
   double energy_share() const { return energy > 0.0 ? std::min(lost_energy / energy, 1.0) : 0.0; }
 };
 
@@ -35,7 +34,7 @@ Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
     if (!step.finite()) continue;
     const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
     if (!stats || stats->n == 0) continue;
-    result.non_zero += stats->non_zero();
+    result.non_zero += non_zero_values(*stats);
     result.flushed += stats->underflow;
     // Steps count alike, whatever their loss scale: energies are compared unscaled.
     const double scale = step.loss_scale > 0.0 ? step.loss_scale : 1.0;
@@ -89,11 +88,15 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     finding.site = site.name();
     finding.layer = site.path;
     finding.step = flushed.first_step;
+    // The steps that decide are those without overflow; the number to show is that of the run.
+    const TensorStats& total = lane.run().total(lane.lane(), flushed.site);
+    const double run_share = rates_of(total, site.format).underflow;
+    const std::string share = percent(run_share);
     finding.mechanism = fmt::format("{} of the non-zero values of {} are flushed to zero in {}",
-                                    percent(flushed.share()), site.name(), format);
-    finding.evidence = {{"flushed_share", flushed.share()},
-                        {"flushed", static_cast<double>(flushed.flushed)},
-                        {"non_zero", static_cast<double>(flushed.non_zero)},
+                                    share, site.name(), format);
+    finding.evidence = {{"flushed_share", run_share},
+                        {"flushed", static_cast<double>(total.underflow)},
+                        {"non_zero", static_cast<double>(non_zero_values(total))},
                         {"lost_energy_share_at_most", flushed.energy_share()},
                         {"flush_threshold", flush_threshold(site.format)},
                         {"lowest_loss_scale", flushed.low_scale},
@@ -101,8 +104,7 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     finding.text = fmt::format(
         "{} loses gradient: at loss scale {}, {} of its non-zero values lie at or below {} and "
         "become zero in {}; with them goes up to {} of the gradient's energy.",
-        site.name(), scales, percent(flushed.share()), smallest, format,
-        percent(flushed.energy_share()));
+        site.name(), scales, share, smallest, format, percent(flushed.energy_share()));
     finding.action = advise(lane, window, node);
     findings.push_back(std::move(finding));
   }

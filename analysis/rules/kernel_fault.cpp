@@ -77,18 +77,22 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const std::st
       return;
     case Fault::beyond:
       finding.mechanism = fmt::format(
-          "{} of {} lie further from the exact sums at step {} than any order of summing explains",
+          "{} of all values of {} lie further from the exact sums at step {} than any order of "
+          "summing explains",
           percent(part), name, first.step);
       finding.text = fmt::format(
-          "At step {}, {} of {} lie further from the exact sums of the same operands than any "
+          "At step {}, {} of all values of {} lie further from the exact sums of the same operands "
+          "than any "
           "order of summing explains. It is the kernel of {} that fails here, not the format.",
           first.step, percent(part), name, backend);
       return;
     case Fault::other_bits:
-      finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at step {}",
-                                      percent(part), name, first.step);
+      finding.mechanism =
+          fmt::format("{} of all values of {} have other bits than the emulator's at step {}",
+                      percent(part), name, first.step);
       finding.text = fmt::format(
-          "At step {}, {} of {} have other bits than the emulator makes of the same operands, {}. "
+          "At step {}, {} of all values of {} have other bits than the emulator makes of the same "
+          "operands, {}. "
           "This is a kernel of HalfScope's own, which should agree to the last bit: what "
           "differs between the lanes is not the format's doing alone.",
           first.step, percent(part), name, distance_text(first.max_ulps));

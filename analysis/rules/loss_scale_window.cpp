@@ -216,7 +216,8 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
         interval_text(shown), std::log2(shown.high / shown.low), ceiling, floor);
     if (window.comfortable.empty()) {
       finding.text +=
-          " No scale keeps 99 % of the values of every gradient, but what is flushed within the "
+          " No scale keeps 99 % of the non-zero values of every gradient, but what is flushed "
+          "within the "
           "window carries less than 0.1 % of its energy.";
     }
     const double used = last_scale_used(lane);

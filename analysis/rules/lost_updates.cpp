@@ -12,6 +12,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 #include "core/numeric/formats/rounding.h"
 
 namespace halfscope {
@@ -34,9 +35,7 @@ bool is_made_up_for(const LaneFacts& lane) {
 struct LostCounts {
   int64_t lost = 0, non_zero = 0;
   int64_t first_step = -1;
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(lost) / static_cast<double>(non_zero) : 0.0;
-  }
+  double share() const { return share_of(lost, non_zero); }
 };
 
 LostCounts measure_site(const LaneFacts& lane, int site) {
@@ -44,7 +43,7 @@ LostCounts measure_site(const LaneFacts& lane, int site) {
   for (const PackedWindow& window : lane.run().windows(lane.lane(), site)) {
     const TensorCounts counts = window.counts();
     result.lost += counts.lost;
-    result.non_zero += counts.n - counts.zero - counts.non_finite();
+    result.non_zero += non_zero_values(counts);
     if (counts.lost > 0 && result.first_step < 0) result.first_step = window.step;
   }
   return result;
@@ -120,7 +119,8 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.mechanism = fmt::format("{} of the non-zero updates of {} leave the {} average unchanged",
                                   percent(found.worst_share), finding.site, format);
   finding.text = fmt::format(
-      "The moving averages of the weights of {} stand still in {}: {} of their updates, 1 - decay "
+      "The moving averages of the weights of {} stand still in {}: {} of their non-zero updates, 1 "
+      "- decay "
       "of the way to the weight, are smaller than half the spacing of {} there, so adding them "
       "changes nothing (worst: {}, {}). Training itself takes no notice; whoever uses the averages "
       "gets old weights.",
@@ -147,7 +147,7 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.mechanism = fmt::format("{} of the non-zero updates of {} leave the {} weight unchanged",
                                   percent(found.worst_share), finding.site, format);
   finding.text = fmt::format(
-      "Most updates are lost in {}: {} of them are not zero, yet smaller than half the spacing of "
+      "Most updates are lost in {}: {} of the non-zero ones are smaller than half the spacing of "
       "{} at the weight, so adding them changes nothing (worst: {}, {}). A loss scale does not "
       "help, since it is divided out before the update; fp32 master weights do.",
       name_list(found.layers), percent(found.all.share()), format, finding.site,
@@ -161,7 +161,8 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
     finding.severity = Severity::info;
     finding.mechanism += ", which stochastic rounding makes up for";
     finding.text = fmt::format(
-        "{} of the updates of {} leave their {} weights unchanged, each by chance: rounded "
+        "{} of the non-zero updates of {} leave their {} weights unchanged, each by chance: "
+        "rounded "
         "stochastically, they count in full on average.",
         percent(found.all.share()), name_list(found.layers), format);
     finding.action = {};

@@ -13,6 +13,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 
 namespace halfscope {
 namespace {
@@ -28,9 +29,7 @@ struct State {
   int site = -1;
   int64_t non_zero = 0, flushed = 0, overflow = 0;
   int64_t first_step = -1;
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
-  }
+  double share() const { return share_of(flushed, non_zero); }
 };
 
 /// The first step that was taken although something in it was not finite. From then on the state is
@@ -47,7 +46,7 @@ State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
   for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
     if (window.step >= harm) break;
     const TensorCounts counts = window.counts();
-    state.non_zero += counts.n - counts.zero - counts.non_finite();
+    state.non_zero += non_zero_values(counts);
     state.flushed += counts.underflow;
     state.overflow += counts.overflow;
     if (counts.underflow + counts.overflow > 0 && state.first_step < 0)
@@ -116,16 +115,17 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
   const std::string format = format_name(site.format);
 
   Finding finding{.rule = "optimizer_state", .lane = lane.lane()};
+  const double run_share = run_rates(lane.run(), lane.lane(), worst.site).underflow;
   finding.severity = Severity::error;
   finding.site = site.name();
   finding.layer = site.path;
   finding.step = worst_blow_up.step >= 0 ? worst_blow_up.step : worst.first_step;
-  finding.evidence = {{"flushed_share", worst.share()},
+  finding.evidence = {{"flushed_share", run_share},
                       {"overflow", static_cast<double>(worst.overflow)},
                       {"layers", static_cast<double>(layers.size())},
                       {"storage", format}};
-  const std::string flushed = fmt::format("{} of the values of {} are flushed to zero",
-                                          percent(worst.share()), site.name());
+  const std::string flushed = fmt::format("{} of the non-zero values of {} are flushed to zero",
+                                          percent(run_share), site.name());
   if (worst_blow_up.step >= 0) {
     const std::string reach = short_number(worst_blow_up.update);
     finding.evidence["largest_update"] = worst_blow_up.update;

@@ -17,6 +17,7 @@
 #include "analysis/rules/lost_energy.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 
 namespace halfscope {
 namespace {
@@ -30,7 +31,7 @@ constexpr double kFlushedMost = 0.25;
 constexpr int64_t kSettling = 10;
 
 struct LostValues {
-  int64_t finite = 0, clipped = 0, non_zero = 0, flushed = 0;
+  int64_t non_zero = 0, flushed = 0;
   int64_t windows = 0;
   double clipped_energy = 0.0, flushed_energy = 0.0;  ///< shares, summed over the windows
   double max_abs = 0.0;
@@ -39,12 +40,7 @@ struct LostValues {
   double mean(double shares) const {
     return windows > 0 ? shares / static_cast<double>(windows) : 0.0;
   }
-  double clipped_share() const {
-    return static_cast<double>(clipped) / static_cast<double>(std::max<int64_t>(finite, 1));
-  }
-  double flushed_share() const {
-    return static_cast<double>(flushed) / static_cast<double>(std::max<int64_t>(non_zero, 1));
-  }
+  double flushed_share() const { return share_of(flushed, non_zero); }
 };
 
 LostValues measure(const LaneFacts& lane, const SiteInfo& site) {
@@ -54,9 +50,7 @@ LostValues measure(const LaneFacts& lane, const SiteInfo& site) {
     if (!step.finite() || (delayed && step.step < kSettling)) continue;
     const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
     if (!stats || stats->n == 0) continue;
-    lost.finite += stats->n - stats->non_finite();
-    lost.non_zero += stats->non_zero();
-    lost.clipped += stats->overflow;
+    lost.non_zero += non_zero_values(*stats);
     lost.flushed += stats->underflow;
     // Scales differ from step to step, so energies are not added but their shares are.
     ++lost.windows;
@@ -82,7 +76,9 @@ bool flushes(const LostValues& lost) {
 Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostValues& lost,
                       bool clips) {
   const std::string format = format_name(site.format);
-  const double share = clips ? lost.clipped_share() : lost.flushed_share();
+  const Rates rates = run_rates(lane.run(), lane.lane(), site.order);
+  const double share = clips ? rates.overflow : rates.underflow;
+  const std::string shown = percent(share);
   const double energy = lost.mean(clips ? lost.clipped_energy : lost.flushed_energy);
   Finding finding{.rule = "scaled_operands", .lane = lane.lane()};
   finding.severity = Severity::warning;
@@ -90,11 +86,11 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
   finding.layer = site.path;
   finding.step = clips ? lost.first_clipped : lost.first_flushed;
   finding.mechanism =
-      clips ? fmt::format("{} of the values of {}, scaled by {}, exceed {}, the largest {} value",
-                          percent(share), site.name(), site.scale,
-                          short_number(site.format.max_finite()), format)
-            : fmt::format("{} of the non-zero values of {}, scaled by {}, become zero in {}",
-                          percent(share), site.name(), site.scale, format);
+      clips ? fmt::format("{} of all values of {}, scaled by {}, exceed {}, the largest {} value",
+                          shown, site.name(), site.scale, short_number(site.format.max_finite()),
+                          format)
+            : fmt::format("{} of the non-zero values of {}, scaled by {}, become zero in {}", shown,
+                          site.name(), site.scale, format);
   finding.evidence = {{"scale", site.scale},
                       {"format", format},
                       {clips ? "clipped_share" : "flushed_share", share},
@@ -103,14 +99,14 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
                       {"max_finite", site.format.max_finite()}};
   finding.text =
       clips ? fmt::format(
-                  "{} outgrows its scale: {} of its values saturate, {} times beyond {} at "
+                  "{} outgrows its scale: {} of all its values saturate, {} times beyond {} at "
                   "the most; up to {} of its energy is lost.",
-                  site.name(), percent(share),
-                  short_number(lost.max_abs / site.format.max_finite()), format, percent(energy))
+                  site.name(), shown, short_number(lost.max_abs / site.format.max_finite()), format,
+                  percent(energy))
             : fmt::format(
-                  "{} spans more than {} can: with the largest value in range, {} of the "
-                  "others become zero, and with them up to {} of its energy.",
-                  site.name(), format, percent(share), percent(energy));
+                  "{} spans more than {} can: with the largest value in range, {} of its "
+                  "non-zero values become zero, and with them up to {} of its energy.",
+                  site.name(), format, shown, percent(energy));
   finding.text += clips ? " A scale from the tensor itself (current) cannot be outgrown, a margin "
                           "leaves room."
                         : " Scales by block or a format with more exponent bits reach further.";

@@ -70,8 +70,9 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   finding.site = site.name();
   finding.layer = layer_of[static_cast<size_t>(worst_site)];
   finding.step = step;
-  finding.mechanism = fmt::format("{} of the products summed into {} leave the sum as it was",
-                                  percent(worst_share), site.name());
+  finding.mechanism =
+      fmt::format("{} of the non-zero products summed into {} leave the sum as it was",
+                  percent(worst_share), site.name());
   finding.evidence = {{"swamped_share", swamped_share(all)},
                       {"swamped", static_cast<double>(all.swamped)},
                       {"products", static_cast<double>(all.products)},
