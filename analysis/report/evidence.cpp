@@ -62,7 +62,7 @@ std::string who_adds(const ErrorReport& errors) {
 
 /// The error that is earliest in step and execution order.
 struct FirstError {
-  int64_t n = 0, differing = 0, not_finite = 0;
+  int64_t n = 0, differing = 0;
   double ulps = 0.0;
 };
 
@@ -80,9 +80,12 @@ void describe(const RunView& run, const SiteErrorReport* first, const FirstError
       "of {}.",
       other, first->name, errors.first_step, percent(share(error.differing, error.n)),
       short_number(error.ulps), format_name(first->format));
-  if (error.not_finite > 0) {
-    errors.text += fmt::format(" {} of its elements are NaN or Inf in one lane only.",
-                               percent(share(error.not_finite, error.n)));
+  const auto gone = std::find_if(errors.sites.begin(), errors.sites.end(),
+                                 [](const SiteErrorReport& site) { return site.not_finite > 0; });
+  if (gone != errors.sites.end()) {
+    errors.text +=
+        fmt::format(" The first with NaN or Inf in one lane only is {}: {} of its elements.",
+                    gone->name, percent(share(gone->not_finite, gone->n)));
   }
   errors.text += who_adds(errors);
 }
@@ -137,7 +140,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
     if (first < 0 && error.differing > 0) {
       first = error.site;
       report.first_step = error.step;
-      first_error = {error.n, error.differing, not_finite_in_one(run, lane, error), error.max_ulps};
+      first_error = {error.n, error.differing, error.max_ulps};
     }
   }
   static const std::set<std::string> kRelus{"LeakyRelu", "PRelu", "Relu"};

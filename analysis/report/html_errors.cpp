@@ -212,7 +212,7 @@ std::string comparison(const Report& report, const ErrorReport& errors) {
       "<p class=\"how\">How to read it: a mark is the relative error of a whole tensor, the median "
       "over {}{}, on the same axis for all lanes; further right is worse. A layer whose filled "
       "mark leads adds error, one whose "
-      "hollow mark leads passes it on.</p>\n",
+      "hollow mark leads passes it on. NaN and Inf are counted over these steps.</p>\n",
       counted(static_cast<int64_t>(steps), "sampled step"),
       steps == 0   ? ""
       : steps == 1 ? fmt::format(" (step {})", errors.steps.front())
@@ -251,10 +251,10 @@ std::string distance_block(const SiteErrorReport& error, const std::string& othe
     drawing += fmt::format("<rect class=\"{}\" x=\"{}.1\" y=\"{}\" width=\".8\" height=\"{}\"/>",
                            look, i, 16 - height, height);
   }
-  std::string text = fmt::format("against {}: {} equal, {} within 1 ulp of {}", other,
-                                 percent(report::share(error.ulps[0], total)),
-                                 percent(report::share(error.ulps[0] + error.ulps[1], total)),
-                                 format_name(error.format));
+  std::string text = fmt::format(
+      "against {} in the compared steps: {} equal, {} within 1 ulp of {}", other,
+      percent(report::share(error.ulps[0], total)),
+      percent(report::share(error.ulps[0] + error.ulps[1], total)), format_name(error.format));
   if (error.not_finite > 0) {
     text += fmt::format(", {} NaN or Inf in one lane only", not_finite_text(error));
   }

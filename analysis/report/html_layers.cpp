@@ -74,6 +74,7 @@ std::string rate_cell(const LayerReport& layer, Column column) {
     say(" soft", rates.non_finite(), "NaN/Inf", kOfAllValues);
   } else if (rates.underflow > 0.0) {
     say(rates.underflow >= 1e-4 ? "" : " soft", rates.underflow, "underflow", kOfNonZeroValues);
+    if (rates.underflow < 1e-4) text = percent(rates.underflow);  // not worth a word
   }
   return fmt::format("<td class=\"n{}\" title=\"{}: {}\">{}</td>", kind, escape(site->name),
                      escape(title), escape(text));
@@ -181,13 +182,14 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
   if (site.n == 0) return html + "never measured</div></div></div>\n";
   // Codes of scaled operands saturate; that the largest do is no alarm by itself.
   const double alarming = site.scale.empty() ? 0.0 : 0.01;
-  html += rate_text(site.scale.empty() ? "overflow" : "saturated", rates.overflow, alarming) +
+  html += std::string(kOfAllValues) + ": " +
+          rate_text(site.scale.empty() ? "overflow" : "saturated", rates.overflow, alarming) +
           ", " + rate_text("Inf", rates.infinite, alarming) + ", " +
-          rate_text("NaN", rates.nan, 0.0) + ", " + rate_text("zero", rates.zero, 1.0) + " " +
-          kOfAllValues + "<br>" + rate_text("underflow", rates.underflow, 0.01) + ", " +
-          rate_text("subnormal", rates.subnormal, 1.0) + " " + kOfNonZeroValues;
+          rate_text("NaN", rates.nan, 0.0) + ", " + rate_text("zero", rates.zero, 1.0) + "<br>" +
+          kOfNonZeroValues + ": " + rate_text("underflow", rates.underflow, 0.01) + ", " +
+          rate_text("subnormal", rates.subnormal, 1.0);
   if (site.role == Role::update) {
-    html += "<br>" + rate_text("lost", rates.lost, 0.5) + " " + kOfNonZeroUpdates;
+    html += "<br>" + std::string(kOfNonZeroUpdates) + ": " + rate_text("lost", rates.lost, 0.5);
   }
   html += fmt::format("<br>largest <b>{}</b>", site.max_abs ? short_number(*site.max_abs) : "-");
   html += fmt::format(", rms <b>{}</b>", site.rms ? short_number(*site.rms) : "-");

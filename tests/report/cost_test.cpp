@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/lower/lower.h"
+#include "core/policy/policy.h"
+
 namespace halfscope::report {
 namespace {
 
@@ -51,6 +54,19 @@ TEST(Cost, ConstantsThatStandForWeightsCount) {
   EXPECT_EQ(cost.weight_bytes, 25600 * 2);
   EXPECT_DOUBLE_EQ(cost.weight_share, 1.0);
   EXPECT_DOUBLE_EQ(cost.multiply_share.value(), 1.0);
+}
+
+TEST(Cost, ALayerReadsItsConstantTensorAsParameters) {
+  Model model;
+  model.input = model.graph.add_input("x", {2, 3});
+  const ValueId weight = model.graph.add_constant(Tensor{{3, 4}, std::vector<float>(12, 0.5f)});
+  const ValueId product = model.graph.add1("MatMul", "fc", {model.input, weight});
+  model.logits = model.graph.add1("Mul", "half", {product, model.graph.add_constant(0.5f)});
+  model.outputs = {{"y", model.logits}};
+  const Executable exe = lower_inference(model, preset_plan("mixed_float16").value());
+  ASSERT_EQ(exe.layers.size(), 2u);
+  EXPECT_EQ(exe.layers[0].parameters, 12);
+  EXPECT_EQ(exe.layers[1].parameters, 0) << "one number is a setting";
 }
 
 /// `pos` is a weight that the node `add` reads; `proj` has a weight that another node makes for it.
