@@ -102,7 +102,7 @@ std::string summary_text(const NetworkSummary& summary) {
                                  grouped(elements_of(summary)));
   if (!summary.constants.empty())
     text += ", keeps " + counted(summary.constants.size(), "tensor", "tensors") + " constant";
-  if (summary.constant_elements > 0)
+  else if (summary.constant_elements > 0)  // frozen, and nothing in the file to say more of
     text += ", reads " + grouped(summary.constant_elements) + " constant numbers";
   text += ", " + batch_text(summary);
   if (!summary.doubts.empty())
