@@ -87,8 +87,12 @@ void paint(const Frame& frame, Picture& key) {
         const Heat value = heat.heat(row - first, x);
         const Spread spread = heat.spread_at(row - first, x);
         ImU32 color = spread == Spread::passes ? dimmed[value] : colors[value];
-        if (marks && spread == Spread::starts && (x + y) % 6 < 3) color = start_stripe;
-        if (marks && spread == Spread::passes && (x + y) % 6 < 1) color = pass_stripe;
+        const size_t place_in_stripe = (x + y) % 8;
+        if (marks && spread == Spread::starts && place_in_stripe < 4) {
+          // Its dark edge keeps a stripe visible on a cell of the same red.
+          color = place_in_stripe < 3 ? start_stripe : theme.plot;
+        }
+        if (marks && spread == Spread::passes && place_in_stripe < 1) color = pass_stripe;
         if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
         line[x] = hair ? theme.plot : color;
       }
