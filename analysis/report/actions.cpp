@@ -147,10 +147,10 @@ std::string share_effect(const Report& report, const ActionReport& action) {
   }
   if (worst == nullptr) return "";
   if (updates) {
-    return fmt::format("Updates take effect: up to {} of them are lost now ({}).", percent(most),
-                       worst->name);
+    return fmt::format("Updates take effect: now {} of the non-zero updates of {} are lost.",
+                       percent(most), worst->name);
   }
-  return fmt::format("Gradients survive: up to {} of the values are flushed now ({}).",
+  return fmt::format("Gradients survive: now {} of the non-zero values of {} underflow.",
                      percent(most), worst->name);
 }
 
