@@ -63,8 +63,14 @@ struct Source {
       : at(bytes.data()), end(bytes.data() + bytes.size()) {}
 
   bool take(int64_t& value) noexcept {
-    uint64_t sum = 0;
-    for (int shift = 0; shift < 7 * kLargestLeb128 && at != end; shift += 7) {
+    if (at == end) return false;
+    uint64_t sum = *at++;
+    if (sum < 0x80) {  // most numbers have one byte
+      value = static_cast<int64_t>(sum);
+      return true;
+    }
+    sum &= 0x7f;
+    for (int shift = 7; shift < 7 * kLargestLeb128 && at != end; shift += 7) {
       const uint64_t byte = *at++;
       sum |= (byte & 0x7f) << shift;
       if (byte < 0x80) {
@@ -113,6 +119,16 @@ bool take_numbers(Source& source, TensorCounts& counts) noexcept {
   counts = {};
   if (!source.take(counts.n)) return false;
   if (counts.n == 0) return true;
+  // Often there is nothing to count: eight zeros of one byte each.
+  static_assert(std::size(kCounters) == sizeof(uint64_t));
+  uint64_t eight = 1;
+  if (source.end - source.at >= static_cast<std::ptrdiff_t>(sizeof eight)) {
+    std::memcpy(&eight, source.at, sizeof eight);
+  }
+  if (eight == 0) {
+    source.at += sizeof eight;
+    return true;
+  }
   for (const auto counter : kCounters) {
     if (!source.take(counts.*counter) || counts.*counter > counts.n) return false;
   }

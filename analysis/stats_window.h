@@ -84,6 +84,12 @@ class WindowRange {
   bool empty() const noexcept { return entries_.empty(); }
   PackedWindow operator[](size_t index) const {
     const Entry& entry = entries_[index];
+    // The windows of a site lie far apart, and most loops go on to the next ones: a large run does
+    // not fit in the cache, and waiting for memory would take longer than unpacking.
+    constexpr size_t kAhead = 8;
+    if (index + kAhead < entries_.size()) {
+      __builtin_prefetch(bytes_.data() + entries_[index + kAhead].offset);
+    }
     return {entry.step, entry.step_count, bytes_.subspan(entry.offset)};
   }
   PackedWindow front() const { return (*this)[0]; }

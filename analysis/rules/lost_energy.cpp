@@ -12,9 +12,8 @@ double flushed_energy_bound(const TensorStats& stats, const FloatFormat& format)
   const double threshold = flush_threshold(format);  // a power of two, so no bin straddles it
   double energy = 0.0;
   int64_t below = 0;
-  for (int i = 0; i < kExponentBins; ++i) {
-    const double high = std::ldexp(1.0, i + kMinExponentBin + 1);
-    if (high > threshold) break;
+  double high = std::ldexp(1.0, kMinExponentBin + 1);  // of the bin
+  for (int i = 0; i < kExponentBins && high <= threshold; ++i, high *= 2.0) {
     const int64_t count = stats.exponents[static_cast<size_t>(i)];
     energy += static_cast<double>(count) * high * high;
     below += count;

@@ -61,13 +61,4 @@ void check_distinct(std::initializer_list<std::string> files) {
   check_distinct(std::span(files.begin(), files.size()));
 }
 
-std::string free_name(const std::string& stem, const std::string& ending) {
-  std::error_code ignored;
-  std::string name = stem + ending;
-  for (int i = 2; i < 1000 && std::filesystem::exists(name, ignored); ++i) {
-    name = stem + std::to_string(i) + ending;
-  }
-  return name;
-}
-
 }  // namespace halfscope

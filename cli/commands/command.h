@@ -42,8 +42,4 @@ int exit_code(std::span<const Finding> findings, const std::string& threshold);
 void check_distinct(std::span<const std::string> files);
 void check_distinct(std::initializer_list<std::string> files);
 
-/// `stem` + `ending`, or the first of "stem2", "stem3" ... that is no file yet: for commands that
-/// are suggested to the user.
-std::string free_name(const std::string& stem, const std::string& ending);
-
 }  // namespace halfscope

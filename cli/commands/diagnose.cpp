@@ -2,16 +2,17 @@
 // `halfscope diagnose`: the findings of a run and the plan that would cure one of its lanes.
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "analysis/report/report.h"
 #include "analysis/rules/recommend.h"
-#include "analysis/rules/rules.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/verify.h"
+#include "cli/terminal/ending.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -20,16 +21,17 @@
 namespace halfscope {
 namespace {
 
+constexpr size_t kIndent = 2, kHanging = 4;
+
 struct DiagnoseOptions {
   std::string run, lane, out, fail_on;
   bool verify = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
 
-int lane_of(const RunView& run, const DiagnoseOptions& options,
-            const std::vector<Finding>& findings) {
+int lane_of(const RunView& run, const DiagnoseOptions& options, const Report& report) {
   if (options.lane.empty()) {
-    const int lane = default_lane(run, findings);
+    const int lane = advised_lane(run, report);
     if (lane < 0) throw Error(options.run + " has no lanes");
     return lane;
   }
@@ -93,31 +95,18 @@ std::string shell_line(const std::vector<std::string>& words) {
 }
 
 /// The findings and the advice in the form that the report's JSON gives them.
-Json advice_json(const RunView& run, const std::optional<Recommendation>& advice, int lane) {
-  Report report = make_report(run);
+Json advice_json(Report report, const std::optional<Recommendation>& advice, int lane) {
+  const std::string name = report.lanes[static_cast<size_t>(lane)].name;
   report.recommendation = advice;
   const Json whole = Json::parse(report_json(report));
   Json json;
-  json["lane"] = run.lane(lane).name;
+  json["lane"] = name;
   json["findings"] = Json::array();
   for (const Json& finding : whole.at("findings")) {
-    if (finding.at("lane") == run.lane(lane).name) json["findings"].push_back(finding);
+    if (finding.at("lane") == name) json["findings"].push_back(finding);
   }
   json["recommendation"] = whole.at("recommendation");
   return json;
-}
-
-/// Indented, and on a terminal as lines that fit.
-std::string paragraph(const std::string& text) {
-  constexpr size_t kIndent = 2, kHanging = 4, kLeast = 40, kMost = 100;
-  const size_t width = output_width();
-  const std::string first(kIndent, ' '), other(kHanging, ' ');
-  if (width == 0) return first + text + "\n";
-  std::string lines;
-  for (const std::string& line : wrapped(text, std::clamp(width, kLeast, kMost) - kHanging)) {
-    lines += (lines.empty() ? first : other) + line + "\n";
-  }
-  return lines;
 }
 
 /// What the findings of a lane ask for where no plan can follow; "" if nothing.
@@ -129,11 +118,20 @@ std::string other_advice(const std::vector<Finding>& findings, int lane) {
   return "";
 }
 
-std::string findings_text(const RunView& run, const std::vector<Finding>& findings, int lane) {
-  std::string text = fmt::format("lane {}\n", run.lane(lane).name);
-  for (const Finding& finding : findings) {
+std::string severity_word(Severity severity, const TextStyle& style) {
+  const std::string name = severity_name(severity);
+  if (severity == Severity::info) return name;
+  return coloured(name, severity == Severity::error ? Colour::red : Colour::yellow, style);
+}
+
+std::string findings_text(const Report& report, int lane, const TextStyle& style) {
+  std::string text = fmt::format("lane {}\n", report.lanes[static_cast<size_t>(lane)].name);
+  for (const Finding& finding : report.findings) {
     if (finding.lane != lane) continue;
-    text += paragraph(fmt::format("{}: {}", severity_name(finding.severity), finding.text));
+    const std::string word = severity_name(finding.severity);
+    std::string lines = paragraph(word + ": " + finding.text, style, kIndent, kHanging);
+    // Wrapped first: escape codes take no room.
+    text += lines.replace(kIndent, word.size(), severity_word(finding.severity, style));
   }
   return text;
 }
@@ -142,9 +140,9 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
   const auto is_trouble = [lane](const Finding& finding) {
     return finding.lane == lane && finding.severity >= Severity::warning;
   };
-  if (std::none_of(findings.begin(), findings.end(), is_trouble)) return "advice: none needed\n";
+  if (std::none_of(findings.begin(), findings.end(), is_trouble)) return "advice: none needed";
   const std::string other = other_advice(findings, lane);
-  return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other) + "\n";
+  return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other);
 }
 
 int diagnose(const DiagnoseOptions& options) {
@@ -157,9 +155,12 @@ int diagnose(const DiagnoseOptions& options) {
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   if (options.threads > 0) omp_set_num_threads(options.threads);
   const RunView run = RunView::open(options.run);
-  const std::vector<Finding> findings = run_rules(run);
-  const int lane = lane_of(run, options, findings);
-  const std::optional<Recommendation> advice = recommend(run, findings, lane);
+  const Report report = make_report(run);
+  const std::vector<Finding>& findings = report.findings;
+  const int lane = lane_of(run, options, report);
+  const std::optional<Recommendation> advice =
+      report.recommendation && report.recommendation->lane == lane ? report.recommendation
+                                                                   : recommend(run, findings, lane);
   Verified verified;
   if (advice && options.verify) verified = verify_advice(options.run, run, *advice, options.quiet);
 
@@ -174,7 +175,7 @@ int diagnose(const DiagnoseOptions& options) {
   }
   if (options.json) {
     Json json{{"schema", "halfscope.recommend/1"}, {"version", kVersion}, {"run", options.run}};
-    json.update(advice_json(run, advice, lane));
+    json.update(advice_json(report, advice, lane));
     json["proof"] = proof_member(verified.proof);
     json["plan_file"] = written ? Json(options.out) : Json(nullptr);
     json["next"] = written ? Json(next) : Json(nullptr);
@@ -187,17 +188,25 @@ int diagnose(const DiagnoseOptions& options) {
     return code;
   }
 
-  std::string text = findings_text(run, findings, lane);
-  text += advice ? "advice: " + advice->text + "\n" : no_advice_text(findings, lane);
-  if (options.verify) text += proof_line(verified);
+  const TextStyle style = text_style(plan_printed ? STDERR_FILENO : STDOUT_FILENO);
+  // A proof that has just been stored may change the verdict.
+  const bool proved = verified.proof && !verified.not_stored;
+  std::string text = verdict_text(
+      proved ? make_report(RunView::open(options.run)).verdict : report.verdict, style);
+  text += findings_text(report, lane, style);
+  text += paragraph(advice ? "advice: " + advice->text : no_advice_text(findings, lane), style, 0,
+                    kIndent);
+  if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
   if (written && !plan_printed) {
     text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
   } else if (!options.out.empty() && !written) {
     text +=
         plan_printed ? "plan: not written\n" : fmt::format("plan: {} not written\n", options.out);
-  } else if (options.out.empty() && advice && !refuted) {
-    text += fmt::format("next: halfscope diagnose {}{} --out {}\n", shell_quoted(options.run),
-                        options.verify ? " --verify" : "", free_name("plan", ".json"));
+  } else if (options.out.empty() && !refuted) {
+    text += "next: " +
+            (advice ? advice_command(run, report, lane, options.run, options.verify)
+                    : report_command_line(options.run)) +
+            "\n";
   }
   write_message(text, plan_printed);
   verified.check_stored();

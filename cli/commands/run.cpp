@@ -2,6 +2,7 @@
 // `halfscope run`: a network's forward pass in lanes of several precisions, side by side.
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +21,7 @@
 #include "cli/commands/command.h"
 #include "cli/tasks/run_input.h"
 #include "cli/tasks/training.h"
+#include "cli/terminal/ending.h"
 #include "cli/terminal/kernel_lines.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/progress.h"
@@ -191,7 +193,7 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
   return results;
 }
 
-std::string table_of(const std::vector<LaneResult>& lanes) {
+std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
   std::vector<std::vector<std::string>> rows{
       {"lane", "samples", "accuracy", "output error", "not finite", "samples/s"}};
   for (const LaneResult& lane : lanes) {
@@ -199,13 +201,13 @@ std::string table_of(const std::vector<LaneResult>& lanes) {
                     table_number(lane.error), std::to_string(lane.non_finite),
                     table_number(lane.rate())});
   }
-  return aligned(rows, {false, true, true, true, true, true});
+  return aligned(rows, {false, true, true, true, true, true}, width);
 }
 
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : json_number(value); }
 
 Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info,
-             const std::vector<LaneResult>& lanes) {
+             const std::vector<LaneResult>& lanes, const Conclusion& conclusion) {
   const auto file = [](const std::string& name) {
     return name.empty() ? Json(nullptr) : Json(name);
   };
@@ -241,6 +243,7 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
          {"samples_per_second", measured(lane.rate())},
          {"problem", lane.problem.empty() ? Json(nullptr) : Json(lane.problem)}});
   }
+  json["verdict"] = verdict_json(conclusion);
   return json;
 }
 
@@ -366,21 +369,22 @@ int run_network(const Settings& settings, const std::string& command_line) {
   if (settings.kernels) print_launches(runner->entry_launches());
   const std::vector<LaneResult> results = results_of(*runner, info);
   if (!settings.out.empty() && runner->samples_done() > 0) write_outputs(settings, *runner, info);
-  if (settings.json) {
-    write_json(json_of(settings, *runner, info, results));
-  } else if (!settings.quiet) {
-    std::string text = table_of(results);
+  const bool speaks = !settings.json && !settings.quiet, recorded = !settings.record.empty();
+  const TextStyle style = text_style(STDOUT_FILENO);
+  if (speaks) {
+    std::string text = table_of(results, style.width);
     if (runner->samples_done() < info.test_samples) {
       text += fmt::format("stopped after {} of {} samples\n", runner->samples_done(),
                           info.test_samples);
     }
     if (!settings.out.empty()) text += "outputs: " + settings.out + "\n";
-    if (!settings.record.empty()) {
-      text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", settings.record,
-                          shell_quoted(settings.record), free_name("report", ".html"));
-    }
     write_out(text);
   }
+  const Conclusion conclusion =
+      recorded && (speaks || settings.json) ? conclude(settings.record) : Conclusion{};
+  if (speaks && recorded) write_out(ending_text(conclusion, settings.record, "", style));
+  if (settings.json) write_json(json_of(settings, *runner, info, results, conclusion));
+  conclusion.check();
   if (!runner->lost_lanes().empty()) {
     std::string text;
     for (const LostLane& lost : runner->lost_lanes()) {

@@ -2,6 +2,7 @@
 // `halfscope train`: lanes in lock step, recorded to a run file.
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +19,7 @@
 #include "cli/commands/command.h"
 #include "cli/tasks/training.h"
 #include "cli/tasks/verify.h"
+#include "cli/terminal/ending.h"
 #include "cli/terminal/kernel_lines.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/progress.h"
@@ -85,20 +87,22 @@ std::string scale_text(double scale) {
                       : scale);
 }
 
-std::string closing_table(std::span<const LaneSummary> lanes) {
+/// With short headings, so that the lanes one usually has fit in 80 columns.
+std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
   std::vector<std::vector<std::string>> rows{
-      {"lane", "steps", "last loss", "skipped", "loss scale", "test loss", "test acc", "ms/step"}};
+      {"lane", "steps", "loss", "skipped", "scale", "test loss", "test acc", "ms/step"}};
   for (const LaneSummary& lane : lanes) {
     rows.push_back({lane.name, std::to_string(lane.steps), lane.last_loss_text(),
                     std::to_string(lane.skipped),
                     lane.steps > 0 ? scale_text(lane.last.loss_scale) : "-", lane.test_loss_text(),
                     lane.accuracy_text(), table_number(lane.ms_per_step())});
   }
-  return aligned(rows, {false, true, true, true, true, true, true, true});
+  return aligned(rows, {false, true, true, true, true, true, true, true}, width);
 }
 
 Json closing_json(const Settings& settings, const NetworkSummary& network, const Summary& summary,
-                  double seconds, bool saved, const std::optional<Proof>& proof) {
+                  double seconds, bool saved, const Conclusion& conclusion,
+                  const std::optional<Proof>& proof) {
   const auto written = [saved](const std::string& file) {
     return saved && !file.empty() ? Json(file) : Json(nullptr);
   };
@@ -113,6 +117,7 @@ Json closing_json(const Settings& settings, const NetworkSummary& network, const
   json["save_ema"] = written(settings.save_ema);
   json["network"] = network.file.empty() ? Json(nullptr) : summary_json(network);
   json["lanes"] = to_json(summary.lanes());
+  json["verdict"] = verdict_json(conclusion);
   json["proof"] = proof_member(proof);
   return json;
 }
@@ -221,28 +226,37 @@ int train(const Settings& settings, const std::string& command_line) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (settings.kernels) print_launches(trainer->entry_launches());
   const bool saved = write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, settings);
-  if (!settings.json && !settings.quiet) {
-    std::string text = closing_table(summary.lanes());
+  const bool speaks = !settings.json && !settings.quiet;
+  const TextStyle style = text_style(STDOUT_FILENO);
+  if (speaks) {
+    std::string text = closing_table(summary.lanes(), style.width);
     if (summary.status() == RunStatus::interrupted) {
       text += fmt::format("stopped after {} of {} steps; they are in the run file\n",
                           summary.steps_done(), settings.steps);
     }
-    text += fmt::format("run file: {}\nnext: halfscope report {} --html {}\n", settings.out,
-                        shell_quoted(settings.out), free_name("report", ".html"));
     write_out(text);
   }
-  Verified verified;
   const bool any_lane = trainer->lost_lanes().size() < config.lanes.size();
-  if (settings.verify && !stop && any_lane) {
-    verified = verify_run(settings.out, settings.quiet);
-    if (!settings.json && !settings.quiet) {
-      if (verified.advice) write_out("advice: " + verified.advice->text + "\n");
-      write_out(proof_line(verified));
-    }
+  const bool proves = settings.verify && !stop && any_lane;
+  Verified verified;
+  std::optional<Error> not_proved;
+  try {
+    if (proves) verified = verify_run(settings.out, settings.quiet);
+  } catch (const Error& e) {
+    not_proved = e;  // the verdict is worth having all the same
   }
+  // After the proof, which may change the verdict.
+  const Conclusion conclusion = speaks || settings.json ? conclude(settings.out) : Conclusion{};
+  if (speaks) {
+    const bool tells = proves && !not_proved;
+    write_out(ending_text(conclusion, settings.out, tells ? proof_line(verified) : "", style));
+  }
+  if (not_proved) throw *not_proved;
   if (settings.json) {
-    write_json(closing_json(settings, network, summary, elapsed.count(), saved, verified.proof));
+    write_json(closing_json(settings, network, summary, elapsed.count(), saved, conclusion,
+                            verified.proof));
   }
+  conclusion.check();
   if (!trainer->lost_lanes().empty()) {
     if (!settings.checkpoint.empty()) {
       fmt::print(stderr, "note: no checkpoint was written after lane {} was lost\n",

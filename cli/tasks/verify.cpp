@@ -7,7 +7,7 @@
 
 #include "analysis/live_writer.h"
 #include "analysis/proof_file.h"
-#include "analysis/rules/rules.h"
+#include "analysis/report/report.h"
 #include "cli/args/backends.h"
 #include "cli/tasks/training.h"
 #include "cli/terminal/progress.h"
@@ -99,16 +99,13 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
 
 Verified verify_run(const std::string& file, bool quiet) {
   const RunView run = RunView::open(file);
-  const std::vector<Finding> findings = run_rules(run);
-  const int lane = default_lane(run, findings);
-  if (lane < 0) return {};
-  const std::optional<Recommendation> advice = recommend(run, findings, lane);
+  const std::optional<Recommendation> advice = make_report(run).recommendation;
   return advice ? verify_advice(file, run, *advice, quiet) : Verified{};
 }
 
 std::string proof_line(const Verified& verified) {
-  if (!verified.advice) return "proof: there is no advice to prove\n";
-  return "proof: " + (verified.proof ? verified.proof->text : "stopped before its end") + "\n";
+  if (!verified.advice) return "proof: there is no advice to prove";
+  return "proof: " + (verified.proof ? verified.proof->text : "stopped before its end");
 }
 
 Json proof_member(const std::optional<Proof>& proof) {

@@ -29,7 +29,7 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
 /// Finds the advice on a finished run and proves it.
 Verified verify_run(const std::string& file, bool quiet);
 
-/// "proof: ..." for a person.
+/// Returns "proof: ..." for a person, without a newline.
 std::string proof_line(const Verified& verified);
 /// The member `proof` of results in JSON: what the report has, or null.
 Json proof_member(const std::optional<Proof>& proof);

@@ -103,17 +103,31 @@ Json to_json(std::span<const LaneSummary> lanes) {
 }
 
 std::string aligned(const std::vector<std::vector<std::string>>& rows,
-                    const std::vector<bool>& to_the_right) {
+                    const std::vector<bool>& to_the_right, size_t width) {
+  constexpr size_t kGap = 2;
   std::vector<size_t> widths(to_the_right.size(), 0);
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  size_t others = 0;
+  for (size_t i = 1; i < widths.size(); ++i) others += kGap + widths[i];
+  const size_t room = width > others ? width - others : 0;
+  if (width > 0 && !widths.empty() && widths[0] > room) {
+    widths[0] = 0;
+    for (const auto& row : rows) {
+      if (row[0].size() <= room) widths[0] = std::max(widths[0], row[0].size());
+    }
   }
   std::string text;
   for (const auto& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
-      line += to_the_right[i] ? fmt::format("{:>{}}  ", row[i], widths[i])
-                              : fmt::format("{:<{}}  ", row[i], widths[i]);
+      const bool alone = i == 0 && row[i].size() > widths[i];
+      if (alone) text += row[i] + "\n";
+      const std::string_view cell = alone ? std::string_view() : row[i];
+      line += to_the_right[i] ? fmt::format("{:>{}}", cell, widths[i])
+                              : fmt::format("{:<{}}", cell, widths[i]);
+      line.append(kGap, ' ');
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

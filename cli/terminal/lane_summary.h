@@ -41,8 +41,9 @@ std::vector<LaneSummary> lane_summaries(const RunView& run);
 Json to_json(std::span<const LaneSummary> lanes);
 
 /// Columns aligned to their widest cell, two blanks between; numbers to the right. The first row
-/// has the headings.
+/// has the headings. If the table is wider than `width`, names in the first column that do not fit
+/// get a line to themselves, as `df` prints long devices; 0: any width is fine.
 std::string aligned(const std::vector<std::vector<std::string>>& rows,
-                    const std::vector<bool>& to_the_right);
+                    const std::vector<bool>& to_the_right, size_t width = 0);
 
 }  // namespace halfscope

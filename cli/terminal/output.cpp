@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <system_error>
 
 #include "analysis/output_file.h"
@@ -45,6 +47,15 @@ void check_is_file_name(const std::string& file, const char* what) {
   if (file != kStandardOutput) return;
   throw usage_error(std::string(what) + " cannot be written to standard output (-)",
                     "name a file; ./- is one called -");
+}
+
+std::string free_name(const std::string& stem, const std::string& ending) {
+  std::error_code ignored;
+  std::string name = stem + ending;
+  for (int i = 2; i < 1000 && std::filesystem::exists(name, ignored); ++i) {
+    name = stem + std::to_string(i) + ending;
+  }
+  return name;
 }
 
 void write_message(std::string_view text, bool output_taken) {
@@ -86,6 +97,49 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
     start = end + 1;
   }
   lines.push_back(std::move(line));
+  return lines;
+}
+
+TextStyle text_style(int descriptor) {
+  constexpr size_t kLeast = 20, kMost = 80;
+  if (isatty(descriptor) == 0) return {};
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool dumb = terminal != nullptr && std::string_view(terminal) == "dumb";
+  // no-color.org: an empty value is as good as none.
+  const bool refused = no_colour != nullptr && *no_colour != '\0';
+  return {.width = std::clamp(window_width(descriptor), kLeast, kMost),
+          .colour = !dumb && !refused};
+}
+
+std::string coloured(std::string_view text, Colour colour, const TextStyle& style) {
+  if (!style.colour) return std::string(text);
+  int code = 31;
+  switch (colour) {
+    case Colour::red:
+      code = 31;
+      break;
+    case Colour::green:
+      code = 32;
+      break;
+    case Colour::yellow:
+      code = 33;
+      break;
+    case Colour::cyan:
+      code = 36;
+      break;
+  }
+  return fmt::format("\033[1;{}m{}\033[0m", code, text);
+}
+
+std::string paragraph(std::string_view text, const TextStyle& style, size_t first, size_t other) {
+  if (style.width == 0) return std::string(first, ' ') + std::string(text) + "\n";
+  const size_t indent = std::max(first, other);
+  const size_t room = style.width > indent ? style.width - indent : 1;
+  std::string lines;
+  for (const std::string& line : wrapped(text, room)) {
+    lines += std::string(lines.empty() ? first : other, ' ') + line + "\n";
+  }
   return lines;
 }
 

@@ -2,6 +2,8 @@
 // Standard output, which holds results and nothing else.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -20,6 +22,9 @@ void check_result_file(const std::string& file, bool force);
 void write_result(const std::string& file, std::string_view text, bool force);
 /// Throws Error (usage) if standard output is asked for, where `what` ("a run file") needs a file.
 void check_is_file_name(const std::string& file, const char* what);
+/// Returns `stem` + `ending`, or the first of "stem2", "stem3" ... that is not a file yet: for
+/// commands that are suggested to the user.
+std::string free_name(const std::string& stem, const std::string& ending);
 /// Text for people: to standard error where a result has taken standard output.
 void write_message(std::string_view text, bool output_taken);
 
@@ -39,6 +44,24 @@ std::string percentage(double value);
 
 /// `text` broken into lines of at most `width` characters at blanks.
 std::vector<std::string> wrapped(std::string_view text, size_t width);
+
+/// How text for people looks on a stream.
+struct TextStyle {
+  size_t width = 0;     ///< paragraphs are wrapped to this many columns; 0: one line each
+  bool colour = false;  ///< important words are coloured with escape codes
+};
+/// Returns the style for a file descriptor. A terminal gets wrapped text of at most 80 columns, in
+/// colour unless NO_COLOR is set or TERM is "dumb"; files and pipes get plain lines.
+TextStyle text_style(int descriptor);
+
+enum class Colour : uint8_t { red, green, yellow, cyan };
+/// Returns `text`, bold and in colour if the style has colours.
+std::string coloured(std::string_view text, Colour colour, const TextStyle& style);
+
+/// Returns `text` and a newline, wrapped to the style's width. The first line starts with `first`
+/// blanks, the others with `other`.
+std::string paragraph(std::string_view text, const TextStyle& style, size_t first, size_t other);
+
 /// How wide the terminal of a file descriptor is; 80 if it does not say.
 size_t window_width(int terminal);
 /// The width of the terminal that standard output is, 0 if it is none.

@@ -52,7 +52,7 @@ TEST(CliJson, Train) {
   const Bench bench;
   const json run = result_of(bench, training({"--save-weights", "w.npz"}));
   expect_keys(run, {"schema", "version", "run", "status", "steps_planned", "seconds",
-                    "save_weights", "save_ema", "network", "lanes", "proof"});
+                    "save_weights", "save_ema", "network", "lanes", "verdict", "proof"});
   EXPECT_EQ(run.at("schema"), "halfscope.train/1");
   EXPECT_EQ(run.at("proof"), nullptr) << "nobody asked for one";
   EXPECT_EQ(run.at("network"), nullptr) << "it is built in";

@@ -56,7 +56,7 @@ class Bench {
 
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
-  /// `words` are the arguments. An environment entry is "NAME=VALUE".
+  /// `words` are the arguments. `environment` is "NAME=VALUE", or several of them, one a line.
   Outcome run(const std::vector<std::string>& words, const std::string& environment = "",
               const std::string& standard_error = "stderr.txt",
               const std::string& standard_output = "stdout.txt") const {
@@ -82,9 +82,10 @@ class Bench {
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     setenv("HALFSCOPE_CACHE", "cache", 1);  // in the folder, not in that of whoever runs the test
-    const size_t equals = environment.find('=');
-    if (equals != std::string::npos) {
-      setenv(environment.substr(0, equals).c_str(), environment.c_str() + equals + 1, 1);
+    unsetenv("NO_COLOR");                   // of whoever runs the test
+    for (const std::string& entry : lines_of(environment)) {
+      const size_t equals = entry.find('=');
+      setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
     }
     execv(HALFSCOPE_PROGRAM, arguments.data());
     _exit(127);

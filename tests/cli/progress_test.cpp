@@ -3,18 +3,16 @@
 // the terminal is left clean.
 #include "cli/terminal/progress.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/ioctl.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/terminal.h"
 
 namespace halfscope {
 namespace {
 
 using test::Bench;
+using test::on_terminal;
 using test::small_training;
 using testing::HasSubstr;
 using testing::Not;
@@ -92,26 +90,6 @@ TEST(CliProgress, RateFollowsTheLastSeconds) {
   meter.add(time + 20.0, ++step);
   EXPECT_GT(meter.rate(), 0.0) << "a step longer than the window";
   EXPECT_LT(meter.rate(), 5.0);
-}
-
-/// Runs the program with standard error on a terminal of that width; returns what it drew.
-std::string on_terminal(const Bench& bench, const std::vector<std::string>& words, int columns) {
-  const int master = posix_openpt(O_RDWR | O_NOCTTY);
-  if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) return "";
-  const winsize size{
-      .ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
-  ioctl(master, TIOCSWINSZ, &size);
-  const pid_t child = bench.start(words, "TERM=xterm", ptsname(master));
-  std::string drawn;
-  for (bool open = true; open;) {
-    char buffer[4096];
-    const ssize_t got = read(master, buffer, sizeof buffer);
-    open = got > 0;  // EIO once the program has gone
-    if (open) drawn.append(buffer, static_cast<size_t>(got));
-  }
-  close(master);
-  EXPECT_EQ(bench.finish(child).code, 0);
-  return drawn;
 }
 
 TEST(CliProgress, DrawsOnATerminalAndCleansUp) {

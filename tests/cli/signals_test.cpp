@@ -53,6 +53,8 @@ TEST(CliSignals, OneEndsTheRunInGoodOrder) {
     EXPECT_THAT(outcome.out, HasSubstr("mixed_float16")) << "the closing table";
     EXPECT_THAT(outcome.out, HasSubstr("stopped after " + std::to_string(run.steps(0).size()) +
                                        " of 1000000 steps"));
+    EXPECT_THAT(outcome.out, HasSubstr("\nverdict: "));
+    EXPECT_THAT(outcome.out, HasSubstr("\nnext: halfscope "));
   }
 }
 
@@ -68,6 +70,7 @@ TEST(CliSignals, TheSummarySaysInterrupted) {
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json.at("status"), "interrupted");
   EXPECT_EQ(json.at("lanes").at(0).at("test_loss"), nullptr);
+  EXPECT_TRUE(json.at("verdict").is_object());
 }
 
 // Steps of this network take long enough for both signals to arrive within one.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "cli/terminal/ending.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "analysis/rules/recommend.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+constexpr size_t kHanging = 2;
+constexpr size_t kCausesShown = 2;
+
+Colour colour_of(Verdict::State state) {
+  const std::string_view name = verdict_name(state);
+  if (name == "healthy") return Colour::green;
+  if (name == "cured") return Colour::cyan;
+  if (name == "broken") return Colour::red;
+  return Colour::yellow;
+}
+
+/// " (mixed_float16)" where several lanes are judged, so that one has to say which is meant.
+std::string of_lane(const Report& report, int lane) {
+  const auto judged = std::count_if(report.lanes.begin(), report.lanes.end(),
+                                    [](const LaneReport& each) { return !each.reference; });
+  return judged > 1 ? fmt::format(" ({})", report.lanes[static_cast<size_t>(lane)].name) : "";
+}
+
+/// If full precision fails, too, it is not a matter of formats: other lanes fail for the same
+/// reason, and what their findings ask for does not help.
+bool reference_fails(const Report& report) {
+  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+    return finding.lane == report.reference && finding.severity == Severity::error;
+  });
+}
+
+/// The findings about the sick lane that the verdict does not tell already: the first of each rule,
+/// as eight layers with the same trouble are one cause.
+std::vector<const Finding*> untold_causes(const Report& report) {
+  std::vector<const Finding*> causes;
+  const bool healthy = report.verdict.state == Verdict::State::healthy;
+  if (report.sick < 0 || healthy || reference_fails(report)) return causes;
+  std::set<std::string> rules;
+  for (const Finding& finding : report.findings) {
+    if (finding.severity < Severity::warning || finding.mechanism.empty()) continue;
+    if (finding.lane != report.sick || !rules.insert(finding.rule).second) continue;
+    if (report.verdict.text.find(finding.mechanism) != std::string::npos) continue;
+    if (causes.size() < kCausesShown) causes.push_back(&finding);
+  }
+  return causes;
+}
+
+/// The most important action; "" if nothing has to change.
+std::string advice_text(const Report& report) {
+  if (report.verdict.state == Verdict::State::healthy) return "";
+  if (report.recommendation) {
+    return fmt::format("advice{}: {}", of_lane(report, report.recommendation->lane),
+                       report.recommendation->text);
+  }
+  if (report.actions.empty() || reference_fails(report)) return "";
+  const ActionReport& action = report.actions.front();
+  return fmt::format("advice{}: {}", of_lane(report, action.lane), action.text);
+}
+
+/// The training again with statistics; "" if this one had some, or does not say how it was made.
+std::string command_that_records(const RunInfo& info) {
+  if (info.every > 0 || info.inference || info.settings.empty()) return "";
+  std::string line = "halfscope train";
+  for (const auto* words : {&info.settings, &info.lane_settings}) {
+    for (const std::string& word : *words) {
+      if (word != "--no-record") line += " " + shell_quoted(word);
+    }
+  }
+  return line + " --out " + free_name("recorded", ".hscope");
+}
+
+std::string next_command(const RunView& run, const Report& report, const std::string& file) {
+  const std::string again = command_that_records(run.info());
+  if (!again.empty()) return again;
+  const bool refuted = report.proof && !report.proof->holds;
+  const bool settled = report.verdict.state == Verdict::State::healthy ||
+                       report.verdict.state == Verdict::State::cured;
+  if (settled || refuted || !report.recommendation) return report_command_line(file);
+  return advice_command(run, report, report.recommendation->lane, file);
+}
+
+/// Whether the advice can be tried by repeating the training, in about the time that it took.
+bool can_be_proved(const RunView& run, int lane) {
+  const bool ended = run.status() == RunStatus::complete || run.status() == RunStatus::early_stop;
+  return ended && !run.info().inference && !run.info().settings.empty() &&
+         !run.lane(lane).loss_scale.empty();
+}
+
+}  // namespace
+
+void Conclusion::check() const {
+  if (problem) throw *problem;
+}
+
+Conclusion conclude(const std::string& file) {
+  Conclusion conclusion;
+  try {
+    conclusion.run = RunView::open(file);
+    conclusion.report = make_report(*conclusion.run);
+  } catch (const Error& e) {
+    conclusion.problem = e;
+  }
+  return conclusion;
+}
+
+std::string verdict_text(const Verdict& verdict, const TextStyle& style) {
+  std::string text = fmt::format(
+      "verdict: {}\n", coloured(verdict_name(verdict.state), colour_of(verdict.state), style));
+  for (const std::string& part : {verdict.headline, verdict.more}) {
+    if (!part.empty()) text += paragraph(part, style, kHanging, kHanging);
+  }
+  return text;
+}
+
+int advised_lane(const RunView& run, const Report& report) {
+  return report.recommendation ? report.recommendation->lane : default_lane(run, report.findings);
+}
+
+std::string advice_command(const RunView& run, const Report& report, int lane,
+                           const std::string& file, bool proved) {
+  std::string line = "halfscope diagnose " + shell_quoted(file);
+  if (lane != advised_lane(run, report)) line += " --lane " + shell_quoted(run.lane(lane).name);
+  if (proved || can_be_proved(run, lane)) line += " --verify";
+  return line + " --out " + free_name("plan", ".json");
+}
+
+std::string report_command_line(const std::string& file) {
+  return fmt::format("halfscope report {} --html {}", shell_quoted(file),
+                     free_name("report", ".html"));
+}
+
+std::string ending_text(const Conclusion& conclusion, const std::string& file,
+                        const std::string& proof, const TextStyle& style) {
+  std::string text;
+  if (conclusion.report) {
+    const Report& report = *conclusion.report;
+    text += "\n" + verdict_text(report.verdict, style);
+    for (const Finding* cause : untold_causes(report)) {
+      text += paragraph(fmt::format("cause{}: {}.", of_lane(report, cause->lane), cause->mechanism),
+                        style, 0, kHanging);
+    }
+    const std::string advice = advice_text(report);
+    if (!advice.empty()) text += paragraph(advice, style, 0, kHanging);
+  }
+  if (!proof.empty()) text += paragraph(proof, style, 0, kHanging);
+  // Whole lines, as they are made to be copied.
+  text += "run file: " + file + "\n";
+  if (!conclusion.report) return text;
+  return text + "next: " + next_command(*conclusion.run, *conclusion.report, file) + "\n";
+}
+
+Json verdict_json(const Conclusion& conclusion) {
+  if (!conclusion.report) return nullptr;
+  const Verdict& verdict = conclusion.report->verdict;
+  return {{"state", verdict_name(verdict.state)}, {"text", verdict.text}};
+}
+
+}  // namespace halfscope
