@@ -35,7 +35,11 @@ double upper_median_of(std::vector<double> values) {
   return *middle;
 }
 
-std::string quoted_output(const std::string& name) { return "its output " + name; }
+/// "54% off (1.6% is allowed)".
+std::string off(double error, double tolerance) {
+  if (std::isinf(error)) return "not comparable: float32's is zero";
+  return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
+}
 
 /// Everything that is measured of one result, over the steps at which it was.
 struct Series {
@@ -80,49 +84,12 @@ class Judge {
 
   void add(HarmItem item) { harm_.items.push_back(std::move(item)); }
 
-  /// "54% off (1.6% is allowed)".
-  static std::string off(double error, double tolerance) {
-    if (std::isinf(error)) return "not comparable: float32's is zero";
-    return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
-  }
-
   void judge_outputs() {
     for (const Deviation& each : deviations()) {
-      if (each.of != Of::output) continue;
-      harm_.measured = true;
-      const std::string what = quoted_output(each.name);
-      if (each.broken > 0) {
-        add({.of = HarmItem::Of::output,
-             .name = each.name,
-             .error = kInfinity,
-             .tolerance = 0.0,
-             .severe = true,
-             .text = fmt::format("{} of the {} values of {} are not finite, float32's are",
-                                 counted_values(each.broken), each.n, what.substr(4))});
-        continue;
-      }
-      const double tolerance = tolerance_of(floor_, each.spread, kOutputCap);
-      const double worst =
-          tolerance_of(std::max(kSampleFloor, floor_), each.worst_spread, kSampleCap);
-      if (each.error > tolerance) {
-        add({.of = HarmItem::Of::output,
-             .name = each.name,
-             .error = each.error,
-             .tolerance = tolerance,
-             .severe = each.error >= kSevereOutput,
-             .text = what + " is " + off(each.error, tolerance)});
-      } else if (each.worst > worst) {
-        add({.of = HarmItem::Of::output,
-             .name = each.name,
-             .error = each.worst,
-             .tolerance = worst,
-             .severe = each.worst >= 2.0 * kSevereOutput,
-             .text = fmt::format("{} is {} in the worst sample", what, off(each.worst, worst))});
-      }
+      harm_.measured = harm_.measured || each.of == Of::output;
     }
+    for (HarmItem& item : wrong_outputs(lane_.info(), deviations())) add(std::move(item));
   }
-
-  static std::string counted_values(int64_t count) { return std::to_string(count); }
 
   /// A lane that never updates learns nothing.
   void judge_steps() {
@@ -247,10 +214,16 @@ class Judge {
       gaps.push_back(own[i] - other[i]);
       scatter.push_back(std::fabs(other[i] - target));
     }
-    const double gap = std::fabs(upper_median_of(gaps)) / size;
     const Deviation* twins = find(Of::training);
     const double spread = twins != nullptr ? twins->spread : std::nan("");
     const bool proven = !std::isnan(spread);
+    if (std::isinf(spread)) {
+      twins_part_ = true;
+      return;
+    }
+    // Where there are twins, they and the lane are measured in the same way.
+    const bool measured = proven && std::isfinite(twins->error);
+    const double gap = measured ? twins->error : std::fabs(upper_median_of(gaps)) / size;
     // Of losses that jump about, the medians do so as well.
     const double noise = 2.0 * upper_median_of(scatter) / size;
     const double tolerance =
@@ -396,6 +369,10 @@ class Judge {
                          lane_.info().name);
     }
     if (lane_.inference()) return "";
+    if (twins_part_) {
+      return "Float32 trainings that start one ulp apart part without bound, so their losses say "
+             "nothing of it.";
+    }
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
     if (steps < kLeastSteps) {
@@ -416,6 +393,7 @@ class Judge {
   const RunView& run_;
   int reference_;
   double floor_;
+  bool twins_part_ = false;
   Harm harm_;
 };
 
@@ -509,6 +487,44 @@ double harm_floor(const LaneInfo& lane) {
   int bits = kFp32.mantissa_bits;
   for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.write.mantissa_bits);
   return std::max(kOutputFloor, 4.0 * std::ldexp(1.0, -bits - 1));
+}
+
+double output_tolerance(const LaneInfo& lane, const Deviation& output) {
+  return tolerance_of(harm_floor(lane), output.spread, kOutputCap);
+}
+
+std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations) {
+  std::vector<HarmItem> wrong;
+  for (const Deviation& each : deviations) {
+    if (each.of != Of::output) continue;
+    HarmItem item{.of = HarmItem::Of::output, .name = each.name};
+    if (each.broken > 0) {
+      item.error = kInfinity;
+      item.severe = true;
+      item.text = fmt::format("{} of the {} values of output {} are not finite, float32's are",
+                              each.broken, each.n, each.name);
+      wrong.push_back(std::move(item));
+      continue;
+    }
+    const double tolerance = output_tolerance(lane, each);
+    const double in_one =
+        tolerance_of(std::max(kSampleFloor, harm_floor(lane)), each.worst_spread, kSampleCap);
+    if (each.error > tolerance) {
+      item.error = each.error;
+      item.tolerance = tolerance;
+      item.severe = each.error >= kSevereOutput;
+      item.text = fmt::format("its output {} is {}", each.name, off(each.error, tolerance));
+      wrong.push_back(std::move(item));
+    } else if (each.worst > in_one) {
+      item.error = each.worst;
+      item.tolerance = in_one;
+      item.severe = each.worst >= 2.0 * kSevereOutput;
+      item.text = fmt::format("its output {} is {} in the worst sample", each.name,
+                              off(each.worst, in_one));
+      wrong.push_back(std::move(item));
+    }
+  }
+  return wrong;
 }
 
 Harm harm_of(const LaneFacts& lane) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,11 @@ const char* harm_name(HarmItem::Of of) noexcept;  // "output"
 /// What a lane has to be forgiven whatever the spread: four roundings of the narrowest format that
 /// its layers write, at least kOutputFloor.
 double harm_floor(const LaneInfo& lane);
+
+/// The tolerance of an output of inference.
+double output_tolerance(const LaneInfo& lane, const Deviation& output);
+/// The outputs that are too far from the truth.
+std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations);
 
 /// Of a lane that is judged; of references, and of lanes without one, nothing is measured.
 Harm harm_of(const LaneFacts& lane);
