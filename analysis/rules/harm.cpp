@@ -281,13 +281,20 @@ class Judge {
       const bool proven = !std::isnan(each.spread);
       const double tolerance =
           proven ? std::max(kMovementFloor, kHarmFactor * each.spread) : kUnprovenMovement;
-      // As far in another direction may be another way to the same end; a shorter way is not.
       const double length = std::fabs(each.ratio - 1.0);
-      const double error = proven ? each.error : std::min(length, each.error);
+      // How much of float32's way the lane has gone, a projection. What it goes beside that are
+      // directions in which float32 does not move: where a gradient is zero but for rounding, such
+      // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
+      const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
+      const bool too_far = length > std::max(tolerance, kUnprovenMovement);
+      // As far in another direction may be another way to the same end; a shorter way is not.
+      const double error =
+          proven && !too_far ? std::fabs(along - 1.0) : std::min(length, each.error);
       if (error > tolerance) {
+        const double share = proven && !too_far ? std::max(along, 0.0) : each.ratio;
         found.push_back(
-            item(error, tolerance, each.ratio < 1.0 - kSevereMovement || each.ratio > 2.0,
-                 fmt::format("{} moved it {} as far as in float32", what, percent(each.ratio))));
+            item(error, tolerance, share < 1.0 - kSevereMovement || each.ratio > 2.0,
+                 fmt::format("{} moved it {} as far as in float32", what, percent(share))));
       } else if (!proven && each.error > kMovementFloor) {
         ++unchecked;
       }
