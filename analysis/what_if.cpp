@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analysis/format_limits.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
 namespace {
@@ -88,7 +89,11 @@ RangeLimits range_limits(const FloatFormat& format) noexcept {
 
 WhatIf what_if(const TensorStats& stats, const FloatFormat& recorded, const FloatFormat& format,
                double shift) noexcept {
-  WhatIf result{.n = stats.n, .overflow = {}, .underflow = {}, .subnormal = {}};
+  WhatIf result{.n = stats.n,
+                .non_zero = non_zero_values(stats),
+                .overflow = {},
+                .underflow = {},
+                .subnormal = {}};
   if (shift == 0.0 && counts_alike(recorded, format)) {
     result.overflow = {stats.overflow, stats.overflow};
     result.underflow = {stats.underflow, stats.underflow};
@@ -122,6 +127,29 @@ WhatIf what_if(const TensorStats& stats, const FloatFormat& recorded, const Floa
   result.subnormal = bounds[kBelowNormal];
   result.overflow = bounds[kOverflowed];
   return result;
+}
+
+bool loss_scale_reaches(const RunInfo& run, const SiteInfo& site) noexcept {
+  const bool gradient = site.role == Role::activation_grad || site.role == Role::weight_grad;
+  return gradient && site.phase == Phase::backward && site.scale.empty() && !run.inference;
+}
+
+bool plan_sets_format(const LaneInfo& lane, const SiteInfo& site) {
+  if (lane.backend == "float64") return false;
+  const bool variable =
+      site.role == Role::weight || site.role == Role::state || site.phase == Phase::update;
+  return variable ||
+         std::any_of(lane.layers.begin(), lane.layers.end(), [&](const LayerInfo& layer) {
+           const bool reads =
+               site.role == Role::input &&
+               std::find(layer.inputs.begin(), layer.inputs.end(), site.path) != layer.inputs.end();
+           return layer.path == site.path || reads;
+         });
+}
+
+bool can_keep_in_fp32(const LaneInfo& lane, const LayerInfo* layer) noexcept {
+  if (layer == nullptr || lane.backend == "float64") return false;
+  return !full_precision(layer->read) || !full_precision(layer->write);
 }
 
 int fitting_shift(const TensorStats& stats, const FloatFormat& recorded, const FloatFormat& format,

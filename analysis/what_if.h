@@ -10,6 +10,7 @@
 
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/statistics/tensor_stats.h"
+#include "core/observe/recording.h"
 
 namespace halfscope {
 
@@ -21,7 +22,8 @@ struct CountBounds {
 };
 
 struct WhatIf {
-  int64_t n = 0;  ///< elements, zeros and those not finite included: what shares are of
+  int64_t n = 0;  ///< values, zeros and those not finite included: overflow is a share of them
+  int64_t non_zero = 0;  ///< finite and not zero: underflow and subnormal are shares of them
   CountBounds overflow, underflow, subnormal;
   /// Elements that may lie exactly on the flush threshold, at most: a power of two, where a bin
   /// begins. They are counted as kept; a tie is flushed. So up to this many more may underflow and
@@ -30,9 +32,6 @@ struct WhatIf {
   /// The tensor's own counters: its own format, at its own scale.
   bool recorded = false;
 
-  double share(int64_t count) const noexcept {
-    return n > 0 ? static_cast<double>(count) / static_cast<double>(n) : 0.0;
-  }
   friend bool operator==(const WhatIf&, const WhatIf&) = default;
 };
 
@@ -40,6 +39,19 @@ struct WhatIf {
 /// `stats` refer to.
 WhatIf what_if(const TensorStats& stats, const FloatFormat& recorded, const FloatFormat& format,
                double shift) noexcept;
+
+/// Returns whether the loss scale acts on a tensor, so that a setting can move its values:
+/// gradients of a training until the scale is divided out. Nothing can move the values of other
+/// tensors, nor codes, which have scales of their own.
+bool loss_scale_reaches(const RunInfo& run, const SiteInfo& site) noexcept;
+
+/// Returns whether a plan can set the format of a tensor: that of a layer or what layers read, of a
+/// variable or of the optimizer's state. Nothing has another format on a backend in double.
+bool plan_sets_format(const LaneInfo& lane, const SiteInfo& site);
+
+/// Returns whether keeping a layer in fp32 is a change of the lane's plan: it is a node, which a
+/// rule can name, and does not read and write in full precision already.
+bool can_keep_in_fp32(const LaneInfo& lane, const LayerInfo* layer) noexcept;
 
 /// The whole number between -most and most at which `format` loses least: first of all it has no
 /// overflow, or as little as can be, then as little underflow. In the middle, if several are alike.

@@ -14,7 +14,7 @@ namespace halfscope {
 inline constexpr double kComparedShare = 0.2;
 /// Losses below this share of the first one are as good as learned: differences between them are
 /// not measured against the little that is left, which may be 0.
-inline constexpr double kLearnedShare = 1e-3;
+inline constexpr double kLearnedShare = 0.01;
 
 /// |median over the last fifth of (loss - reference loss)| / median of the reference loss there, or
 /// kLearnedShare of the reference's first loss if that is more. Infinity if a loss of either is not

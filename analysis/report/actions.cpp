@@ -111,7 +111,10 @@ std::string overflow_effect(const Report& report, const ActionReport& action) {
   return text;
 }
 
-std::string capitalized(std::string text) {
+/// What the finding says, as the beginning of a sentence; the name of a layer stays as it is.
+std::string capitalized(const Finding& finding) {
+  std::string text = finding.mechanism;
+  if (!finding.layer.empty() && text.starts_with(finding.layer)) return text;
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text;
 }
@@ -122,7 +125,7 @@ std::string reason(const Report& report, const ActionReport& action) {
     if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
     const std::string_view kind = action_name(finding.action.edit);
     if (kind != action_name(action.edit) || finding.mechanism.empty()) continue;
-    return capitalized(finding.mechanism) + ". In fp32 that limit is gone.";
+    return capitalized(finding) + ". In fp32 that limit is gone.";
   }
   return "";
 }
@@ -147,10 +150,10 @@ std::string share_effect(const Report& report, const ActionReport& action) {
   }
   if (worst == nullptr) return "";
   if (updates) {
-    return fmt::format("Updates take effect: up to {} of them are lost now ({}).", percent(most),
-                       worst->name);
+    return fmt::format("Updates take effect: now {} of the non-zero updates of {} are lost.",
+                       percent(most), worst->name);
   }
-  return fmt::format("Gradients survive: up to {} of the values are flushed now ({}).",
+  return fmt::format("Gradients survive: now {} of the non-zero values of {} underflow.",
                      percent(most), worst->name);
 }
 
@@ -252,7 +255,7 @@ void add_actions(const RunView& run, Report& report) {
       if (finding.severity < Severity::warning || finding.action.text.empty()) continue;
       ActionReport action{.lane = finding.lane};
       action.text = finding.action.text;
-      action.effect = capitalized(finding.mechanism) + ".";
+      action.effect = capitalized(finding) + ".";
       judge_confidence(report, action);
       action.change_my_mind = what_would_speak_against(report, action);
       report.actions.push_back(std::move(action));

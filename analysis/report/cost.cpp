@@ -49,8 +49,8 @@ std::map<std::string, LayerTensors> tensors_of(const LaneInfo& lane) {
   for (const SiteInfo& site : lane.sites) {
     LayerTensors& layer = tensors[site.path];
     if (site.role == Role::activation && site.phase == Phase::forward) layer.output = &site;
-    if (site.role != Role::weight) continue;
-    const int64_t n = elements(site.shape);
+    const int64_t n = weights_in(site);
+    if (n == 0) continue;
     layer.weights += n;
     layer.largest_weight = std::max(layer.largest_weight, n);
     layer.weight_sites.push_back(&site);
@@ -60,12 +60,21 @@ std::map<std::string, LayerTensors> tensors_of(const LaneInfo& lane) {
 
 }  // namespace
 
+int64_t weights_in(const SiteInfo& site) {
+  const int64_t n = elements(site.shape);
+  const bool constant = site.role == Role::input && site.tensor.starts_with("constant") && n > 1;
+  return site.role == Role::weight || constant ? n : 0;
+}
+
+int64_t parameters_of(int64_t recorded, int64_t read) { return std::max(recorded, read); }
+
 Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) {
   const std::set<std::string> keep(layers.begin(), layers.end());
   const std::map<std::string, LayerTensors> tensors = tensors_of(lane);
   Cost cost;
   std::map<std::string, FloatFormat> written;  // by path, under the new plan
   int64_t weights = 0, kept_weights = 0;
+  for (const auto& [path, own] : tensors) weights += own.weights;
   double products = 0.0, kept_products = 0.0;
   // Layers stand in execution order, so one pass sees every input before its readers.
   for (const LayerInfo& layer : lane.layers) {
@@ -83,7 +92,6 @@ Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) 
     const auto place = tensors.find(layer.path);
     if (place == tensors.end()) continue;
     const LayerTensors& own = place->second;
-    weights += own.weights;
     if (own.output != nullptr) {
       const int64_t more = bytes_per_element(format) - bytes_per_element(own.output->format);
       cost.activation_bytes += elements(own.output->shape) * std::max<int64_t>(more, 0);
@@ -93,14 +101,18 @@ Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) 
       }
     }
     if (!kept) continue;
-    kept_weights += own.weights;
+    // Weights under the name of another layer are read in this one's format all the same.
+    const int64_t others = parameters_of(own.weights, layer.parameters) - own.weights;
+    kept_weights += own.weights + others;
+    cost.weight_bytes += others * (bytes_per_element(kFp32) - bytes_per_element(layer.read));
     for (const SiteInfo* site : own.weight_sites) {
       // A weight that another node makes arrives wider than this layer reads it.
       const int64_t now = std::min(bytes_per_element(site->format), bytes_per_element(layer.read));
       cost.weight_bytes += elements(site->shape) * (bytes_per_element(kFp32) - now);
     }
   }
-  cost.weight_share = share(kept_weights, weights);
+  // A bias that two of the layers count is still one.
+  cost.weight_share = share(std::min(kept_weights, weights), weights);
   if (products > 0.0) cost.multiply_share = kept_products / products;
   return cost;
 }

@@ -46,7 +46,7 @@ std::string report_csv(const Report& report) {
       csv +=
           fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},", head,
                       csv_field(site.name), role_name(site.role), format_name(site.format), site.n,
-                      site.zero, site.overflow, site.underflow, site.subnormal, site.non_finite,
+                      site.zero, site.overflow, site.underflow, site.subnormal, site.non_finite(),
                       site.lost, field(site.max_abs), field(site.min_abs), field(site.rms),
                       field(site.headroom_bits), field(site.headroom_down_bits));
       const SiteErrorReport* error = error_of(report, layer.lane, site.order);

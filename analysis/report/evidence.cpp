@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/distances.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 
@@ -59,8 +60,14 @@ std::string who_adds(const ErrorReport& errors) {
   return text;
 }
 
-void describe(const RunView& run, const SiteErrorReport* first, int64_t n, int64_t differing,
-              double max_ulps, ErrorReport& errors) {
+/// The error that is earliest in step and execution order.
+struct FirstError {
+  int64_t n = 0, differing = 0;
+  double ulps = 0.0;
+};
+
+void describe(const RunView& run, const SiteErrorReport* first, const FirstError& error,
+              ErrorReport& errors) {
   const std::string& other = run.lane(errors.other).name;
   if (first == nullptr) {
     errors.text = fmt::format("No tensor differs from {} in {}.", other,
@@ -70,10 +77,16 @@ void describe(const RunView& run, const SiteErrorReport* first, int64_t n, int64
   errors.first_site = first->name;
   errors.text = fmt::format(
       "The first tensor to differ from {} is {} in step {}: {} of its elements, by at most {} ulp "
-      "of "
-      "{}.",
-      other, first->name, errors.first_step, percent(share(differing, n)), short_number(max_ulps),
-      format_name(first->format));
+      "of {}.",
+      other, first->name, errors.first_step, percent(share(error.differing, error.n)),
+      short_number(error.ulps), format_name(first->format));
+  const auto gone = std::find_if(errors.sites.begin(), errors.sites.end(),
+                                 [](const SiteErrorReport& site) { return site.not_finite > 0; });
+  if (gone != errors.sites.end()) {
+    errors.text +=
+        fmt::format(" The first with NaN or Inf in one lane only is {}: {} of its elements.",
+                    gone->name, percent(share(gone->not_finite, gone->n)));
+  }
   errors.text += who_adds(errors);
 }
 
@@ -97,8 +110,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
   std::map<int, Samples> samples;
   const std::vector<SiteInfo>& infos = run.lane(lane).sites;
   int first = -1;
-  int64_t first_n = 0, first_differing = 0;
-  double first_ulps = 0.0;
+  FirstError first_error;
   for (const SiteError& error : run.errors(lane)) {  // by step, then site
     const size_t place = static_cast<size_t>(error.site);
     if (error.other_lane != other || error.site < 0 || place >= infos.size()) continue;
@@ -114,6 +126,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
     site.n += error.n;
     site.differing += error.differing;
     site.sign_flips += error.sign_flips;
+    site.not_finite += not_finite_in_one(run, lane, error);
     site.max_ulps = std::max(site.max_ulps, error.max_ulps);
     for (size_t i = 0; i < site.ulps.size(); ++i) site.ulps[i] += error.ulps[i];
     // Norms are over elements finite in both lanes. Where there are none a norm of 0 would pass
@@ -127,9 +140,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
     if (first < 0 && error.differing > 0) {
       first = error.site;
       report.first_step = error.step;
-      first_n = error.n;
-      first_differing = error.differing;
-      first_ulps = error.max_ulps;
+      first_error = {error.n, error.differing, error.max_ulps};
     }
   }
   static const std::set<std::string> kRelus{"LeakyRelu", "PRelu", "Relu"};
@@ -159,7 +170,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
     report.sites.push_back(site);
     if (order == first) first_site = &report.sites.back();
   }
-  describe(run, first_site, first_n, first_differing, first_ulps, report);
+  describe(run, first_site, first_error, report);
   return report;
 }
 
@@ -168,13 +179,13 @@ std::string link_note(const RunView& run, int lane, int site, int64_t step) {
   const SiteInfo& info = run.lane(lane).sites[static_cast<size_t>(site)];
   for (const PackedWindow& window : run.windows(lane, site)) {
     if (step < window.step || step >= window.step + window.step_count) continue;
-    const TensorStats stats = window.stats();
-    if (stats.overflow > 0) {
-      return fmt::format("{} overflow {}", percent(share(stats.overflow, stats.n)),
+    const Rates rates = halfscope::rates_of(window.counts(), info.format);
+    if (rates.overflow > 0.0) {
+      return fmt::format("{} {} overflow {}", percent(rates.overflow), kOfAllValues,
                          format_name(info.format));
     }
-    if (stats.non_finite() > 0) {
-      return percent(share(stats.non_finite(), stats.n)) + " not finite";
+    if (rates.non_finite() > 0.0) {
+      return fmt::format("{} {} NaN or Inf", percent(rates.non_finite()), kOfAllValues);
     }
   }
   return "";

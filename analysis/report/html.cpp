@@ -117,16 +117,17 @@ std::string definitions(const Report& report) {
                                "zero here."
                              : "what was flushed earlier is counted as zero here."));
   entry("Overflow",
-        "Share of a tensor's elements that are finite before rounding and infinite or "
-        "NaN after it: the damage starts here.");
-  entry("Not finite (NaN/inf)",
-        "Share of the elements that are infinite or NaN before rounding: the damage "
-        "came from further up.");
-  entry("Flushed (underflow)",
-        "Share of the finite non-zero elements that rounding turns into zero.");
+        "Share of all values of a tensor that are finite before rounding and infinite, NaN or "
+        "saturated after it: the damage starts here.");
+  entry("Inf, NaN",
+        "Share of all values of a tensor that are infinite or NaN after rounding. What exceeds "
+        "the overflow came from further up.");
+  entry("Underflow (flushed to zero)",
+        "Share of the non-zero values that rounding turns into zero. Non-zero values are finite "
+        "and not zero before rounding: only they can underflow.");
   entry("Subnormal",
-        "Share of the finite non-zero elements whose rounded value lies below the smallest "
-        "normal number: held, but with fewer bits.");
+        "Share of the non-zero values that are below the smallest normal number after rounding: "
+        "kept, but with fewer bits.");
   if (trains) {
     entry("Lost updates",
           "Share of the non-zero updates that leave the variable as it was, because "

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Errors against another lane: for every layer what its operator adds itself and what came in
-// with its operands, on one logarithmic axis, and how far single elements are apart in ulps.
+// with its operands, and how far single elements are apart, on one logarithmic axis for all lanes.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/distances.h"
 #include "analysis/report/html_parts.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
@@ -17,35 +18,19 @@ namespace {
 constexpr size_t kLines = 40;
 constexpr size_t kLinesOfMany = 20;
 
-/// A logarithmic axis over whole decades.
+/// The logarithmic axis of relative errors, one for all lanes so that they can be compared: from
+/// less than a rounding to fp32 adds up to ten times the value. What is outside is at its ends.
 struct Decades {
-  int low = -6, high = 0;
-  int count() const { return high - low; }
+  static constexpr int low = -8, high = 1;
+  static constexpr int count() { return high - low; }
   /// 0 to 1.
-  double position(double value) const {
+  static double position(double value) {
     return std::clamp((std::log10(value) - low) / count(), 0.0, 1.0);
   }
 };
 
 bool drawable(const std::optional<double>& value) {
   return value && *value > 0.0 && std::isfinite(*value);
-}
-
-Decades fit(const std::vector<const SiteErrorReport*>& sites) {
-  double low = INFINITY, high = 0.0;
-  for (const SiteErrorReport* site : sites) {
-    for (const auto* value : {&site->local(), &site->inherited}) {
-      if (!drawable(*value)) continue;
-      low = std::min(low, **value);
-      high = std::max(high, **value);
-    }
-  }
-  if (!(low <= high)) return {};
-  Decades axis{static_cast<int>(std::floor(std::log10(low))),
-               static_cast<int>(std::ceil(std::log10(high)))};
-  if (axis.low == axis.high) ++axis.high;
-  axis.low = std::max(axis.low, axis.high - 7);  // what is smaller still sits at the left end
-  return axis;
 }
 
 /// "3.1e-4": relative errors are told by their order of magnitude.
@@ -63,10 +48,10 @@ double unit_roundoff(const FloatFormat& format) {
   return std::ldexp(1.0, -format.mantissa_bits - 1);
 }
 
-std::string mark(const char* kind, const Decades& axis, const std::optional<double>& value) {
+std::string mark(const char* kind, const std::optional<double>& value) {
   if (!drawable(value)) return "";
   return fmt::format("<i class=\"{}\" style=\"left:{:.1f}%\"></i>", kind,
-                     100.0 * axis.position(*value));
+                     100.0 * Decades::position(*value));
 }
 
 const char* mostly(const SiteErrorReport& site) {
@@ -78,11 +63,10 @@ const char* mostly(const SiteErrorReport& site) {
   return "both";
 }
 
-std::string axis_head(const Decades& axis) {
+std::string axis_head() {
   std::string html = "<div class=\"ticks\" aria-hidden=\"true\">";
-  const int every = axis.count() > 5 ? 2 : 1;
-  for (int e = axis.low; e <= axis.high; e += every) {
-    const double left = 100.0 * (e - axis.low) / axis.count();
+  for (int e = Decades::low; e <= Decades::high; e += 2) {
+    const double left = 100.0 * (e - Decades::low) / Decades::count();
     html += fmt::format(
         "<span style=\"left:{:.1f}%\">{}</span>", left,
         e == 0 ? "1" : fmt::format("10<sup>{}{}</sup>", e < 0 ? "&minus;" : "", std::abs(e)));
@@ -90,19 +74,27 @@ std::string axis_head(const Decades& axis) {
   return html + "</div>";
 }
 
-std::string error_row(const Report& report, int lane, const SiteErrorReport& site,
-                      const Decades& axis, bool forward, bool flips) {
-  const double u = unit_roundoff(site.format);
+/// "12 (3 %)"; "0".
+std::string not_finite_text(const SiteErrorReport& site) {
+  if (site.not_finite == 0) return "0";
+  return fmt::format("{} ({})", site.not_finite, percent(report::share(site.not_finite, site.n)));
+}
+
+std::string error_row(const Report& report, int lane, const SiteErrorReport& site, bool forward,
+                      bool flips) {
   std::string plot = "<div class=\"dots\" aria-hidden=\"true\">";
-  if (u >= std::pow(10.0, axis.low)) plot += mark("u", axis, u);
-  plot += mark("in", axis, site.inherited) + mark("lo", axis, site.local()) + "</div>";
+  plot += mark("u", unit_roundoff(site.format));
+  plot += mark("in", site.inherited) + mark("lo", site.local());
+  if (site.not_finite > 0) plot += "<i class=\"gone\" style=\"left:100%\"></i>";
+  plot += "</div>";
   std::string html = fmt::format(
       "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>"
       "<td class=\"n\">{}</td><td class=\"soft\">{}</td>",
       layer_link(report, lane, site.layer, forward ? site.layer : site.name), plot,
       small_number(site.local()), small_number(site.inherited), small_number(site.total),
       mostly(site));
-  html += fmt::format("<td class=\"n\">{}</td>", short_number(site.max_ulps));
+  html += fmt::format("<td class=\"n{}\">{}</td>", site.not_finite > 0 ? " bad" : " soft",
+                      escape(not_finite_text(site)));
   if (flips) {
     html +=
         fmt::format("<td class=\"n{}\">{}</td>", site.sign_flips == 0 ? " soft" : "",
@@ -114,7 +106,6 @@ std::string error_row(const Report& report, int lane, const SiteErrorReport& sit
 std::string error_table(const Report& report, const ErrorReport& errors,
                         const std::vector<const SiteErrorReport*>& sites,
                         const std::string& caption, bool flips) {
-  const Decades axis = fit(sites);
   // A layer has one activation, but several gradients.
   const bool forward = sites.front()->phase == Phase::forward;
   std::string html =
@@ -125,13 +116,12 @@ std::string error_table(const Report& report, const ErrorReport& errors,
           "</th><th scope=\"col\" class=\"n\">Local</th>"
           "<th scope=\"col\" class=\"n\">Inherited</th>"
           "<th scope=\"col\" class=\"n\">Total</th><th scope=\"col\">Mostly</th>"
-          "<th scope=\"col\" class=\"n\">Most ulps</th>{}</tr></thead><tbody>\n",
-          axis.count(), escape(caption), forward ? "Layer" : "Tensor",
-          "<span class=\"sr\">Local and inherited error on a logarithmic axis</span>" +
-              axis_head(axis),
+          "<th scope=\"col\" class=\"n\">NaN/Inf</th>{}</tr></thead><tbody>\n",
+          Decades::count(), escape(caption), forward ? "Layer" : "Tensor",
+          "<span class=\"sr\">Local and inherited error on a logarithmic axis</span>" + axis_head(),
           flips ? "<th scope=\"col\" class=\"n\">Sign flips</th>" : "");
   for (const SiteErrorReport* site : sites) {
-    html += error_row(report, errors.lane, *site, axis, forward, flips);
+    html += error_row(report, errors.lane, *site, forward, flips);
   }
   return html + "</tbody></table></div>\n";
 }
@@ -139,22 +129,22 @@ std::string error_table(const Report& report, const ErrorReport& errors,
 /// One mark of no length per value: a round or a square cap is all the ink it gets, so that marks
 /// keep their shape however wide the page is.
 std::string dense_chart(const std::vector<const SiteErrorReport*>& sites) {
-  const Decades axis = fit(sites);
-  std::string local, inherited, grid, ticks;
+  std::string local, inherited, gone, grid, ticks;
   const double step = 1000.0 / static_cast<double>(sites.size());
   for (size_t i = 0; i < sites.size(); ++i) {
     const double x = (static_cast<double>(i) + 0.5) * step;
     const auto add = [&](std::string& path, const std::optional<double>& value) {
       if (!drawable(value)) return;
-      path += fmt::format("M{:.1f} {:.1f}h.01", x, 100.0 - 100.0 * axis.position(*value));
+      path += fmt::format("M{:.1f} {:.1f}h.01", x, 100.0 - 100.0 * Decades::position(*value));
     };
     add(local, sites[i]->local());
     add(inherited, sites[i]->inherited);
+    if (sites[i]->not_finite > 0) gone += fmt::format("M{:.1f} 0h.01", x);
   }
-  for (int e = axis.low; e <= axis.high; ++e) {
-    const double y = 100.0 - 100.0 * (e - axis.low) / axis.count();
+  for (int e = Decades::low; e <= Decades::high; ++e) {
+    const double y = 100.0 - 100.0 * (e - Decades::low) / Decades::count();
     grid += fmt::format("<path class=\"grid\" d=\"M0 {:.1f}h1000\"/>", y);
-    if ((e - axis.low) % (axis.count() > 5 ? 2 : 1) != 0) continue;
+    if ((e - Decades::low) % 3 != 0) continue;
     ticks += fmt::format("<span style=\"top:{:.1f}%\">10<sup>{}{}</sup></span>", y,
                          e < 0 ? "&minus;" : "", std::abs(e));
   }
@@ -162,11 +152,12 @@ std::string dense_chart(const std::vector<const SiteErrorReport*>& sites) {
       "<div class=\"plot dense\"><div class=\"y\">{}</div><svg viewBox=\"0 0 1000 100\" "
       "preserveAspectRatio=\"none\" role=\"img\"><title>Local and inherited relative error of {} "
       "tensors in execution order</title>{}<path class=\"din\" d=\"{}\"/>"
-      "<path class=\"dlo\" d=\"{}\"/></svg><div class=\"x\"><span>{}</span><span>{}</span></div>"
-      "</div>\n<p class=\"how\">In the drawing local marks are round, inherited ones square; from "
-      "the "
-      "first to the last tensor in execution order.</p>\n",
-      ticks, sites.size(), grid, inherited, local, escape(sites.front()->name),
+      "<path class=\"dlo\" d=\"{}\"/><path class=\"dgone\" d=\"{}\"/></svg><div "
+      "class=\"x\"><span>{}</span><span>{}</span></div>"
+      "</div>\n<p class=\"how\">In the drawing local marks are round, inherited ones square, and a "
+      "mark at the top edge is a tensor with NaN or Inf; from the first to the last tensor in "
+      "execution order.</p>\n",
+      ticks, sites.size(), grid, inherited, local, gone, escape(sites.front()->name),
       escape(sites.back()->name));
 }
 
@@ -181,13 +172,15 @@ std::string group(const Report& report, const ErrorReport& errors,
   }
   std::vector<const SiteErrorReport*> most = sites;
   std::stable_sort(most.begin(), most.end(), [](const auto* a, const auto* b) {
+    if ((a->not_finite > 0) != (b->not_finite > 0)) return a->not_finite > 0;
     return a->local().value_or(0.0) > b->local().value_or(0.0);
   });
   most.resize(kLinesOfMany);
-  return dense_chart(sites) + error_table(report, errors, most,
-                                          fmt::format("{} against {}: the {} of {} that add most",
-                                                      what, other, kLinesOfMany, sites.size()),
-                                          flips);
+  return dense_chart(sites) +
+         error_table(report, errors, most,
+                     fmt::format("{} against {}: the {} of {} with NaN or Inf or most local error",
+                                 what, other, kLinesOfMany, sites.size()),
+                     flips);
 }
 
 std::string comparison(const Report& report, const ErrorReport& errors) {
@@ -205,7 +198,9 @@ std::string comparison(const Report& report, const ErrorReport& errors) {
   html +=
       "<div class=\"key\"><span><i class=\"lo\"></i>local: added by the operator itself</span>"
       "<span><i class=\"in\"></i>inherited: came in with its operands</span>"
-      "<span><i class=\"u\"></i>one rounding in the tensor's format</span></div>\n";
+      "<span><i class=\"u\"></i>one rounding in the tensor's format</span>"
+      "<span><i class=\"gone\"></i>NaN or Inf in one lane only, not part of the "
+      "errors</span></div>\n";
   html += group(report, errors, forward, "Activations of " + lane, flips);
   if (!backward.empty()) {
     html += "<details><summary>Gradients of " + escape(lane) + " against " + escape(other) +
@@ -215,19 +210,14 @@ std::string comparison(const Report& report, const ErrorReport& errors) {
   const size_t steps = errors.steps.size();
   html += fmt::format(
       "<p class=\"how\">How to read it: a mark is the relative error of a whole tensor, the median "
-      "over {}{}; further right is worse. A layer whose filled mark leads adds error, one whose "
-      "hollow mark leads passes it on.</p>\n",
+      "over {}{}, on the same axis for all lanes; further right is worse. A layer whose filled "
+      "mark leads adds error, one whose "
+      "hollow mark leads passes it on. NaN and Inf are counted over these steps.</p>\n",
       counted(static_cast<int64_t>(steps), "sampled step"),
       steps == 0   ? ""
       : steps == 1 ? fmt::format(" (step {})", errors.steps.front())
                    : fmt::format(" ({} to {})", errors.steps.front(), errors.steps.back()));
   return html;
-}
-
-std::string bin_label(size_t bin) {
-  if (bin == 0) return "equal";
-  if (bin + 1 == SiteError::kBins) return "beyond";
-  return bin <= 12 ? std::to_string(1 << (bin - 1)) : fmt::format("2<sup>{}</sup>", bin - 1);
 }
 
 }  // namespace
@@ -239,37 +229,40 @@ std::string errors_section(const Report& report) {
   return "<h3 id=\"errors\">Where the error comes from</h3>\n" + html;
 }
 
-std::string ulp_block(const SiteErrorReport& error, const std::string& other) {
-  size_t last = 1;
+std::string distance_block(const SiteErrorReport& error, const std::string& other) {
+  const auto bars = distance_bars(error.ulps, error.format, error.not_finite);
   int64_t total = 0, most = 0;
-  for (size_t i = 0; i < error.ulps.size(); ++i) {
-    if (error.ulps[i] > 0) last = std::max(last, i);
-    total += error.ulps[i];
-    most = std::max(most, error.ulps[i]);
+  for (const DistanceBar& bar : bars) {
+    total += bar.count;
+    most = std::max(most, bar.count);
   }
   if (total == 0) return "";
-  std::string bars, labels;
-  const size_t bins = last + 1;
-  for (size_t i = 0; i < bins; ++i) {
-    if (error.ulps[i] > 0) {
-      const double full = std::sqrt(static_cast<double>(error.ulps[i]) / static_cast<double>(most));
-      const int height = std::max(1, static_cast<int>(std::lround(16.0 * full)));
-      const char* kind = i == 0 ? "ge" : i + 1 == SiteError::kBins ? "w" : "g";
-      bars += fmt::format("<rect class=\"{}\" x=\"{}.1\" y=\"{}\" width=\".8\" height=\"{}\"/>",
-                          kind, i, 16 - height, height);
-    }
-    const bool shown = bins <= 8 || i == 0 || i == last || (i % 4 == 1 && i + 2 < last);
-    labels += fmt::format("<span>{}</span>", shown ? bin_label(i) : "");
+  std::string drawing, labels;
+  for (size_t i = 0; i < bars.size(); ++i) {
+    const DistanceBar& bar = bars[i];
+    labels += fmt::format("<span>{}</span>", bar.label);
+    if (bar.count == 0) continue;
+    const double full = std::sqrt(static_cast<double>(bar.count) / static_cast<double>(most));
+    const int height = std::max(1, static_cast<int>(std::lround(16.0 * full)));
+    const char* look = bar.kind == DistanceBar::Kind::equal        ? "ge"
+                       : bar.kind == DistanceBar::Kind::small      ? "g"
+                       : bar.kind == DistanceBar::Kind::not_finite ? "nf"
+                                                                   : "w";
+    drawing += fmt::format("<rect class=\"{}\" x=\"{}.1\" y=\"{}\" width=\".8\" height=\"{}\"/>",
+                           look, i, 16 - height, height);
   }
-  const std::string text = fmt::format("against {}: {} equal, {} within 1 ulp, at most {}", other,
-                                       percent(report::share(error.ulps[0], total)),
-                                       percent(report::share(error.ulps[0] + error.ulps[1], total)),
-                                       short_number(error.max_ulps));
+  std::string text = fmt::format(
+      "against {} in the compared steps: {} equal, {} within 1 ulp of {}", other,
+      percent(report::share(error.ulps[0], total)),
+      percent(report::share(error.ulps[0] + error.ulps[1], total)), format_name(error.format));
+  if (error.not_finite > 0) {
+    text += fmt::format(", {} NaN or Inf in one lane only", not_finite_text(error));
+  }
   return fmt::format(
       "<div class=\"ulps\"><div class=\"nums\">{}</div><svg viewBox=\"0 0 {} 16\" "
-      "preserveAspectRatio=\"none\" role=\"img\"><title>Distance of {} in ulps, {}</title>{}</svg>"
-      "<div class=\"axis even\">{}</div></div>",
-      escape(text), bins, escape(error.name), escape(text), bars, labels);
+      "preserveAspectRatio=\"none\" role=\"img\"><title>Relative differences of {}, {}</title>{}"
+      "</svg><div class=\"axis even\">{}</div></div>",
+      escape(text), bars.size(), escape(error.name), escape(text), drawing, labels);
 }
 
 }  // namespace halfscope::html

@@ -14,7 +14,6 @@
 namespace halfscope::html {
 namespace {
 
-using report::non_zero;
 using report::Rates;
 using report::rates_of;
 using report::suffering;
@@ -52,31 +51,33 @@ const SiteReport* speaker(const LayerReport& layer, Column column) {
   return best;
 }
 
-/// What a column's worst tensor loses, in a word; the gravest kind of loss is named.
+/// What a column's worst tensor loses, in a word; the gravest kind of loss is named, its tensor and
+/// denominator in the tooltip.
 std::string rate_cell(const LayerReport& layer, Column column) {
   const SiteReport* site = speaker(layer, column);
   if (site == nullptr) return "<td></td>";
   const Rates rates = rates_of(*site);
   const char* kind = " soft";
-  std::string text = "0";
+  std::string text = "0", title = "no overflow, no underflow";
+  const auto say = [&](const char* look, double value, const char* what, const char* of) {
+    kind = look;
+    text = percent(value) + " " + what;
+    title = text + ", " + of;
+  };
   if (rates.overflow > 0.0) {
-    kind = " bad";
-    text = percent(rates.overflow) + " over";
+    say(" bad", rates.overflow, site->scale.empty() ? "overflow" : "saturate", kOfAllValues);
   } else if (rates.lost > 0.0) {
-    kind = rates.lost > 0.5 ? " bad" : "";
-    text = percent(rates.lost) + " lost";
+    say(rates.lost > 0.5 ? " bad" : "", rates.lost, "lost", kOfNonZeroUpdates);
   } else if (rates.underflow > 0.01) {
-    kind = " bad";
-    text = percent(rates.underflow) + " flushed";
-  } else if (rates.non_finite > 0.0) {
-    text = percent(rates.non_finite) + " NaN/inf";
-  } else if (rates.underflow >= 1e-4) {
-    kind = "";
-    text = percent(rates.underflow) + " flushed";
+    say(" bad", rates.underflow, "underflow", kOfNonZeroValues);
+  } else if (rates.non_finite() > 0.0) {
+    say(" soft", rates.non_finite(), "NaN/Inf", kOfAllValues);
   } else if (rates.underflow > 0.0) {
-    text = percent(rates.underflow);  // not worth a word
+    say(rates.underflow >= 1e-4 ? "" : " soft", rates.underflow, "underflow", kOfNonZeroValues);
+    if (rates.underflow < 1e-4) text = percent(rates.underflow);  // not worth a word
   }
-  return fmt::format("<td class=\"n{}\">{}</td>", kind, escape(text));
+  return fmt::format("<td class=\"n{}\" title=\"{}: {}\">{}</td>", kind, escape(site->name),
+                     escape(title), escape(text));
 }
 
 std::string drawing_cell(const LayerReport& layer, Column column, const ExponentAxis& axis,
@@ -115,7 +116,7 @@ std::string advice_cell(const Report& report, const LayerReport& layer) {
   const LaneReport& lane = report.lanes[static_cast<size_t>(layer.lane)];
   if (lane.reference || full_precision(layer.write)) return "<td class=\"soft\">is fp32</td>";
   const Rates rates = report::worst_rates(layer);
-  if (rates.overflow == 0.0 && rates.non_finite > 0.0) return "<td class=\"soft\">inherits</td>";
+  if (rates.overflow == 0.0 && rates.non_finite() > 0.0) return "<td class=\"soft\">inherits</td>";
   return fmt::format("<td class=\"soft\">{}</td>",
                      rates.overflow > 0.0 ? "watch" : format_name(layer.write) + " is fine");
 }
@@ -181,12 +182,15 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
   if (site.n == 0) return html + "never measured</div></div></div>\n";
   // Codes of scaled operands saturate; that the largest do is no alarm by itself.
   const double alarming = site.scale.empty() ? 0.0 : 0.01;
-  html += rate_text(site.scale.empty() ? "overflow" : "saturated", rates.overflow, alarming) +
-          ", " + rate_text("not finite", rates.non_finite, 1.0) + "<br>" +
-          rate_text("flushed", rates.underflow, 0.01) + ", " +
-          rate_text("subnormal", report::share(site.subnormal, non_zero(site)), 1.0) + ", " +
-          rate_text("zero", report::share(site.zero, site.n), 1.0);
-  if (site.role == Role::update) html += "<br>" + rate_text("lost updates", rates.lost, 0.5);
+  html += std::string(kOfAllValues) + ": " +
+          rate_text(site.scale.empty() ? "overflow" : "saturated", rates.overflow, alarming) +
+          ", " + rate_text("Inf", rates.infinite, alarming) + ", " +
+          rate_text("NaN", rates.nan, 0.0) + ", " + rate_text("zero", rates.zero, 1.0) + "<br>" +
+          kOfNonZeroValues + ": " + rate_text("underflow", rates.underflow, 0.01) + ", " +
+          rate_text("subnormal", rates.subnormal, 1.0);
+  if (site.role == Role::update) {
+    html += "<br>" + std::string(kOfNonZeroUpdates) + ": " + rate_text("lost", rates.lost, 0.5);
+  }
   html += fmt::format("<br>largest <b>{}</b>", site.max_abs ? short_number(*site.max_abs) : "-");
   html += fmt::format(", rms <b>{}</b>", site.rms ? short_number(*site.rms) : "-");
   if (site.headroom_bits) {
@@ -198,7 +202,7 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
       "</div></div><div>{}<div class=\"axis\"><span>{}</span><span>{}</span><span>{}</span></div>",
       histogram(site, axis, true), power(axis.low), power((axis.low + axis.high + 1) / 2),
       power(axis.high + 1));
-  if (error != nullptr) html += ulp_block(*error, other);
+  if (error != nullptr) html += distance_block(*error, other);
   return html + "</div></div>\n";
 }
 
@@ -318,9 +322,12 @@ std::string layer_section(const Report& report, size_t size_so_far) {
           "<p class=\"how\">How to read it: a histogram shows at which powers of two a tensor's "
           "values lie, from {} on the left to {} on the right, over the "
           "whole run, on the bands of its format; bar heights are square roots, so that thin "
-          "tails show. {}Shares are those of the layer's worst tensor of that kind.</p>\n",
+          "tails show. {}A percentage is that of the layer's worst tensor of that kind over all "
+          "recorded steps: overflow and NaN/Inf of all its values, underflow{} of those that are "
+          "not zero.</p>\n",
           power(axis.low), power(axis.high + 1),
-          report.run.inference ? "" : "Gradients are shown as stored, times the loss scale. ") +
+          report.run.inference ? "" : "Gradients are shown as stored, times the loss scale. ",
+          report.run.inference ? "" : " and lost updates") +
       histogram_key();
 
   const int focus = report.focus;

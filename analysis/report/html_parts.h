@@ -66,7 +66,7 @@ std::string sums_section(const Report& report);
 // html_errors.cpp
 std::string errors_section(const Report& report);
 /// How far a tensor is from the other lane's, in units in the last place.
-std::string ulp_block(const SiteErrorReport& error, const std::string& other);
+std::string distance_block(const SiteErrorReport& error, const std::string& other);
 
 // html_histogram.cpp
 /// Exponents all histograms of the page are drawn over, so that they can be compared.

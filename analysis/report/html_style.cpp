@@ -119,6 +119,7 @@ overflow:visible}
 color:var(--soft);padding-top:3px;font-variant-numeric:tabular-nums}
 .plot path,.plot line{fill:none;vector-effect:non-scaling-stroke}
 .plot .dlo{stroke:var(--accent);stroke-width:6;stroke-linecap:round}
+.plot .dgone{stroke:var(--bad);stroke-width:8;stroke-linecap:square}
 .plot .din{stroke:var(--soft);stroke-width:4;stroke-linecap:square;stroke-opacity:.55}
 .grid{stroke:var(--line);stroke-width:1}
 .c0{stroke:var(--l0)}.c1{stroke:var(--l1)}.c2{stroke:var(--l2)}.c3{stroke:var(--l3)}
@@ -148,7 +149,7 @@ max-width:72em}
 .evidence th,.evidence td{padding:2px 18px 2px 0;overflow-wrap:anywhere}
 svg.h{display:block;width:100px;height:22px}
 svg.h.big{width:100%;height:60px}
-.g{fill:var(--bar)}.w{fill:var(--lost)}.ge{fill:var(--soft)}.zl{fill:var(--zone-lost)}
+.g{fill:var(--bar)}.w{fill:var(--lost)}.nf{fill:var(--bad)}.ge{fill:var(--soft)}.zl{fill:var(--zone-lost)}
 .zs{fill:var(--zone-sub)}.zn{fill:var(--card)}.edge{stroke:var(--soft);stroke-width:1;
 stroke-opacity:.6;fill:none;vector-effect:non-scaling-stroke}
 .tensor{display:grid;grid-template-columns:minmax(210px,1fr) 2fr;gap:6px 24px;padding:12px 0;
@@ -175,7 +176,8 @@ background:linear-gradient(90deg,var(--line) 1px,#0000 1px) 0 0/calc(100%/var(--
 i.lo{background:var(--accent);transform:rotate(45deg) scale(.85)}
 i.in{border:2px solid var(--soft);border-radius:50%;background:var(--bg)}
 .dots i.u,.key i.u{width:0;height:18px;margin:-9px 0 0;border-left:2px dotted var(--soft)}
-.key i.u{height:12px;margin:0 4px}
+.key i.u{height:12px;margin:0 4px}.key i.gone{width:0;height:0;border:6px solid #0000;
+border-left:10px solid var(--bad);border-right:0}
 .gap b{position:absolute;inset:0 auto 0 0;background:var(--good-soft);border-right:2px solid
 var(--good)}
 i.pass{background:var(--good);border-radius:50%}i.fail{background:var(--bad);

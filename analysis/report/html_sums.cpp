@@ -16,8 +16,9 @@ std::string sums_section(const Report& report) {
       "<h3 id=\"sums\">Inside the sums</h3>\n" + scroll_begin("Sums that lose most") +
       "<table class=\"sort\"><caption>Sums whose accumulators lose most, in the compared steps"
       "</caption><thead><tr><th scope=\"col\">lane</th><th scope=\"col\">sums of</th>"
-      "<th scope=\"col\">accumulation</th><th scope=\"col\">swamped</th>"
-      "<th scope=\"col\">largest</th><th scope=\"col\">overflowed</th></tr></thead><tbody>\n";
+      "<th scope=\"col\">accumulation</th><th scope=\"col\">swamped (of non-zero products)</th>"
+      "<th scope=\"col\">largest</th><th scope=\"col\">overflowed (of all "
+      "sums)</th></tr></thead><tbody>\n";
   for (const SumReport* sums : worst) {
     const std::string overflowed =
         sums->counts.overflowed > 0

@@ -148,7 +148,7 @@ Json site_json(const SiteReport& site) {
   json["overflow"] = site.overflow;
   json["underflow"] = site.underflow;
   json["subnormal"] = site.subnormal;
-  json["non_finite"] = site.non_finite;
+  json["non_finite"] = site.non_finite();
   json["lost"] = site.lost;
   json["max_abs"] = number(site.max_abs);
   json["min_abs"] = number(site.min_abs);

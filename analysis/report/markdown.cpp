@@ -165,7 +165,8 @@ void write_sums(const Report& report, std::string& md) {
   const std::vector<const SumReport*> worst = report::worst_sums(report, kSumsShown);
   if (worst.empty()) return;
   md +=
-      "\n| lane | sums of | accumulation | swamped | overflowed |\n"
+      "\n| lane | sums of | accumulation | swamped (of non-zero products) | overflowed (of all "
+      "sums) |\n"
       "| --- | --- | --- | ---: | ---: |\n";
   for (const SumReport* sums : worst) {
     md += fmt::format("| {} | {} | {} to {} | {} | {} |\n", code(lane_of(report, sums->lane)),
@@ -209,7 +210,7 @@ void write_layers(const Report& report, std::string& md) {
   md += fmt::format("\n### Layers that lose most ({} of {})\n\n", shown, report.layers.size());
   const bool updates = !report.run.inference;  // a forward pass has none
   md += fmt::format(
-      "| lane | layer | format | overflow | not finite | underflow |{}\n"
+      "| lane | layer | format | overflow | NaN/Inf | underflow |{}\n"
       "| --- | --- | --- | ---: | ---: | ---: |{}\n",
       updates ? " lost updates |" : "", updates ? " ---: |" : "");
   for (size_t i = 0; i < shown; ++i) {
@@ -217,14 +218,14 @@ void write_layers(const Report& report, std::string& md) {
     const report::Rates rates = report::worst_rates(layer);
     md += fmt::format("| {} | {} | {} | {} | {} | {} |",
                       code(report.lanes[static_cast<size_t>(layer.lane)].name), code(layer.path),
-                      format_name(layer.write), percent(rates.overflow), percent(rates.non_finite),
-                      percent(rates.underflow));
+                      format_name(layer.write), percent(rates.overflow),
+                      percent(rates.non_finite()), percent(rates.underflow));
     if (updates) md += fmt::format(" {} |", percent(rates.lost));
     md += "\n";
   }
   md += fmt::format(
-      "\nThe worst tensor of each layer; shares of its elements, for underflow {}of the finite "
-      "non-zero ones.\n",
+      "\nOf the worst tensor of each layer, over all recorded steps. Overflow and NaN/Inf (after "
+      "rounding) are shares of all values, underflow {}of the non-zero ones.\n",
       updates ? "and lost updates " : "");
 }
 

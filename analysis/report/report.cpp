@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "analysis/format_limits.h"
+#include "analysis/report/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/loss_scale_window.h"
@@ -46,7 +47,9 @@ SiteReport report_site(const RunView& run, int lane, const SiteInfo& site) {
   report.overflow = total.overflow;
   report.underflow = total.underflow;
   report.subnormal = total.subnormal;
-  report.non_finite = total.non_finite();
+  report.pos_inf = total.pos_inf;
+  report.neg_inf = total.neg_inf;
+  report.nan = total.nan;
   report.lost = total.lost;
   const int64_t finite = total.n - total.non_finite();
   if (finite > 0) {
@@ -93,9 +96,15 @@ void report_layers(const RunView& run, int lane, std::vector<LayerReport>& layer
     layer.parameters = info_layer.parameters;
     layers.push_back(std::move(layer));
   }
+  std::vector<int64_t> weights(layers.size(), 0);
   for (const SiteInfo& site : info.sites) {
     const size_t index = place.at(site.path);
-    if (index >= first) layers[index].sites.push_back(report_site(run, lane, site));
+    if (index < first) continue;
+    layers[index].sites.push_back(report_site(run, lane, site));
+    weights[index] += report::weights_in(site);
+  }
+  for (size_t i = first; i < layers.size(); ++i) {
+    layers[i].parameters = report::parameters_of(weights[i], layers[i].parameters);
   }
 }
 

@@ -62,7 +62,9 @@ struct SiteReport {
   Role role = Role::activation;
   FloatFormat format;
   std::string scale;  ///< of codes of a scaled operand, else ""
-  int64_t n = 0, zero = 0, overflow = 0, underflow = 0, subnormal = 0, non_finite = 0, lost = 0;
+  int64_t n = 0, zero = 0, pos_inf = 0, neg_inf = 0, nan = 0;
+  int64_t overflow = 0, underflow = 0, subnormal = 0, lost = 0;
+  int64_t non_finite() const noexcept { return pos_inf + neg_inf + nan; }
   std::optional<double> max_abs, min_abs, rms;
   std::optional<double> headroom_bits;  ///< log2(max_finite / max_abs)
   /// log2 of the magnitude below which 1 % of the non-zero values lie (the lower edge of its
@@ -91,6 +93,7 @@ struct SiteErrorReport {
   bool feeds_relu = false;  ///< an activation that a ReLU reads: its signs decide what passes
   int64_t samples = 0;      ///< steps it was compared in
   int64_t n = 0, differing = 0, sign_flips = 0;
+  int64_t not_finite = 0;  ///< elements that are NaN or infinite in one of the lanes only
   double max_ulps = 0.0;
   /// Medians over the sampled steps; empty where nothing finite was measured.
   std::optional<double> total, local_fp32, local_fp64, inherited;

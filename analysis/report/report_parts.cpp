@@ -11,17 +11,17 @@
 
 namespace halfscope::report {
 
-Rates rates_of(const SiteReport& site) noexcept {
-  return {share(site.overflow, site.n), share(site.non_finite, site.n),
-          share(site.underflow, non_zero(site)), share(site.lost, non_zero(site))};
-}
+Rates rates_of(const SiteReport& site) noexcept { return halfscope::rates_of(site, site.format); }
 
 Rates worst_rates(const LayerReport& layer) noexcept {
   Rates worst;
   for (const SiteReport& site : layer.sites) {
     const Rates rates = rates_of(site);
     worst.overflow = std::max(worst.overflow, rates.overflow);
-    worst.non_finite = std::max(worst.non_finite, rates.non_finite);
+    if (rates.non_finite() > worst.non_finite()) {
+      worst.infinite = rates.infinite;
+      worst.nan = rates.nan;
+    }
     worst.underflow = std::max(worst.underflow, rates.underflow);
     worst.lost = std::max(worst.lost, rates.lost);
   }

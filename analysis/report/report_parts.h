@@ -7,23 +7,16 @@
 #include <string>
 
 #include "analysis/report/report.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope::report {
 
+using halfscope::Rates;
+
 /// 0 if there is nothing to take a share of.
-inline double share(int64_t part, int64_t whole) noexcept {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-}
+inline double share(int64_t part, int64_t whole) noexcept { return share_of(part, whole); }
 
-/// Finite values that are not zero: what flushing and losing are shares of.
-inline int64_t non_zero(const SiteReport& site) noexcept {
-  return site.n - site.zero - site.non_finite;
-}
-
-/// Shares of one tensor, or of the worst tensors of a layer.
-struct Rates {
-  double overflow = 0.0, non_finite = 0.0, underflow = 0.0, lost = 0.0;
-};
+/// Of one tensor over the whole run.
 Rates rates_of(const SiteReport& site) noexcept;
 /// The largest of each over the tensors of a layer.
 Rates worst_rates(const LayerReport& layer) noexcept;

@@ -16,7 +16,7 @@ namespace halfscope {
 namespace {
 
 constexpr double kDiverged = 0.5;
-constexpr double kLearned = 0.02;
+constexpr double kLearnedPart = 0.02;
 
 size_t fifth(std::span<const StepRow> rows) {
   return std::min(rows.size(), std::max<size_t>(rows.size() / 5, 4));
@@ -66,7 +66,7 @@ bool all_losses_finite(const std::vector<double>& losses) {
 bool has_learned(std::span<const StepRow> rows) {
   if (rows.empty() || !all_losses_finite(last_losses(rows))) return false;
   const double first = std::max(middle(first_losses(rows)), rows.front().loss);
-  return middle(last_losses(rows)) < first - kLearned * std::fabs(first);
+  return middle(last_losses(rows)) < first - kLearnedPart * std::fabs(first);
 }
 
 bool has_diverged(std::span<const StepRow> rows) {

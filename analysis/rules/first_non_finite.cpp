@@ -17,6 +17,8 @@ namespace {
 
 /// From 65536 a dynamic scaler reaches 1 after so many skipped steps; more is no calibration.
 constexpr int64_t kCalibrationSkips = 16;
+/// Until this step a dynamic scale may still be looking for its place.
+constexpr int64_t kCalibrationSteps = 4 * kCalibrationSkips;
 constexpr double kRareSkips = 0.05;
 /// Where dynamic scaling starts if nobody says otherwise, as torch's GradScaler.
 constexpr double kUsualStart = 65536.0;
@@ -26,20 +28,33 @@ struct Course {
   int64_t steps = 0, skipped = 0;
   int64_t first_skipped = 0;  ///< steps skipped at the very start, one after the other
   int64_t last_skipped = -1;  ///< index of the last skipped row
+  /// Skips at a scale that had just grown: how a dynamic scale finds out that it is too large.
+  int64_t probes = 0;
+  int64_t last_other = -1;  ///< index of the last skipped row that was no probe
   bool loss_ends_finite = true;
   bool ends_skipped = false;
   bool harmed = false;  ///< a step that was not skipped had a non-finite loss
   double first_scale = 1.0, last_scale = 1.0;
+
+  int64_t others() const noexcept { return skipped - probes; }
 };
 
 Course course_of(const LaneFacts& lane) {
   Course course;
+  double taken_scale = std::numeric_limits<double>::infinity();  // of the last step that was taken
   for (const StepRow& row : lane.steps()) {
     if (course.steps == 0) course.first_scale = row.loss_scale;
     if (row.skipped) {
       ++course.skipped;
       if (course.skipped == course.steps + 1) course.first_skipped = course.skipped;
       course.last_skipped = course.steps;
+      if (row.loss_scale > taken_scale) {
+        ++course.probes;
+      } else {
+        course.last_other = course.steps;
+      }
+    } else {
+      taken_scale = row.loss_scale;
     }
     ++course.steps;
     course.loss_ends_finite = std::isfinite(row.loss);
@@ -64,12 +79,63 @@ struct Start {
   const StepRow* row = nullptr;
 };
 
-std::optional<Start> find_start(const LaneFacts& lane) {
-  std::optional<Start> start;
+bool is_recorded(const LaneFacts& lane, int64_t step) {
+  const std::vector<RecordedStep>& steps = lane.recorded();
+  return std::any_of(steps.begin(), steps.end(), [&](const RecordedStep& record) {
+    return record.step <= step && step < record.step + record.step_count;
+  });
+}
+
+/// Whether infinities of this site are known to do no harm.
+bool is_absorbed(const LaneFacts& lane, int site) {
+  const std::vector<RecordedStep>& steps = lane.recorded();
+  return std::any_of(steps.begin(), steps.end(), [&](const RecordedStep& step) {
+    return std::binary_search(step.absorbed.begin(), step.absorbed.end(), site);
+  });
+}
+
+/// Whether the lane ends without a way back.
+bool is_lost(const Course& course) {
+  return !course.loss_ends_finite || (course.ends_skipped && course.last_scale < 1.0);
+}
+
+/// The last step with a finite forward and backward pass before the loss was lost: skipped steps
+/// before it were overcome. Its update may be what went wrong. -1 if there is none, or if nothing
+/// was lost.
+int64_t last_good_step(const LaneFacts& lane, const Course& course) {
+  if (lane.inference() || !(course.harmed || is_lost(course))) return -1;
+  int64_t good = -1;
+  auto record = lane.recorded().begin();
+  for (const StepRow& row : lane.steps()) {
+    if (course.harmed && !row.skipped && !std::isfinite(row.loss)) break;
+    while (record != lane.recorded().end() && record->step + record->step_count <= row.step) {
+      ++record;
+    }
+    const bool known = record != lane.recorded().end() && record->step <= row.step;
+    const bool bad = known ? record->forward_bad || record->backward_bad : row.first_bad >= 0;
+    if (!row.skipped && std::isfinite(row.loss) && !bad) good = row.step;
+  }
+  return good;
+}
+
+/// The recorded step at which it starts. A scale that only comes down does not count where
+/// something else went wrong after it.
+const RecordedStep* find_record(const LaneFacts& lane, int64_t good, bool lost) {
+  const RecordedStep* first = nullptr;
   for (const RecordedStep& record : lane.recorded()) {
-    if (record.bad.empty()) continue;
-    start = Start{.step = record.step, .site = record.bad.front(), .record = &record};
-    break;
+    if (record.bad.empty() || record.step < good) continue;
+    const bool comes_down = record.skipped && record.gradients_overflow && !record.forward_bad;
+    if (!lost || !comes_down) return &record;
+    if (first == nullptr) first = &record;
+  }
+  return first;
+}
+
+std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
+  const int64_t good = last_good_step(lane, course);
+  std::optional<Start> start;
+  if (const RecordedStep* record = find_record(lane, good, is_lost(course))) {
+    start = Start{.step = record->step, .site = record->bad.front(), .record = record};
   }
   for (const StepRow& row : lane.steps()) {
     if (start && row.step > start->step) break;
@@ -77,21 +143,34 @@ std::optional<Start> find_start(const LaneFacts& lane) {
       start->row = &row;
       break;
     }
+    if (row.step < good || is_recorded(lane, row.step)) continue;
     const bool finite = lane.inference() || std::isfinite(row.loss);
-    if (row.first_bad < 0 && finite && !row.skipped) continue;
-    start = Start{.step = row.step, .site = row.first_bad, .row = &row};
+    const bool site_counts = row.first_bad >= 0 && !is_absorbed(lane, row.first_bad) &&
+                             row.first_bad < static_cast<int>(lane.info().sites.size());
+    if (!site_counts && finite && !row.skipped) continue;
+    start = Start{.step = row.step, .site = site_counts ? row.first_bad : -1, .row = &row};
     break;
   }
-  const int sites = static_cast<int>(lane.info().sites.size());
-  if (start && start->site >= sites) start->site = -1;
-  return start;
+  if (start) return start;
+  // Statistics that clear every tensor of blame: the loss or the update alone tells.
+  for (const StepRow& row : lane.steps()) {
+    if (row.step < good || lane.inference()) continue;
+    if (std::isfinite(row.loss) && !row.skipped) continue;
+    return Start{.step = row.step, .site = -1, .row = &row};
+  }
+  return std::nullopt;
+}
+
+/// The loss scale is read in the forward pass, but what it makes too large is gradients.
+bool is_forward(const SiteInfo& site) {
+  return site.phase == Phase::forward && !is_loss_scale(site);
 }
 
 /// "conv2.activation -> relu2.activation -> loss": what depends on the start and left the finite
 /// numbers in the same step.
 std::string chain_of(const LaneFacts& lane, const Start& start) {
   std::vector<std::string> chain{lane.site(start.site).name()};
-  const bool forward = lane.site(start.site).phase == Phase::forward;
+  const bool forward = is_forward(lane.site(start.site));
   if (start.record != nullptr) {
     const std::vector<bool> below = lane.downstream(lane.node_of(start.site));
     for (int site : start.record->bad) {
@@ -119,27 +198,44 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
   return text;
 }
 
-Severity severity_of(const Course& course, bool forward, bool dynamic) {
-  if (!course.loss_ends_finite) return Severity::error;
-  if (course.ends_skipped && course.last_scale < 1.0) return Severity::error;
+/// A dynamic scale that comes down at the start, or now and then tries a larger value.
+bool is_calibration(const Course& course, bool dynamic) {
+  const bool settles =
+      course.others() <= kCalibrationSkips && course.last_other < kCalibrationSteps;
+  return dynamic && settles;
+}
+
+bool is_rare(const Course& course) {
+  return static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps) &&
+         !course.ends_skipped;
+}
+
+/// Steps were skipped because gradients overflowed, and not because the forward pass did.
+bool scale_skips(const LaneFacts& lane) {
+  const std::vector<RecordedStep>& steps = lane.recorded();
+  return std::any_of(steps.begin(), steps.end(), [](const RecordedStep& step) {
+    return step.skipped && step.gradients_overflow;
+  });
+}
+
+Severity severity_of(const LaneFacts& lane, const Course& course, bool forward, bool dynamic) {
+  if (is_lost(course)) return Severity::error;
   if (course.harmed) return Severity::warning;
-  if (forward) return Severity::info;  // forward_overflow weighs it
-  const bool settling = dynamic && course.skipped <= kCalibrationSkips &&
-                        course.last_skipped + 1 <= 4 * kCalibrationSkips;
-  const bool rare =
-      static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps);
-  return settling || (rare && !course.ends_skipped) ? Severity::info : Severity::warning;
+  // forward_overflow judges the forward pass.
+  if (course.skipped == 0 || (forward && !scale_skips(lane))) return Severity::info;
+  return is_calibration(course, dynamic) || is_rare(course) ? Severity::info : Severity::warning;
 }
 
 /// A gradient that overflows again and again needs a lower scale.
 void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& finding) {
   if (finding.severity == Severity::info || start.record == nullptr || start.row == nullptr) return;
-  if (lane.site(start.site).phase != Phase::backward) return;
+  if (is_forward(lane.site(start.site))) return;
+  if (!lane.scales_loss() || lane.full_precision()) return;
   const bool dynamic = lane.scales_dynamically();
   const double used = start.row->loss_scale;
   const std::optional<double> ceiling = scale_ceiling(lane);
   if (!ceiling) {
-    const char* why = "nothing was recorded that a static scale could be worked out from.";
+    const char* why = "the recorded gradients do not say which static scale would fit.";
     if (!dynamic) {
       finding.action.text = fmt::format("Use dynamic loss scaling: {}", why);
     } else if (used > kUsualStart) {
@@ -149,7 +245,7 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
     return;
   }
   const double scale = scale_below(*ceiling);
-  if (scale >= used) return;  // no scale mends that
+  if (scale >= used) return;  // no scale fixes that
   const char* how = dynamic ? "Start dynamic loss scaling at or below "
                             : "Use dynamic loss scaling, or a static scale of at most ";
   finding.action = {.edit = {.loss_scale = scale}, .text = how + scale_text(scale) + "."};
@@ -158,89 +254,119 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
 /// Of the updates that were left out because a gradient overflowed.
 std::string skips_text(const Course& course, Severity severity, bool dynamic) {
   const std::string steps = counted(course.steps, "step");
-  const bool all = course.skipped == course.steps;
+  const bool one = course.skipped == 1;
   if (!dynamic) {
     return fmt::format("{} of {} {} skipped: at the static loss scale of {} gradients overflow.",
-                       course.skipped, steps, course.skipped == 1 ? "was" : "were",
-                       scale_text(course.last_scale));
+                       course.skipped, steps, one ? "was" : "were", scale_text(course.last_scale));
   }
-  if (all && course.last_scale >= 1.0) {
+  if (course.skipped == course.steps && course.last_scale >= 1.0) {
     return fmt::format(
-        "All of {} {} skipped: the run ended while dynamic scaling was still "
-        "looking for its scale, from {} downwards.",
+        "All of {} {} skipped: the run ended while dynamic scaling was still looking for its "
+        "scale, from {} downwards.",
         steps, course.steps == 1 ? "was" : "were", scale_text(course.first_scale));
   }
-  if (severity == Severity::info) {
+  if (severity == Severity::info && course.others() > 0 && course.last_other < kCalibrationSteps) {
     return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",
-                       counted(course.skipped, "skipped step"), course.last_skipped + 1,
-                       course.skipped == 1 ? "is" : "are");
+                       counted(course.others(), "skipped step"), course.last_other + 1,
+                       course.others() == 1 ? "is" : "are");
   }
-  if (!all && course.first_skipped > kCalibrationSkips) {
+  if (severity == Severity::info) {
+    return fmt::format(
+        "{} of {} {} skipped. This is normal: dynamic scaling now and then tries a scale that is "
+        "too large.",
+        course.skipped, steps, one ? "was" : "were");
+  }
+  if (course.skipped < course.steps && course.first_skipped > kCalibrationSkips) {
     return fmt::format("The first {} were skipped: dynamic scaling started far too high, at {}.",
                        counted(course.first_skipped, "step"), scale_text(course.first_scale));
   }
-  return fmt::format("{} of {} were skipped: the scale does not settle.", course.skipped, steps);
+  return fmt::format("{} of {} {} skipped: the scale does not settle.", course.skipped, steps,
+                     one ? "was" : "were");
 }
 
 std::string outcome_text(const LaneFacts& lane, const Course& course, Severity severity,
                          bool forward) {
-  const bool dynamic = lane.scales_dynamically();
   if (lane.inference()) {
-    return !course.loss_ends_finite ? "The outputs are not finite at the end."
-           : course.harmed          ? "The outputs were finite again later."
-                                    : "The outputs stayed finite.";
+    return !course.loss_ends_finite ? "The outputs are not finite."
+           : course.harmed          ? "The outputs of some batches are not finite."
+                                    : "The outputs are finite.";
   }
   if (!course.loss_ends_finite)
     return "The loss is not finite at the end: the lane does not recover.";
-  if (forward) {
-    return course.harmed ? "The loss became finite again later."
-                         : "The loss stayed finite or the steps were skipped.";
+  if (forward && !scale_skips(lane)) {
+    return course.harmed         ? "The loss becomes finite again later."
+           : course.skipped == 0 ? "The loss stays finite."
+                                 : "The loss stays finite or the steps are skipped.";
   }
-  if (course.skipped == 0) return "No update was skipped, and the loss ends finite.";
-  return skips_text(course, severity, dynamic);
+  if (course.skipped == 0) return "No update was skipped, and the loss is finite at the end.";
+  return skips_text(course, severity, lane.scales_dynamically());
+}
+
+/// "fc1 makes NaN in fp16 at step 3".
+std::string beginning(const SiteInfo& site, const std::optional<TensorStats>& stats,
+                      const std::string& when) {
+  if (stats && stats->overflow > 0) {
+    return fmt::format("{} overflows {} {}", site.name(), format_name(site.format), when);
+  }
+  if (!stats) return fmt::format("{} overflows or is not finite {}", site.name(), when);
+  const bool nan = stats->nan == stats->non_finite();
+  return fmt::format("{} contains {} {}", site.name(), nan ? "NaN" : "infinity", when);
+}
+
+/// Whether fp32 does no better.
+bool reference_fails(const LaneFacts& lane, int64_t step) {
+  if (lane.reference() < 0 || lane.inference()) return false;
+  const std::span<const StepRow> rows = lane.run().steps(lane.reference());
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [&](const StepRow& each) { return each.step == step; });
+  return row != rows.end() && !std::isfinite(row->loss);
 }
 
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings) {
-  const std::optional<Start> start = find_start(lane);
-  if (!start) return;
   const Course course = course_of(lane);
+  const std::optional<Start> start = find_start(lane, course);
+  if (!start) return;
   const bool known = start->site >= 0;
-  const bool forward = known ? lane.site(start->site).phase == Phase::forward
-                             : start->row != nullptr && !std::isfinite(start->row->loss);
+  const bool loss_lost =
+      !lane.inference() && start->row != nullptr && !std::isfinite(start->row->loss);
+  const bool forward = known ? is_forward(lane.site(start->site)) : loss_lost;
 
   Finding finding{.rule = "first_non_finite", .lane = lane.lane()};
   const bool dynamic = lane.scales_dynamically();
-  finding.severity = severity_of(course, forward, dynamic);
+  finding.severity = severity_of(lane, course, forward, dynamic);
+  // The network's own infinities are not worth a word where nothing comes of them.
+  if (lane.full_precision() && finding.severity == Severity::info) return;
   finding.step = start->step;
   finding.evidence = {{"skipped_steps", static_cast<double>(course.skipped)},
                       {"steps", static_cast<double>(course.steps)},
                       {"first_loss_scale", course.first_scale},
                       {"last_loss_scale", course.last_scale}};
+  const std::string when =
+      fmt::format("at {} {}", lane.inference() ? "batch" : "step", start->step);
   if (known) {
     const SiteInfo& site = lane.site(start->site);
     finding.site = site.name();
     finding.layer = site.path;
     const std::optional<TensorStats> stats =
         start->record != nullptr ? lane.stats(start->site, start->record->step) : std::nullopt;
-    const bool overflowed = !stats || stats->overflow > 0;
-    finding.mechanism = fmt::format(
-        "{} {} at step {}", site.name(),
-        overflowed ? "overflowed " + format_name(site.format) : std::string("was not finite"),
-        start->step);
+    finding.mechanism = beginning(site, stats, when);
     const std::string chain = chain_of(lane, *start);
     finding.evidence["chain"] = chain;
-    finding.text = fmt::format("First to leave the finite numbers: {}. The way it went: {}. ",
+    finding.text = fmt::format("First non-finite value: {}. It spread through: {}. ",
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
   } else {
     finding.mechanism =
-        fmt::format("{} at step {}; no statistics of that step",
-                    start->row != nullptr && start->row->skipped ? "the update was skipped"
-                                                                 : "the loss was not finite",
-                    start->step);
-    finding.text = "First to leave the finite numbers: " + finding.mechanism + ". ";
+        fmt::format("{} {}", loss_lost ? "the loss is not finite" : "the update was skipped", when);
+    finding.text =
+        fmt::format("First non-finite value: {}{}. ", finding.mechanism,
+                    is_recorded(lane, start->step) ? "" : ", a step without recorded tensors");
   }
   finding.text += outcome_text(lane, course, finding.severity, forward);
+  if (reference_fails(lane, start->step)) {
+    finding.text +=
+        fmt::format(" {} is not finite there, either.", lane.run().lane(lane.reference()).name);
+  }
   findings.push_back(std::move(finding));
 }
 

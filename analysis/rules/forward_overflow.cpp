@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // forward_overflow: the places where the forward pass leaves the finite numbers first. Downstream
 // infinities and NaNs are symptoms and are not named. No loss scale reaches the forward pass.
+// Infinities that later operators absorb without harm, as those of a mask, are a remark.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,10 +22,13 @@ constexpr size_t kLastSteps = 20;
 struct Root {
   int64_t steps = 0;  ///< recorded windows in which it started here
   int64_t first_step = -1;
-  int64_t overflow = 0, finite = 0, non_finite = 0;
+  int64_t overflow = 0, finite = 0, non_finite = 0, nan = 0;
   double max_abs = 0.0;
   double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
   bool skipped = false, loss_non_finite = false;
+  bool silent = true;  ///< in every step its infinities ended before the loss or an output
+
+  bool not_infinite() const noexcept { return nan == non_finite; }
 };
 
 /// What decides whether a value can be held: the formats a node reads and writes in.
@@ -49,22 +53,28 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
       const TensorStats stats = *lane.stats(site, step.step);
       const Formats formats =
           formats_of(lane, lane.nodes()[static_cast<size_t>(lane.node_of(site))]);
-      // Not finite without an overflow of its own result: it happened while reading or summing
-      // in a narrow format. In full precision it is a matter of the mathematics, not of this rule.
-      if (stats.overflow == 0 && full_precision(formats.read) && full_precision(formats.write)) {
+      // Not finite without an overflow of its own result: it happened while reading or summing in a
+      // narrow format. In full precision, unless the reference is finite there, it is a matter of
+      // the mathematics, not of this rule.
+      if (stats.overflow == 0 && full_precision(formats.read) && full_precision(formats.write) &&
+          !lane.reference_counts(site, step.step)) {
         continue;
       }
+      const bool silent = step.is_silent(site);
       Root& root = roots[site];
       ++root.steps;
       if (root.first_step < 0) root.first_step = step.step;
       root.overflow += stats.overflow;
       root.non_finite += stats.non_finite();
+      root.nan += stats.nan;
       root.finite += stats.n - stats.non_finite();
       root.max_abs = std::max(root.max_abs, static_cast<double>(stats.max_abs));
       if (std::isfinite(step.loss_scale)) {
         root.low_scale = std::min(root.low_scale, step.loss_scale);
         root.high_scale = std::max(root.high_scale, step.loss_scale);
       }
+      root.silent = root.silent && silent;
+      if (silent) continue;  // a step may be skipped for another reason
       root.skipped = root.skipped || step.skipped;
       root.loss_non_finite = root.loss_non_finite || !step.loss_finite;
     }
@@ -134,15 +144,86 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
   return more;
 }
 
-std::string what_happens(const LaneFacts& lane, int site, const Root& root) {
-  const SiteInfo& info = lane.site(site);
-  const std::string format = format_name(info.format);
-  if (root.overflow > 0) {
-    return fmt::format("{} of the exact results of {} exceed {}, the largest {} value",
-                       percent(static_cast<double>(root.overflow) /
-                               static_cast<double>(std::max<int64_t>(root.finite, 1))),
-                       info.name(), short_number(info.format.max_finite()), format);
+/// What a site is to the user, and the word for its values: "conv2", "outputs".
+struct Subject {
+  std::string name;
+  const char* values;
+};
+
+Subject subject_of(const SiteInfo& site) {
+  if (site.role == Role::activation) return {site.path, "outputs"};
+  if (site.role != Role::input) return {site.name(), "values"};
+  if (site.path == "input") {
+    return {site.tensor == "input" ? "the input" : "the input " + site.tensor, "values"};
   }
+  const bool constant = site.tensor.starts_with("constant");
+  return {(constant ? "a constant of " : "an operand of ") + site.path, "values"};
+}
+
+/// "conv2 overflows fp16: 22 % of its outputs are larger than 65504".
+std::string overflow_text(const SiteInfo& site, int64_t overflow, int64_t finite) {
+  const Subject subject = subject_of(site);
+  return fmt::format(
+      "{} overflows {}: {} of its {} are larger than {}", subject.name, format_name(site.format),
+      percent(static_cast<double>(overflow) / static_cast<double>(std::max<int64_t>(finite, 1))),
+      subject.values, short_number(site.format.max_finite()));
+}
+
+int64_t zeros_of(const TensorCounts& counts) { return counts.zero + counts.underflow; }
+
+/// Why a node reads zeros that fp32 does not have.
+struct Zeros {
+  std::vector<int> way{};  ///< from the node where they begin to the one that reads them; or none
+  int underflows = -1;     ///< the site where values were flushed
+  std::vector<int> made_of{};  ///< nodes; where nothing was flushed, a difference was rounded away
+
+  bool found() const noexcept { return !way.empty(); }
+};
+
+/// An operand of its own that a node reads as zero, or its result.
+int flushed_site(const LaneFacts& lane, int node, int64_t step) {
+  for (const SiteInfo& site : lane.info().sites) {
+    const bool reads = site.role == Role::input || site.role == Role::weight;
+    if (lane.node_of(site.order) != node || site.phase != Phase::forward) continue;
+    if (!reads && site.role != Role::activation) continue;
+    const std::optional<TensorStats> own = lane.stats(site.order, step);
+    if (own && own->underflow > 0) return site.order;
+  }
+  return -1;
+}
+
+Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
+  Zeros zeros{.way = {node}};
+  bool compared = true;
+  for (bool up = true; up && zeros.way.size() < lane.nodes().size();) {
+    up = false;
+    for (const int input : lane.nodes()[static_cast<size_t>(zeros.way.back())].inputs) {
+      const int site = lane.nodes()[static_cast<size_t>(input)].output_site;
+      if (site < 0) continue;
+      const std::optional<TensorStats> own = lane.stats(site, step);
+      const std::optional<TensorCounts> theirs = lane.reference_counts(site, step);
+      if (!own || own->zero + own->underflow <= (theirs ? zeros_of(*theirs) : 0)) continue;
+      compared = compared && theirs;
+      zeros.way.push_back(input);
+      zeros.underflows = flushed_site(lane, input, step);
+      up = zeros.underflows < 0;  // else they begin here
+      break;
+    }
+  }
+  // Zeros of which nothing says that fp32 does not have them need a cause.
+  if (zeros.way.size() == 1 || (zeros.underflows < 0 && !compared)) return {};
+  if (zeros.underflows < 0) {
+    for (const int input : lane.nodes()[static_cast<size_t>(zeros.way.back())].inputs) {
+      if (lane.nodes()[static_cast<size_t>(input)].layer >= 0) zeros.made_of.push_back(input);
+    }
+  }
+  std::reverse(zeros.way.begin(), zeros.way.end());
+  return zeros;
+}
+
+std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
+  const SiteInfo& info = lane.site(site);
+  if (root.overflow > 0) return overflow_text(info, root.overflow, root.finite);
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
   const FloatFormat read = formats_of(lane, node).read;
   for (int input : node.inputs) {
@@ -155,20 +236,81 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root) {
                          short_number(largest));
     }
   }
-  return fmt::format(
-      "{} is not finite although everything it reads is: it overflows inside the "
-      "operator, in {}",
-      info.name(), format_name(read));
+  if (zeros.found()) {
+    const ForwardNode& source = lane.nodes()[static_cast<size_t>(zeros.way.front())];
+    if (zeros.underflows >= 0) {
+      const SiteInfo& flushed = lane.site(zeros.underflows);
+      return fmt::format("{} is not finite because {} underflows {} to 0", info.path,
+                         subject_of(flushed).name, format_name(flushed.format));
+    }
+    return fmt::format("{} is not finite because {} rounds to 0 in {}, and not in fp32", info.path,
+                       source.path, format_name(lane.site(source.output_site).format));
+  }
+  const bool only_nan = root.not_infinite();
+  return fmt::format("{} makes {} in {} from finite operands", info.path,
+                     only_nan ? "NaN" : "infinity", format_name(read));
 }
 
-Finding describe(const LaneFacts& lane, int site, const Root& root, bool collapsed) {
+/// "belis/Exp": the operators that read the infinities and give finite numbers.
+std::vector<std::string> absorbers(const LaneFacts& lane, const RecordedStep& step, int site) {
+  std::vector<bool> made(lane.nodes().size(), false);
+  const auto mark = [&](const std::vector<int>& sites) {
+    for (const int order : sites) {
+      const SiteInfo& info = lane.site(order);
+      const size_t node = static_cast<size_t>(lane.node_of(order));
+      if (info.role == Role::activation || lane.nodes()[node].layer < 0) made[node] = true;
+    }
+  };
+  mark(step.bad);
+  mark(step.absorbed);
+  std::vector<std::string> paths;
+  std::vector<bool> seen(made.size(), false);
+  std::vector<int> open{lane.node_of(site)};
+  while (!open.empty()) {
+    const size_t at = static_cast<size_t>(open.back());
+    open.pop_back();
+    if (seen[at]) continue;
+    seen[at] = true;
+    if (!made[at]) {
+      paths.push_back(lane.nodes()[at].path);
+      continue;
+    }
+    for (const int reader : lane.nodes()[at].readers) open.push_back(reader);
+  }
+  return lane.in_order(std::move(paths));
+}
+
+/// What follows, or why nothing does.
+std::string outcome(const LaneFacts& lane, int site, const Root& root, bool collapsed) {
+  if (root.silent) {
+    const RecordedStep* step = nullptr;
+    for (const RecordedStep& each : lane.recorded()) {
+      if (each.step == root.first_step) step = &each;
+    }
+    return fmt::format(
+        " The infinities end at {}, so no NaN shows that the results may be wrong.{}",
+        name_list(absorbers(lane, *step, site)),
+        lane.reference() < 0 ? " Add the lane float32 to see whether they are." : "");
+  }
+  if (lane.inference()) return root.loss_non_finite ? " The outputs are not finite." : "";
+  if (!collapsed) return " A loss scale cannot help: the forward pass does not use it.";
+  std::string text = " This is not a scale problem: it overflows at every loss scale";
+  if (root.low_scale < root.high_scale) {
+    text += fmt::format(" (seen from {} down to {})", scale_text(root.high_scale),
+                        scale_text(root.low_scale));
+  }
+  return text + ", because the forward pass does not use the scale.";
+}
+
+Finding describe(const LaneFacts& lane, int site, const Root& root, bool collapsed,
+                 const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
   Finding finding{.rule = "forward_overflow", .lane = lane.lane()};
   finding.severity = root.skipped || root.loss_non_finite ? Severity::error : Severity::warning;
   finding.site = info.name();
   finding.layer = info.path;
   finding.step = root.first_step;
-  finding.mechanism = what_happens(lane, site, root);
+  finding.mechanism = what_happens(lane, site, root, zeros);
   const double recorded = static_cast<double>(lane.recorded().size());
   finding.evidence = {{"steps", static_cast<double>(root.steps)},
                       {"recorded_steps", recorded},
@@ -177,45 +319,89 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
                       {"max_abs", root.max_abs},
                       {"max_finite", info.format.max_finite()},
                       {"format", format_name(info.format)}};
-  if (root.high_scale > 0.0 && !lane.inference()) {
+  if (root.high_scale > 0.0 && lane.scales_loss()) {
     finding.evidence["lowest_loss_scale"] = root.low_scale;
     finding.evidence["highest_loss_scale"] = root.high_scale;
   }
-  finding.text = fmt::format("{} overflows in {} of {} (first at step {}): {}.", info.name(),
-                             root.steps, counted(static_cast<int64_t>(recorded), "recorded step"),
-                             root.first_step, finding.mechanism);
+  finding.text = fmt::format("{}.", finding.mechanism);
   if (root.overflow > 0) {
-    finding.text += fmt::format(" The exact results reach {}.", short_number(root.max_abs));
+    finding.text += fmt::format(" The largest is {}.", short_number(root.max_abs));
   }
-  finding.text += " Everything it reads is finite, so this is where it starts.";
-  if (lane.inference()) {
-    if (root.loss_non_finite) finding.text += " It reaches the outputs.";
-  } else if (collapsed) {
-    finding.text += " This is not a scale problem: it overflows at every loss scale";
-    if (root.low_scale < root.high_scale) {
-      finding.text += fmt::format(" (seen from {} down to {})", scale_text(root.high_scale),
-                                  scale_text(root.low_scale));
-    }
-    finding.text += ", because the forward pass does not see the scale.";
-  } else {
-    finding.text += " A loss scale cannot help: the forward pass does not see it.";
-  }
+  finding.text += fmt::format(
+      " It happens in {} of {} recorded {}, first at {} {}. Everything it reads is finite, so it "
+      "starts here.",
+      root.steps, short_number(recorded), lane.inference() ? "batches" : "steps",
+      lane.inference() ? "batch" : "step", root.first_step);
+  finding.text += outcome(lane, site, root, collapsed);
   return finding;
 }
 
+/// One remark about everything that is absorbed: what is named comes first in the graph.
+void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const RecordedStep* first = nullptr;
+  int site = -1;
+  int64_t steps = 0, overflow = 0, finite = 0;
+  std::vector<bool> places(lane.info().sites.size(), false);
+  for (const RecordedStep& step : lane.recorded()) {
+    for (const int order : step.absorbed) {
+      const TensorStats stats = *lane.stats(order, step.step);
+      if (stats.overflow == 0) continue;
+      places[static_cast<size_t>(order)] = true;
+      if (first == nullptr) {
+        first = &step;
+        site = order;
+      }
+      if (order != site) continue;
+      ++steps;
+      overflow += stats.overflow;
+      finite += stats.n - stats.non_finite();
+    }
+  }
+  if (first == nullptr) return;
+  const SiteInfo& info = lane.site(site);
+  Finding finding{.rule = "forward_overflow", .lane = lane.lane()};
+  finding.site = info.name();
+  finding.layer = info.path;
+  finding.step = first->step;
+  const std::string ends = name_list(absorbers(lane, *first, site));
+  finding.mechanism = fmt::format("{}, which does no harm", overflow_text(info, overflow, finite));
+  finding.text =
+      fmt::format("{}. The infinities end at {}, where a wider format gives the same result.",
+                  overflow_text(info, overflow, finite), ends);
+  finding.evidence = {
+      {"steps", static_cast<double>(steps)},
+      {"overflow", static_cast<double>(overflow)},
+      {"absorbed_by", ends},
+      {"tensors", static_cast<double>(std::count(places.begin(), places.end(), true))},
+      {"format", format_name(info.format)}};
+  findings.push_back(std::move(finding));
+}
+
+/// The layers to keep in fp32 for a root, besides those that would overflow next.
+std::vector<int> layers_of_root(const LaneFacts& lane, int site, const Zeros& zeros) {
+  if (!zeros.found()) return lane.layers_behind(site);
+  std::vector<int> layers = zeros.made_of;
+  layers.insert(layers.end(), zeros.way.begin(), zeros.way.end());
+  return layers;
+}
+
 void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.full_precision()) return;  // fp32 leaves its range only where the mathematics does
+  remark_on_absorbed(lane, findings);
   const std::map<int, Root> roots = gather_roots(lane);
   if (roots.empty()) return;
+  std::map<int, Zeros> zeros;
   std::vector<int> all;
   for (const auto& [site, root] : roots) {
-    for (int node : lane.layers_behind(site)) all.push_back(node);
+    if (root.overflow == 0) zeros[site] = zeros_before(lane, lane.node_of(site), root.first_step);
+    for (int node : layers_of_root(lane, site, zeros[site])) all.push_back(node);
   }
   std::vector<int> hidden = hidden_behind(lane, all);
   const bool collapsed = scale_collapsed(lane);
   for (const auto& [site, root] : roots) {
-    Finding finding = describe(lane, site, root, collapsed);
+    Finding finding = describe(lane, site, root, collapsed, zeros[site]);
     std::vector<std::string> layers, also;
-    for (int node : lane.layers_behind(site)) {
+    for (int node : layers_of_root(lane, site, zeros[site])) {
       layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);
     }
     const std::vector<bool> below = lane.downstream(lane.node_of(site));
@@ -226,8 +412,7 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
     });
     if (!also.empty()) {
       finding.text += fmt::format(
-          " Behind it, {} would meet values of the same size (the full-precision lane shows them) "
-          "and overflow next.",
+          " After it, {} would overflow next: the fp32 lane has values of that size there.",
           name_list(also));
       layers.insert(layers.end(), also.begin(), also.end());
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gradient_underflow: layers whose gradients lost more than 1 % of their non-zero values and more
-// than 0.1 % of their energy to rounding to zero, at the loss scales the run used.
+// than 0.1 % of their energy to rounding to zero, at the loss scales the run used. Gradients that
+// are zero or rounding noise in fp32, too, do not count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -51,11 +53,13 @@ Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
   return result;
 }
 
-Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, int node) {
+Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window,
+              const Flushed& flushed, int node) {
   const std::string& layer = lane.nodes()[static_cast<size_t>(node)].path;
   const bool outside = window && std::find(window->outside.begin(), window->outside.end(), node) !=
                                      window->outside.end();
-  if (!window || outside || !(window->scale > 0.0)) {
+  const bool in_use = window && flushed.low_scale == window->scale;  // and it does not help
+  if (!window || outside || in_use || !(window->scale > 0.0)) {
     return keep_in_fp32({layer});
   }
   const std::string scale = scale_text(window->scale);
@@ -65,12 +69,22 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window, i
                       : fmt::format("Use a loss scale of {}, or dynamic loss scaling.", scale)};
 }
 
+/// "at loss scale 1024".
+std::string at_scales(const LaneFacts& lane, const Flushed& flushed) {
+  if (!lane.scales_loss()) return "without loss scaling";
+  std::string text = "at loss scale " + scale_text(flushed.low_scale);
+  if (flushed.high_scale > flushed.low_scale) text += " to " + scale_text(flushed.high_scale);
+  return text;
+}
+
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.full_precision()) return;
   std::map<int, Flushed> worst;  // by node: one finding a layer, about its worst tensor
   for (const SiteInfo& site : lane.info().sites) {
     if (site.phase != Phase::backward || !site.scale.empty()) continue;
     const Flushed flushed = measure_site(lane, site);
     if (!(flushed.share() > kFlushedShare && flushed.energy_share() > kFlushedEnergy)) continue;
+    if (is_negligible_gradient(lane, site)) continue;
     const auto [place, fresh] = worst.try_emplace(lane.node_of(site.order), flushed);
     if (!fresh && flushed.energy_share() > place->second.energy_share()) place->second = flushed;
   }
@@ -80,17 +94,13 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     const SiteInfo& site = lane.site(flushed.site);
     const std::string format = format_name(site.format);
     const std::string smallest = fmt::format("2^{:.0f}", std::log2(flush_threshold(site.format)));
-    std::string scales = scale_text(flushed.low_scale);
-    if (flushed.high_scale > flushed.low_scale) {
-      scales += " to " + scale_text(flushed.high_scale);
-    }
     Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};
     finding.severity = Severity::warning;
     finding.site = site.name();
     finding.layer = site.path;
     finding.step = flushed.first_step;
-    finding.mechanism = fmt::format("{} of the non-zero values of {} are flushed to zero in {}",
-                                    percent(flushed.share()), site.name(), format);
+    finding.mechanism = fmt::format("{} underflows {}: {} of the non-zero values of {} become zero",
+                                    site.path, format, percent(flushed.share()), site.name());
     finding.evidence = {{"flushed_share", flushed.share()},
                         {"flushed", static_cast<double>(flushed.flushed)},
                         {"non_zero", static_cast<double>(flushed.non_zero)},
@@ -99,11 +109,9 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
                         {"lowest_loss_scale", flushed.low_scale},
                         {"highest_loss_scale", flushed.high_scale}};
     finding.text = fmt::format(
-        "{} loses gradient: at loss scale {}, {} of its non-zero values lie at or below {} and "
-        "become zero in {}; with them goes up to {} of the gradient's energy.",
-        site.name(), scales, percent(flushed.share()), smallest, format,
-        percent(flushed.energy_share()));
-    finding.action = advise(lane, window, node);
+        "{} {}. These values are {} or smaller and carry up to {} of the gradient's energy.",
+        finding.mechanism, at_scales(lane, flushed), smallest, percent(flushed.energy_share()));
+    finding.action = advise(lane, window, flushed, node);
     findings.push_back(std::move(finding));
   }
 }

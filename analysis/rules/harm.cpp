@@ -21,12 +21,21 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// From these distances on a result is of no use.
 constexpr double kSevereOutput = 0.2, kSevereGradient = 0.5, kSevereLoss = 0.2;
 constexpr double kSevereMovement = 0.5;
+/// A loss below this share of the first one is as good as learned.
+constexpr double kLearned = 0.01;
 /// Standard deviations of a difference of accuracies that chance explains.
 constexpr double kChance = 3.0;
 
 double tolerance_of(double floor, double spread, double cap) {
   if (!(spread >= 0.0)) return floor;
   return std::max(floor, std::min(kHarmFactor * spread, cap));
+}
+
+/// Up to here a distance needs no excuse; beyond it is one where something inside the lane is known
+/// to go wrong. Rounding moves values by less than a third of an ulp on average.
+double doubt_from(double floor, double spread) {
+  constexpr double kLikely = 0.5;
+  return spread >= 0.0 ? std::max(floor, kLikely * spread) : floor;
 }
 
 double upper_median_of(std::vector<double> values) {
@@ -53,7 +62,8 @@ class Judge {
       : lane_(lane),
         run_(lane.run()),
         reference_(reference_lane(run_, lane.lane())),
-        floor_(harm_floor(lane.info())) {}
+        floor_(harm_floor(lane.info())),
+        cap_(harm_cap(lane.info())) {}
 
   Harm run() {
     if (reference_ < 0) {
@@ -86,7 +96,9 @@ class Judge {
 
   void judge_outputs() {
     for (const Deviation& each : deviations()) {
-      harm_.measured = harm_.measured || each.of == Of::output;
+      if (each.of != Of::output) continue;
+      harm_.measured = true;
+      if (each.error > doubt_from(floor_, each.spread)) harm_.doubtful = true;
     }
     for (HarmItem& item : wrong_outputs(lane_.info(), deviations())) add(std::move(item));
   }
@@ -147,8 +159,10 @@ class Judge {
       if (series.errors.empty()) continue;
       const double error = upper_median_of(series.errors);
       const double spread = upper_median_of(series.spreads);
-      const double floor = loss ? floor_ : std::max(kGradientFloor, 2.0 * floor_);
-      const double tolerance = tolerance_of(floor, spread, loss ? kOutputCap : kGradientCap);
+      const bool whole = loss || key.second.empty();
+      const double floor = whole ? floor_ : std::max(kGradientFloor, 2.0 * floor_);
+      const double tolerance = tolerance_of(floor, spread, loss ? cap_ : kGradientCap);
+      if (whole && error > doubt_from(floor, spread)) harm_.doubtful = true;
       if (error <= tolerance) continue;
       HarmItem item{.of = loss ? HarmItem::Of::loss : HarmItem::Of::gradient,
                     .name = key.second,
@@ -183,6 +197,13 @@ class Judge {
     return item;
   }
 
+  double error_of(Of of, const std::string& name) const {
+    for (const Deviation& each : deviations()) {
+      if (each.of == of && each.name == name) return each.error;
+    }
+    return std::nan("");
+  }
+
   const Deviation* find(Of of) const {
     for (const Deviation& each : deviations()) {
       if (each.of == of) return &each;
@@ -206,7 +227,7 @@ class Judge {
     }
     if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
     const double target = upper_median_of(other), end = upper_median_of(own);
-    const double learned = 1e-3 * std::fabs(theirs.front().loss);
+    const double learned = kLearned * std::fabs(theirs.front().loss);
     const double size = std::max(std::fabs(target), learned);
     if (size == 0.0) return;
     std::vector<double> gaps, scatter;
@@ -240,15 +261,14 @@ class Judge {
                                short_number(target))});
     } else if (!proven && gap > kLossFloor) {
       harm_.unchecked.push_back(fmt::format(
-          "Its loss ends {} from float32's. Nothing in this run shows whether right runs end as "
-          "far apart.",
+          "Its loss ends {} from float32's. This run does not show whether correct runs end as far "
+          "apart.",
           percent(gap)));
     }
   }
 
   void judge_movements() {
     std::vector<HarmItem> found;
-    int64_t unchecked = 0;
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
@@ -269,41 +289,39 @@ class Judge {
                         .severe = severe,
                         .text = std::move(text)};
       };
-      const std::string what =
-          average ? "the moving average of " + each.name : "training of " + each.name;
+      const bool whole = each.name.empty();
+      const std::string what = whole     ? (average ? "the moving averages" : "the weights")
+                               : average ? "the moving average of " + each.name
+                                         : "the variable " + each.name;
       if (each.broken > 0) {
-        found.push_back(item(kInfinity, 0.0, true,
-                             fmt::format("{} is not finite, float32's is",
-                                         average ? what : "the variable " + each.name)));
+        if (whole) continue;
+        found.push_back(item(kInfinity, 0.0, true, what + " is not finite, float32's is"));
         continue;
       }
       if (std::isnan(each.error) || std::isnan(each.ratio)) continue;
-      const bool proven = !std::isnan(each.spread);
-      const double tolerance =
-          proven ? std::max(kMovementFloor, kHarmFactor * each.spread) : kUnprovenMovement;
+      // An average follows its variable: it may differ as much as that does.
+      const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
+      const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
+      const double spread = std::fmax(each.spread, variable);
+      const double tolerance = proven  ? std::max(kMovementFloor, kHarmFactor * spread)
+                               : whole ? kUnprovenMovement
+                                       : 2.0 * kUnprovenMovement;
       const double length = std::fabs(each.ratio - 1.0);
       // How much of float32's way the lane has gone, a projection. What it goes beside that are
       // directions in which float32 does not move: where a gradient is zero but for rounding, such
       // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
       const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
-      const bool too_far = length > std::max(tolerance, kUnprovenMovement);
+      const bool too_long = length > std::max(tolerance, kUnprovenMovement);
       // As far in another direction may be another way to the same end; a shorter way is not.
-      const double error =
-          proven && !too_far ? std::fabs(along - 1.0) : std::min(length, each.error);
-      if (error > tolerance) {
-        const double share = proven && !too_far ? std::max(along, 0.0) : each.ratio;
-        found.push_back(
-            item(error, tolerance, share < 1.0 - kSevereMovement || each.ratio > 2.0,
-                 fmt::format("{} moved it {} as far as in float32", what, percent(share))));
-      } else if (!proven && each.error > kMovementFloor) {
-        ++unchecked;
-      }
-    }
-    if (unchecked > 0) {
-      harm_.unchecked.push_back(fmt::format(
-          "{} ended elsewhere than in float32. Nothing in this run shows whether those of right "
-          "runs do.",
-          unchecked == 1 ? "One variable" : fmt::format("{} variables", unchecked)));
+      const double error = proven && average     ? each.error
+                           : proven && !too_long ? std::fabs(along - 1.0)
+                                                 : std::min(length, each.error);
+      if (error <= tolerance) continue;
+      found.push_back(item(
+          error, tolerance, each.ratio < 1.0 - kSevereMovement || each.ratio > 2.0 || error > 1.0,
+          length > tolerance
+              ? fmt::format("{} moved {} as far as in float32", what, percent(each.ratio))
+              : fmt::format("{} ended {} away from float32's", what, percent(each.error))));
     }
     for (const HarmItem::Of of : {HarmItem::Of::weight, HarmItem::Of::average}) {
       add_worst_movement(found, of);
@@ -378,7 +396,7 @@ class Judge {
     if (lane_.inference()) return "";
     if (twins_part_) {
       return "Float32 trainings that start one ulp apart part without bound, so their losses say "
-             "nothing of it.";
+             "nothing about it.";
     }
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
@@ -399,7 +417,7 @@ class Judge {
   const LaneFacts& lane_;
   const RunView& run_;
   int reference_;
-  double floor_;
+  double floor_, cap_;
   bool twins_part_ = false;
   Harm harm_;
 };
@@ -496,8 +514,15 @@ double harm_floor(const LaneInfo& lane) {
   return std::max(kOutputFloor, 4.0 * std::ldexp(1.0, -bits - 1));
 }
 
+double harm_cap(const LaneInfo& lane) {
+  constexpr int kWorkingBits = 7;  // bf16's
+  int bits = kFp32.mantissa_bits;
+  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.read.mantissa_bits);
+  return bits >= kWorkingBits ? kOutputCap : kNarrowOutputCap;
+}
+
 double output_tolerance(const LaneInfo& lane, const Deviation& output) {
-  return tolerance_of(harm_floor(lane), output.spread, kOutputCap);
+  return tolerance_of(harm_floor(lane), output.spread, harm_cap(lane));
 }
 
 std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations) {

@@ -22,7 +22,9 @@ namespace halfscope {
 inline constexpr double kHarmFactor = 2.0;
 /// Outputs, and the loss of one batch: distances below need no excuse (of formats with few bits see
 /// harm_floor()), distances beyond the cap have none.
-inline constexpr double kOutputFloor = 0.01, kOutputCap = 0.25;
+inline constexpr double kOutputFloor = 0.01, kOutputCap = 0.15;
+/// Of lanes that read operands in formats of fewer bits than bf16.
+inline constexpr double kNarrowOutputCap = 0.25;
 /// The worst single sample.
 inline constexpr double kSampleFloor = 0.10, kSampleCap = 0.5;
 /// Gradients of one batch, by variable.
@@ -30,9 +32,9 @@ inline constexpr double kGradientFloor = 0.05, kGradientCap = 0.5;
 /// The loss at the end of training. Without twins, trainings whose losses are less than
 /// kUnprovenGap apart may both be right.
 inline constexpr double kLossFloor = 0.01, kUnprovenGap = 0.10;
-/// How far training has moved a variable or an average, against the reference. Without twins only
-/// the lengths of the ways can be compared.
-inline constexpr double kMovementFloor = 0.10, kUnprovenMovement = 0.3;
+/// How far training has moved the weights or their averages, against the reference. Without twins
+/// only the lengths of the ways can be compared; single variables may differ by twice as much.
+inline constexpr double kMovementFloor = 0.10, kUnprovenMovement = 0.15;
 /// Fewer steps say nothing of a training: curves start alike, and a dynamic loss scale may still be
 /// coming down.
 inline constexpr int64_t kLeastSteps = 20;
@@ -68,6 +70,10 @@ struct Harm {
   /// Why the absence of harm does not make the lane healthy, a sentence; "" if it does.
   std::string inconclusive{};
 
+  /// Some result is further off than roundings alone usually make it, though not further than right
+  /// results may be: what rules find then stays a warning.
+  bool doubtful = false;
+
   bool none() const noexcept { return measured && items.empty(); }
   bool severe() const noexcept { return !items.empty() && items.front().severe; }
 };
@@ -76,6 +82,8 @@ const char* harm_name(HarmItem::Of of) noexcept;  // "output"
 /// What a lane has to be forgiven whatever the spread: four roundings of the narrowest format that
 /// its layers write, at least kOutputFloor.
 double harm_floor(const LaneInfo& lane);
+/// Beyond this distance outputs are wrong, however far apart right ones may be.
+double harm_cap(const LaneInfo& lane);
 
 /// The tolerance of an output of inference.
 double output_tolerance(const LaneInfo& lane, const Deviation& output);

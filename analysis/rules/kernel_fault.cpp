@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernel_fault: a kernel that is not the emulator's returned what its operator does not give on the
 // same operands: what is not finite, sums that no order of summing explains, or, of an operator
-// that sums nothing, other bits. No format and no scale mends that.
+// that sums nothing, other bits. No format and no scale fixes that.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,38 +60,42 @@ std::string distance_text(double ulps) {
   return fmt::format("by at most {} {}", short_number(ulps), ulps == 1.0 ? "ulp" : "ulps");
 }
 
-void describe_fault(const FaultySite& first, const SiteInfo& site, const std::string& backend,
+void describe_fault(const FaultySite& first, const SiteInfo& site, const LaneFacts& lane,
                     Finding& finding) {
+  const std::string& backend = lane.info().backend;
+  const std::string when = fmt::format("{} {}", lane.inference() ? "batch" : "step", first.step);
   const double part = static_cast<double>(first.elements) / static_cast<double>(first.n);
   const std::string name = site.name();
   const std::string format = format_name(site.format);
   switch (first.fault) {
     case Fault::not_finite:
       finding.mechanism = fmt::format(
-          "{} is not finite at step {}, computed again from its operands it is", name, first.step);
+          "the kernel of {} fails: {} is not finite at {}, but the emulator computes "
+          "finite numbers from the same operands",
+          site.path, name, when);
       finding.text = fmt::format(
-          "{} holds values that are not finite at step {}, although its operator, once more on the "
-          "same operands, gives numbers within {}. It is the kernel of {} that fails here, not the "
-          "format.",
-          name, first.step, format, backend);
+          "{} contains NaN or infinity at {}. From the same operands, the emulator computes finite "
+          "numbers within {}. The kernel of {} fails here, not the format.",
+          name, when, format, backend);
       return;
     case Fault::beyond:
       finding.mechanism = fmt::format(
-          "{} of {} lie further from the exact sums at step {} than any order of summing explains",
-          percent(part), name, first.step);
+          "the kernel of {} fails: {} of {} are further from the exact sums at {} than any order "
+          "of summing explains",
+          site.path, percent(part), name, when);
       finding.text = fmt::format(
-          "At step {}, {} of {} lie further from the exact sums of the same operands than any "
-          "order of summing explains. It is the kernel of {} that fails here, not the format.",
-          first.step, percent(part), name, backend);
+          "At {}, {} of {} are further from the exact sums of the same operands than any order of "
+          "summing explains. The kernel of {} fails here, not the format.",
+          when, percent(part), name, backend);
       return;
     case Fault::other_bits:
-      finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at step {}",
-                                      percent(part), name, first.step);
+      finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at {}",
+                                      percent(part), name, when);
       finding.text = fmt::format(
-          "At step {}, {} of {} have other bits than the emulator makes of the same operands, {}. "
-          "This is a kernel of HalfScope's own, which should agree to the last bit: what "
-          "differs between the lanes is not the format's doing alone.",
-          first.step, percent(part), name, distance_text(first.max_ulps));
+          "At {}, {} of {} have other bits than the emulator computes from the same operands, {}. "
+          "This is one of HalfScope's own kernels, which should agree to the last bit: the lanes "
+          "differ by more than the format.",
+          when, percent(part), name, distance_text(first.max_ulps));
       return;
   }
 }
@@ -112,13 +116,13 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
                   .site = site.name(),
                   .layer = site.path,
                   .step = first.step};
-  describe_fault(first, site, backend, finding);
+  describe_fault(first, site, lane, finding);
   finding.evidence = {{"tensors", static_cast<double>(sites)}, {"backend", backend}};
   if (first.fault != Fault::not_finite) {
     finding.evidence["elements"] = static_cast<double>(first.elements);
     finding.evidence["max_ulps"] = first.max_ulps;
   }
-  if (sites > 1) finding.text += fmt::format(" {} tensors in all are like that.", sites);
+  if (sites > 1) finding.text += fmt::format(" {} tensors in all are wrong like this.", sites);
   // Libraries first; where it is one of our own kernels there is the emulator.
   const bool library =
       backend != "cuda-own" && (first.fault == Fault::not_finite || !first.kernel.empty());
@@ -126,7 +130,8 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
                                  ? fmt::format("the kernel that --kernels names for {}", site.path)
                                  : "this kernel: " + first.kernel;
   finding.action.text =
-      fmt::format("Train the lane as {}:{}, and report {}.", library ? "cuda-own" : "emulated",
+      fmt::format("{} the lane as {}:{}, and report {}.", lane.inference() ? "Run" : "Train",
+                  library ? "cuda-own" : "emulated",
                   lane.info().name.substr(lane.info().name.find(':') + 1), kernel);
   findings.push_back(std::move(finding));
 }

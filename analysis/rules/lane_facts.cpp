@@ -7,18 +7,22 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/absorbed.h"
 #include "core/error.h"
-#include "core/observe/mask.h"
 #include "core/policy/policy.h"
 #include "core/train/probe.h"
 
 namespace halfscope {
 namespace {
 
-/// Codes of scaled operands saturate where others overflow.
-bool left_the_finite(const SiteInfo& site, const TensorCounts& counts) {
-  if (holds_a_mask(site, counts)) return false;
-  return (site.scale.empty() && counts.overflow > 0) || counts.non_finite() > 0;
+/// Values that left the finite numbers. Codes of scaled operands saturate where others overflow.
+int64_t count_gone(const SiteInfo& site, const TensorCounts& counts) {
+  return (site.scale.empty() ? counts.overflow : 0) + counts.non_finite();
+}
+
+bool is_forward_result(const SiteInfo& site) {
+  // What training does not read back says nothing of its forward pass.
+  return site.phase == Phase::forward && site.role != Role::state && !is_loss_scale(site);
 }
 
 /// Rows of the steps a window covers.
@@ -35,37 +39,90 @@ bool RecordedStep::is_bad(int site) const {
   return std::binary_search(bad.begin(), bad.end(), site);
 }
 
-LaneFacts::LaneFacts(const RunView& run, int lane) : run_(&run), lane_(lane) {
+bool RecordedStep::is_silent(int site) const {
+  return std::binary_search(silent.begin(), silent.end(), site);
+}
+
+LaneFacts::LaneFacts(const RunView& run, int lane)
+    : run_(&run), lane_(lane), full_precision_(full_precision_lane(run.lane(lane))) {
+  if (!full_precision_) reference_ = reference_lane(run);
+  pair_sites();
   build_graph();
   gather_windows();
 }
 
-void LaneFacts::gather_windows() {
-  std::map<int64_t, RecordedStep> by_step;
-  const std::vector<SiteInfo>& sites = info().sites;
-  for (const SiteInfo& site : sites) {
+void LaneFacts::pair_sites() {
+  reference_sites_.assign(info().sites.size(), -1);
+  if (reference_ < 0) return;
+  std::map<std::string, int> theirs;
+  for (const SiteInfo& site : run_->lane(reference_).sites) theirs[site.name()] = site.order;
+  for (const SiteInfo& site : info().sites) {
+    const auto found = theirs.find(site.name());
+    if (found != theirs.end()) reference_sites_[static_cast<size_t>(site.order)] = found->second;
+  }
+}
+
+std::optional<int> LaneFacts::reference_site(int site) const {
+  const int theirs = reference_sites_[static_cast<size_t>(site)];
+  return theirs < 0 ? std::nullopt : std::optional(theirs);
+}
+
+std::optional<TensorCounts> LaneFacts::reference_counts(int site, int64_t step) const {
+  const std::optional<int> theirs = reference_site(site);
+  if (!theirs) return std::nullopt;
+  const std::optional<PackedWindow> window = run_->windows(reference_, *theirs).find(step);
+  return window ? std::optional(window->counts()) : std::nullopt;
+}
+
+/// The network's own infinities: log(0), or a mask that is given.
+bool LaneFacts::as_in_reference(const SiteInfo& site, int64_t step,
+                                const TensorCounts& counts) const {
+  const std::optional<TensorCounts> theirs = reference_counts(site.order, step);
+  return theirs && count_gone(site, counts) <= theirs->overflow + theirs->non_finite();
+}
+
+void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
+  for (const SiteInfo& site : info().sites) {
     for (const PackedWindow& window : run_->windows(lane_, site.order)) {
       RecordedStep& record = by_step[window.step];
       record.step = window.step;
       record.step_count = std::max(record.step_count, window.step_count);
-      if (!left_the_finite(site, window.counts())) continue;
+      const TensorCounts counts = window.counts();
+      if (count_gone(site, counts) == 0) continue;
+      if (as_in_reference(site, window.step, counts)) continue;
       record.bad.push_back(site.order);  // ascending, since sites stand in execution order
-      // What training does not read back says nothing of its forward pass.
-      if (site.phase == Phase::forward && site.role != Role::state) record.forward_bad = true;
-      if (site.phase == Phase::backward) record.backward_bad = true;
+      if (is_forward_result(site)) record.forward_bad = true;
+      if (site.phase != Phase::backward && !is_loss_scale(site)) continue;
+      if (!record.backward_bad) record.gradients_overflow = counts.overflow > 0;
+      record.backward_bad = true;
     }
   }
+}
+
+void LaneFacts::add_rows(RecordedStep& record) const {
+  record.loss_scale = std::numeric_limits<double>::quiet_NaN();
+  bool first = true;
+  for (const StepRow& row : rows_of(steps(), record.step, record.step_count)) {
+    if (first) record.loss_scale = row.loss_scale;
+    if (row.loss_scale != record.loss_scale) {
+      record.loss_scale = std::numeric_limits<double>::quiet_NaN();
+    }
+    first = false;
+    record.skipped = record.skipped || row.skipped;
+    record.loss_finite = record.loss_finite && (inference() || std::isfinite(row.loss));
+  }
+}
+
+void LaneFacts::gather_windows() {
+  std::map<int64_t, RecordedStep> by_step;
+  gather_bad(by_step);
+  Absorption absorption(*this);
   for (auto& [step, record] : by_step) {
-    record.loss_scale = std::numeric_limits<double>::quiet_NaN();
-    bool first = true;
-    for (const StepRow& row : rows_of(steps(), step, record.step_count)) {
-      if (first) record.loss_scale = row.loss_scale;
-      if (row.loss_scale != record.loss_scale) {
-        record.loss_scale = std::numeric_limits<double>::quiet_NaN();
-      }
-      first = false;
-      record.skipped = record.skipped || row.skipped;
-      record.loss_finite = record.loss_finite && (inference() || std::isfinite(row.loss));
+    add_rows(record);
+    if (record.forward_bad) {
+      absorption.sort_out(record);
+      record.forward_bad = std::any_of(record.bad.begin(), record.bad.end(),
+                                       [&](int order) { return is_forward_result(site(order)); });
     }
     if (inference()) record.loss_finite = outputs_finite(record);
     recorded_.push_back(std::move(record));
@@ -115,6 +172,14 @@ bool LaneFacts::scales_dynamically() const {
   return std::adjacent_find(rows.begin(), rows.end(), changes) != rows.end();
 }
 
+bool LaneFacts::scales_loss() const {
+  const std::string& setting = info().loss_scale;
+  if (setting.starts_with("dynamic") || setting.starts_with("static")) return !inference();
+  const std::span<const StepRow> rows = steps();
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const StepRow& row) { return row.loss_scale != 1.0; });
+}
+
 std::optional<TensorStats> LaneFacts::stats(int site, int64_t step) const {
   const std::optional<PackedWindow> window = run_->windows(lane_, site).find(step);
   return window ? std::optional(window->stats()) : std::nullopt;
@@ -148,7 +213,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   std::vector<bool> bad_node(nodes_.size(), false), infected(nodes_.size(), false);
   std::vector<int> open;
   for (int site : step.bad) {
-    if (this->site(site).phase != Phase::forward || this->site(site).role == Role::state) continue;
+    if (!is_forward_result(this->site(site))) continue;
     const size_t node = static_cast<size_t>(node_of(site));
     if (!bad_node[node]) open.push_back(static_cast<int>(node));
     bad_node[node] = true;
@@ -166,7 +231,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   for (int order : step.bad) {
     const SiteInfo& info = site(order);
     if (info.phase != Phase::forward) break;  // the forward sites come first
-    if (info.role == Role::state) continue;   // what it holds is from earlier steps
+    if (!is_forward_result(info)) continue;   // a state's values are from earlier steps
     const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];
     const TensorStats counts = *stats(order, step.step);
     bool root = false;
@@ -201,6 +266,10 @@ std::vector<std::string> LaneFacts::in_order(std::vector<std::string> paths) con
   });
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
+}
+
+bool is_loss_scale(const SiteInfo& site) {
+  return site.role == Role::input && site.tensor.starts_with("loss_scale");
 }
 
 std::string plan_text(const std::string& plan_json, const std::string& pointer) {

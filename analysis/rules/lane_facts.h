@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // LaneFacts: what several rules ask about one lane, gathered in one pass over its statistics:
 // which sites left the finite numbers in which recorded step, at which loss scale, and who reads
-// whom in the forward graph.
+// whom in the forward graph. What the full-precision lane does at the same place and step as well
+// is the network's doing and not the format's, so it does not count.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,21 @@ struct RecordedStep {
   double loss_scale = 0.0;  ///< NaN if its steps ran with different scales or were not recorded
   bool skipped = false;     ///< an update was skipped
   bool loss_finite = true;
-  std::vector<int> bad;  ///< sites that overflowed or were not finite, in execution order
+  /// Sites with more values that overflowed or were not finite than the reference has there, in
+  /// execution order.
+  std::vector<int> bad;
+  /// Of these, forward sites whose infinities end in later operators, so that neither the loss nor
+  /// an output shows them. Whether the results are right is not known, or they are wrong.
+  std::vector<int> silent;
+  /// Sites whose infinities later operators absorb without harm (absorbed.h); not in `bad`.
+  std::vector<int> absorbed;
   bool forward_bad = false;
   bool backward_bad = false;
+  /// The first bad gradient had finite values that overflowed: a lower loss scale keeps them.
+  bool gradients_overflow = false;
 
   bool is_bad(int site) const;
+  bool is_silent(int site) const;
   /// Gradients of this step can be trusted: nothing before them or among them left the finite.
   bool finite() const noexcept { return !forward_bad && !backward_bad && !skipped; }
 };
@@ -51,6 +62,16 @@ class LaneFacts {
   const SiteInfo& site(int order) const { return info().sites[static_cast<size_t>(order)]; }
   std::span<const StepRow> steps() const { return run_->steps(lane_); }
   bool inference() const { return run_->info().inference; }
+  /// Every layer computes in fp32 or wider: no finding about precision is its own.
+  bool full_precision() const noexcept { return full_precision_; }
+  /// The full-precision lane that this one is compared with; -1 if there is none or this is one.
+  int reference() const noexcept { return reference_; }
+  /// The site of that name in the reference.
+  std::optional<int> reference_site(int site) const;
+  /// Its statistics in the window that starts at `step`.
+  std::optional<TensorCounts> reference_counts(int site, int64_t step) const;
+  /// Whether the loss of any step is scaled.
+  bool scales_loss() const;
   /// The loss scale is set while training; where the run does not say so, its steps do.
   bool scales_dynamically() const;
 
@@ -78,17 +99,28 @@ class LaneFacts {
   std::vector<std::string> in_order(std::vector<std::string> paths) const;
 
  private:
+  void pair_sites();
   void gather_windows();
+  void gather_bad(std::map<int64_t, RecordedStep>& by_step) const;
+  void add_rows(RecordedStep& record) const;
+  bool as_in_reference(const SiteInfo& site, int64_t step, const TensorCounts& counts) const;
   bool outputs_finite(const RecordedStep& record) const;
   void build_graph();
 
   const RunView* run_;
   int lane_;
+  int reference_ = -1;
+  std::vector<int> reference_sites_;  // by site; -1: it has no counterpart
+  bool full_precision_ = false;
   std::vector<RecordedStep> recorded_;
   std::vector<ForwardNode> nodes_;
   std::map<std::string, int> node_by_path_;
   std::vector<int> node_of_site_;
 };
+
+/// The loss scale as a node reads it in a narrow format: part of the forward graph, but what
+/// overflows there is gradients.
+bool is_loss_scale(const SiteInfo& site);
 
 /// A text inside a plan as the run stored it, by JSON pointer: "/variables/storage". "" if there is
 /// none; a damaged plan has none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // lane_lost: the lane's backend failed in the middle of the run (a lost device, out of memory), so
-// that it has no result. No format did that, and none mends it.
+// that it has no result. No format caused that, and none fixes it.
 #include <fmt/format.h>
 
 #include <vector>
@@ -21,11 +21,10 @@ void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.text =
       fmt::format("The backend of this lane, {}, failed at {} {}: {}. It has no result{}.",
                   lane.info().backend, unit, lost->step, lost->why,
-                  lost->step > 0 ? "; what was recorded until then is judged here" : "");
+                  lost->step > 0 ? "; the findings cover what was recorded until then" : "");
   finding.evidence = {{"backend", lane.info().backend}, {"why", lost->why}};
   finding.action.text = fmt::format(
-      "See what the device says (nvidia-smi), lower --batch where memory ran out, and {} the lane "
-      "again.",
+      "Check the device with nvidia-smi, lower --batch if memory ran out, and {} the lane again.",
       inference ? "run" : "train");
   findings.push_back(std::move(finding));
 }

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -125,18 +126,22 @@ double last_scale_used(const LaneFacts& lane) {
 }
 
 /// What to do where one scale suits all layers.
-Action advise_within(const ScaleWindow& window, double used) {
+Action advise_within(const LaneFacts& lane, const ScaleWindow& window, double used) {
+  const bool scales = lane.scales_loss();
   if (window.shown().contains(used)) {
-    return {.text = fmt::format("The last loss scale used, {}, lies in the window: nothing needs "
-                                "to change.",
-                                scale_text(used))};
+    return {.text = scales ? fmt::format("The last loss scale, {}, is in the window: nothing needs "
+                                         "to change.",
+                                         scale_text(used))
+                           : std::string("The gradients fit without loss scaling: nothing needs to "
+                                         "change.")};
   }
   const char* place = window.shown().contains(window.scale)
-                          ? "lies in the window"
-                          : "is the next power of two below the window, which holds none";
-  return {.edit = {.loss_scale = window.scale},
-          .text = fmt::format("A static loss scale of {} {}; the last one used, {}, is outside.",
-                              scale_text(window.scale), place, scale_text(used))};
+                          ? "is in the window"
+                          : "is the next power of two below the window, which contains none";
+  std::string text = fmt::format("A static loss scale of {} {}; ", scale_text(window.scale), place);
+  text += scales ? fmt::format("the last one, {}, is outside.", scale_text(used))
+                 : std::string("without loss scaling the gradients are outside.");
+  return {.edit = {.loss_scale = window.scale}, .text = std::move(text)};
 }
 
 }  // namespace
@@ -147,7 +152,7 @@ std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
     const bool scaled = !site.scale.empty();  // no loss scale reaches its codes
     if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
     const Magnitudes values = gather(lane, site.order);
-    if (values.count == 0) continue;
+    if (values.count == 0 || is_negligible_gradient(lane, site)) continue;
     const SiteScales scales = scales_of(site.order, site.format, values);
     window.comfortable.intersect(scales.comfortable);
     window.usable.intersect(scales.usable);
@@ -191,6 +196,7 @@ std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
 namespace {
 
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.full_precision()) return;
   const std::optional<ScaleWindow> found = loss_scale_window(lane);
   if (!found) return;
   const ScaleWindow& window = *found;
@@ -211,17 +217,17 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
         fmt::format("loss scales from {} suit all {}", interval_text(shown),
                     counted(static_cast<int64_t>(window.sites.size()), "gradient tensor"));
     finding.text = fmt::format(
-        "Loss scales from {} suit every gradient, a window {:.1f} powers of two wide. Above it {} "
-        "overflows first, below it {} is flushed to zero first.",
+        "Loss scales from {} suit every gradient, a window {:.1f} powers of two wide. Above it, {} "
+        "overflows first; below it, {} underflows first.",
         interval_text(shown), std::log2(shown.high / shown.low), ceiling, floor);
     if (window.comfortable.empty()) {
       finding.text +=
-          " No scale keeps 99 % of the values of every gradient, but what is flushed within the "
-          "window carries less than 0.1 % of its energy.";
+          " No scale keeps 99 % of the values of every gradient, but the values that underflow "
+          "within the window carry less than 0.1 % of its energy.";
     }
     const double used = last_scale_used(lane);
     finding.evidence["last_scale_used"] = used;
-    finding.action = advise_within(window, used);
+    finding.action = advise_within(lane, window, used);
     findings.push_back(std::move(finding));
     return;
   }
@@ -244,19 +250,18 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   }
   finding.evidence["layers_outside"] = static_cast<double>(layers.size());
   finding.mechanism = fmt::format(
-      "no loss scale suits all gradients: {} needs more than 2^{:.1f}, {} overflows from 2^{:.1f}",
+      "no single loss scale works: {} underflows below 2^{:.1f} and {} overflows above 2^{:.1f}",
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.text = fmt::format(
-      "There is no loss scale that suits all layers: {} loses its gradient below 2^{:.1f}, while "
-      "{} "
-      "overflows from 2^{:.1f} on. Whatever a loss scaler chooses, it is wrong for one of them.",
+      "No single loss scale works: {} underflows below 2^{:.1f}, while {} overflows above "
+      "2^{:.1f}. "
+      "Every scale, also a dynamic one, is wrong for one of them.",
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.action = keep_in_fp32(layers);
   if (window.scale > 0.0) {
     finding.action.edit.loss_scale = window.scale;
-    finding.action.text.back() = ';';
     finding.action.text +=
-        fmt::format(" loss scales from {} then suit all other layers, for example {}.",
+        fmt::format(" Loss scales from {} then suit all other layers, for example {}.",
                     interval_text(window.rest), scale_text(window.scale));
   }
   findings.push_back(std::move(finding));

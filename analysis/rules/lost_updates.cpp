@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // lost_updates: variables kept in a narrow format whose updates are mostly too small to change
-// them: an update below half the spacing at w is not zero, yet w + update rounds back to w. Moving
-// averages of variables, which take small steps by their nature, are judged by themselves.
+// them: an update below half the spacing at w is not zero, yet w + update rounds back to w. What
+// fp32 loses at the same place as well does not count. Moving averages of variables, which take
+// small steps by their nature, are judged by themselves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/rounding.h"
@@ -31,23 +33,11 @@ bool is_made_up_for(const LaneFacts& lane) {
   return rounding && rounding->mode == RoundingMode::stochastic;
 }
 
-struct LostCounts {
-  int64_t lost = 0, non_zero = 0;
-  int64_t first_step = -1;
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(lost) / static_cast<double>(non_zero) : 0.0;
-  }
-};
-
-LostCounts measure_site(const LaneFacts& lane, int site) {
-  LostCounts result;
-  for (const PackedWindow& window : lane.run().windows(lane.lane(), site)) {
-    const TensorCounts counts = window.counts();
-    result.lost += counts.lost;
-    result.non_zero += counts.n - counts.zero - counts.non_finite();
-    if (counts.lost > 0 && result.first_step < 0) result.first_step = window.step;
-  }
-  return result;
+/// Of the updates of a variable, those that its format loses and fp32 does not.
+double excess_share(const LaneFacts& lane, int site, const LostCounts& lost) {
+  const std::optional<int> theirs = lane.reference_site(site);
+  if (!theirs) return lost.share();
+  return lost.share() - count_lost(lane.run(), lane.reference(), *theirs).share();
 }
 
 /// What is added to a moving average.
@@ -74,8 +64,9 @@ LostSites find_sites(const LaneFacts& lane, bool averages) {
   LostSites found;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::update || moves_average(lane, site) != averages) continue;
-    const LostCounts lost = measure_site(lane, site.order);
+    const LostCounts lost = count_lost(lane.run(), lane.lane(), site.order);
     if (!(lost.share() > kLostShare)) continue;
+    if (!(excess_share(lane, site.order, lost) > kLostShare)) continue;
     const FloatFormat kept_in = averages ? site.format : storage_of(lane, site);
     // fp32 may stand still too, at the end of training: nothing a format could change.
     if (full_precision(kept_in)) continue;
@@ -112,20 +103,32 @@ Finding finding_of(const LaneFacts& lane, const LostSites& found) {
   return finding;
 }
 
+/// What is added: "weight decay steps" of the adamw that rounds each of its operations.
+const char* noun_of(const SiteInfo& site) {
+  return site.tensor.ends_with("_decay_update") ? "weight decay steps" : "updates";
+}
+
+/// "fc1 and fc2 lose updates in bf16: 80 % of them ..., so adding them changes nothing."
+std::string losses_text(const LostSites& found, const std::string& what, const std::string& format,
+                        const std::string& of) {
+  return fmt::format(
+      "{} {} {} in {}: {} of them are smaller than half the spacing of {} at the {}, so adding "
+      "them "
+      "changes nothing (worst: {}).",
+      name_list(found.layers), found.layers.size() == 1 ? "loses" : "lose", what, format,
+      percent(found.all.share()), format, of, percent(found.worst_share));
+}
+
 void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   const LostSites found = find_sites(lane, true);
   if (found.worst_site < 0 || is_made_up_for(lane)) return;
   Finding finding = finding_of(lane, found);
   const std::string format = format_name(found.storage);
-  finding.mechanism = fmt::format("{} of the non-zero updates of {} leave the {} average unchanged",
-                                  percent(found.worst_share), finding.site, format);
-  finding.text = fmt::format(
-      "The moving averages of the weights of {} stand still in {}: {} of their updates, 1 - decay "
-      "of the way to the weight, are smaller than half the spacing of {} there, so adding them "
-      "changes nothing (worst: {}, {}). Training itself takes no notice; whoever uses the averages "
-      "gets old weights.",
-      name_list(found.layers), format, percent(found.all.share()), format, finding.site,
-      percent(found.worst_share));
+  finding.mechanism = fmt::format(
+      "{} loses updates of its moving average: {} of them leave the {} average unchanged",
+      finding.layer, percent(found.worst_share), format);
+  finding.text = losses_text(found, "updates of moving averages", format, "average") +
+                 " Training does not use the averages. Evaluations with them use old weights.";
   finding.action = {.layers = found.layers,
                     .text =
                         "Keep the averages in fp32: \"variables\": {\"ema\": \"fp32\"} in the "
@@ -144,32 +147,34 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (found.worst_site < 0) return;
   Finding finding = finding_of(lane, found);
   const std::string format = format_name(found.storage);
-  finding.mechanism = fmt::format("{} of the non-zero updates of {} leave the {} weight unchanged",
-                                  percent(found.worst_share), finding.site, format);
-  finding.text = fmt::format(
-      "Most updates are lost in {}: {} of them are not zero, yet smaller than half the spacing of "
-      "{} at the weight, so adding them changes nothing (worst: {}, {}). A loss scale does not "
-      "help, since it is divided out before the update; fp32 master weights do.",
-      name_list(found.layers), percent(found.all.share()), format, finding.site,
-      percent(found.worst_share));
+  const SiteInfo& worst = lane.site(found.worst_site);
+  finding.mechanism = fmt::format("{} loses {}: {} of them leave the {} weight unchanged",
+                                  worst.path, noun_of(worst), percent(found.worst_share), format);
+  if (is_made_up_for(lane)) {
+    finding.severity = Severity::info;
+    finding.mechanism += ", which stochastic rounding makes up for";
+    finding.text = fmt::format(
+        "{} of the updates of {} leave their {} weights unchanged, each by chance. Rounded "
+        "stochastically, they count in full on average.",
+        percent(found.all.share()), name_list(found.layers), format);
+    findings.push_back(std::move(finding));
+    return;
+  }
+  finding.text = losses_text(found, noun_of(worst), format, "weight");
+  if (lane.scales_loss()) {
+    finding.text += " A loss scale does not help: it is divided out before the update.";
+  }
+  finding.text += " Weights in fp32 (master weights) keep them.";
   finding.action = {.edit = {.fp32_storage = true},
                     .layers = found.layers,
                     .text =
                         "Keep the variables in fp32 (master weights): "
                         "\"variables\": {\"storage\": \"fp32\"} in the plan."};
-  if (is_made_up_for(lane)) {
-    finding.severity = Severity::info;
-    finding.mechanism += ", which stochastic rounding makes up for";
-    finding.text = fmt::format(
-        "{} of the updates of {} leave their {} weights unchanged, each by chance: rounded "
-        "stochastically, they count in full on average.",
-        percent(found.all.share()), name_list(found.layers), format);
-    finding.action = {};
-  }
   findings.push_back(std::move(finding));
 }
 
 void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.full_precision()) return;
   find_lost_weights(lane, findings);
   find_lost_averages(lane, findings);
 }

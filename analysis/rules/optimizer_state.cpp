@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// optimizer_state: state of the optimizer kept in a format that cannot hold it. The case that ends
-// runs is a second moment v that is flushed to zero where the first one is not: the step
+// optimizer_state: state of the optimizer kept in a format that cannot represent it. The case that
+// ends runs is a second moment v that is flushed to zero where the first one is not: the step
 // m / (sqrt(v) + eps) is then divided by eps alone and is thousands of times too large. It shows
 // as flushed state beside updates far beyond those of the full-precision lane, or, without one,
-// beyond the variable itself.
+// beyond the variable itself. A momentum that is flushed makes no step larger, so of other state
+// only overflow counts, and neither counts where fp32 has it as well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <limits>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -42,16 +44,20 @@ int64_t first_harm(const LaneFacts& lane) {
   return std::numeric_limits<int64_t>::max();
 }
 
+/// Of its values, those that fp32 keeps.
 State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
   State state{.site = site.order};
   for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
     if (window.step >= harm) break;
     const TensorCounts counts = window.counts();
+    const TensorCounts theirs =
+        lane.reference_counts(site.order, window.step).value_or(TensorCounts{});
+    const int64_t flushed = std::max<int64_t>(counts.underflow - theirs.underflow, 0);
+    const int64_t overflow = std::max<int64_t>(counts.overflow - theirs.overflow, 0);
     state.non_zero += counts.n - counts.zero - counts.non_finite();
-    state.flushed += counts.underflow;
-    state.overflow += counts.overflow;
-    if (counts.underflow + counts.overflow > 0 && state.first_step < 0)
-      state.first_step = window.step;
+    state.flushed += flushed;
+    state.overflow += overflow;
+    if (flushed + overflow > 0 && state.first_step < 0) state.first_step = window.step;
   }
   return state;
 }
@@ -70,14 +76,12 @@ double largest_of(const TensorStats& stats) {
 
 /// Looks at the updates of the variables whose state is in the same layer.
 BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm) {
-  const int reference = reference_lane(lane.run());
   BlowUp first;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::update || site.path != path) continue;
-    const std::optional<int> theirs =
-        reference >= 0 ? lane.run().find_site(reference, site.name()) : std::nullopt;
+    const std::optional<int> theirs = lane.reference_site(site.order);
     // Of the whole run: near the end of training updates of both may be next to nothing.
-    const double usual = theirs ? largest_of(lane.run().total(reference, *theirs)) : 0.0;
+    const double usual = theirs ? largest_of(lane.run().total(lane.reference(), *theirs)) : 0.0;
     const double limit = usual > 0.0 ? kBlownUp * usual : kBlownUpAlone;
     for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
       if (window.step >= harm) break;
@@ -90,7 +94,29 @@ BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm
   return first;
 }
 
+/// What the user can change: the setting that keeps state so narrow.
+Action advise_wide_state(const LaneFacts& lane, std::vector<std::string> layers) {
+  const std::string compute = plan_text(lane.info().plan_json, "/variables/update_compute");
+  if (!compute.empty()) {  // state is kept no wider than that
+    return {.text = fmt::format("Let the optimizer compute in fp32, not in {}: without "
+                                "--optimizer-compute, or \"update_compute\": \"fp32\" under "
+                                "\"variables\" of the plan.",
+                                compute)};
+  }
+  const std::string storage = plan_text(lane.info().plan_json, "/variables/storage");
+  const std::optional<FloatFormat> stored = parse_format(storage);
+  if (stored && full_precision(*stored)) {  // only the state is narrow
+    return {.text = "Keep the optimizer state in fp32: leave out --optimizer-state."};
+  }
+  return {.edit = {.fp32_storage = true},
+          .layers = std::move(layers),
+          .text =
+              "Keep variables and optimizer state in fp32: "
+              "\"variables\": {\"storage\": \"fp32\"} in the plan."};
+}
+
 void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.full_precision()) return;
   const int64_t harm = first_harm(lane);
   std::vector<std::string> layers;
   State worst;
@@ -99,9 +125,10 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
     if (site.role != Role::state || site.phase != Phase::update) continue;
     if (lane.is_average(site)) continue;  // the training takes no notice of it
     if (full_precision(site.format)) continue;
-    const State state = measure_state(lane, site, harm);
-    if (state.share() < kStateFlushedShare && state.overflow == 0) continue;
-    const BlowUp blow_up = find_blow_up(lane, site.path, harm);
+    BlowUp blow_up = divides_steps(site) ? find_blow_up(lane, site.path, harm) : BlowUp{};
+    // What the state is like after updates have blown up says nothing about why they did.
+    State state = measure_state(lane, site, blow_up.step < 0 ? harm : blow_up.step + 1);
+    if (state.share() < kStateFlushedShare) blow_up = {};
     if (blow_up.step < 0 && state.overflow == 0) continue;
     layers.push_back(site.path);
     const bool worse = state.share() != worst.share() ? state.share() > worst.share()
@@ -124,43 +151,35 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
                       {"overflow", static_cast<double>(worst.overflow)},
                       {"layers", static_cast<double>(layers.size())},
                       {"storage", format}};
-  const std::string flushed = fmt::format("{} of the values of {} are flushed to zero",
-                                          percent(worst.share()), site.name());
   if (worst_blow_up.step >= 0) {
     const std::string reach = short_number(worst_blow_up.update);
     finding.evidence["largest_update"] = worst_blow_up.update;
     if (worst_blow_up.usual > 0.0) finding.evidence["usual_update"] = worst_blow_up.usual;
-    finding.mechanism = fmt::format("{} in {}, and updates reach {}", flushed, format, reach);
-    const std::string usual = worst_blow_up.usual > 0.0
-                                  ? fmt::format(", where full precision never makes more than {}",
-                                                short_number(worst_blow_up.usual))
-                                  : "";
+    const std::string flushed =
+        fmt::format("{} of the values of {} become zero", percent(worst.share()), site.name());
+    finding.mechanism =
+        fmt::format("the optimizer state of {} underflows {}: {}, and updates reach {}", site.path,
+                    format, flushed, reach);
+    const std::string usual =
+        worst_blow_up.usual > 0.0
+            ? fmt::format(" The largest of fp32 is {}.", short_number(worst_blow_up.usual))
+            : "";
     finding.text = fmt::format(
-        "The optimizer's state does not fit {}: {}, so steps are divided by too little and reach "
-        "{} "
-        "at step {}{}. What goes wrong after that follows from it. A loss scale does not help, "
-        "since "
-        "it is divided out before; keeping the state in fp32 does.",
-        format, flushed, reach, worst_blow_up.step, usual);
+        "The optimizer state of {} underflows {}: {}. Steps are divided by its root, so updates "
+        "reach {} at step {}.{} What goes wrong after that follows from it.",
+        name_list(layers), format, flushed, reach, worst_blow_up.step, usual);
+    if (lane.scales_loss()) {
+      finding.text += " A loss scale does not help: it is divided out before.";
+    }
   } else {
     const std::string overflow = counted(worst.overflow, "value");
-    finding.mechanism = fmt::format("{} of {} overflow {}", overflow, site.name(), format);
-    finding.text = fmt::format(
-        "The optimizer's state does not fit {}: {} of {} overflow. Keeping it in fp32 helps.",
-        format, overflow, site.name());
+    finding.mechanism = fmt::format("the optimizer state of {} overflows {}: {} of {}", site.path,
+                                    format, overflow, site.name());
+    finding.text = fmt::format("The optimizer state of {} overflows {}: {} of {}.",
+                               name_list(layers), format, overflow, site.name());
   }
-  finding.action = {.edit = {.fp32_storage = true},
-                    .layers = layers,
-                    .text =
-                        "Keep variables and optimizer state in fp32: "
-                        "\"variables\": {\"storage\": \"fp32\"} in the plan."};
-  const std::string compute = plan_text(lane.info().plan_json, "/variables/update_compute");
-  if (!compute.empty()) {  // state is kept no wider than that
-    finding.action = {.text = fmt::format("Let the optimizer compute in fp32, not in {}: without "
-                                          "--optimizer-compute, or \"update_compute\": \"fp32\" "
-                                          "under \"variables\" of the plan.",
-                                          compute)};
-  }
+  finding.text += " In fp32 it fits.";
+  finding.action = advise_wide_state(lane, layers);
   findings.push_back(std::move(finding));
 }
 

@@ -40,6 +40,12 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
   for (Finding& finding : findings) {
     const Rule* own = rule_of(finding);
     if (own != nullptr && own->matters_without_harm) continue;
+    const std::optional<int> site = lane.run().find_site(lane.lane(), finding.site);
+    const bool of_update = site && lane.site(*site).phase == Phase::update;
+    if (harm.doubtful && !of_update) {
+      finding.severity = std::min(finding.severity, Severity::warning);
+      continue;
+    }
     finding.severity = Severity::info;
     finding.action = {.text = "It did no harm in this run."};
   }

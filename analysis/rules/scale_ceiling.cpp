@@ -45,6 +45,7 @@ std::optional<double> scale_ceiling(const LaneFacts& lane) {
   const int reference = reference_lane(lane.run());
   double ceiling = std::numeric_limits<double>::infinity();
   for (const SiteInfo& site : lane.info().sites) {
+    if (is_loss_scale(site)) ceiling = std::min(ceiling, overflow_threshold(site.format));
     const bool scaled = !site.scale.empty();  // no loss scale reaches its codes
     if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
     const Seen own = measure(lane, site.order);

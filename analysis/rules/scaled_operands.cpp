@@ -102,18 +102,18 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
                       {"largest_code", lost.max_abs},
                       {"max_finite", site.format.max_finite()}};
   finding.text =
-      clips ? fmt::format(
-                  "{} outgrows its scale: {} of its values saturate, {} times beyond {} at "
-                  "the most; up to {} of its energy is lost.",
-                  site.name(), percent(share),
-                  short_number(lost.max_abs / site.format.max_finite()), format, percent(energy))
-            : fmt::format(
-                  "{} spans more than {} can: with the largest value in range, {} of the "
-                  "others become zero, and with them up to {} of its energy.",
-                  site.name(), format, percent(share), percent(energy));
-  finding.text += clips ? " A scale from the tensor itself (current) cannot be outgrown, a margin "
-                          "leaves room."
-                        : " Scales by block or a format with more exponent bits reach further.";
+      clips
+          ? fmt::format(
+                "{} outgrows its scale: {} of its values saturate, the largest at {} times the "
+                "largest {} value. Up to {} of its energy is lost. A scale from the tensor itself "
+                "(current) cannot be outgrown; a margin leaves room.",
+                site.name(), percent(share), short_number(lost.max_abs / site.format.max_finite()),
+                format, percent(energy))
+          : fmt::format(
+                "{} spans more than {} can represent with one scale: {} of its values become zero, "
+                "and up to {} of its energy is lost. Scales by block or a format with more "
+                "exponent bits reach further.",
+                site.name(), format, percent(share), percent(energy));
   std::vector<std::string> layers;
   for (const int node : lane.layers_behind(site.order)) {
     layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);
@@ -125,6 +125,7 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
 }
 
 void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.full_precision()) return;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.scale.empty()) continue;
     const LostValues lost = measure(lane, site);

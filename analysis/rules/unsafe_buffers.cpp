@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// unsafe_buffers: running statistics that a skipped step has spoiled. A step whose gradients are
-// not finite is skipped, but where the forward pass itself moves its running means on, the
+// unsafe_buffers: running statistics that a skipped step has corrupted. A step whose gradients are
+// not finite is skipped, but where the forward pass itself updates its running means, the
 // infinities of that step stay in them and show at the next evaluation (PyTorch issues 88474 and
 // 90342).
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace halfscope {
 namespace {
 
 constexpr const char* kCure =
-    "Let them move with the update: \"variables\": {\"buffers\": \"on_step\"} in the plan.";
+    "Update them with the weights only: \"variables\": {\"buffers\": \"on_step\"} in the plan.";
 
 bool commits_always(const LaneInfo& lane) {
   return plan_text(lane.plan_json, "/variables/buffers") == "always";
@@ -47,12 +47,13 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
   finding.site = buffer->name();
   finding.layer = buffer->path;
   finding.step = steps.front();
-  finding.mechanism = "running statistics may hold values of skipped steps";
+  finding.mechanism =
+      fmt::format("{} may contain infinity or NaN of skipped steps", buffer->name());
   finding.evidence = {{"unrecorded_skips", static_cast<double>(steps.size())}};
   finding.text = fmt::format(
-      "{} skipped without their tensors being recorded, the first is step {}, and the plan lets "
-      "the "
-      "forward pass move running statistics on all the same: they may hold infinities.",
+      "Batch-norm statistics may contain NaN or infinity: {} skipped, first step {}, but the "
+      "forward "
+      "pass had already updated them. The tensors of these steps were not recorded.",
       steps.size() == 1 ? "1 step was"
                         : counted(static_cast<int64_t>(steps.size()), "step") + " were",
       steps.front());
@@ -86,12 +87,13 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
   finding.layer = site.path;
   finding.step = first_step;
   finding.mechanism =
-      fmt::format("{} took over values of the skipped step {}", site.name(), first_step);
+      fmt::format("{} contains values of the skipped step {}", site.name(), first_step);
   finding.evidence = {{"layers", static_cast<double>(layers.size())}};
   finding.text = fmt::format(
-      "Running statistics of {} took over what is not finite: step {} overflowed and was skipped, "
-      "but the plan lets the forward pass move them on all the same. Training goes on unharmed; "
-      "every evaluation from then on is wrong.",
+      "Batch-norm statistics of {} contain NaN or infinity: step {} was skipped, but the forward "
+      "pass "
+      "had already updated them. Training is not affected; every evaluation after that step is "
+      "wrong.",
       name_list(layers), first_step);
   finding.action = {.edit = {.buffers_on_step = true}, .layers = layers, .text = kCure};
   findings.push_back(std::move(finding));

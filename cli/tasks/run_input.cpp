@@ -62,7 +62,7 @@ Dataset read_inputs(const std::vector<std::string>& texts) {
       throw usage_error("--input " + text + ": not a .npy or .npz file",
                         "write --input x.npy, --input arrays.npz or --input NAME=x.npy");
     }
-    std::vector<SampleArray> arrays = read_sample_arrays(file);
+    std::vector<SampleArray> arrays = read_sample_arrays(file, ArrayValues::any);
     if (!input.name.empty()) {
       if (arrays.size() != 1) {
         throw usage_error("--input " + text + ": the file holds " + std::to_string(arrays.size()) +

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cli/terminal/lane_summary.h"
 
@@ -43,6 +44,19 @@ std::string grouped(int64_t number) {
   return text;
 }
 
+/// Frozen weights, masks and tables; scalars are settings, such as an epsilon.
+int64_t constant_elements(const Graph& graph) {
+  std::set<ValueId> read;
+  for (const Node& node : graph.nodes()) read.insert(node.inputs.begin(), node.inputs.end());
+  int64_t count = 0;
+  for (const Constant& each : graph.constants()) {
+    const int64_t elements = element_count(graph.value(each.value).shape);
+    const bool real = graph.value(each.value).type == ElementType::real;
+    if (real && elements > 1 && read.contains(each.value)) count += elements;
+  }
+  return count;
+}
+
 std::string counted(size_t number, const char* one, const char* many) {
   return fmt::format("{} {}", number, number == 1 ? one : many);
 }
@@ -72,8 +86,14 @@ Json doubts_json(const NetworkSummary& summary) {
 }  // namespace
 
 NetworkSummary summary_of(const OnnxImport& import, const std::string& file, int64_t batch) {
-  return {file,  import.parameters, import.constants, import.doubts, import.notes,
-          batch, import.open_batch};
+  return {.file = file,
+          .parameters = import.parameters,
+          .constants = import.constants,
+          .doubts = import.doubts,
+          .notes = import.notes,
+          .batch = batch,
+          .open_batch = import.open_batch,
+          .constant_elements = constant_elements(import.model.graph)};
 }
 
 std::string summary_text(const NetworkSummary& summary) {
@@ -82,6 +102,8 @@ std::string summary_text(const NetworkSummary& summary) {
                                  grouped(elements_of(summary)));
   if (!summary.constants.empty())
     text += ", keeps " + counted(summary.constants.size(), "tensor", "tensors") + " constant";
+  else if (summary.constant_elements > 0)  // frozen, and nothing in the file to say more of
+    text += ", reads " + grouped(summary.constant_elements) + " constant numbers";
   text += ", " + batch_text(summary);
   if (!summary.doubts.empty())
     text += "; " + counted(summary.doubts.size(), "point is", "points are") + " doubtful";

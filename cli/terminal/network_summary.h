@@ -18,8 +18,9 @@ struct NetworkSummary {
   std::vector<ImportConstant> constants;
   std::vector<ImportDoubt> doubts;
   std::vector<std::string> notes;
-  int64_t batch = 1;         ///< samples that the imported network takes at once
-  std::string open_batch{};  ///< the file's name for that dimension; "" if the file fixes it
+  int64_t batch = 1;              ///< samples that the imported network takes at once
+  std::string open_batch{};       ///< the file's name for that dimension; "" if the file fixes it
+  int64_t constant_elements = 0;  ///< of constant tensors of more than one number that nodes read
 };
 
 /// `batch` is how many samples the network takes at once.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What operators do with single elements. The operands of arithmetic are values of narrow formats,
-// and fp32 is wide enough for a single later rounding of +, -, *, / and sqrt to be the correct one
-// (24 >= 2p + 2).
+// and fp32 is wide enough for a single later rounding of +, -, *, / and sqrt to nearest even to be
+// the correct one (24 >= 2p + 2). Other roundings need the exact result: exact(), a double that is
+// rounded to odd.
 #pragma once
 
 #include <cmath>
@@ -37,6 +38,19 @@ HS_HD inline double delivered<double>(double value, const FloatFormat&) noexcept
   return value;
 }
 
+/// The same for a later rounding that may be another one than to nearest even.
+template <class T>
+HS_HD inline T delivered(double value, const FloatFormat& write, const Rounding& rounding) noexcept;
+template <>
+HS_HD inline float delivered<float>(double value, const FloatFormat& write,
+                                    const Rounding& rounding) noexcept {
+  return deliver(value, write, rounding);
+}
+template <>
+HS_HD inline double delivered<double>(double value, const FloatFormat&, const Rounding&) noexcept {
+  return value;
+}
+
 // An operation that takes long enough for a GPU to wait for it, not for memory, is marked kWaits.
 
 struct AddOp {
@@ -45,12 +59,16 @@ struct AddOp {
   HS_HD T operator()(T a, T b) const {
     return a + b;
   }
+  HS_HD static double exact(double a, double b, bool down) { return odd_sum(a, b, down); }
 };
 struct SubOp {
   static constexpr const char* kName = "Sub";
   template <class T>
   HS_HD T operator()(T a, T b) const {
     return a - b;
+  }
+  HS_HD static double exact(double a, double b, bool down) {
+    return odd_sum(a, is_nan(b) ? b : -b, down);
   }
 };
 struct MulOp {
@@ -59,6 +77,7 @@ struct MulOp {
   HS_HD T operator()(T a, T b) const {
     return a * b;
   }
+  HS_HD static double exact(double a, double b, bool) { return a * b; }
 };
 struct DivOp {
   static constexpr const char* kName = "Div";
@@ -67,6 +86,7 @@ struct DivOp {
   HS_HD T operator()(T a, T b) const {
     return a / b;
   }
+  HS_HD static double exact(double a, double b, bool) { return odd_quotient(a, b); }
 };
 struct NegOp {
   static constexpr const char* kName = "Neg";
@@ -82,6 +102,7 @@ struct SqrtOp {
   HS_HD T operator()(T x) const {
     return std::sqrt(x);
   }
+  HS_HD static double exact(double x, bool) { return odd_root(x); }
 };
 struct ReluOp {
   static constexpr const char* kName = "Relu";
@@ -95,6 +116,23 @@ struct ReluGradOp {
   template <class T>
   HS_HD T operator()(T dy, T y) const {
     return y <= T{0} ? T{0} : dy;
+  }
+};
+
+/// An operation, or a function of doubles, for a later rounding that is not to nearest even: its
+/// exact() where it has one. `down`: toward -infinity.
+template <class Function>
+struct Exactly {
+  Function f{};
+  bool down = false;
+
+  template <class... X>
+  HS_HD double operator()(X... x) const {
+    if constexpr (requires { Function::exact(x..., down); }) {
+      return Function::exact(x..., down);
+    } else {
+      return f(x...);
+    }
   }
 };
 

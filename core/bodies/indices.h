@@ -10,6 +10,7 @@
 #include "core/host_device.h"
 #include "core/numeric/elementary/integers.h"
 #include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/tensor_rounding.h"
 
 namespace halfscope {
 
@@ -68,7 +69,10 @@ struct IndexToReal {
   const int32_t* x;
   Out y;
   FloatFormat write;
-  HS_HD void operator()(int64_t i) const { y[i] = delivered<T>(static_cast<double>(x[i]), write); }
+  TensorRounding rounding{};
+  HS_HD void operator()(int64_t i) const {
+    y[i] = delivered<T>(static_cast<double>(x[i]), write, rounding.element(i));
+  }
 };
 
 /// Item: an element.

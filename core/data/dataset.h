@@ -61,14 +61,20 @@ Dataset load_mnist(const std::filesystem::path& folder);
 /// He et al. 2016 as commonly reproduced, with ImageNet's means and deviations.
 Dataset load_cifar10(const std::filesystem::path& folder);
 
+/// What an array may hold: a network may read infinities in inference, such as those of a mask, but
+/// nothing trains on them.
+enum class ArrayValues : uint8_t { finite, any };
+
 /// An array whose first dimension counts samples. Throws Error (usage) naming `file` for one
-/// without samples, or with a value that is not finite or beyond fp32.
+/// without samples, with a number beyond fp32, or with an infinity or NaN where `values_allowed` is
+/// finite.
 SampleArray sample_array(const std::string& name, const DoubleTensor& values,
-                         const std::string& file);
+                         const std::string& file, ArrayValues values_allowed = ArrayValues::finite);
 
 /// Every array of a .npz, or the one of a .npy under the name "". Throws Error, also for arrays
 /// that differ in their number of samples.
-std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file);
+std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file,
+                                            ArrayValues values_allowed = ArrayValues::finite);
 
 /// Throws Error (usage) naming `file` if arrays differ in their number of samples.
 void check_sample_counts(const std::vector<SampleArray>& arrays, const std::string& file);

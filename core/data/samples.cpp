@@ -43,7 +43,7 @@ std::vector<double> parse_numbers(std::string_view text, size_t channels, const 
 }  // namespace
 
 SampleArray sample_array(const std::string& name, const DoubleTensor& values,
-                         const std::string& file) {
+                         const std::string& file, ArrayValues values_allowed) {
   const std::string what = file + ": " + quoted_array(name);
   if (values.shape.empty() || values.data.empty()) {
     throw usage_error(what + " of shape " + to_string(values.shape) + " holds no samples",
@@ -52,7 +52,8 @@ SampleArray sample_array(const std::string& name, const DoubleTensor& values,
   bool whole = true;
   for (size_t i = 0; i < values.data.size(); ++i) {
     const double value = values.data[i];
-    if (!std::isfinite(static_cast<float>(value))) {
+    const bool allowed = values_allowed == ArrayValues::any && !std::isfinite(value);
+    if (!allowed && !std::isfinite(static_cast<float>(value))) {
       throw usage_error(what + position_text(values.shape, i) + " is " +
                             (std::isfinite(value) ? "beyond fp32" : std::to_string(value)),
                         "data must be finite");
@@ -80,14 +81,15 @@ void check_sample_counts(const std::vector<SampleArray>& arrays, const std::stri
   }
 }
 
-std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file) {
+std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file,
+                                            ArrayValues values_allowed) {
   std::vector<SampleArray> arrays;
   if (file.extension() == ".npy") {
-    arrays.push_back(sample_array("", read_npy_double(file), file.string()));
+    arrays.push_back(sample_array("", read_npy_double(file), file.string(), values_allowed));
     return arrays;
   }
   for (const auto& [name, values] : read_npz_double(file)) {
-    arrays.push_back(sample_array(name, values, file.string()));
+    arrays.push_back(sample_array(name, values, file.string(), values_allowed));
   }
   if (arrays.empty()) throw usage_error(file.string() + " holds no arrays");
   check_sample_counts(arrays, file.string());

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -40,6 +41,8 @@ struct Value {
 using Attribute = std::variant<int64_t, double, std::vector<int64_t>>;
 using Attributes = std::map<std::string, Attribute>;
 
+struct WrittenForm;
+
 struct Node {
   std::string op;               ///< name in the operator table: "Gemm"
   std::string path;             ///< "fc1"
@@ -50,6 +53,9 @@ struct Node {
   NodeId forward = kNone;  ///< gradient nodes: the forward node they belong to
   NodePlan plan;
   std::string alias{};  ///< its name in an imported file
+  /// Of a composite that an imported file writes in primitives: what stagewise plans make of it.
+  /// Null: the operator's own expansion.
+  std::shared_ptr<const WrittenForm> written{};
 };
 
 /// How a variable starts: uniform in center +- bound.
@@ -131,6 +137,13 @@ class Graph {
   std::vector<Variable> variables_;
   std::vector<Input> inputs_;
   std::vector<Constant> constants_;
+};
+
+/// The primitives of a composite as an imported file has them. The graph's inputs are the
+/// composite's operands, in order, and the paths of its nodes lie below the composite's.
+struct WrittenForm {
+  Graph graph;
+  ValueId output = kNone;  ///< the composite's first result
 };
 
 int64_t int_attribute(const Node& node, const std::string& name, int64_t fallback);

@@ -55,7 +55,7 @@ struct LayerInfo {
   FloatFormat read;                 ///< format its operands are read in
   FloatFormat write;                ///< format its result is written in
   bool follows = false;             ///< it has no format of its own: runs in what arrives
-  int64_t parameters = 0;           ///< number of variable elements it owns
+  int64_t parameters = 0;           ///< numbers in variables and constant tensors it reads
 };
 
 }  // namespace halfscope

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/lower/add_planned.h"
 
+#include <algorithm>
+
 #include "core/ops/ops.h"
 
 namespace halfscope {
@@ -33,6 +35,28 @@ Plan plan_of_parts(Plan plan, const Node& composite) {
   return plan;
 }
 
+/// Copies constants and nodes of `parts` to `graph`, the nodes by `add`. `added` has what the
+/// inputs of `parts` are in `graph`, by value; afterwards it has all values.
+template <class Add>
+void copy_parts(const Graph& parts, Graph& graph, std::vector<ValueId>& added, const Add& add) {
+  added.resize(parts.values().size(), kNone);
+  for (const Constant& constant : parts.constants()) {
+    added.at(static_cast<size_t>(constant.value)) =
+        parts.value(constant.value).type == ElementType::index
+            ? graph.add_index_constant(constant.tensor.shape, constant.indices)
+            : graph.add_constant(constant.tensor);
+  }
+  for (const Node& part : parts.nodes()) {
+    Node copy = part;
+    for (ValueId& input : copy.inputs) {
+      if (input != kNone) input = added.at(static_cast<size_t>(input));
+    }
+    const std::vector<ValueId> made = add(copy);
+    for (size_t i = 0; i < std::min(made.size(), part.outputs.size()); ++i)
+      added.at(static_cast<size_t>(part.outputs[i])) = made[i];
+  }
+}
+
 /// Adds what a composite that always expands stands for. Its parts are laid out in a graph of their
 /// own first, as some may be composites that the plan wants stagewise.
 std::vector<ValueId> add_parts(Graph& graph, const Node& node, const Plan& plan) {
@@ -46,45 +70,52 @@ std::vector<ValueId> add_parts(Graph& graph, const Node& node, const Plan& plan)
     input = parts.add_input("", value.shape, value.type);
   }
   std::vector<ValueId> outputs = find_op(node.op).expand(parts, inside);
-  added.resize(parts.values().size(), kNone);
-  const auto moved = [&](ValueId& value) {
-    if (value != kNone) value = added.at(static_cast<size_t>(value));
-  };
-  for (const Constant& constant : parts.constants()) {
-    added.at(static_cast<size_t>(constant.value)) =
-        parts.value(constant.value).type == ElementType::index
-            ? graph.add_index_constant(constant.tensor.shape, constant.indices)
-            : graph.add_constant(constant.tensor);
-  }
   const Plan own = plan_of_parts(plan, node);
-  for (const Node& part : parts.nodes()) {
-    Node copy = part;
-    for (ValueId& input : copy.inputs) moved(input);
-    const std::vector<ValueId> made = add_planned(graph, copy, own);
-    for (size_t i = 0; i < made.size(); ++i)
-      added.at(static_cast<size_t>(part.outputs.at(i))) = made[i];
+  copy_parts(parts, graph, added, [&](const Node& part) { return add_planned(graph, part, own); });
+  for (ValueId& output : outputs) {
+    if (output != kNone) output = added.at(static_cast<size_t>(output));
   }
-  for (ValueId& output : outputs) moved(output);
   return outputs;
+}
+
+/// Adds a node that knows its plan, or what it expands to. Rules that applied to the node have had
+/// their say.
+std::vector<ValueId> add_expanded(Graph& graph, const Node& node, const Plan& plan) {
+  const OpDef& def = find_op(node.op);
+  const size_t first = graph.nodes().size();
+  const bool stagewise = node.plan.stagewise && def.expand != nullptr;
+  std::vector<ValueId> outputs = stagewise
+                                     ? def.expand(graph, node)
+                                     : graph.add(node.op, node.path, node.inputs, node.attributes);
+  for (size_t i = first; i < graph.nodes().size(); ++i) {
+    Node& added = graph.node(static_cast<NodeId>(i));
+    added.plan = stagewise ? plan_of_primitive(plan, node, added) : node.plan;
+  }
+  return outputs;
+}
+
+/// Adds the primitives that the file has in the composite's place. Some may be composites too.
+std::vector<ValueId> add_written(Graph& graph, const Node& node, const Plan& plan) {
+  const WrittenForm& form = *node.written;
+  std::vector<ValueId> added(form.graph.values().size(), kNone);
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    added.at(static_cast<size_t>(form.graph.inputs().at(i).value)) = node.inputs[i];
+  copy_parts(form.graph, graph, added, [&](Node part) {
+    part.path = node.path + "/" + part.path;
+    part.plan = plan_of_primitive(plan, node, part);
+    return add_expanded(graph, part, plan);
+  });
+  return {added.at(static_cast<size_t>(form.output))};
 }
 
 }  // namespace
 
 std::vector<ValueId> add_planned(Graph& graph, const Node& node, const Plan& plan) {
-  const OpDef& def = find_op(node.op);
-  if (def.always_expands) return add_parts(graph, node, plan);
+  if (find_op(node.op).always_expands) return add_parts(graph, node, plan);
   Node copy = node;
   copy.plan = resolve(plan, node.path, node.op);
-  const size_t first = graph.nodes().size();
-  const bool stagewise = copy.plan.stagewise && def.expand != nullptr;
-  std::vector<ValueId> outputs = stagewise
-                                     ? def.expand(graph, copy)
-                                     : graph.add(copy.op, copy.path, copy.inputs, copy.attributes);
-  for (size_t i = first; i < graph.nodes().size(); ++i) {
-    Node& added = graph.node(static_cast<NodeId>(i));
-    added.plan = stagewise ? plan_of_primitive(plan, copy, added) : copy.plan;
-  }
-  return outputs;
+  if (copy.plan.stagewise && node.written != nullptr) return add_written(graph, copy, plan);
+  return add_expanded(graph, copy, plan);
 }
 
 }  // namespace halfscope

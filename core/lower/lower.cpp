@@ -30,12 +30,14 @@ struct Expanded {
 /// Whether it works differently in inference.
 bool trains(const Node& node) { return int_attribute(node, "training_mode", 0) != 0; }
 
-/// What a node that only makes the loss does: fp32, unless a rule names its path.
-NodePlan plan_of_loss(const Plan& plan, const Node& node) {
+/// The plan for a node that only makes the loss, and for its primitives: fp32, unless a rule names
+/// their path.
+Plan plan_of_loss(const Plan& plan, const Node& node) {
   Plan by_path = plan;
   by_path.defaults = {};
+  by_path.defaults.stagewise = resolve(plan, node.path, node.op).stagewise;
   std::erase_if(by_path.rules, [](const PlanRule& rule) { return rule.path.empty(); });
-  return resolve(by_path, node.path, node.op);
+  return by_path;
 }
 
 bool makes_loss(const Model& model, NodeId id) {
@@ -87,14 +89,8 @@ Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* n
     Node copy = node;
     for (ValueId& input : copy.inputs) input = input == kNone ? kNone : result(input);
     if (needed != nullptr && trains(node)) copy.attributes["training_mode"] = int64_t{0};
-    const size_t first = graph.nodes().size();
-    const std::vector<ValueId> outputs = add_planned(graph, copy, plan);
-    if (makes_loss(model, id)) {
-      for (size_t i = first; i < graph.nodes().size(); ++i) {
-        Node& added = graph.node(static_cast<NodeId>(i));
-        added.plan = plan_of_loss(plan, added);
-      }
-    }
+    const std::vector<ValueId> outputs =
+        add_planned(graph, copy, makes_loss(model, id) ? plan_of_loss(plan, node) : plan);
     // In inference there are fewer outputs: running statistics stay.
     for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i) {
       set(node.outputs[i], outputs[i]);

@@ -171,6 +171,18 @@ std::vector<Tap> find_sites(const Executable& executable, const GradientMap& gra
   return SiteFinder(executable, gradients, names).run();
 }
 
+namespace {
+
+/// A constant of more than one number: the frozen weights of an exported network. Scalars are
+/// settings, such as an epsilon.
+bool is_constant_tensor(const Graph& graph, ValueId value) {
+  return element_count(graph.value(value).shape) > 1 &&
+         std::any_of(graph.constants().begin(), graph.constants().end(),
+                     [&](const Constant& each) { return each.value == value; });
+}
+
+}  // namespace
+
 std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
   std::vector<LayerInfo> layers;
   for (NodeId id = 0; id < count; ++id) {
@@ -191,6 +203,8 @@ std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
       if (const Variable* variable = graph.variable_of(source)) {
         if (!variable->buffer)
           layer.parameters += element_count(graph.value(variable->value).shape);
+      } else if (is_constant_tensor(graph, source)) {
+        layer.parameters += element_count(graph.value(source).shape);
       } else if (graph.value(source).producer != kNone) {
         layer.inputs.push_back(graph.node(graph.value(source).producer).path);
       } else if (std::any_of(graph.inputs().begin(), graph.inputs().end(),

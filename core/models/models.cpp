@@ -150,6 +150,7 @@ class Builder {
     model_.outputs.push_back({"logits", logits});
     if (!with_loss_) return std::move(model_);
     model_.logits = logits;
+    model_.first_loss_node = static_cast<NodeId>(model_.graph.nodes().size());
     model_.loss = model_.graph.add1("SoftmaxCrossEntropyLoss", "loss", {logits, model_.labels});
     return std::move(model_);
   }

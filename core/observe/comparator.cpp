@@ -166,10 +166,15 @@ SiteError compare_values(std::span<const float> x, std::span<const float> other,
         ++equal;
         continue;
       }
-      const bool both_finite = std::isfinite(mine[i]) && std::isfinite(theirs[i]);
+      const bool finite = std::isfinite(mine[i]);
+      const bool both_finite = finite && std::isfinite(theirs[i]);
       const int64_t distance = distance_of(mine[i], theirs[i]);
-      ++error.ulps[both_finite || distance == 0 ? ulp_bin(distance) : SiteError::kBins - 1];
-      differing += distance != 0;
+      // Rounded to the format, a large value of the other lane may be infinite, too; that this
+      // lane's is must not pass for agreement.
+      const bool overflowed = !finite && std::isfinite(theirs[i]);
+      const bool counts_bits = both_finite || (distance == 0 && !overflowed);
+      ++error.ulps[counts_bits ? ulp_bin(distance) : SiteError::kBins - 1];
+      differing += distance != 0 || overflowed;
       if (both_finite) farthest = std::max(farthest, distance);
     }
   }

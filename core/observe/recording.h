@@ -150,7 +150,7 @@ struct Deviation {
   enum class Of : uint8_t {
     output,    ///< of inference, over all samples that were compared
     loss,      ///< of one batch, at the lane's weights
-    gradient,  ///< of one batch, at the lane's weights; one variable's
+    gradient,  ///< of one batch, at the lane's weights; one variable's, or all of them
     weight,    ///< how far training has moved a variable from its start
     average,   ///< the same of its moving average
     buffer,    ///< a running statistic, after training
@@ -158,7 +158,8 @@ struct Deviation {
   };
   int64_t step = 0;  ///< that was measured; of weights, averages and buffers the steps done
   Of of = Of::output;
-  std::string name{};  ///< of the output or the variable: "logits", "fc1.weight"; "" of the loss
+  /// Of the output or the variable: "logits", "fc1.weight"; "" of the loss and of all gradients.
+  std::string name{};
   int64_t n = 0;       ///< elements
   int64_t broken = 0;  ///< elements that are finite in the reference and not in the lane
   /// ||x - truth|| / ||truth||, 2-norms over elements finite in both. Infinite: the truth is zero.

@@ -207,9 +207,8 @@ class Writer {
 
   ValueId constant(const KnownTensor& known, ElementType type) {
     if (type == ElementType::real) {
-      Tensor tensor{known.shape, {}};
-      for (int64_t i = 0; i < known.count(); ++i)
-        tensor.data.push_back(static_cast<float>(known.number(i)));
+      Tensor tensor{known.shape, known.true_reals()};
+      for (int64_t number : known.ints) tensor.data.push_back(static_cast<float>(number));
       return copy_.graph().add_constant(std::move(tensor));
     }
     return copy_.graph().add_index_constant(known.shape, {known.ints.begin(), known.ints.end()});

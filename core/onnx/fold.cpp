@@ -86,12 +86,16 @@ Result shape_of(const FoldCall& c) {
 
 // ---- elements ----
 
-Result cast(const FoldCall& c) {
-  const KnownTensor& x = c.input(0);
-  return one(converted(x, static_cast<DataType>(c.attributes.integer("to", 0)), c.what));
+Result cast_as(const FoldCall& c, DataType to) {
+  const bool keeps = c.unrounded && is_real(to);
+  return one(converted(c.input(0), keeps ? DataType::float32 : to, c.what));
 }
 
-Result cast_like(const FoldCall& c) { return one(converted(c.input(0), c.input(1).type, c.what)); }
+Result cast(const FoldCall& c) {
+  return cast_as(c, static_cast<DataType>(c.attributes.integer("to", 0)));
+}
+
+Result cast_like(const FoldCall& c) { return cast_as(c, c.input(1).type); }
 
 Result where(const FoldCall& c) {
   const KnownTensor &condition = c.input(0), &x = c.input(1), &y = c.input(2);
@@ -372,6 +376,58 @@ constexpr FoldRow kRows[] = {
 const KnownTensor& FoldCall::input(size_t i) const {
   if (!has(i)) throw Error(what + ": input " + std::to_string(i) + " is missing");
   return *in[i];
+}
+
+namespace {
+
+bool is_narrow(const KnownTensor& tensor) {
+  return tensor.real() && format_of(tensor.type).value_or(kFp32) != kFp32;
+}
+
+/// Whether rounding `unrounded` to the tensor's type gives the tensor, NaN for NaN.
+bool rounds_to(const std::vector<float>& unrounded, const KnownTensor& tensor) {
+  if (unrounded.size() != tensor.reals.size()) return false;
+  for (size_t i = 0; i < unrounded.size(); ++i) {
+    const float once = rounded(static_cast<double>(unrounded[i]), tensor.type);
+    if (once != tensor.reals[i] && !(std::isnan(once) && std::isnan(tensor.reals[i]))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Folded> fold_twice(const FoldCall& call) {
+  std::optional<std::vector<KnownTensor>> results = fold(call);
+  if (!results) return std::nullopt;
+  Folded folded{std::move(*results), {}};
+  folded.rounds_within.assign(folded.outputs.size(), false);
+  for (KnownTensor& output : folded.outputs) output.unrounded.clear();  // of an operand
+  const bool differs = std::any_of(call.in.begin(), call.in.end(), [](const KnownTensor* input) {
+    return input != nullptr && !input->unrounded.empty();
+  });
+  if (!differs && std::none_of(folded.outputs.begin(), folded.outputs.end(), is_narrow))
+    return folded;
+  FoldCall exact = call;
+  exact.unrounded = true;
+  std::vector<KnownTensor> operands;
+  operands.reserve(call.in.size());
+  for (const KnownTensor*& input : exact.in) {
+    if (input == nullptr || !input->real()) continue;
+    operands.push_back(
+        {.type = DataType::float32, .shape = input->shape, .reals = input->true_reals()});
+    input = &operands.back();
+  }
+  std::optional<std::vector<KnownTensor>> truth = fold(exact);
+  for (size_t i = 0; truth && i < folded.outputs.size(); ++i) {
+    KnownTensor& output = folded.outputs[i];
+    if (!output.real() || !(*truth)[i].real() || (*truth)[i].reals == output.reals) continue;
+    if (rounds_to((*truth)[i].reals, output)) {
+      output.unrounded = std::move((*truth)[i].reals);
+    } else {
+      folded.rounds_within[i] = true;
+    }
+  }
+  return folded;
 }
 
 std::optional<std::vector<KnownTensor>> fold(const FoldCall& call) {

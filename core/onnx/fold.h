@@ -22,6 +22,7 @@ struct FoldCall {
   int64_t opset = 0;
   const std::filesystem::path& folder;  ///< of external data
   const std::string& what;              ///< the node in messages
+  bool unrounded = false;               ///< nothing is rounded to a type below float32
 
   bool has(size_t i) const { return i < in.size() && in[i] != nullptr; }
   const KnownTensor& input(size_t i) const;  ///< Error if it is left out
@@ -30,6 +31,16 @@ struct FoldCall {
 /// The outputs; nothing for operators that are not evaluated. Throws Error where the inputs do not
 /// fit the operator, and for results of more than kMostFolded elements.
 std::optional<std::vector<KnownTensor>> fold(const FoldCall& call);
+
+/// What a node gives in the file's types, with the unrounded numbers where they are known.
+struct Folded {
+  std::vector<KnownTensor> outputs;
+  /// By output: roundings on the way change it, so that no single number stands for it in lanes of
+  /// different formats. It is what the file's types give.
+  std::vector<bool> rounds_within;
+};
+/// fold() in the file's types and once more without rounding to them.
+std::optional<Folded> fold_twice(const FoldCall& call);
 
 /// Axes made non-negative. Throws Error naming `what` if one is out of range.
 std::vector<int64_t> checked_axes(std::vector<int64_t> axes, size_t rank, const std::string& what);

@@ -82,7 +82,8 @@ OnnxImport Importer::run() {
   take_batch(result);
   model_ = simplified(std::move(model_));
   give_weights();
-  result.model = recognise_composites(std::move(model_));
+  result.model = recognise_composites(std::move(model_),
+                                      [&](const Node& node) { return format_of_node(node); });
   model_ = {};
   result.notes = std::move(notes_);
   for (const std::string& text : readings_.notes) result.notes.push_back(text);
@@ -345,20 +346,27 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
     throw Error(what + ": works on values that are only known at run time, which is not supported",
                 "docs/onnx.md lists what is");
   }
-  const size_t first = model_.graph.nodes().size();
-  Translation translation(*this, node, attributes, inputs, path, what);
-  translate(translation);
-  for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
-    node_types_[model_.graph.nodes()[i].path] = translation.result_type();
-  }
+  const std::vector<BindingPtr> made = translated(translate, node, attributes, inputs, path, what);
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& output = node.output(i);
-    const auto& made = translation.outputs();
     if (output.empty()) continue;
     // Outputs that we do not make, such as statistics, only matter if somebody reads them.
     if (static_cast<size_t>(i) < made.size() && made[static_cast<size_t>(i)] != nullptr)
       bind(scope, output, made[static_cast<size_t>(i)], what);
   }
+}
+
+std::vector<BindingPtr> Importer::translated(Translate translate, const ::onnx::NodeProto& node,
+                                             const NodeAttributes& attributes,
+                                             const std::vector<BindingPtr>& inputs,
+                                             const std::string& path, const std::string& what) {
+  const size_t first = model_.graph.nodes().size();
+  Translation translation(*this, node, attributes, inputs, path, what);
+  translate(translation);
+  // Nodes of other types have said so.
+  for (size_t i = first; i < model_.graph.nodes().size(); ++i)
+    node_types_.try_emplace(model_.graph.nodes()[i].path, translation.result_type());
+  return translation.outputs();
 }
 
 bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
@@ -387,12 +395,13 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
     if (computed && !of_shape && op != "DequantizeLinear") return false;
     call.in.push_back(input == nullptr ? nullptr : input->known.get());
   }
-  std::optional<std::vector<KnownTensor>> results = fold(call);
+  std::optional<Folded> results = fold_twice(call);
   if (!results) return false;
-  for (int i = 0; i < node.output_size() && i < static_cast<int>(results->size()); ++i) {
+  for (int i = 0; i < node.output_size() && i < static_cast<int>(results->outputs.size()); ++i) {
     if (node.output(i).empty()) continue;
     auto binding = std::make_shared<Binding>();
-    auto tensor = std::make_shared<KnownTensor>(std::move((*results)[static_cast<size_t>(i)]));
+    auto tensor =
+        std::make_shared<KnownTensor>(std::move(results->outputs[static_cast<size_t>(i)]));
     binding->several = fold_with_batch(call, inputs, *tensor, static_cast<size_t>(i));
     folded_ += tensor->count() + (binding->several ? binding->several->count() : 0);
     if (folded_ > kMostFolded)
@@ -400,9 +409,30 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
                   " elements");
     binding->type = tensor->type;
     binding->known = std::move(tensor);
+    if (results->rounds_within[static_cast<size_t>(i)] && binding->several == nullptr)
+      compute_at_run_time(*binding, node, inputs, scope.prefix, i);
     bind(scope, node.output(i), std::move(binding), what);
   }
   return true;
+}
+
+/// Lanes in other formats get other numbers from such a node, so it stands in the graph as soon as
+/// something computes with its result.
+void Importer::compute_at_run_time(Binding& binding, const ::onnx::NodeProto& node,
+                                   const std::vector<BindingPtr>& inputs, const std::string& prefix,
+                                   int output) {
+  const Translate translate = find_translator(node.op_type());
+  if (translate == nullptr) return;
+  // The node of a function's body may be gone by then.
+  const auto copy = std::make_shared<::onnx::NodeProto>(node);
+  binding.at_run_time = [this, copy, translate, inputs, prefix, output] {
+    const std::string what = describe(*copy);
+    const NodeAttributes attributes(*copy, what);
+    const std::string wanted = copy->name().empty() ? copy->output(0) : copy->name();
+    const std::string path = unique_path(prefix + printable(wanted));
+    const auto made = translated(translate, *copy, attributes, inputs, path, what);
+    return made.at(static_cast<size_t>(output))->value;
+  };
 }
 
 const ::onnx::FunctionProto* Importer::find_function(const ::onnx::NodeProto& node) const {
@@ -533,7 +563,7 @@ ValueId Importer::index_value(Binding& binding, const std::string& what) {
 ValueId Importer::buffer(const KnownTensor& start, const std::string& path,
                          const std::string& role) {
   const std::string name = variable_path(path + "." + role);
-  model_.initial[name] = {start.shape, start.reals};
+  model_.initial[name] = {start.shape, start.true_reals()};
   return model_.graph.add_buffer(name, start.shape, {});
 }
 
@@ -541,36 +571,6 @@ void Importer::set_buffer_next(ValueId buffer, ValueId next) {
   for (Variable& variable : model_.graph.variables()) {
     if (variable.value == buffer) variable.next = next;
   }
-}
-
-Plan Importer::types_of(const Graph& graph) const {
-  Plan plan;
-  plan.name = "as_exported";
-  std::map<DataType, int64_t> count;
-  const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
-  const auto type_of = [&](const Node& node) {
-    const std::string& path = node.alias.empty() ? node.path : node.alias;
-    auto found = node_types_.find(path);
-    // What with_batch() adds is of the type of the node that it serves.
-    if (found == node_types_.end()) found = node_types_.find(path.substr(0, path.rfind('/')));
-    return found == node_types_.end() ? DataType::float32 : found->second;
-  };
-  for (const Node& node : graph.nodes()) ++count[type_of(node)];
-  DataType usual = DataType::float32;
-  for (const auto& [type, number] : count) {
-    if (formats(type) != kFp32 && number > count[usual]) usual = type;
-  }
-  plan.defaults.read = plan.defaults.write = formats(usual);
-  for (const Node& node : graph.nodes()) {
-    const DataType type = type_of(node);
-    if (formats(type) == formats(usual)) continue;
-    PlanRule rule;
-    rule.path = exact_glob(node.path);
-    rule.read = rule.write = formats(type);
-    plan.rules.push_back(std::move(rule));
-  }
-  if (weight_types_.size() == 1) plan.storage = formats(weight_types_.begin()->first);
-  return plan;
 }
 
 }  // namespace halfscope::onnx_files

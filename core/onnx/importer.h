@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -41,6 +42,9 @@ struct Binding {
   std::shared_ptr<const std::vector<std::shared_ptr<Binding>>> sequence{};
   /// Of known ones that depend on the number of samples: what they are for the batch.
   std::shared_ptr<const KnownTensor> several{};
+  /// Of known ones that roundings on the way change: adds the nodes that compute it in every lane's
+  /// formats.
+  std::function<ValueId()> at_run_time{};
 };
 using BindingPtr = std::shared_ptr<Binding>;
 
@@ -58,6 +62,8 @@ struct Scope {
     return nullptr;
   }
 };
+
+class Translation;
 
 class Importer {
  public:
@@ -89,6 +95,8 @@ class Importer {
   /// A path that no node has yet.
   std::string unique_path(const std::string& wanted);
   void note(const std::string& text);
+  /// A node that writes another type than the others of its translation.
+  void set_node_type(const std::string& path, DataType type) { node_types_[path] = type; }
 
   /// Where the file fixes the batch at 1 and the options ask for more: follows the samples. Null
   /// without, and once they cannot be followed.
@@ -132,7 +140,17 @@ class Importer {
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   void give_weights();
+  DataType type_of_node(const Node& node) const;
+  FloatFormat format_of_node(const Node& node) const;
+  void add_inner_types(const Node& node, Plan& plan) const;
   Plan types_of(const Graph& graph) const;
+  std::vector<BindingPtr> translated(void (*translate)(Translation&), const ::onnx::NodeProto& node,
+                                     const NodeAttributes& attributes,
+                                     const std::vector<BindingPtr>& inputs, const std::string& path,
+                                     const std::string& what);
+  void compute_at_run_time(Binding& binding, const ::onnx::NodeProto& node,
+                           const std::vector<BindingPtr>& inputs, const std::string& prefix,
+                           int output);
   std::string module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const;
   static void list_parameters(OnnxImport& result);
   std::string variable_path(const std::string& wanted);

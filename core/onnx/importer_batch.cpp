@@ -29,9 +29,11 @@ std::shared_ptr<const KnownTensor> Importer::fold_with_batch(const FoldCall& cal
   }
   if (!differs) return nullptr;
   try {
-    auto result = std::make_shared<KnownTensor>(fold(several).value().at(output));
-    if (result->shape == one.shape && result->reals == one.reals && result->ints == one.ints)
+    auto result = std::make_shared<KnownTensor>(fold_twice(several).value().outputs.at(output));
+    if (result->shape == one.shape && result->true_reals() == one.true_reals() &&
+        result->ints == one.ints) {
       return nullptr;
+    }
     return result;
   } catch (const Error& error) {
     samples()->refuse(call.what, std::string("with several samples: ") + error.what());

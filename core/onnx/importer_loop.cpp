@@ -165,6 +165,8 @@ std::vector<BindingPtr> Importer::Unrolled::parts(Binding& of, size_t axis, bool
       KnownTensor tensor{.type = of.known->type, .shape = part};
       copy_part(of.known->reals, tensor.reals, around, static_cast<size_t>(size), i);
       copy_part(of.known->ints, tensor.ints, around, static_cast<size_t>(size), i);
+      if (!of.known->unrounded.empty())
+        copy_part(of.known->unrounded, tensor.unrounded, around, static_cast<size_t>(size), i);
       result.push_back(known_binding(std::move(tensor)));
     }
     return result;
@@ -207,6 +209,9 @@ BindingPtr Importer::Unrolled::joined(const std::vector<BindingPtr>& parts, int6
         const auto length = static_cast<int64_t>(of.count()) / static_cast<int64_t>(around.outer);
         const auto start = static_cast<int64_t>(o) * length;
         if (of.real()) {
+          const std::vector<float>& exact = of.true_reals();
+          all.unrounded.insert(all.unrounded.end(), exact.begin() + start,
+                               exact.begin() + start + length);
           all.reals.insert(all.reals.end(), of.reals.begin() + start,
                            of.reals.begin() + start + length);
         } else {

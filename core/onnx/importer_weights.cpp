@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of Importer that make variables of initializers, and say which.
+#include <utility>
+
 #include "core/error.h"
 #include "core/onnx/importer.h"
 #include "core/onnx/node_order.h"
@@ -16,13 +18,17 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
                 "supported");
   }
   const KnownTensor& known = *binding.known;
+  if (binding.at_run_time) {
+    const ValueId made = std::exchange(binding.at_run_time, nullptr)();
+    if (made != kNone) return binding.value = made;
+  }
   // PyTorch has parameters among the initializers; what it writes as a constant is one.
   const bool may_train = weight && !binding.frozen && readings_.readings.empty();
   if (known.real() &&
       (binding.trainable || (may_train && !known.shape.empty() && known.count() > 0))) {
     binding.value = variable(binding, path + "." + role);
   } else {
-    Tensor tensor{known.shape, known.reals};
+    Tensor tensor{known.shape, known.true_reals()};
     for (int64_t value : known.ints) tensor.data.push_back(static_cast<float>(value));
     binding.value = model_.graph.add_constant(std::move(tensor));
   }
@@ -33,6 +39,12 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
 /// A variable and what makes of it the tensor that the file has.
 ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   if (binding.form_of != nullptr) return form(binding, wanted);
+  if (!binding.known->unrounded.empty()) {  // lanes round it to what they store it in
+    auto exact = std::make_shared<KnownTensor>(*binding.known);
+    exact->reals = std::move(exact->unrounded);
+    exact->unrounded.clear();
+    binding.known = std::move(exact);
+  }
   const KnownTensor& known = *binding.known;
   const std::string name = variable_path(binding.parameter.empty() ? wanted : binding.parameter);
   std::optional<Repeats> repeats;

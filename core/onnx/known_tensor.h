@@ -66,9 +66,16 @@ struct KnownTensor {
   Shape shape{};
   std::vector<float> reals{};   ///< of real types
   std::vector<int64_t> ints{};  ///< of integer types; booleans are 0 and 1
+  /// The numbers before the file rounded them to a narrower type, where they are known and differ
+  /// from `reals`: rounding them once gives these.
+  std::vector<float> unrounded{};
 
   int64_t count() const noexcept { return element_count(shape); }
   bool real() const noexcept { return is_real(type); }
+  /// What a lane in fp32 computes with; narrower ones round it.
+  const std::vector<float>& true_reals() const noexcept {
+    return unrounded.empty() ? reals : unrounded;
+  }
   double number(int64_t i) const {
     return real() ? static_cast<double>(reals[static_cast<size_t>(i)])
                   : static_cast<double>(ints[static_cast<size_t>(i)]);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/numeric/formats/round.h"
 
@@ -24,7 +25,8 @@ bool is_close(double a, double b) {
   return false;
 }
 
-Surroundings::Surroundings(const Model& model) : graph_(model.graph), initial_(model.initial) {
+Surroundings::Surroundings(const Model& model, TypeOf type_of)
+    : graph_(model.graph), initial_(model.initial), type_of_(std::move(type_of)) {
   for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
     for (ValueId input : graph_.node(id).inputs) {
       if (input != kNone) readers_[input].push_back(id);
@@ -71,17 +73,28 @@ bool Surroundings::repeats(ValueId value, float number) const {
   const std::vector<float>* data = nullptr;
   if (const auto found = constants_.find(value); found != constants_.end()) {
     data = &found->second->tensor.data;
-  } else if (const Variable* variable = graph_.variable_of(value)) {
-    const auto start = initial_.find(variable->path);
-    if (start != initial_.end() && !variable->buffer) data = &start->second.data;
+  } else if (const Tensor* start = start_of(value)) {
+    data = &start->data;
   }
   return data != nullptr && !data->empty() &&
          std::all_of(data->begin(), data->end(), [&](float each) { return each == number; });
 }
 
+const Tensor* Surroundings::start_of(ValueId value) const {
+  const Variable* variable = graph_.variable_of(value);
+  if (variable == nullptr || variable->buffer) return nullptr;
+  const auto start = initial_.find(variable->path);
+  return start == initial_.end() ? nullptr : &start->second;
+}
+
 ValueId Surroundings::through_identities(ValueId value, std::set<NodeId>& nodes) const {
   while (const Node* identity = made_by(value, "Identity")) {
-    if (only_reader(value) == nullptr) break;
+    const Node* reader = only_reader(value);
+    if (reader == nullptr) break;
+    const FloatFormat own = type_of_(*identity);
+    const NodeId made = producer(identity->inputs[0]);
+    if (own != type_of_(*reader) && made != kNone && !own.contains(type_of_(graph_.node(made))))
+      break;
     nodes.insert(producer(value));
     value = identity->inputs[0];
   }

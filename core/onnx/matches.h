@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -42,7 +44,8 @@ struct Product {
 /// A graph with its readers and known numbers. The model must outlive it.
 class Surroundings {
  public:
-  explicit Surroundings(const Model& model);
+  using TypeOf = std::function<FloatFormat(const Node&)>;
+  Surroundings(const Model& model, TypeOf type_of);
 
   const Graph& graph() const { return graph_; }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
@@ -61,7 +64,11 @@ class Surroundings {
   /// Whether it is a constant, or a variable that starts as one, that only repeats that number.
   bool repeats(ValueId value, float number) const;
 
-  /// The value behind Identities that nobody else reads, which join `nodes`.
+  /// The starting value of a variable; null if it has none.
+  const Tensor* start_of(ValueId value) const;
+
+  /// The value behind Identities that nobody else reads, which join `nodes`. Those that are Casts
+  /// to a narrower format than on both sides stay, as they round.
   ValueId through_identities(ValueId value, std::set<NodeId>& nodes) const;
   Product product_of(ValueId value) const;
 
@@ -73,6 +80,7 @@ class Surroundings {
 
   const Graph& graph_;
   const NamedTensors& initial_;
+  TypeOf type_of_;
   std::map<ValueId, std::vector<NodeId>> readers_;
   std::set<ValueId> kept_;
   std::set<ValueId> computed_;
@@ -82,6 +90,10 @@ class Surroundings {
 /// Whether a is b as a float, or what narrow files make of b: it or its inverse in float16 or
 /// bfloat16.
 bool is_close(double a, double b);
+
+/// The nodes of a match as they stand in the file. Null where they need a value that is no operand
+/// of the composite.
+std::shared_ptr<const WrittenForm> written_form(const Surroundings& in, const Match& match);
 
 /// The match that this node is the root of, or for normalizations, at the end of the primitives
 /// before scale and bias.

@@ -16,6 +16,7 @@ namespace halfscope::onnx_files {
 namespace {
 
 using Matches = std::map<NodeId, Match>;  ///< by their roots
+using Forms = std::map<NodeId, std::shared_ptr<const WrittenForm>>;
 
 std::optional<Match> match_at(const Surroundings& in, NodeId id) {
   for (const auto& find : {match_group_normalization, match_normalization, match_function,
@@ -53,10 +54,11 @@ std::string parameter_name(const Graph& graph, const Match& match, const std::st
 /// Copies a graph with every match as one node, at the place of its last.
 class Rewriting {
  public:
-  Rewriting(Model model, const Matches& matches)
+  Rewriting(Model model, const Matches& matches, Forms forms)
       : model_(std::move(model)),
         from_(model_.graph),
         matches_(matches),
+        forms_(std::move(forms)),
         new_of_(from_.values().size(), kNone) {
     for (const auto& [root, match] : matches_) {
       gone_.insert(match.nodes.begin(), match.nodes.end());
@@ -190,6 +192,7 @@ class Rewriting {
         inputs.push_back(parameter(each, node.path + name));
       }
       set(node.outputs[0], graph().add1(match.op, node.path, std::move(inputs), match.attributes));
+      graph().node(graph().value(moved(node.outputs[0])).producer).written = forms_.at(id);
     } else if (!gone_.contains(id)) {
       std::vector<ValueId> inputs;
       for (ValueId input : node.inputs) inputs.push_back(moved(input));
@@ -202,6 +205,7 @@ class Rewriting {
   Model model_;
   const Graph& from_;
   const Matches& matches_;
+  Forms forms_;
   std::set<NodeId> gone_;
   std::set<ValueId> as_they_are_;  ///< read by nodes that stay, or as an operand of a match
   std::set<ValueId> read_by_gone_;
@@ -212,8 +216,8 @@ class Rewriting {
 
 }  // namespace
 
-Model recognise_composites(Model model) {
-  const Surroundings surroundings(model);
+Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of) {
+  const Surroundings surroundings(model, type_of);
   Matches matches;
   std::set<NodeId> taken;
   // Later nodes first: a normalization's own Mul must not be taken for something smaller.
@@ -227,7 +231,10 @@ Model recognise_composites(Model model) {
     taken.insert(match->nodes.begin(), match->nodes.end());
     matches.emplace(match->root, std::move(*match));
   }
-  return matches.empty() ? std::move(model) : Rewriting(std::move(model), matches).run();
+  if (matches.empty()) return model;
+  Forms forms;
+  for (const auto& [root, match] : matches) forms[root] = written_form(surroundings, match);
+  return Rewriting(std::move(model), matches, std::move(forms)).run();
 }
 
 }  // namespace halfscope::onnx_files

@@ -3,6 +3,8 @@
 // ...) become one node again, so that plans and reports treat them as one.
 #pragma once
 
+#include <functional>
+
 #include "core/lower/lower.h"
 
 namespace halfscope::onnx_files {
@@ -11,7 +13,9 @@ namespace halfscope::onnx_files {
 /// softmaxes that give 0 where everything is masked. A group is replaced only if nobody outside of
 /// it reads what it computes on the way. The node that replaces it has the path of its last one.
 /// Ones and zeros that only such a group reads are no variables any more, and scale and bias of
-/// channels get the shape [channels].
-Model recognise_composites(Model model);
+/// channels get the shape [channels]. Each composite keeps the primitives that it replaces
+/// (Node::written), with their paths as aliases. `type_of` says in which format the file computes a
+/// node.
+Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of);
 
 }  // namespace halfscope::onnx_files

@@ -64,6 +64,14 @@ ValueId Translation::real(size_t i, const char* role) {
   return followed(i, importer_.real_value(*inputs_[i], path_, role, false, what_));
 }
 
+ValueId Translation::rounded_real(size_t i) {
+  const ValueId value = real(i);
+  if (!is_known(i) || binding(i).known->unrounded.empty()) return value;
+  const ValueId rounded = add("Identity", {value}, {}, "rounded");
+  importer_.set_node_type(graph().node(graph().value(rounded).producer).path, type(i));
+  return rounded;
+}
+
 ValueId Translation::weight(size_t i, const char* role) {
   binding(i);
   return followed(i, importer_.real_value(*inputs_[i], path_, role, true, what_));
@@ -148,7 +156,8 @@ std::vector<int64_t> Translation::known_ints(size_t i, const char* name) const {
 double Translation::known_scalar(size_t i, const char* name) const {
   const KnownTensor& tensor = known(i, name);
   if (tensor.count() != 1) throw error(std::string("its ") + name + " must be one number");
-  return tensor.number(0);
+  // Clip and Pad round what they make of it as they round it.
+  return tensor.real() ? static_cast<double>(tensor.true_reals()[0]) : tensor.number(0);
 }
 
 std::optional<std::vector<int64_t>> Translation::ints(const char* attribute, size_t i) const {

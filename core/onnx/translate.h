@@ -41,6 +41,8 @@ class Translation {
 
   /// An operand. Error if it is left out.
   ValueId real(size_t i, const char* role = "weight");
+  /// The same, rounded to its type by a node of its own where the file knows it unrounded.
+  ValueId rounded_real(size_t i);
   /// The same of a weight, which becomes a variable even if the file has it as a constant.
   ValueId weight(size_t i, const char* role);
   /// The same, but one number repeated in a constant stays that: exporters write ones and zeros

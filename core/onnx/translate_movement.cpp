@@ -387,7 +387,7 @@ void cast_to(Translation& t, DataType to) {
       return;
     }
     t.set_type(to);
-    t.set(0, t.add("Identity", {t.real(0)}));
+    t.set(0, t.add("Identity", {t.rounded_real(0)}));
     // Statistics that are stored narrow must be known behind their Cast.
     if (to == DataType::float32 && t.is_known(0)) t.set_start(0, 0);
     return;

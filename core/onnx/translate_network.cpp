@@ -52,7 +52,7 @@ void batch_normalization(Translation& t) {
       t.importer().is_training_export() && t.attributes().integer("training_mode", 0) == 0;
   if (frozen || element_count(shape) <= shape[1]) {  // one value per channel has no variance
     const auto constant = [&](const KnownTensor& of) {
-      return t.graph().add_constant(Tensor{of.shape, of.reals});
+      return t.graph().add_constant(Tensor{of.shape, of.true_reals()});
     };
     t.set(0, t.add("BatchNormalization", {x, scale, bias, constant(mean), constant(variance)},
                    attributes));

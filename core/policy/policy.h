@@ -12,8 +12,8 @@
 
 namespace halfscope {
 
-/// "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", and recipes of
-/// fp8 and fp4 training (docs/contracts.md, "Presets").
+/// "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", these two with
+/// "_stagewise", and recipes of fp8 and fp4 training (docs/contracts.md, "Presets").
 std::vector<std::string> preset_names();
 std::optional<Plan> preset_plan(std::string_view name);
 

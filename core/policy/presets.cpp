@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Presets, and whether a plan needs a loss scale.
+// Presets, made from the operators' autocast classes where they are mixed, and whether a plan
+// needs a loss scale.
 #include <algorithm>
 
 #include "core/error.h"
@@ -24,9 +25,12 @@ Plan mixed(std::string name, const FloatFormat& format) {
   return plan;
 }
 
-Plan pure(std::string name, const FloatFormat& format) {
-  Plan plan = mixed(std::move(name), format);
-  plan.storage = format;
+/// As model.half() and model.bfloat16(): one format for every operator, weight and state.
+Plan pure(std::string name, const FloatFormat& format, bool stagewise) {
+  Plan plan;
+  plan.name = std::move(name);
+  plan.defaults.read = plan.defaults.write = plan.storage = format;
+  plan.defaults.stagewise = stagewise;
   return plan;
 }
 
@@ -72,8 +76,10 @@ std::optional<Plan> recipe_plan(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> preset_names() {
-  return {"float32",     "float64",     "mixed_float16", "mixed_bfloat16", "float16", "bfloat16",
-          "fp8_delayed", "fp8_current", "fp8_block",     "mxfp8",          "nvfp4"};
+  return {"float32",     "float64",     "mixed_float16",     "mixed_bfloat16",
+          "float16",     "bfloat16",    "float16_stagewise", "bfloat16_stagewise",
+          "fp8_delayed", "fp8_current", "fp8_block",         "mxfp8",
+          "nvfp4"};
 }
 
 std::optional<Plan> preset_plan(std::string_view name) {
@@ -86,8 +92,10 @@ std::optional<Plan> preset_plan(std::string_view name) {
   }
   if (name == "mixed_float16") return mixed("mixed_float16", kFp16);
   if (name == "mixed_bfloat16") return mixed("mixed_bfloat16", kBf16);
-  if (name == "float16") return pure("float16", kFp16);
-  if (name == "bfloat16") return pure("bfloat16", kBf16);
+  if (name == "float16") return pure("float16", kFp16, false);
+  if (name == "bfloat16") return pure("bfloat16", kBf16, false);
+  if (name == "float16_stagewise") return pure("float16_stagewise", kFp16, true);
+  if (name == "bfloat16_stagewise") return pure("bfloat16_stagewise", kBf16, true);
   return recipe_plan(name);
 }
 

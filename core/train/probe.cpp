@@ -193,9 +193,12 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
     all += energy(truth.gradients[i]);
     elements += static_cast<double>(truth.gradients[i].size());
   }
+  DeviationMeter all_differences, all_spreads;
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const std::vector<float>& right = truth.gradients[i];
     if (!all_finite(right)) continue;
+    all_differences.add(own[i], right, 1, scale);
+    all_spreads.add(moved.gradients[i], right, 1);
     Deviation gradient{
         .step = batch.step, .of = Deviation::Of::gradient, .name = gradients_[i].path};
     DeviationMeter difference, spread;
@@ -213,6 +216,13 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
     gradient.worst = std::numeric_limits<double>::quiet_NaN();
     result.push_back(std::move(gradient));
   }
+  Deviation whole{.step = batch.step, .of = Deviation::Of::gradient}, twin;
+  all_differences.write(whole);
+  all_spreads.write(twin);
+  whole.spread = twin.error;
+  whole.ratio_spread = twin.ratio;
+  whole.worst = std::numeric_limits<double>::quiet_NaN();
+  result.push_back(whole);
   has_gradients_ = true;
   return result;
 }
@@ -336,7 +346,9 @@ std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, cons
     usual[each.of].first += energy(each.right);
     usual[each.of].second += static_cast<double>(each.right.size());
   }
+  std::map<Deviation::Of, DeviationMeter> whole;
   for (const WeightChange& each : all) {
+    whole[each.of].add(each.own, each.right, 1);
     Deviation deviation{.step = steps, .of = each.of, .name = each.path};
     DeviationMeter meter;
     meter.add(each.own, each.right, 1);
@@ -350,8 +362,14 @@ std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, cons
     deviation.worst = std::numeric_limits<double>::quiet_NaN();
     result.push_back(std::move(deviation));
   }
+  for (const auto& [of, meter] : whole) {
+    Deviation deviation{.step = steps, .of = of};
+    meter.write(deviation);
+    deviation.worst = std::numeric_limits<double>::quiet_NaN();
+    result.push_back(std::move(deviation));
+  }
   for (const Variable& variable : reference.executable.graph.variables()) {
-    if (!variable.buffer) continue;
+    if (!variable.buffer || variable.restored != kNone) continue;
     for (const Variable& own : lane.executable.graph.variables()) {
       if (own.path != variable.path || !own.buffer) continue;
       Deviation deviation{.step = steps, .of = Deviation::Of::buffer, .name = variable.path};

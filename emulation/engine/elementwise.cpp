@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/bodies/elements.h"
-#include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/functions.h"
 #include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
@@ -12,22 +12,27 @@ namespace halfscope {
 namespace {
 
 // exp and log are taken in double.
-template <class T>
-void exponential(KernelCall<T>& c) {
-  map_elements<1>(c, [](double x) { return elementary::exp(x); });
-}
-template <class T>
-void logarithm(KernelCall<T>& c) {
-  map_elements<1>(c, [](double x) { return elementary::log(x); });
+template <class T, class F>
+void function_of_one(KernelCall<T>& c) {
+  map_elements<1>(c, F{});
 }
 
-template <class T, class... F>
-void add_unary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
-  (list.push_back({F::kName, unary<T, F>}), ...);
+/// In fp32, unless the result is rounded otherwise than to nearest even.
+template <class T, class F, size_t N>
+void arithmetic(KernelCall<T>& c) {
+  if constexpr (std::is_same_v<T, float> && has_exact<F>(std::make_index_sequence<N>{})) {
+    if (c.result_rounding().mode != RoundingMode::nearest_even) return map_elements<N>(c, F{});
+  }
+  if constexpr (N == 1) {
+    unary<T, F>(c);
+  } else {
+    binary<T, F>(c);
+  }
 }
-template <class T, class... F>
-void add_binary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
-  (list.push_back({F::kName, binary<T, F>}), ...);
+
+template <size_t N, class T, class... F>
+void add_arithmetic(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
+  (list.push_back({F::kName, arithmetic<T, F, N>}), ...);
 }
 
 }  // namespace
@@ -35,9 +40,10 @@ void add_binary(std::vector<KernelEntry<T>>& list, FunctionList<F...>) {
 template <class T>
 std::span<const KernelEntry<T>> elementwise_kernels() {
   static const auto kernels = [] {
-    std::vector<KernelEntry<T>> list{{"Exp", exponential<T>}, {"Log", logarithm<T>}};
-    add_unary(list, UnaryElements{});
-    add_binary(list, BinaryElements{});
+    std::vector<KernelEntry<T>> list{{"Exp", function_of_one<T, fn::Exp>},
+                                     {"Log", function_of_one<T, fn::Log>}};
+    add_arithmetic<1>(list, UnaryElements{});
+    add_arithmetic<2>(list, BinaryElements{});
     return list;
   }();
   return kernels;

@@ -62,7 +62,8 @@ void cumulative_sum(Call& c) {
 
 template <class T>
 void to_real(KernelCall<T>& c) {
-  for_items(c.out_count(0), kGrain, IndexToReal<T, T*>{c.index_in[0], c.out[0], c.out_format(0)});
+  for_items(c.out_count(0), kGrain,
+            IndexToReal<T, T*>{c.index_in[0], c.out[0], c.out_format(0), c.result_rounding()});
 }
 
 template <class T>

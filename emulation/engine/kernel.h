@@ -49,6 +49,10 @@ struct KernelCall {
   TensorRounding out_rounding(size_t i) const {
     return rounding_now(graph->value(node->outputs[i]).rounding, node->outputs[i], random);
   }
+  /// How the first result will be rounded, for kernels that must know; fp32 is left as it is.
+  TensorRounding result_rounding() const {
+    return out_format(0) == kFp32 ? TensorRounding{} : out_rounding(0);
+  }
   SumSpec sum_spec() const {
     SumSpec spec = sum_spec_of(*graph, *node, unrounded);
     spec.key = sum_key(node->plan.accumulation.rounding, node->outputs[0], random);

@@ -73,6 +73,7 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
   constexpr int64_t kPiece = 256;
   using Offsets = typename Walk<N + 1>::Offsets;  // of the operands and the result
   const FloatFormat write = call.out_format(0);
+  const TensorRounding rounding = call.result_rounding();
   const Shape& shape = call.out_shape(0);
   const int64_t n = element_count(shape);
   const auto run = [&](const Offsets& at, const Offsets& step, int64_t count) {
@@ -91,7 +92,14 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
       }
       map(y, piece, x);
       T* const out = call.out[0] + at[N] + begin * step[N];
-      for (int64_t k = 0; k < piece; ++k) out[k * step[N]] = delivered<T>(y[k], write);
+      if (rounding.mode == RoundingMode::nearest_even) {
+        for (int64_t k = 0; k < piece; ++k) out[k * step[N]] = delivered<T>(y[k], write);
+        continue;
+      }
+      const TensorRounding from = rounding.from(at[N] + begin * step[N]);
+      for (int64_t k = 0; k < piece; ++k) {
+        out[k * step[N]] = delivered<T>(y[k], write, from.element(k * step[N]));
+      }
     }
   };
   Offsets flat;  // every operand has the result's shape or is one number
@@ -118,12 +126,29 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
 
 /// An operator's output as f of its first N inputs, with broadcasting: in double, delivered once.
 template <size_t N, class T, class F>
-void map_elements(KernelCall<T>& call, const F& f) {
+void map_with(KernelCall<T>& call, const F& f) {
   const Isa isa = active_isa();
   map_pieces<N>(call, [&f, isa](double* y, int64_t n, const double* const* x) {
     [&]<size_t... I>(std::index_sequence<I...>) { map_values(isa, f, y, n, x[I]...); }
     (std::make_index_sequence<N>{});
   });
+}
+
+template <class F, size_t... I>
+constexpr bool has_exact(std::index_sequence<I...>) {
+  return requires { F::exact((static_cast<void>(I), 0.0)..., false); };
+}
+
+/// The same, as roundings other than to nearest even want it, too.
+template <size_t N, class T, class F>
+void map_elements(KernelCall<T>& call, const F& f) {
+  if constexpr (std::is_same_v<T, float> && has_exact<F>(std::make_index_sequence<N>{})) {
+    const RoundingMode mode = call.result_rounding().mode;
+    if (mode != RoundingMode::nearest_even) {
+      return map_with<N>(call, Exactly<F>{f, mode == RoundingMode::down});
+    }
+  }
+  map_with<N>(call, f);
 }
 
 }  // namespace halfscope

@@ -7,6 +7,7 @@
 
 #include "core/numeric/elementary/elementary.h"
 #include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/tensor_rounding.h"
 #include "gpu/bodies/indexing.h"
 #include "gpu/bodies/several.h"
 
@@ -90,6 +91,31 @@ struct Where {
     } else {
       y[i] = b == nullptr ? T{0} : b[at_b(i)];
     }
+  }
+};
+
+/// Functions of N doubles whose results are rounded otherwise than to nearest even.
+template <size_t N, class Function>
+struct RoundedElements {
+  In<float> x[N];
+  Operand at[N];
+  Out<float> y;
+  Function f{};
+  FloatFormat write;
+  TensorRounding rounding{};
+
+  HS_HD double operand(size_t k, int64_t i) const { return static_cast<double>(x[k][at[k](i)]); }
+  HS_HD double exact(int64_t i) const {
+    if constexpr (N == 1) {
+      return f(operand(0, i));
+    } else if constexpr (N == 2) {
+      return f(operand(0, i), operand(1, i));
+    } else {
+      return f(operand(0, i), operand(1, i), operand(2, i));
+    }
+  }
+  HS_HD void operator()(int64_t i) const {
+    y[i] = delivered<float>(exact(i), write, rounding.element(i));
   }
 };
 

@@ -26,11 +26,20 @@ Step ternary_step(const NodeCall<X, T>& c, Operation operation) {
 template <class X, class T>
 Step function_step(const NodeCall<X, T>& c) {
   const std::string& op = c.node->op;
-  const auto unary = [&]<class F>(F) { return unary_step(c, delivered_function<F>(c)); };
+  const auto unary = [&]<class F>(F) {
+    const Step step = rounded_step<1>(c, function_of<F>(*c.node));
+    return step ? step : unary_step(c, delivered_function<F>(c));
+  };
   if (Step step = made_by_name<Step>(op, UnaryFunctions{}, unary)) return step;
-  const auto binary = [&]<class F>(F) { return binary_step(c, delivered_function<F>(c)); };
+  const auto binary = [&]<class F>(F) {
+    const Step step = rounded_step<2>(c, function_of<F>(*c.node));
+    return step ? step : binary_step(c, delivered_function<F>(c));
+  };
   if (Step step = made_by_name<Step>(op, BinaryFunctions{}, binary)) return step;
-  const auto ternary = [&]<class F>(F) { return ternary_step(c, delivered_function<F>(c)); };
+  const auto ternary = [&]<class F>(F) {
+    const Step step = rounded_step<3>(c, function_of<F>(*c.node));
+    return step ? step : ternary_step(c, delivered_function<F>(c));
+  };
   return made_by_name<Step>(op, TernaryFunctions{}, ternary);
 }
 

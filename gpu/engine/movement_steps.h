@@ -2,8 +2,10 @@
 // Steps without sums: arithmetic with broadcasting, functions of one element, copies.
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
+#include "core/numeric/elementary/functions.h"
 #include "core/ops/movement.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/indexing.h"
@@ -71,6 +73,31 @@ Step unary_step(const NodeCall<X, T>& c, Operation operation) {
   return items_step(*c.executor, c.out_count(0), Unary<T, Operation>{c.in[0], c.out[0], operation});
 }
 
+/// Of N operands, where the result is rounded otherwise than to nearest even; nothing where not.
+template <size_t N, class X, class T, class Function>
+Step rounded_step(const NodeCall<X, T>& c, const Function& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    const RoundingMode mode = c.result_rounding().mode;
+    if (mode == RoundingMode::nearest_even) return {};
+    using Exact = Exactly<Function>;
+    RoundedElements<N, Exact> body;
+    body.y = c.out[0];
+    body.f = Exact{f, mode == RoundingMode::down};
+    body.write = c.out_format(0);
+    for (size_t i = 0; i < N; ++i) {
+      body.x[i] = c.in[i];
+      body.at[i] = operand_of(*c.node, c.in_shape(i), c.out_shape(0));
+    }
+    const int64_t n = c.out_count(0);
+    return c.step_with_rounding([&executor = *c.executor, n, body](const TensorRounding& rounding) {
+      RoundedElements<N, Exact> now = body;
+      now.rounding = rounding;
+      executor.items(n, now);
+    });
+  }
+  return {};
+}
+
 /// Of the operators of core/ops/movement.h.
 template <class X, class T>
 Step move_step(const NodeCall<X, T>& c) {
@@ -107,17 +134,31 @@ Step movement_step(const NodeCall<X, T>& c) {
   if (def.movement != nullptr) return move_step(c);
   using Call = NodeCall<X, T>;
   static constexpr StepRow<X, T> kRows[] = {
-      {"Exp", [](const Call& call) { return unary_step(call, ExpOp{call.out_format(0)}); }},
-      {"Log", [](const Call& call) { return unary_step(call, LogOp{call.out_format(0)}); }},
+      {"Exp",
+       [](const Call& call) {
+         const Step step = rounded_step<1>(call, fn::Exp{});
+         return step ? step : unary_step(call, ExpOp{call.out_format(0)});
+       }},
+      {"Log",
+       [](const Call& call) {
+         const Step step = rounded_step<1>(call, fn::Log{});
+         return step ? step : unary_step(call, LogOp{call.out_format(0)});
+       }},
       {"Assign", copy_step<X, T>},
   };
   if (Step step = step_from(kRows, c)) return step;
   const auto unary = [&]<class F>(F f) {
+    if constexpr (requires(double x) { F::exact(x, false); }) {
+      if (Step step = rounded_step<1>(c, f)) return step;
+    }
     if constexpr (requires { F::kWaits; }) return unary_step(c, f);
     return simple_unary_step(c, f);
   };
   if (Step step = made_by_name<Step>(def.name, UnaryElements{}, unary)) return step;
   const auto binary = [&]<class F>(F f) {
+    if constexpr (requires(double x) { F::exact(x, x, false); }) {
+      if (Step step = rounded_step<2>(c, f)) return step;
+    }
     if constexpr (requires { F::kWaits; }) return binary_step(c, f);
     return simple_binary_step(c, f);
   };

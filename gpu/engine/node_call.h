@@ -75,6 +75,21 @@ struct NodeCall {
     };
   }
 
+  /// How the first result will be rounded, for bodies that must know, but for the key of a
+  /// stochastic rounding, which step_with_rounding() brings. fp32 is left as it is.
+  RoundingChoice result_rounding() const {
+    return out_format(0) == kFp32 ? RoundingChoice{} : graph->value(node->outputs[0]).rounding;
+  }
+  /// A step that calls launch(TensorRounding) with what is true of that run.
+  template <class Launch>
+  Step step_with_rounding(const Launch& launch) const {
+    const RoundingChoice rounding = result_rounding();
+    const ValueId value = node->outputs[0];
+    return [rounding, value, launch](const RunState& state) {
+      launch(rounding_now(rounding, value, state.random));
+    };
+  }
+
   template <class U>
   U* working_memory(int64_t count) const {
     const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U);

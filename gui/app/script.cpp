@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "analysis/what_if.h"
 #include "core/error.h"
 #include "core/numeric/formats/float_format.h"
 
@@ -75,6 +76,7 @@ class Line {
   bool second_of(const char* first, const char* second) const;
   const RunModel& run_model() const;
   void require_layer(const std::string& path) const;
+  void require_node(const std::string& path) const;
   void choose_lane(std::string& lane) const;
   void choose_tensor() const;
   void choose_tab() const;
@@ -116,6 +118,17 @@ void Line::require_layer(const std::string& path) const {
   const RunModel& run = run_model();
   const int lane = resolve_selection(run, stage_.app.view()).lane;
   if (run.find_layer(lane, path) < 0) fail("there is no layer " + path);
+}
+
+/// A layer whose format a rule of the plan can change.
+void Line::require_node(const std::string& path) const {
+  require_layer(path);
+  const RunModel& run = run_model();
+  const int lane = resolve_selection(run, stage_.app.view()).lane;
+  const LayerModel& layer = run.lane(lane).layers[static_cast<size_t>(run.find_layer(lane, path))];
+  if (!can_keep_in_fp32(run.view().lane(lane), layer.info)) {
+    fail(path + " is in fp32 already, or no node that a plan can name");
+  }
 }
 
 void Line::choose_lane(std::string& lane) const {
@@ -180,7 +193,7 @@ bool Line::set_view() {
     choose_tab();
   } else if (command == "keep") {
     one_word();
-    require_layer(word(1));
+    require_node(word(1));
     view.edits.keep(word(1), true);
   } else if (command == "scale-shift") {
     one_word();

@@ -3,6 +3,7 @@
 #include "gui/data/heat_picture.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace halfscope::gui {
 
@@ -28,11 +29,10 @@ ColumnSpan columns_between(std::span<const Column> columns, double from, double 
 }
 
 HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, RoleView role,
-                              std::span<const HeatRow> rows, double from, double to, size_t width,
-                              bool mark_broken) {
+                              std::span<const HeatRow> rows, double from, double to, size_t width) {
   HeatPicture picture{.rows = rows.size(), .width = width};
   picture.heats.assign(rows.size() * width, kNotMeasured);
-  picture.broken.assign(rows.size() * width, 0);
+  picture.spread.assign(rows.size() * width, Spread::none);
   std::vector<int> sites;    // of all rows
   std::vector<size_t> ends;  // of each row, in `sites`
   for (const HeatRow& row : rows) {
@@ -40,8 +40,8 @@ HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, Role
     ends.push_back(sites.size());
   }
   const HeatGrid& grid = run.lane(lane).grid(metric);
-  const HeatGrid& non_finite = run.lane(lane).grid(Metric::non_finite);
-  std::vector<Heat> worst(grid.rows()), worst_non_finite(grid.rows());
+  const HeatGrid& spread_grid = run.lane(lane).spread;
+  std::vector<Heat> worst(grid.rows()), worst_spread(grid.rows());
   const double per_pixel = (to - from) / static_cast<double>(width);
   ColumnSpan before{-1, -1};
   for (size_t x = 0; x < width; ++x) {
@@ -51,29 +51,29 @@ HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, Role
     if (columns == before) {  // zoomed in: one column on many pixels
       std::copy_n(picture.heats.begin() + static_cast<ptrdiff_t>(cells - rows.size()), rows.size(),
                   picture.heats.begin() + static_cast<ptrdiff_t>(cells));
-      std::copy_n(picture.broken.begin() + static_cast<ptrdiff_t>(cells - rows.size()), rows.size(),
-                  picture.broken.begin() + static_cast<ptrdiff_t>(cells));
+      std::copy_n(picture.spread.begin() + static_cast<ptrdiff_t>(cells - rows.size()), rows.size(),
+                  picture.spread.begin() + static_cast<ptrdiff_t>(cells));
       continue;
     }
     before = columns;
     const auto first = static_cast<size_t>(columns.first);
     const auto last = static_cast<size_t>(columns.last);
     grid.worst(first, last, worst);
-    if (mark_broken) non_finite.worst(first, last, worst_non_finite);
+    spread_grid.worst(first, last, worst_spread);
     // Bytes may alias everything: what the loop needs is kept out of memory.
-    const Heat *worst_of = worst.data(), *nans_of = worst_non_finite.data();
+    const Heat *worst_of = worst.data(), *spread_of = worst_spread.data();
     const int* site = sites.data();
     const size_t* end_of = ends.data();
     Heat* heats = picture.heats.data() + cells;
-    uint8_t* broken = picture.broken.data() + cells;
+    Spread* spreads = picture.spread.data() + cells;
     for (size_t row = 0, count = rows.size(); row < count; ++row) {
-      Heat heat = kNotMeasured, nans = kNotMeasured;
+      Heat heat = kNotMeasured, spread = 0;
       for (const int* end = sites.data() + end_of[row]; site != end; ++site) {
         heat = std::max(heat, worst_of[*site]);
-        nans = std::max(nans, nans_of[*site]);  // all kNotMeasured without mark_broken
+        spread = std::max(spread, spread_of[*site]);
       }
       heats[row] = heat;
-      broken[row] = nans > kZeroHeat ? 1 : 0;
+      spreads[row] = static_cast<Spread>(spread);
     }
   }
   return picture;
@@ -85,13 +85,14 @@ HeatCell worst_cell(const RunModel& run, int lane, Metric metric, RoleView role,
   const HeatGrid& grid = run.lane(lane).grid(metric);
   const HeatGrid& non_finite = run.lane(lane).grid(Metric::non_finite);
   const int last = std::min(columns.last, static_cast<int>(grid.columns()));
-  Heat broken = kNotMeasured;  // of two equal cells the one with more NaN and infinities
+  Heat broken = kNotMeasured;  // of two equal cells the one where more is NaN or infinite
   for (const int site : sites_of(run, lane, row, role)) {
     for (int column = columns.first; column < last; ++column) {
       const Heat heat = grid.at(static_cast<size_t>(site), static_cast<size_t>(column));
       const Heat nans = non_finite.at(static_cast<size_t>(site), static_cast<size_t>(column));
-      if (heat < cell.heat || (heat == cell.heat && nans <= broken)) continue;
-      cell = {site, column, heat};
+      const Spread spread = run.lane(lane).spread_at(site, column);
+      if (std::tie(heat, spread, nans) <= std::tie(cell.heat, cell.spread, broken)) continue;
+      cell = {site, column, heat, spread};
       broken = nans;
     }
   }

@@ -31,20 +31,20 @@ ColumnSpan columns_between(std::span<const Column> columns, double from, double 
 
 struct HeatPicture {
   size_t rows = 0, width = 0;
-  std::vector<Heat> heats{};      ///< pixel column after pixel column
-  std::vector<uint8_t> broken{};  ///< 1 where a value was NaN or infinite
+  std::vector<Heat> heats{};     ///< pixel column after pixel column
+  std::vector<Spread> spread{};  ///< of NaN and infinities
   Heat heat(size_t row, size_t x) const { return heats[x * rows + row]; }
-  bool is_broken(size_t row, size_t x) const { return broken[x * rows + row] != 0; }
+  Spread spread_at(size_t row, size_t x) const { return spread[x * rows + row]; }
 };
-/// The steps [from, to) on `width` pixels. Without `mark_broken` nothing is broken.
+/// The steps [from, to) on `width` pixels.
 HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, RoleView role,
-                              std::span<const HeatRow> rows, double from, double to, size_t width,
-                              bool mark_broken);
+                              std::span<const HeatRow> rows, double from, double to, size_t width);
 
 /// The worst cell of a row within some columns; site is -1 if nothing was measured.
 struct HeatCell {
   int site = -1, column = -1;
   Heat heat = kNotMeasured;
+  Spread spread = Spread::none;
 };
 HeatCell worst_cell(const RunModel& run, int lane, Metric metric, RoleView role, const HeatRow& row,
                     ColumnSpan columns);

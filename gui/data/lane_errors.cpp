@@ -9,9 +9,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <numeric>
+#include <utility>
 
+#include "analysis/distances.h"
 #include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope::gui {
 namespace {
@@ -66,6 +68,7 @@ std::optional<LaneErrors> LaneErrors::nearest(const RunView& run, int lane, int 
   }
   LaneErrors result;
   result.rows_ = rows_of(all, best);
+  result.lane_ = lane;
   result.other_ = other;
   result.step_ = best;
   if (!holds_lane(result.rows_, other)) return std::nullopt;
@@ -86,8 +89,9 @@ const SiteError* LaneErrors::first_differing() const noexcept {
   return found == rows_.end() ? nullptr : &*found;
 }
 
-std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, const LaneModel& model,
+std::vector<DepthError> LaneErrors::by_depth(const RunView& run, const LaneModel& model,
                                              Role role) const {
+  const LaneInfo& lane = run.lane(lane_);
   std::vector<DepthError> found(model.layers.size());
   for (const SiteError& error : rows_) {
     if (error.other_lane != other_ || error.site < 0 ||
@@ -100,10 +104,15 @@ std::vector<DepthError> LaneErrors::by_depth(const LaneInfo& lane, const LaneMod
                          .site = error.site,
                          .total = total_error(error),
                          .local = local_error(error),
-                         .inherited = error.inherited};
+                         .inherited = error.inherited,
+                         .n = error.n,
+                         .not_finite = not_finite_in_one(run, lane_, error)};
     DepthError& worst =
         found[static_cast<size_t>(model.layer_of_site[static_cast<size_t>(error.site)])];
-    if (worst.site < 0 || weight(row.total) > weight(worst.total)) worst = row;
+    const auto rank = [](const DepthError& each) {
+      return std::pair(share_of(each.not_finite, each.n), weight(each.total));
+    };
+    if (worst.site < 0 || rank(row) > rank(worst)) worst = row;
   }
   std::erase_if(found, [](const DepthError& layer) { return layer.site < 0; });
   return found;
@@ -153,21 +162,6 @@ std::string kernel_text(const KernelCheck& check) {
   if (check.sampled == 0) return text;
   const bool all = check.explained == check.sampled;
   return text + fmt::format(", {} explained", all ? "all" : share(check.explained, check.sampled));
-}
-
-std::vector<UlpBar> ulp_bars(const SiteError& error) {
-  constexpr std::array<const char*, kUlpBars> kLabels{"equal", "1",     "2-3",   "4-7",
-                                                      "8-15",  "16-31", "32-63", "64+"};
-  constexpr size_t kFirstLarge = 4;
-  std::vector<UlpBar> bars;
-  for (size_t i = 0; i < kUlpBars; ++i) {
-    const auto first = error.ulps.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto last = i + 1 == kUlpBars ? error.ulps.end() : first + 1;
-    bars.push_back({.label = kLabels[i],
-                    .count = std::accumulate(first, last, int64_t{0}),
-                    .large = i >= kFirstLarge});
-  }
-  return bars;
 }
 
 }  // namespace halfscope::gui

@@ -16,10 +16,11 @@ namespace halfscope::gui {
 /// One layer in the list of errors by depth.
 struct DepthError {
   std::string layer{};
-  int site = -1;       ///< of its tensors the one with the largest total error
+  int site = -1;       ///< of its tensors the one with most NaN and Inf, then total error
   double total = 0.0;  ///< not finite where the lanes hold no common finite value
   double local = 0.0;  ///< NaN: not measured
   double inherited = 0.0;
+  int64_t n = 0, not_finite = 0;  ///< elements; those NaN or infinite in one of the lanes only
 };
 
 /// All that was compared between `lane` and `other` at one step.
@@ -35,11 +36,11 @@ class LaneErrors {
   /// The first tensor in execution order that differs; null if all are equal.
   const SiteError* first_differing() const noexcept;
   /// By their tensors of that role, in the order in which the nodes run forward, of gradients too.
-  std::vector<DepthError> by_depth(const LaneInfo& lane, const LaneModel& model, Role role) const;
+  std::vector<DepthError> by_depth(const RunView& run, const LaneModel& model, Role role) const;
 
  private:
   std::span<const SiteError> rows_{};  ///< of the step, against any lane
-  int other_ = -1;
+  int lane_ = -1, other_ = -1;
   int64_t step_ = 0;
 };
 
@@ -55,14 +56,5 @@ bool is_kernel_fault(const KernelCheck& check) noexcept;
 double local_error(const SiteError& error) noexcept;
 /// NaN where no element is finite in both lanes: a norm over nothing would pass for agreement.
 double total_error(const SiteError& error) noexcept;
-
-/// Bars of the histogram of distances: equal, 1, 2-3, 4-7 ... and all beyond in the last.
-inline constexpr size_t kUlpBars = 8;
-struct UlpBar {
-  const char* label;
-  int64_t count;
-  bool large;  ///< distances of 8 ulps or more
-};
-std::vector<UlpBar> ulp_bars(const SiteError& error);
 
 }  // namespace halfscope::gui

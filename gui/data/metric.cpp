@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "analysis/rules/text.h"
+
 namespace halfscope::gui {
 
 const char* metric_name(Metric metric) noexcept {
@@ -27,50 +29,54 @@ const char* metric_name(Metric metric) noexcept {
 const char* metric_meaning(Metric metric) noexcept {
   switch (metric) {
     case Metric::worst:
-      return "The largest of overflow, underflow and lost updates: what an operator loses itself. "
-             "NaN and Inf, which spread from where they arise, are striped.";
+      return "The largest of overflow (of all values), underflow and lost updates (of non-zero "
+             "values): what an operator loses itself. NaN and Inf, which spread from where they "
+             "start, are striped.";
     case Metric::overflow:
-      return "Share of elements whose exact result is finite, but too large for the format.";
+      return "Share of all values that are finite before rounding, but too large for the format.";
     case Metric::underflow:
-      return "Share of elements that are not zero before rounding and zero after.";
+      return "Share of the non-zero values that become zero by rounding.";
     case Metric::subnormal:
-      return "Share of elements that are rounded to a subnormal number, which has fewer bits.";
+      return "Share of the non-zero values that are subnormal after rounding, with fewer bits.";
     case Metric::non_finite:
-      return "Share of elements that are NaN or infinite before rounding.";
+      return "Share of all values that are NaN or infinite after rounding: those that overflow, "
+             "and those that were not finite before.";
     case Metric::lost_updates:
-      return "Share of weight updates that are not zero, yet left the weight as it was.";
+      return "Share of the non-zero updates that leave the weight unchanged.";
   }
   return "";
 }
 
-TensorCounts counts_of(const TensorStats& stats) noexcept {
-  return {.n = stats.n,
-          .zero = stats.zero,
-          .pos_inf = stats.pos_inf,
-          .neg_inf = stats.neg_inf,
-          .nan = stats.nan,
-          .overflow = stats.overflow,
-          .underflow = stats.underflow,
-          .subnormal = stats.subnormal,
-          .lost = stats.lost};
-}
-
-double metric_share(const TensorCounts& counts, Metric metric) noexcept {
-  if (counts.n <= 0) return 0.0;
-  const double n = static_cast<double>(counts.n);
+const char* metric_whole(Metric metric) noexcept {
   switch (metric) {
     case Metric::worst:
-      return static_cast<double>(std::max({counts.overflow, counts.underflow, counts.lost})) / n;
+      return "of all or of non-zero values";
     case Metric::overflow:
-      return static_cast<double>(counts.overflow) / n;
-    case Metric::underflow:
-      return static_cast<double>(counts.underflow) / n;
-    case Metric::subnormal:
-      return static_cast<double>(counts.subnormal) / n;
     case Metric::non_finite:
-      return static_cast<double>(counts.non_finite()) / n;
+      return kOfAllValues;
+    case Metric::underflow:
+    case Metric::subnormal:
+      return kOfNonZeroValues;
     case Metric::lost_updates:
-      return static_cast<double>(counts.lost) / n;
+      return kOfNonZeroUpdates;
+  }
+  return "";
+}
+
+double metric_share(const Rates& rates, Metric metric) noexcept {
+  switch (metric) {
+    case Metric::worst:
+      return std::max({rates.overflow, rates.underflow, rates.lost});
+    case Metric::overflow:
+      return rates.overflow;
+    case Metric::underflow:
+      return rates.underflow;
+    case Metric::subnormal:
+      return rates.subnormal;
+    case Metric::non_finite:
+      return rates.non_finite();
+    case Metric::lost_updates:
+      return rates.lost;
   }
   return 0.0;
 }

@@ -5,27 +5,23 @@
 #include <array>
 #include <cstdint>
 
-#include "analysis/packed_stats.h"
-#include "core/numeric/statistics/tensor_stats.h"
+#include "core/numeric/statistics/rates.h"
 #include "core/observe/recording.h"
 
 namespace halfscope::gui {
 
-/// A share of a tensor's elements, 0 to 1.
+/// A rate of a tensor, 0 to 1 (core/numeric/statistics/rates.h).
 enum class Metric : uint8_t { worst, overflow, underflow, subnormal, non_finite, lost_updates };
 inline constexpr std::array<Metric, 6> kMetrics{Metric::worst,      Metric::overflow,
                                                 Metric::underflow,  Metric::subnormal,
                                                 Metric::non_finite, Metric::lost_updates};
 const char* metric_name(Metric metric) noexcept;     // "Underflow"
-const char* metric_meaning(Metric metric) noexcept;  // one sentence, for tooltips
+const char* metric_meaning(Metric metric) noexcept;  // for tooltips
+const char* metric_whole(Metric metric) noexcept;    // what it is a share of: "of all values"
 
-/// The counters of unpacked statistics.
-TensorCounts counts_of(const TensorStats& stats) noexcept;
-
-/// The share in `counts`; 0 where nothing was measured. `worst` is the largest of overflow,
-/// underflow and lost updates; NaN and infinities are left out, since they spread to innocent
-/// layers.
-double metric_share(const TensorCounts& counts, Metric metric) noexcept;
+/// The rate that the metric shows. `worst` is the largest of overflow, underflow and lost updates;
+/// NaN and infinities are left out, since they spread to innocent layers.
+double metric_share(const Rates& rates, Metric metric) noexcept;
 
 /// Which tensors of a layer are looked at.
 enum class RoleView : uint8_t { all, weights, activations, gradients, updates };

@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "analysis/rules/lane_facts.h"
+#include "analysis/run_rates.h"
 #include "core/policy/policy.h"
 
 namespace halfscope::gui {
@@ -58,6 +60,17 @@ std::vector<std::string_view> paths_of(const LaneInfo& lane) {
   return paths;
 }
 
+/// What a tensor has that the reference's has not.
+Rates excess(const Rates& own, const Rates& reference) noexcept {
+  return {.overflow = std::max(0.0, own.overflow - reference.overflow),
+          .infinite = std::max(0.0, own.infinite - reference.infinite),
+          .nan = std::max(0.0, own.nan - reference.nan),
+          .zero = std::max(0.0, own.zero - reference.zero),
+          .underflow = std::max(0.0, own.underflow - reference.underflow),
+          .subnormal = std::max(0.0, own.subnormal - reference.subnormal),
+          .lost = std::max(0.0, own.lost - reference.lost)};
+}
+
 std::optional<Plan> plan_of(const LaneInfo& lane) {
   try {
     return plan_from_json(lane.plan_json);
@@ -80,7 +93,10 @@ std::shared_ptr<const RunModel> RunModel::open(const std::string& file) {
 }
 
 RunModel::RunModel(std::string file, std::shared_ptr<const RunView> view, bool with_report)
-    : file_(std::move(file)), view_(std::move(view)), columns_(columns_of(*view_)) {
+    : file_(std::move(file)),
+      view_(std::move(view)),
+      columns_(columns_of(*view_)),
+      reference_(reference_lane(*view_)) {
   for (int lane = 0; lane < lane_count(); ++lane) {
     const std::span<const StepRow> steps = view_->steps(lane);
     if (!steps.empty()) step_count_ = std::max(step_count_, steps.back().step + 1);
@@ -129,21 +145,54 @@ void RunModel::add_lane(int lane_index) {
     model.info = &layer;
     model.op = layer.op;
   }
-  for (HeatGrid& grid : lane.grids) grid = HeatGrid(info.sites.size(), columns_.size());
-  for (size_t site = 0; site < info.sites.size(); ++site) {
+  add_heat(lane_index, lane);
+  lanes_.push_back(std::move(lane));
+  layer_index_.push_back(std::move(index));
+}
+
+void RunModel::add_heat(int lane_index, LaneModel& lane) const {
+  const std::vector<SiteInfo>& sites = view_->lane(lane_index).sites;
+  const int reference = reference_of(lane_index);
+  for (HeatGrid& grid : lane.grids) grid = HeatGrid(sites.size(), columns_.size());
+  lane.spread = HeatGrid(sites.size(), columns_.size());
+  for (size_t site = 0; site < sites.size(); ++site) {
+    const FloatFormat& format = sites[site].format;
+    const int twin =
+        reference < 0 ? -1 : view_->find_site(reference, sites[site].name()).value_or(-1);
+    const WindowRange theirs = twin < 0 ? WindowRange({}, {}) : view_->windows(reference, twin);
+    auto their = theirs.begin();
     size_t column = 0;
     for (const PackedWindow& window : view_->windows(lane_index, static_cast<int>(site))) {
       while (column < columns_.size() && columns_[column].step < window.step) ++column;
       const TensorCounts counts = window.counts();
       if (counts.n == 0 || column == columns_.size()) continue;
+      Rates rates = rates_of(counts, format);
+      while (their != theirs.end() && (*their).step < window.step) ++their;
+      if (their != theirs.end() && (*their).step == window.step) {
+        const FloatFormat& wide = view_->lane(reference).sites[static_cast<size_t>(twin)].format;
+        rates = excess(rates, rates_of((*their).counts(), wide));
+      }
       for (const Metric metric : kMetrics) {
         lane.grids[static_cast<size_t>(metric)].set(site, column,
-                                                    heat_of(metric_share(counts, metric)));
+                                                    heat_of(metric_share(rates, metric)));
       }
+      if (rates.non_finite() <= 0.0) continue;
+      // What a variable holds that is not finite came with an earlier update.
+      const bool held = sites[site].role == Role::weight && counts.overflow == 0;
+      lane.spread.set(site, column, static_cast<Heat>(held ? Spread::passes : Spread::starts));
     }
   }
-  lanes_.push_back(std::move(lane));
-  layer_index_.push_back(std::move(index));
+  const std::vector<std::vector<int>> read = sites_read(view_->lane(lane_index));
+  for (size_t column = 0; column < columns_.size(); ++column) {
+    const std::span<const Heat> spread = lane.spread.column(column);
+    for (size_t site = 0; site < sites.size(); ++site) {
+      if (spread[site] != static_cast<Heat>(Spread::starts)) continue;
+      const bool passes = std::any_of(read[site].begin(), read[site].end(), [&](int from) {
+        return spread[static_cast<size_t>(from)] != static_cast<Heat>(Spread::none);
+      });
+      if (passes) lane.spread.set(site, column, static_cast<Heat>(Spread::passes));
+    }
+  }
 }
 
 void RunModel::add_findings() {
@@ -182,6 +231,16 @@ std::optional<TensorStats> RunModel::stats(int lane, int site, int column) const
   return stats;
 }
 
+std::optional<Rates> RunModel::rates(int lane, int site, int column) const {
+  const FloatFormat& format = view_->lane(lane).sites[static_cast<size_t>(site)].format;
+  if (column < 0) {
+    const TensorStats& total = view_->total(lane, site);
+    return total.n > 0 ? std::optional(rates_of(total, format)) : std::nullopt;
+  }
+  const std::optional<TensorStats> found = stats(lane, site, column);
+  return found ? std::optional(rates_of(*found, format)) : std::nullopt;
+}
+
 const StepRow* RunModel::step_row(int lane, int64_t step) const noexcept {
   if (lane < 0 || lane >= lane_count()) return nullptr;
   const std::span<const StepRow> rows = view_->steps(lane);
@@ -203,7 +262,7 @@ int RunModel::worst_site(int lane_index, int layer, RoleView role, Metric metric
     if (column >= 0) {
       share = lane.grid(metric).at(static_cast<size_t>(site), static_cast<size_t>(column));
     } else {
-      share = metric_share(counts_of(view_->total(lane_index, site)), metric);
+      share = metric_share(run_rates(*view_, lane_index, site), metric);
     }
     if (share > most) {
       most = share;

@@ -16,6 +16,7 @@
 #include "analysis/run_view.h"
 #include "gui/data/heat_grid.h"
 #include "gui/data/metric.h"
+#include "gui/data/spread.h"
 
 namespace halfscope::gui {
 
@@ -36,10 +37,16 @@ struct LayerModel {
 };
 
 struct LaneModel {
-  std::vector<LayerModel> layers;               ///< in the order in which their nodes run
-  std::vector<int> layer_of_site;               ///< by SiteInfo::order
-  std::array<HeatGrid, kMetrics.size()> grids;  ///< rows: sites; columns: RunModel::columns()
+  std::vector<LayerModel> layers;  ///< in the order in which their nodes run
+  std::vector<int> layer_of_site;  ///< by SiteInfo::order
+  /// Rows: sites; columns: RunModel::columns(). Of a lane with a reference what its tensors have
+  /// in excess of the reference's of the same name in the same column.
+  std::array<HeatGrid, kMetrics.size()> grids;
+  HeatGrid spread;  ///< the same cells, of Spread
   const HeatGrid& grid(Metric metric) const { return grids[static_cast<size_t>(metric)]; }
+  Spread spread_at(int site, int column) const {
+    return static_cast<Spread>(spread.at(static_cast<size_t>(site), static_cast<size_t>(column)));
+  }
 };
 
 class RunModel {
@@ -58,6 +65,9 @@ class RunModel {
 
   int lane_count() const noexcept { return view_->lane_count(); }
   const LaneModel& lane(int lane) const { return lanes_.at(static_cast<size_t>(lane)); }
+  /// The full-precision lane that the lane's heatmap is an excess over; -1 without one, and of the
+  /// reference itself.
+  int reference_of(int lane) const noexcept { return lane == reference_ ? -1 : reference_; }
   /// The lane to look at first: the one that suffers most, else the first that is no reference.
   int first_lane() const noexcept { return first_lane_; }
 
@@ -71,15 +81,20 @@ class RunModel {
   int find_layer(int lane, std::string_view path) const noexcept;
   /// Unpacked statistics of a site at a column; empty if nothing was measured.
   std::optional<TensorStats> stats(int lane, int site, int column) const;
+  /// Rates of a site at a column, or of the whole run if `column` is -1; empty if nothing was
+  /// measured.
+  std::optional<Rates> rates(int lane, int site, int column) const;
   /// The row of that step; null without one.
   const StepRow* step_row(int lane, int64_t step) const noexcept;
-  /// Of the layer's tensors in that role the one with the largest share at `column`, or over the
-  /// whole run if `column` is -1; the first one if all are equal; -1 if it has none.
+  /// Of the layer's tensors in that role the one that is worst in the heatmap at `column`, or has
+  /// the largest rate over the whole run if `column` is -1; the first one if all are equal; -1 if
+  /// it has none.
   int worst_site(int lane, int layer, RoleView role, Metric metric, int column) const;
 
  private:
   RunModel(std::string file, std::shared_ptr<const RunView> view, bool with_report);
   void add_lane(int lane);
+  void add_heat(int lane_index, LaneModel& lane) const;
   void add_findings();
 
   std::string file_;
@@ -89,7 +104,7 @@ class RunModel {
   std::vector<LaneModel> lanes_;
   std::vector<std::unordered_map<std::string_view, int>> layer_index_;
   int64_t step_count_ = 0;
-  int first_lane_ = -1;
+  int first_lane_ = -1, reference_ = -1;
 };
 
 }  // namespace halfscope::gui

@@ -7,6 +7,7 @@
 
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
 
@@ -54,15 +55,14 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
 double worst_share(const RunModel& run, int lane, int layer, const ViewState& view) {
   const int site = run.worst_site(lane, layer, view.role, view.metric, -1);
   if (site < 0) return 0.0;
-  const TensorStats& total = run.view().total(lane, site);
-  return metric_share(counts_of(total), view.metric);
+  return metric_share(run_rates(run.view(), lane, site), view.metric);
 }
 
 bool holds_non_finite(const RunModel& run, int lane, int layer, const ViewState& view) {
   const std::vector<int>& sites = run.lane(lane).layers[static_cast<size_t>(layer)].sites;
   return std::any_of(sites.begin(), sites.end(), [&](int site) {
     return shows(view.role, run.view().lane(lane).sites[static_cast<size_t>(site)].role) &&
-           run.view().total(lane, site).non_finite() > 0;
+           run_rates(run.view(), lane, site).non_finite() > 0.0;
   });
 }
 
@@ -97,10 +97,10 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ui::text_wrapped(
       "compare/what",
-      fmt::format("{} over the whole run, {} of this run against {} of the other; largest "
+      fmt::format("{} ({}) over the whole run, {} of this run against {} of the other; largest "
                   "differences first",
-                  metric_name(frame.view.metric), frame.lane_info().name,
-                  other.view().lane(other_lane).name));
+                  metric_name(frame.view.metric), metric_whole(frame.view.metric),
+                  frame.lane_info().name, other.view().lane(other_lane).name));
   ImGui::PopStyleColor();
   if (frame.run.view().info().model != other.view().info().model) {
     ui::text("compare/models", "The runs have different models; layers are matched by name alone.");

@@ -107,6 +107,34 @@ struct ChosenRow {
 
 // --- Around it ----------------------------------------------------------------------------------
 
+/// ", in excess of float32"; "" where nothing is taken off.
+std::string excess_text(const Frame& frame) {
+  const int reference = frame.at.lane < 0 ? -1 : frame.run.reference_of(frame.at.lane);
+  return reference < 0 ? "" : ", in excess of " + frame.run.view().lane(reference).name;
+}
+
+/// What the colours are shares of, and in the room that is left how to steer, or the former alone.
+void draw_hint(const Frame& frame) {
+  const PlotLook look = look_of(frame);
+  const std::string what = metric_whole(frame.view.metric) + excess_text(frame);
+  const std::string full = what + "      wheel: zoom   drag: pan   Shift+drag: range";
+  ImGui::PushFont(frame.fonts.small);
+  ImGui::SameLine();
+  for (const std::string& text : {full, what}) {
+    const float left = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text.c_str()).x;
+    if (left <= look.px(16.0f)) continue;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + left);
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+    ui::text("steps/heatmap/whole", text);
+    ImGui::PopStyleColor();
+    ImGui::PopFont();
+    return;
+  }
+  ImGui::PopFont();
+  ImGui::NewLine();
+}
+
 void draw_header(const Frame& frame) {
   ViewState& view = frame.view;
   const PlotLook look = look_of(frame);
@@ -114,7 +142,8 @@ void draw_header(const Frame& frame) {
     const std::string lane = frame.at.lane < 0 ? "" : ", " + frame.lane_info().name;
     panel_title(frame, "steps/heatmap/title",
                 std::string(metric_name(view.metric)) + " of every " +
-                    (view.tensor_rows ? "tensor" : "layer") + lane);
+                    (view.tensor_rows ? "tensor" : "layer") + lane + ", share " +
+                    metric_whole(view.metric) + excess_text(frame));
     return;
   }
   panel_title(frame, "steps/heatmap/title", "Heatmap");
@@ -135,24 +164,7 @@ void draw_header(const Frame& frame) {
   ImGui::SameLine(0.0f, 1.0f);
   if (ui::segment("steps/tensor_rows", "Tensors", view.tensor_rows)) view.tensor_rows = true;
   ui::tip("One row per recorded tensor.");
-
-  static constexpr const char* kHint =
-      "wheel: zoom   drag: pan   Shift+drag: range   double click: fit";
-  ImGui::PushFont(frame.fonts.small);
-  const float width = ImGui::CalcTextSize(kHint).x;
-  ImGui::SameLine();
-  const float left = ImGui::GetContentRegionAvail().x - width;
-  if (left > look.px(16.0f)) {
-    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + left);
-    ImGui::AlignTextToFramePadding();
-    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.faint);
-    ImGui::TextUnformatted(kHint);
-    ImGui::PopStyleColor();
-    ImGui::PopFont();
-  } else {
-    ImGui::PopFont();
-    ImGui::NewLine();
-  }
+  draw_hint(frame);
 }
 
 /// Names left of the rows. Of rows that are too low for all names every second, third ... has one.
@@ -238,14 +250,28 @@ void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
   tip.note(site.op + ", " + format_name(site.format) + ", " + when);
   const std::optional<TensorStats> stats = frame.run.stats(frame.at.lane, cell.site, cell.column);
   if (!stats) return show(tip);
-  const double n = static_cast<double>(stats->n);
-  const auto share = [n](int64_t count) { return percent(static_cast<double>(count) / n); };
-  tip.row("overflow", share(stats->overflow));
-  tip.row("underflow", share(stats->underflow));
-  tip.row("subnormal", share(stats->subnormal));
-  tip.row("NaN / Inf", share(stats->non_finite()));
-  if (site.role == Role::update) tip.row("lost updates", share(stats->lost));
-  tip.row("exactly zero", share(stats->zero));
+  const Rates rates = rates_of(*stats, site.format);
+  const int reference = frame.run.reference_of(frame.at.lane);
+  const std::optional<int> twin =
+      reference < 0 ? std::nullopt : frame.run.view().find_site(reference, site.name());
+  const std::optional<Rates> theirs =
+      twin ? frame.run.rates(reference, *twin, cell.column) : std::nullopt;
+  const auto row_of = [&](const char* name, double own, double other) {
+    std::string text = percent(own);
+    if (theirs && other > 0.0) text += " (reference: " + percent(other) + ")";
+    tip.row(name, text);
+  };
+  const Rates other = theirs.value_or(Rates{});
+  tip.note(kOfAllValues);
+  row_of("overflow", rates.overflow, other.overflow);
+  row_of("NaN / Inf", rates.non_finite(), other.non_finite());
+  row_of("zero", rates.zero, other.zero);
+  tip.note(kOfNonZeroValues);
+  row_of("underflow", rates.underflow, other.underflow);
+  row_of("subnormal", rates.subnormal, other.subnormal);
+  if (site.role == Role::update) row_of("lost updates", rates.lost, other.lost);
+  if (cell.spread == Spread::starts) tip.note("NaN or Inf starts here: what it reads is finite.");
+  if (cell.spread == Spread::passes) tip.note("Passes NaN or Inf on: an input was not finite.");
   const int64_t finite = stats->n - stats->non_finite();
   if (finite == 0) {
     tip.note("No value is finite.");
@@ -267,27 +293,17 @@ PlotTable table_of(const Frame& frame, const std::vector<HeatRow>& rows, const A
   PlotTable table("step");
   const ColumnSpan columns = columns_between(frame.run.columns(), x.low, x.high);
   for (const HeatRow& row : rows) {
-    table.add(row_name(frame, row), static_cast<size_t>(columns.last - columns.first),
-              [&](size_t i) {
-                const int column = columns.first + static_cast<int>(i);
-                const auto step =
-                    static_cast<double>(frame.run.columns()[static_cast<size_t>(column)].step);
-                const HeatCell cell = worst_cell(frame.run, frame.at.lane, frame.view.metric,
-                                                 frame.view.role, row, {column, column + 1});
-                if (cell.site < 0) return PlotPoint{step, std::nan("")};
-                const auto stats = frame.run.stats(frame.at.lane, cell.site, column);
-                if (!stats) return PlotPoint{step, std::nan("")};
-                return PlotPoint{step, metric_share({.n = stats->n,
-                                                     .zero = stats->zero,
-                                                     .pos_inf = stats->pos_inf,
-                                                     .neg_inf = stats->neg_inf,
-                                                     .nan = stats->nan,
-                                                     .overflow = stats->overflow,
-                                                     .underflow = stats->underflow,
-                                                     .subnormal = stats->subnormal,
-                                                     .lost = stats->lost},
-                                                    frame.view.metric)};
-              });
+    table.add(
+        row_name(frame, row), static_cast<size_t>(columns.last - columns.first), [&](size_t i) {
+          const int column = columns.first + static_cast<int>(i);
+          const auto step =
+              static_cast<double>(frame.run.columns()[static_cast<size_t>(column)].step);
+          const HeatCell cell = worst_cell(frame.run, frame.at.lane, frame.view.metric,
+                                           frame.view.role, row, {column, column + 1});
+          if (cell.site < 0) return PlotPoint{step, std::nan("")};
+          const auto rates = frame.run.rates(frame.at.lane, cell.site, column);
+          return PlotPoint{step, rates ? metric_share(*rates, frame.view.metric) : std::nan("")};
+        });
   }
   return table;
 }

@@ -13,6 +13,7 @@ namespace halfscope::gui {
 namespace {
 
 constexpr float kLeastTint = 0.10f;  // so that tiny shares are no zero
+constexpr double kDimmed = 0.66;     // towards the ground: tensors that only pass NaN on
 
 ImU32 tint(const Theme& theme, double level) {
   const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(level, 0.0, 1.0);
@@ -43,8 +44,8 @@ struct Picture {
 struct Pixels {
   std::vector<ImU32> list{};  ///< a few megabytes that every picture needs
 };
-/// Whether NaN and infinities are striped where that is looked at.
-bool marks_broken(Metric metric) noexcept {
+/// Whether NaN and infinities are striped.
+bool marks_spread(Metric metric) noexcept {
   return metric == Metric::worst || metric == Metric::non_finite;
 }
 
@@ -52,7 +53,7 @@ void paint(const Frame& frame, Picture& key) {
   const auto width = static_cast<size_t>(key.x.pixels());
   const auto height = static_cast<size_t>(std::lround(key.pixels.used));
   if (width == 0 || height == 0) return;
-  const bool mark_broken = marks_broken(key.metric);
+  const bool marks = marks_spread(key.metric);
   // Of many rows only those in sight are worked out.
   const auto first = static_cast<size_t>(key.pixels.scroll / key.pixels.height);
   const auto last = std::min(
@@ -60,15 +61,16 @@ void paint(const Frame& frame, Picture& key) {
       static_cast<size_t>(std::ceil((key.pixels.scroll + key.pixels.used) / key.pixels.height)));
   const HeatPicture heat = make_heat_picture(frame.run, key.lane, key.metric, key.role,
                                              std::span(key.rows).subspan(first, last - first),
-                                             key.x.low, key.x.high, width, mark_broken);
+                                             key.x.low, key.x.high, width);
   const Theme& theme = frame.theme;
-  const ImU32 stripe =
-      mix(theme.bad, theme.plot, 0.55);  // told, not shouted: it came from elsewhere
-  std::array<ImU32, 256> colors{};
+  std::array<ImU32, 256> colors{}, dimmed{};
   for (size_t i = 0; i < colors.size(); ++i) {
     colors[i] = tint(theme, heat_level(static_cast<Heat>(i)));
+    dimmed[i] = mix(colors[i], theme.plot, kDimmed);
   }
   colors[kZeroHeat] = colors[kNotMeasured] = theme.plot;
+  dimmed[kZeroHeat] = dimmed[kNotMeasured] = theme.plot;
+  const ImU32 start_stripe = theme.bad, pass_stripe = mix(theme.bad, theme.plot, kDimmed);
   std::vector<ImU32>& pixels = frame.caches.get<Pixels>().list;
   pixels.resize(width * height);
   // In tiles, since cells lie column after column and pixels line after line.
@@ -83,8 +85,14 @@ void paint(const Frame& frame, Picture& key) {
                         place + 1.0 >= static_cast<double>(row + 1) * key.pixels.height;
       for (size_t x = left; x < right; ++x) {
         const Heat value = heat.heat(row - first, x);
-        ImU32 color = colors[value];
-        if (heat.is_broken(row - first, x) && (x + y) % 6 < 2) color = stripe;
+        const Spread spread = heat.spread_at(row - first, x);
+        ImU32 color = spread == Spread::passes ? dimmed[value] : colors[value];
+        const size_t place_in_stripe = (x + y) % 8;
+        if (marks && spread == Spread::starts && place_in_stripe < 4) {
+          // Its dark edge keeps a stripe visible on a cell of the same red.
+          color = place_in_stripe < 3 ? start_stripe : theme.plot;
+        }
+        if (marks && spread == Spread::passes && place_in_stripe < 1) color = pass_stripe;
         if (value == kNotMeasured && (x + y) % 6 == 0) color = theme.axis;
         line[x] = hair ? theme.plot : color;
       }
@@ -120,7 +128,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   ImFont& font = *frame.fonts.small;
   Canvas canvas(frame.picture);
   const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
-  const float bottom = std::min(area.max.y, area.min.y + look.px(206.0f)) - 3.6f * box;
+  const float bottom = std::min(area.max.y, area.min.y + look.px(220.0f)) - 5.0f * box;
   if (bottom - area.min.y < look.px(48.0f)) return;
   constexpr int kParts = 24;
   const float height = bottom - area.min.y;
@@ -144,17 +152,40 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   canvas.fill({x, zero}, {x + width, zero + box}, frame.theme.plot);
   canvas.outline({x, zero}, {x + width, zero + box}, frame.theme.axis);
   label(zero + box / 2.0f, "0");
-  if (marks_broken(frame.view.metric)) {
-    const float top = zero + box + look.px(4.0f);
-    canvas.push_clip({x, top}, {x + width, top + box});
-    canvas.fill({x, top}, {x + width, top + box}, frame.theme.plot);
-    for (float line = x - box; line < x + width; line += look.px(5.0f)) {
-      canvas.line({line, top + box}, {line + box, top}, frame.theme.bad, look.px(1.5f));
-    }
-    canvas.pop_clip();
-    label(top + box / 2.0f, "NaN");
+  float end = zero + box;
+  if (marks_spread(frame.view.metric)) {
+    const auto striped = [&](const char* name, ImU32 color, float line_width) {
+      const float top = end + look.px(4.0f);
+      end = top + box;
+      canvas.push_clip({x, top}, {x + width, end});
+      canvas.fill({x, top}, {x + width, end}, frame.theme.plot);
+      for (float line = x - box; line < x + width; line += look.px(5.0f)) {
+        canvas.line({line, end}, {line + box, top}, color, line_width);
+      }
+      canvas.pop_clip();
+      label(top + box / 2.0f, name);
+    };
+    striped("start", frame.theme.bad, look.px(2.2f));
+    striped("pass", mix(frame.theme.bad, frame.theme.plot, kDimmed), look.px(1.2f));
   }
-  track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, zero + box});
+  track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, end});
+  if (frame.picture == nullptr &&
+      ImGui::IsMouseHoveringRect({x, area.min.y}, {area.outer_max.x, end})) {
+    std::string tip = metric_meaning(frame.view.metric);
+    const int reference = frame.run.reference_of(frame.at.lane);
+    if (reference >= 0) {
+      tip += "\n\nIn excess of " + frame.run.view().lane(reference).name +
+             ": what its tensor of the same name has in the same step is taken off.";
+    }
+    tip +=
+        "\n\nstart: NaN or Inf, computed from finite values.\npass, dimmed: an input was not "
+        "finite already.";
+    ImGui::BeginTooltip();
+    ImGui::PushTextWrapPos(ImGui::GetFontSize() * 26.0f);
+    ui::text("steps/colors/tip", tip);
+    ImGui::PopTextWrapPos();
+    ImGui::EndTooltip();
+  }
 }
 
 }  // namespace halfscope::gui

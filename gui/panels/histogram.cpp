@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"
@@ -41,10 +42,6 @@ LossScale loss_scale_of(const Frame& frame, int lane, int64_t first, int64_t las
   return scale;
 }
 
-bool is_gradient(const SiteInfo& site) {
-  return site.role == Role::activation_grad || site.role == Role::weight_grad;
-}
-
 /// Everything that the panel shows, worked out before it draws.
 struct Shown {
   const Frame& frame;
@@ -54,11 +51,12 @@ struct Shown {
   bool has_other = false;
   double other_shift = 0.0;  ///< brings the other lane to this one's loss scale
   FloatFormat lens;
-  std::vector<FloatFormat> formats{};  ///< the candidates, the tensor's own, the lens
-  bool scaled = false;                 ///< with the loss
+  /// The candidates, the tensor's own, the lens; its own alone where no plan can set another.
+  std::vector<FloatFormat> formats{};
+  bool scaled = false;  ///< with the loss, so that a setting can move its values
   LossScale scale{};
 
-  double shift() const { return frame.view.scale_shift; }
+  double shift() const { return scaled ? frame.view.scale_shift : 0.0; }
   WhatIf now(const FloatFormat& format) const { return what_if(stats, site.format, format, 0.0); }
   WhatIf then(const FloatFormat& format) const {
     return what_if(stats, site.format, format, shift());
@@ -103,14 +101,17 @@ void draw_header(const Frame& frame, const SiteInfo& site) {
 void draw_controls(const Frame& frame, const SiteInfo& site) {
   ViewState& view = frame.view;
   ImGui::AlignTextToFramePadding();
-  label("values/lens/label", "Judge as", frame.fonts.text, frame.theme.soft);
+  const bool settable = plan_sets_format(frame.lane_info(), site);
+  label("values/lens/label", settable ? "Judge as" : "In " + format_name(site.format),
+        frame.fonts.text, frame.theme.soft);
+  if (!settable) ui::tip("No plan can give this tensor another format.");
   ImGui::SameLine();
   const std::string own = format_name(site.format) + " (its own)";
   const float rest = text_width(frame.fonts.text, "whole runlog") +
                      2 * (ImGui::GetFrameHeight() + 6.0f * frame.scale) + 24.0f * frame.scale;
   const float width = std::clamp(ImGui::GetContentRegionAvail().x - rest, 84.0f * frame.scale,
                                  150.0f * frame.scale);
-  format_combo("values/lens", &view.lens, own.c_str(), width, frame.theme);
+  if (settable) format_combo("values/lens", &view.lens, own.c_str(), width, frame.theme);
   const auto box_width = [&](const char* text) {
     return text_width(frame.fonts.text, text) + ImGui::GetFrameHeight() +
            ImGui::GetStyle().ItemInnerSpacing.x;
@@ -121,7 +122,7 @@ void draw_controls(const Frame& frame, const SiteInfo& site) {
   flow(box_width("log"), ImGui::GetStyle().ItemSpacing.x);
   ui::checkbox("values/log", "log", &view.log_counts);
   ui::tip("Counts on a logarithmic axis: thin tails can be seen.");
-  const std::string problem = view.lens.empty() ? "" : format_problem(view.lens);
+  const std::string problem = view.lens.empty() || !settable ? "" : format_problem(view.lens);
   if (!problem.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.bad);
     ui::text_wrapped("values/lens/problem/line", problem);
@@ -200,13 +201,13 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
   const bool hovered = ImGui::IsItemHovered(), active = ImGui::IsItemActive();
   track_item("values/bars", fmt::format("{:g}", shown.shift()));
   if (ImGui::IsItemActivated()) storage.SetFloat(start, static_cast<float>(shown.shift()));
-  if (active && ImGui::IsMouseDragging(0)) {
+  if (shown.scaled && active && ImGui::IsMouseDragging(0)) {
     const double moved = static_cast<double>(ImGui::GetMouseDragDelta(0).x);
     frame.view.scale_shift =
         snapped(static_cast<double>(storage.GetFloat(start)) + moved / axis.pixels_per_power());
   }
   if (hovered && ImGui::IsMouseDoubleClicked(0)) frame.view.scale_shift = 0.0;
-  if (hovered || active) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
+  if (shown.scaled && (hovered || active)) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
 
   const HistogramPlot plot{
       .stats = shown.stats,
@@ -223,7 +224,8 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
     const double exponent = axis.low + static_cast<double>(ImGui::GetIO().MousePos.x - axis.left) /
                                            axis.pixels_per_power();
     const std::string text = bin_text(plot, exponent);
-    if (!text.empty()) ui::tip((text + "\n\nDrag to try another scale (Alt: in between).").c_str());
+    const char* drag = shown.scaled ? "\n\nDrag to try another loss scale (Alt: in between)." : "";
+    if (!text.empty()) ui::tip((text + drag).c_str());
   }
   offer_data(shown, hovered);
   const int64_t exponents = shown.stats.n - shown.stats.zero - shown.stats.non_finite();
@@ -244,7 +246,12 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
 std::string scale_text_of(const Shown& shown) {
   const double shift = shown.shift();
   const char* to = arrow(shown.frame.fonts);
-  if (!shown.scaled || !shown.scale.known) {
+  if (!shown.scaled) {
+    return shown.frame.run.view().info().inference
+               ? "as recorded; there is no loss scale in inference"
+               : "as recorded; the loss scale does not act on this tensor";
+  }
+  if (!shown.scale.known) {
     return shift == 0.0 ? "all values as recorded"
                         : fmt::format("all values times {} (what-if)", power_text(shift));
   }
@@ -291,16 +298,16 @@ void draw_scale(const Shown& shown) {
   const Frame& frame = shown.frame;
   ViewState& view = frame.view;
   draw_scale_text(shown);
+  if (!shown.scaled) return;
   const float buttons = text_width(frame.fonts.text, "fitreset") + 32.0f * frame.scale;
   const float width = ImGui::GetContentRegionAvail().x - buttons - 12.0f * frame.scale;
   double shift = view.scale_shift;
   if (ui::slider("values/scale", &shift, -kMostShift, kMostShift, "", width)) {
     view.scale_shift = snapped(shift);
   }
-  ui::tip(shown.scaled ? "Gradients grow and shrink with the loss scale: drag to see which one "
-                         "suits this tensor. Alt: in between powers of two."
-                       : "No loss scale acts on this tensor; all its values are multiplied. Alt: "
-                         "in between powers of two.");
+  ui::tip(
+      "Gradients grow and shrink with the loss scale: drag to see which one suits this tensor. "
+      "Alt: in between powers of two.");
   ImGui::SameLine();
   if (ui::button("values/fit", "fit")) {
     view.scale_shift =
@@ -315,14 +322,23 @@ void draw_scale(const Shown& shown) {
   ImGui::EndDisabled();
 }
 
-/// "underflow" and below it "20.9 % -> 3.1 %", in the largest font that fits.
-void draw_tile(const Shown& shown, const char* name, const CountBounds& now,
-               const CountBounds& then, const WhatIf& before, const WhatIf& after, float width,
-               const char* meaning) {
+/// A rate under a format and a scale: as bounds, of a number of values.
+struct TileRate {
+  const char* name;
+  CountBounds now, then;
+  int64_t whole;
+  const char* of;  ///< the denominator in words
+  double run;      ///< the recorded rate over the whole run
+  const char* meaning;
+};
+
+/// "underflow", below it "20.9 % -> 3.1 %" in the largest font that fits, and of what.
+void draw_tile(const Shown& shown, const TileRate& rate, const WhatIf& after, float width) {
+  const auto& [name, now, then, whole, of, run, meaning] = rate;
   const Frame& frame = shown.frame;
   const bool changed = shown.shift() != 0.0;
   const std::string text =
-      change_text(share_text(before, now), share_text(after, then), changed, frame.fonts);
+      change_text(share_text(now, whole), share_text(then, whole), changed, frame.fonts);
   const bool estimate = !after.recorded;
   ImGui::BeginGroup();
   label(fmt::format("values/{}/label", name), std::string(name) + (estimate ? ", estimate" : ""),
@@ -341,6 +357,10 @@ void draw_tile(const Shown& shown, const char* name, const CountBounds& now,
   ImGui::PopStyleColor();
   ImGui::PopFont();
   track_item(fmt::format("values/{}", name), std::string(name) + " " + text);
+  // Reports and verdicts give the number of the whole run, so it stands beside that of a step.
+  std::string below = of;
+  if (!estimate && !changed && !frame.view.whole_run) below += ", run " + percent(run);
+  label(fmt::format("values/{}/of", name), below, frame.fonts.small, frame.theme.soft, width);
   ImGui::EndGroup();
   std::string tip = meaning;
   if (estimate) {
@@ -350,7 +370,7 @@ void draw_tile(const Shown& shown, const char* name, const CountBounds& now,
         "recorded is not undone.";
     if (after.ties > 0) {
       tip += fmt::format(
-          " Up to {} elements may lie exactly on the limit, where they would be flushed; they are "
+          " Up to {} values may lie exactly on the limit, where they would be flushed; they are "
           "counted as kept.",
           grouped(after.ties));
     }
@@ -364,21 +384,25 @@ void draw_outcome(const Shown& shown) {
   const float left = ImGui::GetCursorPosX();
   const float gap = 12.0f * frame.scale;
   const float width = std::floor((ImGui::GetContentRegionAvail().x - gap) / 2);
-  draw_tile(shown, "underflow", before.underflow, after.underflow, before, after, width,
-            "Share of the elements that are not zero, yet become zero in this format.");
+  const Rates run = run_rates(frame.run.view(), frame.at.lane, shown.site.order);
+  draw_tile(shown,
+            {"underflow", before.underflow, after.underflow, after.non_zero, kOfNonZeroValues,
+             run.underflow,
+             "Share of the non-zero values that become zero in this format: only they can."},
+            after, width);
   ImGui::SameLine(left + width + gap);
-  draw_tile(shown, "overflow", before.overflow, after.overflow, before, after, width,
-            "Share of the elements that are finite, yet too large for this format.");
+  draw_tile(shown,
+            {"overflow", before.overflow, after.overflow, after.n, kOfAllValues, run.overflow,
+             "Share of all values that are finite, but too large for this format."},
+            after, width);
 }
 
 std::string counts_text(const Shown& shown) {
-  const TensorStats& stats = shown.stats;
-  const auto share = [&](int64_t count) {
-    return count == 0 ? std::string("0")
-                      : percent(static_cast<double>(count) / static_cast<double>(stats.n));
-  };
-  return fmt::format("{} elements \u00b7 zero {} \u00b7 NaN {} \u00b7 Inf {}", grouped(stats.n),
-                     share(stats.zero), share(stats.nan), share(stats.pos_inf + stats.neg_inf));
+  const Rates rates = rates_of(shown.stats, shown.site.format);
+  const auto share = [](double rate) { return rate == 0.0 ? std::string("0") : percent(rate); };
+  return fmt::format("{} values \u00b7 zero {} \u00b7 after rounding Inf {}, NaN {}",
+                     grouped(shown.stats.n), share(rates.zero), share(rates.infinite),
+                     share(rates.nan));
 }
 
 /// What the lines are; "" without any.
@@ -394,7 +418,7 @@ std::string key_text(const Shown& shown) {
 
 void draw_counts(const Shown& shown) {
   const Frame& frame = shown.frame;
-  const bool broken = shown.stats.non_finite() > 0;
+  const bool broken = rates_of(shown.stats, shown.site.format).non_finite() > 0.0;
   label("values/counts", counts_text(shown), frame.fonts.small,
         broken ? frame.theme.bad : frame.theme.soft);
   const std::string key = key_text(shown);
@@ -409,8 +433,8 @@ void draw_table(const Shown& shown) {
                                      ImGuiTableFlags_BordersInnerH;
   if (ImGui::BeginTable("values/formats", 3, kFlags)) {
     ImGui::TableSetupColumn("format", ImGuiTableColumnFlags_WidthFixed, 66.0f * frame.scale);
-    ImGui::TableSetupColumn("underflow", ImGuiTableColumnFlags_WidthStretch, 1.0f);
-    ImGui::TableSetupColumn("overflow", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    ImGui::TableSetupColumn("underflow, of non-zero", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    ImGui::TableSetupColumn("overflow, of all", ImGuiTableColumnFlags_WidthStretch, 1.0f);
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
     ImGui::TableHeadersRow();
     ImGui::PopStyleColor();
@@ -423,15 +447,16 @@ void draw_table(const Shown& shown) {
                          ImGuiSelectableFlags_SpanAllColumns)) {
         frame.view.lens = format == shown.site.format ? "" : name;
       }
-      const auto cell = [&](const char* which, const CountBounds& now, const CountBounds& then) {
+      const auto cell = [&](const char* which, const CountBounds& now, const CountBounds& then,
+                            int64_t whole) {
         ImGui::TableNextColumn();
-        const std::string text = change_text(share_text(before, now), share_text(after, then),
+        const std::string text = change_text(share_text(now, whole), share_text(then, whole),
                                              shown.shift() != 0.0, frame.fonts);
         label(fmt::format("values/table/{}/{}", name, which), text, frame.fonts.small,
               then.low > 0 ? frame.theme.ink : frame.theme.soft);
       };
-      cell("underflow", before.underflow, after.underflow);
-      cell("overflow", before.overflow, after.overflow);
+      cell("underflow", before.underflow, after.underflow, after.non_zero);
+      cell("overflow", before.overflow, after.overflow, after.n);
     }
     ImGui::EndTable();
   }
@@ -474,10 +499,13 @@ ExponentAxis steady_axis(const Shown& shown) {
 /// Everything but the axis, which depends on the mouse.
 Shown shown_of(const Frame& frame, const SiteInfo& site, const TensorStats& stats) {
   Shown shown{.frame = frame, .site = site, .stats = stats, .lens = site.format};
-  const std::optional<FloatFormat> lens = parse_format(frame.view.lens);
-  if (lens) shown.lens = *lens;
-  shown.formats = formats_to_show(site.format, shown.lens);
-  shown.scaled = is_gradient(site) && site.scale.empty();
+  if (plan_sets_format(frame.lane_info(), site)) {
+    shown.lens = parse_format(frame.view.lens).value_or(site.format);
+    shown.formats = formats_to_show(site.format, shown.lens);
+  } else {
+    shown.formats = {site.format};
+  }
+  shown.scaled = loss_scale_reaches(frame.run.view().info(), site);
   int64_t first = 0, last = frame.run.step_count();
   if (!frame.view.whole_run) {
     const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];

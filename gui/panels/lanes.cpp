@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How far the selected tensor is from the same tensor of another lane: in ulps, as a relative
-// error, and where along the network that error comes from.
+// How far the selected tensor is from the same tensor of another lane: as a relative
+// difference, and where along the network that error comes from.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "analysis/distances.h"
 #include "analysis/rules/text.h"
 #include "gui/data/lane_errors.h"
 #include "gui/panels/panel.h"
@@ -102,10 +103,24 @@ void draw_head(const Frame& frame, const std::vector<int>& others, int other, in
   ui::tip("The sampled step nearest to the cursor.");
 }
 
-void draw_ulps(const Frame& frame, const SiteError& error) {
-  const std::vector<UlpBar> bars = ulp_bars(error);
+ImU32 bar_color(const Theme& theme, DistanceBar::Kind kind) {
+  switch (kind) {
+    case DistanceBar::Kind::equal:
+      return theme.good;
+    case DistanceBar::Kind::small:
+      return theme.in_range;
+    case DistanceBar::Kind::large:
+      return theme.lost;
+    case DistanceBar::Kind::not_finite:
+      return theme.bad;
+  }
+  return theme.ink;
+}
+
+void draw_distances(const Frame& frame, const SiteError& error, int64_t not_finite) {
+  const auto bars = distance_bars(error.ulps, frame.site_info()->format, not_finite);
   int64_t total = 0, most = 1;
-  for (const UlpBar& bar : bars) {
+  for (const DistanceBar& bar : bars) {
     total += bar.count;
     most = std::max(most, bar.count);
   }
@@ -120,14 +135,13 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
   const float each = width / static_cast<float>(bars.size());
   const float top = at.y + font_size(*font) + 6.0f * s;
   for (size_t i = 0; i < bars.size(); ++i) {
-    const UlpBar& bar = bars[i];
+    const DistanceBar& bar = bars[i];
     const float left = std::round(at.x + each * static_cast<float>(i) + 3.0f * s);
     const float right = std::round(at.x + each * static_cast<float>(i + 1) - 3.0f * s);
     const float part = static_cast<float>(bar.count) / static_cast<float>(most);
     float bar_height = std::round((max.y - top) * part);
     if (bar.count > 0) bar_height = std::max(bar_height, 2.0f * s);
-    ImU32 color = i == 0 ? frame.theme.good : frame.theme.in_range;
-    if (bar.large) color = frame.theme.lost;
+    const ImU32 color = bar_color(frame.theme, bar.kind);
     if (bar.count > 0) {
       canvas.fill({left, max.y - bar_height}, {right, max.y}, color, 2.0f * s,
                   ImDrawFlags_RoundCornersTop);
@@ -145,29 +159,37 @@ void draw_ulps(const Frame& frame, const SiteError& error) {
       centred(amount, max.y - bar_height - font_size(*font) - 2.0f * s, frame.theme.ink);
     }
     centred(bar.label, max.y + 3.0f * s, bar.count > 0 ? frame.theme.soft : frame.theme.faint);
-    track_rect(fmt::format("lanes/ulps/{}", bar.label), {left, at.y}, {right, max.y},
+    track_rect(fmt::format("lanes/distances/{}", bar.label), {left, at.y}, {right, max.y},
                std::to_string(bar.count));
     if (ImGui::IsMouseHoveringRect({left, at.y}, {right, max.y + below})) {
-      ImGui::SetTooltip("%s\n%s of %s elements",
-                        i == 0 ? "equal" : (std::string(bar.label) + " ulps apart").c_str(),
-                        grouped(bar.count).c_str(), grouped(total).c_str());
+      ImGui::SetTooltip("%s\n%s of %s elements", bar.meaning, grouped(bar.count).c_str(),
+                        grouped(total).c_str());
     }
   }
   canvas.line({at.x, max.y}, {max.x, max.y}, frame.theme.axis, s);
   ImGui::Dummy({width, height + below});
 }
 
-void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site) {
+void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site,
+                int64_t not_finite) {
   int64_t total = 0;
   for (const int64_t count : error.ulps) total += count;
   const int64_t close = error.ulps[0] + error.ulps[1];
   label("lanes/within",
-        fmt::format("{} within 1 ulp \u00b7 at most {} ulps", percent(share(close, total)),
-                    short_number(error.max_ulps)),
+        fmt::format("{} within 1 ulp of {} \u00b7 at most {} ulps", percent(share(close, total)),
+                    format_name(site.format), short_number(error.max_ulps)),
         frame.fonts.text, frame.theme.ink);
   ui::tip(
       "An ulp is one step between neighbouring values of the tensor's format; the other lane's "
-      "values are rounded to it first.");
+      "values are rounded to it first. The bars show relative differences instead, the same for "
+      "tensors and lanes of all formats.");
+  if (not_finite > 0) {
+    label("lanes/not_finite",
+          fmt::format("{} of all values NaN or Inf in one lane only",
+                      percent(share(not_finite, error.n))),
+          frame.fonts.bold, frame.theme.bad);
+    ui::tip("They are not part of the errors below, which are norms over finite values.");
+  }
   const float left = ImGui::GetCursorPosX();
   const float each = ImGui::GetContentRegionAvail().x / 3.0f;
   struct Tile {
@@ -238,34 +260,25 @@ void draw_first(const Frame& frame, const LaneErrors& errors) {
       "Click to select it.");
 }
 
-/// A logarithmic axis over whole decades.
+/// The logarithmic axis of errors, one for all lanes and layers so that they can be compared. What
+/// is outside is drawn at its ends.
 struct Decades {
-  double low = -6.0, high = 0.0;
-  float part(double value) const {
+  static constexpr double low = -8.0, high = 1.0;
+  static float part(double value) {
     if (!(value > 0.0)) return 0.0f;
     if (!std::isfinite(value)) return 1.0f;
     return static_cast<float>(std::clamp((std::log10(value) - low) / (high - low), 0.02, 1.0));
   }
 };
 
-Decades decades_of(const std::vector<DepthError>& layers) {
-  double least = INFINITY, most = 0.0;
-  for (const DepthError& layer : layers) {
-    for (const double error : {layer.total, layer.local}) {
-      if (!(error > 0.0) || !std::isfinite(error)) continue;
-      least = std::min(least, error);
-      most = std::max(most, error);
-    }
-  }
-  if (!(least <= most)) return {};
-  Decades axis{std::floor(std::log10(least)), std::ceil(std::log10(most))};
-  if (axis.low >= axis.high) axis.high = axis.low + 1.0;
-  axis.low = std::max(axis.low, axis.high - 7.0);
-  return axis;
+/// "2.0e-4"; with NaN or infinities how many: "20 % NaN/Inf".
+std::string depth_text(const DepthError& layer) {
+  if (layer.not_finite == 0) return total_text(layer.total);
+  return percent(share(layer.not_finite, layer.n)) + " NaN/Inf";
 }
 
-void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& axis,
-                    float name_width, float height) {
+void draw_depth_row(const Frame& frame, const DepthError& layer, float name_width,
+                    float number_width, float height) {
   const float s = frame.scale;
   ImFont* font = frame.fonts.small;
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -273,7 +286,7 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
   ImGui::PushID(layer.site);
   const bool clicked = ImGui::InvisibleButton("##row", {width, height});
   ImGui::PopID();
-  track_item("lanes/depth/" + layer.layer, total_text(layer.total));
+  track_item("lanes/depth/" + layer.layer, depth_text(layer));
   if (clicked) frame.select_site(layer.site);
   const bool hovered = ImGui::IsItemHovered();
   if (hovered) frame.view.hovered_layer = layer.layer;
@@ -288,45 +301,54 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, const Decades& 
   const float text_y = std::round(at.y + (height - font_size(*font)) / 2);
   canvas.text(*font, {at.x + 4.0f * s, text_y}, selected ? frame.theme.ink : frame.theme.soft,
               fitted(layer.layer, font, name_width - 8.0f * s));
-  const std::string number = total_text(layer.total);
-  const float number_width = 52.0f * s;
+  const std::string number = depth_text(layer);
+  const bool finite = std::isfinite(layer.total) && layer.not_finite == 0;
   canvas.text(*font, {max.x - text_width(font, number) - 4.0f * s, text_y},
-              std::isfinite(layer.total) ? frame.theme.ink : frame.theme.bad, number);
+              finite ? frame.theme.ink : frame.theme.bad, number);
 
   const float left = at.x + name_width, right = max.x - number_width - 4.0f * s;
   if (right <= left) return;
   const float middle = std::round((at.y + max.y) / 2);
   const Axis values{.scale = AxisScale::log10,
-                    .low = std::pow(10.0, axis.low),
-                    .high = std::pow(10.0, axis.high),
+                    .low = std::pow(10.0, Decades::low),
+                    .high = std::pow(10.0, Decades::high),
                     .from = left,
                     .to = right};
   canvas.begin_group("lanes/depth/" + layer.layer, &values);
   // The total as a pale bar, in it what the layer adds itself.
-  const float full = std::isfinite(layer.total) ? axis.part(layer.total) : 1.0f;
-  const ImU32 pale = std::isfinite(layer.total) ? with_alpha(frame.theme.outline, 0.35f)
-                                                : with_alpha(frame.theme.bad, 0.45f);
+  const float full = finite ? Decades::part(layer.total) : 1.0f;
+  const ImU32 pale =
+      finite ? with_alpha(frame.theme.outline, 0.35f) : with_alpha(frame.theme.bad, 0.45f);
   if (full > 0.0f) {
     canvas.fill({left, middle - 5.0f * s}, {left + (right - left) * full, middle + 5.0f * s}, pale,
                 2.0f * s);
   }
   if (layer.local > 0.0) {
     canvas.fill({left, middle - 2.0f * s},
-                {left + (right - left) * axis.part(layer.local), middle + 2.0f * s},
+                {left + (right - left) * Decades::part(layer.local), middle + 2.0f * s},
                 frame.theme.lost, s);
   }
   canvas.end_group();
   if (hovered) {
-    ui::tip(fmt::format("{}\ntotal error {}\nlocal error {}\ninherited error {}\n\nClick to "
-                        "select.",
+    ui::tip(fmt::format("{}\ntotal error {}\nlocal error {}\ninherited error {}\n{} of {} values "
+                        "NaN or Inf in one lane only\n\nClick to select.",
                         layer.layer, total_text(layer.total), error_text(layer.local),
-                        error_text(layer.inherited))
+                        error_text(layer.inherited), grouped(layer.not_finite), grouped(layer.n))
                 .c_str());
   }
 }
 
-std::string key_text(const Decades& axis) {
-  return fmt::format("grey: total, orange: local; 1e{:.0f} to 1e{:.0f}", axis.low, axis.high);
+std::string key_text() {
+  return fmt::format("grey: total, orange: local, red: NaN/Inf; 1e{:.0f} to {:.0f}", Decades::low,
+                     std::pow(10.0, Decades::high));
+}
+
+float numbers_width(const Frame& frame, const std::vector<DepthError>& layers) {
+  float width = 48.0f * frame.scale;
+  for (const DepthError& layer : layers) {
+    width = std::max(width, text_width(frame.fonts.small, depth_text(layer)));
+  }
+  return width + 4.0f * frame.scale;
 }
 
 float names_width(const Frame& frame, const std::vector<DepthError>& layers) {
@@ -339,26 +361,27 @@ float names_width(const Frame& frame, const std::vector<DepthError>& layers) {
 }
 
 void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
-  const std::vector<DepthError> layers = errors.by_depth(frame.lane_info(), frame.lane(), role);
+  const std::vector<DepthError> layers = errors.by_depth(frame.run.view(), frame.lane(), role);
   if (layers.empty()) return;
   const float s = frame.scale;
   ImGui::Dummy({0, 2.0f * s});
   label("lanes/depth/title", "Error by depth", frame.fonts.bold, frame.theme.ink);
   ImGui::SameLine();
-  const Decades axis = decades_of(layers);
-  label("lanes/depth/key", key_text(axis), frame.fonts.small, frame.theme.soft);
+  label("lanes/depth/key", key_text(), frame.fonts.small, frame.theme.soft);
   ui::tip(
-      "Layers in the order in which they run forward, on a logarithmic axis. Where grey is much "
+      "Layers in the order in which they run forward, on a logarithmic axis that is the same for "
+      "all lanes. Where grey is much "
       "longer than orange, "
       "the error came in with the operands; where both are alike, the layer makes it.");
   const float name_width = names_width(frame, layers);
+  const float number_width = numbers_width(frame, layers);
   const float height = std::round(font_size(*frame.fonts.small) + 6.0f * s);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(layers.size()), height);
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      draw_depth_row(frame, layers[static_cast<size_t>(i)], axis, name_width, height);
+      draw_depth_row(frame, layers[static_cast<size_t>(i)], name_width, number_width, height);
     }
   }
   ImGui::PopStyleVar();
@@ -397,8 +420,8 @@ bool picture_distances(const Frame& frame) {
   const std::optional<LaneErrors> errors = errors_of(frame);
   const SiteError* error = errors && frame.at.site >= 0 ? errors->find(frame.at.site) : nullptr;
   if (error == nullptr) return false;
-  picture_text(frame, "Distance of " + frame.site_info()->name() + " in ulps", true);
-  draw_ulps(frame, *error);
+  picture_text(frame, "Relative differences of " + frame.site_info()->name(), true);
+  draw_distances(frame, *error, not_finite_in_one(frame.run.view(), frame.at.lane, *error));
   picture_text(frame, lanes_text(frame, *errors));
   return true;
 }
@@ -409,16 +432,16 @@ bool picture_errors(const Frame& frame) {
   const SiteInfo* site = frame.site_info();
   const SiteError* error = site == nullptr ? nullptr : errors->find(frame.at.site);
   const std::vector<DepthError> layers =
-      errors->by_depth(frame.lane_info(), frame.lane(), depth_role(site, error));
+      errors->by_depth(frame.run.view(), frame.lane(), depth_role(site, error));
   if (layers.empty()) return false;
-  const Decades axis = decades_of(layers);
   picture_text(frame, "Error by depth, " + lanes_text(frame, *errors), true);
-  picture_text(frame, key_text(axis));
+  picture_text(frame, key_text());
   const float height = std::round(font_size(*frame.fonts.small) + 6.0f * frame.scale);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   const float name_width = names_width(frame, layers);
+  const float number_width = numbers_width(frame, layers);
   for (const DepthError& layer : layers) {
-    draw_depth_row(frame, layer, axis, name_width, height);
+    draw_depth_row(frame, layer, name_width, number_width, height);
   }
   ImGui::PopStyleVar();
   return true;
@@ -446,8 +469,9 @@ void draw_lanes(const Frame& frame) {
   const SiteInfo* site = frame.site_info();
   const SiteError* error = site == nullptr ? nullptr : errors->find(frame.at.site);
   if (error != nullptr) {
-    draw_ulps(frame, *error);
-    draw_facts(frame, *error, *site);
+    const int64_t not_finite = not_finite_in_one(run, frame.at.lane, *error);
+    draw_distances(frame, *error, not_finite);
+    draw_facts(frame, *error, *site, not_finite);
     draw_kernel(frame, errors->step());
   } else {
     empty_note("lanes/empty",

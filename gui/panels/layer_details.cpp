@@ -4,9 +4,11 @@
 
 #include <cmath>
 
+#include "analysis/report/cost.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/float_format.h"
 #include "gui/panels/panel.h"
+#include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -18,9 +20,18 @@ std::string power_text(double value) {
   return fmt::format("2^{:.1f}", std::log2(value));
 }
 
-std::string share_text(int64_t part, int64_t whole) {
-  if (whole <= 0) return "-";
-  return part == 0 ? "0" : percent(static_cast<double>(part) / static_cast<double>(whole));
+std::string rate_text(double rate) { return rate == 0.0 ? "0" : percent(rate); }
+
+/// "25,600 weights", constants that stand for weights included; "no weights".
+std::string weights_text(const Frame& frame, const LayerModel& layer) {
+  int64_t recorded = 0;
+  for (const int site : layer.sites) {
+    recorded += report::weights_in(frame.lane_info().sites[static_cast<size_t>(site)]);
+  }
+  const int64_t read = layer.info == nullptr ? 0 : layer.info->parameters;
+  const int64_t weights = report::parameters_of(recorded, read);
+  if (weights == 0) return "no weights";
+  return grouped(weights) + (weights == 1 ? " weight" : " weights");
 }
 
 void column(const char* name, const char* meaning) {
@@ -39,12 +50,12 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
   column("Tensor", "What it is to the layer. A click selects it.");
   column("Format", "The format it is written in, which the counters refer to.");
   column("Shape", "Of one step.");
-  column("Zero", "Elements that are zero before rounding.");
+  column("Zero", "Share of all values that are zero before rounding.");
   column("Overflow", metric_meaning(Metric::overflow));
-  column("Underflow", metric_meaning(Metric::underflow));
-  column("Subnormal", metric_meaning(Metric::subnormal));
   column("NaN/Inf", metric_meaning(Metric::non_finite));
-  column("Lost", metric_meaning(Metric::lost_updates));
+  column("Underflow*", metric_meaning(Metric::underflow));
+  column("Subnormal*", metric_meaning(Metric::subnormal));
+  column("Lost*", metric_meaning(Metric::lost_updates));
   column("Largest", "The largest finite magnitude.");
   column("RMS", "Root of the mean square of the finite elements.");
   for (const int site : layer.sites) {
@@ -71,12 +82,13 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
       }
       continue;
     }
-    cell("zero", share_text(stats->zero, stats->n));
-    cell("overflow", share_text(stats->overflow, stats->n));
-    cell("underflow", share_text(stats->underflow, stats->n));
-    cell("subnormal", share_text(stats->subnormal, stats->n));
-    cell("non_finite", share_text(stats->non_finite(), stats->n));
-    cell("lost", info.role == Role::update ? share_text(stats->lost, stats->n) : "");
+    const Rates rates = rates_of(*stats, info.format);
+    cell("zero", rate_text(rates.zero));
+    cell("overflow", rate_text(rates.overflow));
+    cell("non_finite", rate_text(rates.non_finite()));
+    cell("underflow", rate_text(rates.underflow));
+    cell("subnormal", rate_text(rates.subnormal));
+    cell("lost", info.role == Role::update ? rate_text(rates.lost) : "");
     cell("largest", power_text(stats->max_abs));
     const int64_t finite = stats->n - stats->non_finite();
     cell("rms",
@@ -111,20 +123,25 @@ void draw_layer_details(const Frame& frame) {
   std::string facts = layer->op;
   if (layer->info != nullptr) {
     const LayerInfo& info = *layer->info;
-    facts +=
-        fmt::format("   reads {}   writes {}{}   {} parameters   after {}", format_name(info.read),
-                    format_name(info.write), info.follows ? " (follows its inputs)" : "",
-                    info.parameters, info.inputs.empty() ? "nothing" : name_list(info.inputs));
+    facts += fmt::format("   reads {}   writes {}{}   {}   after {}", format_name(info.read),
+                         format_name(info.write), info.follows ? " (follows its inputs)" : "",
+                         weights_text(frame, *layer),
+                         info.inputs.empty() ? "nothing" : name_list(info.inputs));
+  } else {
+    facts += "   " + weights_text(frame, *layer);
   }
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ui::text("details/facts", facts);
   ImGui::SameLine(0, 16 * frame.scale);
   const Column window =
       frame.at.column >= 0 ? frame.run.columns()[static_cast<size_t>(frame.at.column)] : Column{};
-  ui::text("details/window", frame.at.column < 0      ? std::string("nothing recorded")
-                             : window.step_count == 1 ? fmt::format("step {}", window.step)
-                                                      : fmt::format("steps {} to {} together",
-                                                                    window.step, window.last()));
+  ui::text("details/window",
+           frame.at.column < 0 ? std::string("nothing recorded")
+           : window.step_count == 1
+               ? fmt::format("step {}; of all values, * of the non-zero ones", window.step)
+               : fmt::format("steps {} to {} together; of all values, * of the "
+                             "non-zero ones",
+                             window.step, window.last()));
   ImGui::PopStyleColor();
   if (const Report* report = frame.run.report()) {
     for (const int finding : layer->findings) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
+#include "analysis/what_if.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
 
@@ -54,7 +56,8 @@ void draw_role_choice(const Frame& frame) {
 void draw_row_menu(const Frame& frame, const LayerModel& layer, const std::string& path) {
   if (!ImGui::BeginPopupContextItem()) return;
   const bool kept = frame.view.edits.keeps(layer.path);
-  if (ui::menu_item(path + "/keep", "Keep in fp32 (what if)", nullptr, kept)) {
+  const bool offered = kept || can_keep_in_fp32(frame.lane_info(), layer.info);
+  if (offered && ui::menu_item(path + "/keep", "Keep in fp32 (what if)", nullptr, kept)) {
     frame.view.edits.keep(layer.path, !kept);
   }
   if (ui::menu_item(path + "/isolate", "Show only this layer")) frame.view.filter = layer.path;
@@ -67,7 +70,7 @@ bool has_non_finite(const Frame& frame, const LayerModel& layer) {
   return std::any_of(layer.sites.begin(), layer.sites.end(), [&](int site) {
     const SiteInfo& info = frame.lane_info().sites[static_cast<size_t>(site)];
     return shows(frame.view.role, info.role) &&
-           frame.run.view().total(frame.at.lane, site).non_finite() > 0;
+           run_rates(frame.run.view(), frame.at.lane, site).non_finite() > 0.0;
   });
 }
 
@@ -99,8 +102,7 @@ void draw_row(const Frame& frame, int index) {
       frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);
   double share = 0.0;
   if (site >= 0) {
-    const TensorStats& total = frame.run.view().total(frame.at.lane, site);
-    share = metric_share(counts_of(total), frame.view.metric);
+    share = metric_share(run_rates(frame.run.view(), frame.at.lane, site), frame.view.metric);
   }
   const float bar_width = std::min(64 * scale, width * 0.3f);
   const float bar_left = end.x - bar_width - 4 * scale, text_left = start.x + 18 * scale;
@@ -130,8 +132,8 @@ void draw_row(const Frame& frame, int index) {
     std::string tip = fmt::format("{}  ({})", layer.path, layer.op);
     if (site >= 0) {
       tip += fmt::format(
-          "\n{} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",
-          metric_name(frame.view.metric), percent(share),
+          "\n{} {} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",
+          metric_name(frame.view.metric), percent(share), metric_whole(frame.view.metric),
           frame.lane_info().sites[static_cast<size_t>(site)].tensor,
           non_finite ? "\nStriped: it holds NaN or Inf, which came here or arose here." : "");
     }

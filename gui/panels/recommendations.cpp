@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/report/cost.h"
+#include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
@@ -46,7 +47,8 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
     }
     if (!action.edit.fp32_layers.empty()) continue;
     row.edit.fp32_storage = action.edit.fp32_storage;
-    if (action.edit.loss_scale && !scale_named) {
+    const bool scales = !frame.run.view().info().inference;
+    if (scales && action.edit.loss_scale && !scale_named) {
       row.edit.loss_scale = action.edit.loss_scale;
       scale_named = true;
     }
@@ -135,18 +137,20 @@ std::string predicted(const Frame& frame) {
     text = fmt::format("Estimate: takes away {} of all overflows and {} of all underflows",
                        share(kept_overflow, overflow), share(kept_underflow, underflow));
     const Cost cost = report::cost_of_fp32(frame.lane_info(), edits.fp32_layers);
-    text += fmt::format(".  Costs {:.1f} kB of weights and {:.1f} kB of activations a batch",
-                        static_cast<double>(cost.weight_bytes) / 1000.0,
-                        static_cast<double>(cost.activation_bytes) / 1000.0);
+    text += fmt::format(
+        ".  Costs {} more for weights ({} of them in fp32) and {} more for a "
+        "batch's activations",
+        report::bytes_text(cost.weight_bytes), percent(cost.weight_share),
+        report::bytes_text(cost.activation_bytes));
     if (cost.multiply_share) {
-      text += fmt::format(", {} of the multiplications in fp32", percent(*cost.multiply_share));
+      text += fmt::format(", {} of the multiply-adds in fp32", percent(*cost.multiply_share));
     }
     text += ".";
   }
   if (edits.fp32_storage) {
     const Cost cost = report::cost_of_fp32_storage(frame.lane_info());
-    text += fmt::format("{}Variables in fp32 cost {:.1f} kB more.", text.empty() ? "" : "  ",
-                        static_cast<double>(cost.weight_bytes) / 1000.0);
+    text += fmt::format("{}Variables in fp32 cost {} more.", text.empty() ? "" : "  ",
+                        report::bytes_text(cost.weight_bytes));
   }
   if (edits.loss_scale) {
     text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : "  ",

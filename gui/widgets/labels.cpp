@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
 #include "core/utf8.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
@@ -26,10 +27,10 @@ std::string power_text(double exponent) {
   return fmt::format("2^{:.1f}", exponent);
 }
 
-std::string share_text(const WhatIf& answer, const CountBounds& bounds) {
+std::string share_text(const CountBounds& bounds, int64_t whole) {
   if (bounds.high == 0) return "0";
-  const std::string low = percent(answer.share(bounds.low));
-  const std::string high = percent(answer.share(bounds.high));
+  const std::string low = percent(share_of(bounds.low, whole));
+  const std::string high = percent(share_of(bounds.high, whole));
   if (low == high) return high;
   return (bounds.low == 0 ? "0" : without_percent(low)) + " - " + high;
 }

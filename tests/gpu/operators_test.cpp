@@ -299,6 +299,51 @@ TEST_P(OperatorCores, SumAsTensorCoresDo) {
   EXPECT_GE(variants, 140);
 }
 
+// Results that are rounded otherwise than to nearest even, special values among the operands.
+TEST_P(OperatorBits, RoundResultsInAnyMode) {
+  Comparisons comparisons(candidate(), "rounded results");
+  const std::vector<OpCase> cases = chosen(gradient_cases());
+  const std::vector<float> special{INFINITY, -0.0f, 0x1p-140f, -INFINITY, 4006.0f,   NAN,
+                                   3e38f,    0.0f,  0x1p-24f,  1000.0f,   -65504.0f, -1e-30f};
+  for (const RoundingMode mode : kAllRoundingModes) {
+    if (mode == RoundingMode::nearest_even) continue;  // as in HaveTheBitsOfTheEmulator
+    std::vector<FloatFormat> formats{kFp16, kBf16};
+    if (mode == RoundingMode::stochastic) formats = {kFp16, kE4m3b11fnuz, {8, 22, 127}};
+    for (const FloatFormat& format : formats) {
+      for (const OpCase& op : cases) {
+        comparisons.add(op, {format, Accumulation::fp32, mode, kFp32}, [&](OpLockstep& program) {
+          run(program);
+          for (size_t i = 0; i < op.operands.size(); ++i) {
+            if (op.operands[i].labels) continue;
+            std::vector<float> data = op.operands[i].real.data;
+            for (size_t e = i; e < data.size(); e += 3) data[e] = special[(e + i) % special.size()];
+            program.write(i, data);
+          }
+          (*program).run(Entry::grad, false);
+        });
+      }
+    }
+  }
+}
+
+// Whose sums have the sign of their first term, and whose that of +0.
+TEST_P(OperatorBits, SumNegativeZerosAlike) {
+  Comparisons comparisons(candidate(), "negative zeros");
+  const std::vector<OpCase> cases = chosen(gradient_cases());
+  for (const char* how :
+       {"pairwise", "pairwise:split-k=2", "pairwise:promote=3,split-k=2", "fp32:split-k=2"}) {
+    for (const OpCase& op : cases) {
+      comparisons.add(op, {kFp16, parse_accumulation(how).value()}, [&](OpLockstep& program) {
+        for (size_t i = 0; i < op.operands.size(); ++i) {
+          if (op.operands[i].labels) continue;
+          program.write(i, std::vector<float>(op.operands[i].real.data.size(), i == 0 ? -0.0f : 1));
+        }
+        run(program);
+      });
+    }
+  }
+}
+
 // Sums that are rounded otherwise than to nearest even, with the draws of stochastic ones.
 TEST_P(OperatorBits, RoundSumsInAnyMode) {
   Comparisons comparisons(candidate(), "rounded sums");

@@ -8,6 +8,7 @@
 
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/backends.h"
+#include "emulation/isa.h"
 #include "tests/support/op_harness.h"
 
 namespace halfscope {
@@ -96,6 +97,28 @@ TEST(AccumulationOfOperators, ManyOnes) {
     EXPECT_EQ(result_of(sum, "format-mul-add:rounding=up"), 8192.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "format:rounding=toward-zero"), 2048.0f) << sum.name;
   }
+}
+
+// Sums begin with +0, and so do totals of parts; only pairwise sums add nothing to their products.
+TEST(AccumulationOfOperators, SumsOfNegativeZeros) {
+  const Isa before = active_isa();
+  for (const Isa isa : supported_isas()) {
+    set_active_isa(isa);
+    for (const char* how :
+         {"pairwise", "fp32", "fp64", "kahan", "format", "format-mul-add", "fma32-then-round",
+          "pairwise:split-k=2", "pairwise:split-k=4096", "pairwise:split-k=10000",
+          "pairwise:promote=8", "pairwise:promote=5000", "pairwise:promote=3,split-k=5",
+          "kahan:split-k=2", "fp32:split-k=3", "format:split-k=2"}) {
+      for (Sum sum : sums()) {
+        for (float& x : sum.operands[sum.gradient_of == 0 ? 1 : 0].real.data) x = -0.0f;
+        const float result = result_of(sum, how);
+        EXPECT_EQ(result, 0.0f) << sum.name << ' ' << how;
+        EXPECT_EQ(std::signbit(result), std::string(how) == "pairwise")
+            << sum.name << ' ' << how << ' ' << isa_name(isa);
+      }
+    }
+  }
+  set_active_isa(before);
 }
 
 /// Every one counts as itself on average, and elements draw on their own.

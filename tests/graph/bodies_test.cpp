@@ -51,6 +51,31 @@ TEST(Bodies, DeliveredResultsRoundOnce) {
   EXPECT_EQ(delivered<double>(above, kFp16), above);
 }
 
+// With 32 random bits, 2^24 + 1 goes to 2^24 + 2^17 in bf16 if the draw is at least 2^32 - 2^15. An
+// fp32 number next to it has a fraction of 0 or 2^-16.
+TEST(Bodies, DeliveredResultsAreDrawnOnce) {
+  const auto stochastic = [](double x, uint64_t draw, int bits) {
+    const Rounding rounding{.mode = RoundingMode::stochastic, .random = draw, .random_bits = bits};
+    return round_to_format(delivered<float>(x, kBf16, rounding), kBf16, rounding).value;
+  };
+  constexpr uint64_t kFirst = (uint64_t{1} << 32) - (uint64_t{1} << 15);
+  for (const double sign : {1.0, -1.0}) {
+    EXPECT_EQ(stochastic(sign * 16777217.0, kFirst, 32), static_cast<float>(sign * 16908288.0));
+    EXPECT_EQ(stochastic(sign * 16777217.0, kFirst - 1, 32), static_cast<float>(sign * 16777216.0));
+    // Far beyond the largest number no draw stays there.
+    EXPECT_EQ(stochastic(sign * 1e60, 0, 8), static_cast<float>(sign) * kInfinity);
+    // A quarter of the smallest subnormal number of bf16, 2^-133, and 2^-22 of it.
+    EXPECT_EQ(stochastic(sign * 0x1p-135, 6, 3), static_cast<float>(sign * 0x1p-133));
+    EXPECT_EQ(stochastic(sign * 0x1p-135, 5, 3), 0.0f);
+    EXPECT_EQ(stochastic(sign * 0x1p-155, (uint64_t{1} << 32) - 1024, 32),
+              static_cast<float>(sign * 0x1p-133));
+    EXPECT_EQ(stochastic(sign * 0x1p-155, (uint64_t{1} << 32) - 1025, 32), 0.0f);
+  }
+  const Rounding up{.mode = RoundingMode::up};
+  EXPECT_EQ(delivered<double>(0.1, kBf16, up), 0.1);
+  EXPECT_EQ(delivered<float>(0x1p40 + 1, FloatFormat{8, 22, 127}, up), 0x1.000002p40f);
+}
+
 TEST(Bodies, ComparisonsAndLogic) {
   struct Row {
     float a, b;

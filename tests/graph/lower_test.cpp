@@ -2,6 +2,8 @@
 // What lower() makes of a model and a plan, spelled out: the sites with their formats in
 // execution order (docs/contracts.md, "Sites"), where Casts stand, how variables are stored, and
 // which nodes an entry point runs.
+#include "core/lower/lower.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/lower/lower.h"
 #include "core/models/models.h"
 #include "core/policy/policy.h"
 
@@ -256,24 +257,54 @@ TEST(Lower, PureFloat16KeepsEverythingInFp16) {
   EXPECT_EQ(exe.graph.variables().size(), 12u) << "six weights and their momenta";
 }
 
+// model.half() rounds running means and variances, too; only the loss that is added stays in fp32.
+TEST(Lower, PureFloat16KeepsRunningStatisticsInFp16) {
+  for (const char* name : {"float16", "float16_stagewise"}) {
+    const Executable exe =
+        lower(build_model("resnet20", 2, {3, 8, 8}, 10), preset(name), {parse_optimizer("adam")});
+    size_t buffers = 0;
+    for (const Variable& variable : exe.graph.variables()) {
+      EXPECT_EQ(exe.graph.value(variable.value).format, kFp16) << variable.path;
+      buffers += variable.buffer ? 1 : 0;
+    }
+    EXPECT_GT(buffers, 0u);
+    for (const Tap& tap : exe.taps) {
+      const bool loss = tap.site.path == "loss" || tap.site.path.starts_with("loss/");
+      if (loss && tap.site.role != Role::activation) continue;
+      if (tap.site.name() == "linear.activation_grad") continue;  // comes from the loss
+      EXPECT_EQ(format_name(tap.site.format), loss ? "fp32" : "fp16") << tap.site.name();
+    }
+  }
+}
+
+// Built-in networks and files are alike: rules by operator do not reach the loss, one by path does.
+TEST(Lower, TheAddedLossIsInFp32UnlessItsPathIsNamed) {
+  Plan plan = preset("float16");
+  plan.rules.push_back(
+      {.path = "", .op = "SoftmaxCrossEntropyLoss", .read = kBf16, .write = kBf16});
+  EXPECT_THAT(sites_of(small_mlp(plan), {"loss"}), testing::Contains("loss.activation fp32"));
+  plan.rules.push_back({.path = "loss", .op = "", .read = kFp16, .write = kFp16});
+  EXPECT_THAT(sites_of(small_mlp(plan), {"loss"}), testing::Contains("loss.activation fp16"));
+}
+
 TEST(Lower, PureBfloat16WithALayerInFp32KeepsItsVariablesInFp32) {
   const Executable exe = small_mlp(with_fp32(preset("bfloat16"), "fc2"), parse_optimizer("adam"));
   EXPECT_THAT(
       sites_of(exe, {"fc1", "fc2", "relu2", "fc3"}),
       ElementsAre("fc1.weight bf16", "fc1.bias bf16", "fc1.activation bf16", "fc2.weight fp32",
-                  "fc2.bias fp32", "fc2.activation fp32", "relu2.activation fp32", "fc3.input bf16",
-                  "fc3.weight bf16", "fc3.bias bf16", "fc3.activation bf16",
-                  "fc3.activation_grad bf16", "fc3.bias_grad bf16", "fc3.weight_grad bf16",
-                  "relu2.activation_grad bf16", "fc2.activation_grad fp32", "fc2.bias_grad fp32",
-                  "fc2.weight_grad fp32", "fc1.activation_grad bf16", "fc1.bias_grad bf16",
-                  "fc1.weight_grad bf16", "fc1.weight_adam_m bf16", "fc1.weight_adam_v bf16",
-                  "fc1.weight_update bf16", "fc1.bias_adam_m bf16", "fc1.bias_adam_v bf16",
-                  "fc1.bias_update bf16", "fc2.weight_adam_m fp32", "fc2.weight_adam_v fp32",
-                  "fc2.weight_update fp32", "fc2.bias_adam_m fp32", "fc2.bias_adam_v fp32",
-                  "fc2.bias_update fp32", "fc3.weight_adam_m bf16", "fc3.weight_adam_v bf16",
-                  "fc3.weight_update bf16", "fc3.bias_adam_m bf16", "fc3.bias_adam_v bf16",
-                  "fc3.bias_update bf16"));
-  EXPECT_THAT(casts(exe), ElementsAre("input -> bf16", "relu2:Relu -> bf16"));
+                  "fc2.bias fp32", "fc2.activation fp32", "relu2.input bf16",
+                  "relu2.activation bf16", "fc3.weight bf16", "fc3.bias bf16",
+                  "fc3.activation bf16", "fc3.activation_grad bf16", "fc3.bias_grad bf16",
+                  "fc3.weight_grad bf16", "relu2.activation_grad bf16", "fc2.activation_grad bf16",
+                  "fc2.bias_grad fp32", "fc2.weight_grad fp32", "fc1.activation_grad bf16",
+                  "fc1.bias_grad bf16", "fc1.weight_grad bf16", "fc1.weight_adam_m bf16",
+                  "fc1.weight_adam_v bf16", "fc1.weight_update bf16", "fc1.bias_adam_m bf16",
+                  "fc1.bias_adam_v bf16", "fc1.bias_update bf16", "fc2.weight_adam_m fp32",
+                  "fc2.weight_adam_v fp32", "fc2.weight_update fp32", "fc2.bias_adam_m fp32",
+                  "fc2.bias_adam_v fp32", "fc2.bias_update fp32", "fc3.weight_adam_m bf16",
+                  "fc3.weight_adam_v bf16", "fc3.weight_update bf16", "fc3.bias_adam_m bf16",
+                  "fc3.bias_adam_v bf16", "fc3.bias_update bf16"));
+  EXPECT_THAT(casts(exe), ElementsAre("input -> bf16", "fc2:Gemm -> bf16")) << "relu2 is in bf16";
   const Texts stored = variables(exe);
   EXPECT_THAT(stored, testing::IsSupersetOf({"fc2.weight.adam_m fp32", "fc2.bias.adam_v fp32",
                                              "fc1.weight.adam_m bf16", "fc3.bias.adam_v bf16"}));

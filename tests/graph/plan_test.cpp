@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/graph/op_def.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -37,7 +38,7 @@ std::string file_text(const std::string& name) {
 }
 
 TEST(Plan, PresetsSurviveJson) {
-  ASSERT_EQ(preset_names().size(), 11u);
+  ASSERT_EQ(preset_names().size(), 13u);
   for (const std::string& name : preset_names()) {
     const Plan plan = preset_plan(name).value();
     EXPECT_EQ(plan.name, name);
@@ -177,7 +178,8 @@ TEST(Plan, LoadingNamesTheFileAndThePresets) {
     EXPECT_EQ(std::string(error.what()), "no plan named /nonexistent/plan.json and no such file");
     EXPECT_EQ(error.hint(),
               "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16, "
-              "fp8_delayed, fp8_current, fp8_block, mxfp8, nvfp4");
+              "float16_stagewise, bfloat16_stagewise, fp8_delayed, fp8_current, fp8_block, mxfp8, "
+              "nvfp4");
   }
   expect_equal(load_plan("bfloat16"), preset_plan("bfloat16").value());
 }
@@ -192,6 +194,23 @@ TEST(Plan, ARuleThatReadsAnewReadsGradientsLikewise) {
   EXPECT_EQ(resolve(rounded, "fc1", "Gemm").grad_rounding->mode, RoundingMode::stochastic);
   rounded.rules.push_back({.path = "fc1", .op = "", .rounding = RoundingChoice{}});
   EXPECT_EQ(resolve(rounded, "fc1", "Gemm").grad_rounding, std::nullopt);
+}
+
+TEST(Plan, PureFormatsKeepNoOperatorInFp32) {
+  for (const char* name : {"float16", "bfloat16", "float16_stagewise", "bfloat16_stagewise"}) {
+    const std::string text = name;
+    const FloatFormat format = text.starts_with("float16") ? kFp16 : kBf16;
+    const Plan plan = preset_plan(name).value();
+    EXPECT_EQ(plan.storage, format);
+    for (const OpDef& def : op_table()) {
+      const NodePlan node = resolve(plan, "any", def.name);
+      EXPECT_EQ(node.read, format) << name << " " << def.name;
+      EXPECT_EQ(node.write, format) << name << " " << def.name;
+      EXPECT_FALSE(node.follows) << name << " " << def.name;
+      EXPECT_EQ(node.stagewise, text.ends_with("_stagewise")) << name << " " << def.name;
+      EXPECT_EQ(node.accumulation, Accumulation::fp32) << name << " " << def.name;
+    }
+  }
 }
 
 TEST(Plan, ScaledOperandsNeedNoLossScaling) {
@@ -315,9 +334,10 @@ TEST(Plan, WhichPlansAreReferencesAndWhichNeedScaling) {
   const struct {
     const char* name;
     bool full, scaled;
-  } table[] = {{"float32", true, false},       {"float64", true, false},
-               {"mixed_float16", false, true}, {"mixed_bfloat16", false, false},
-               {"float16", false, true},       {"bfloat16", false, false}};
+  } table[] = {{"float32", true, false},           {"float64", true, false},
+               {"mixed_float16", false, true},     {"mixed_bfloat16", false, false},
+               {"float16", false, true},           {"bfloat16", false, false},
+               {"float16_stagewise", false, true}, {"bfloat16_stagewise", false, false}};
   for (const auto& each : table) {
     const Plan plan = preset_plan(each.name).value();
     EXPECT_EQ(is_full_precision(plan), each.full) << each.name;

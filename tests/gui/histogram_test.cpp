@@ -7,6 +7,8 @@
 #include <limits>
 #include <sstream>
 
+#include "analysis/rules/text.h"
+#include "analysis/run_rates.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/widgets/labels.h"
 #include "tests/gui/panel_fixture.h"
@@ -50,9 +52,9 @@ class Histogram : public ::testing::Test {
   std::string expected_underflow(const FloatFormat& lens) {
     const WhatIf now = what_if(stats(), site().format, lens, 0.0);
     const WhatIf then = what_if(stats(), site().format, lens, view().scale_shift);
-    return "underflow " + change_text(share_text(now, now.underflow),
-                                      share_text(then, then.underflow), view().scale_shift != 0.0,
-                                      ui().fonts());
+    return "underflow " + change_text(share_text(now.underflow, now.non_zero),
+                                      share_text(then.underflow, then.non_zero),
+                                      view().scale_shift != 0.0, ui().fonts());
   }
 
   PanelFixture panel_;
@@ -67,8 +69,10 @@ TEST_F(Histogram, ShowsWhatWasRecorded) {
   EXPECT_EQ(ui().text("values/underflow/label"), "underflow") << "no estimate: its own counters";
   const WhatIf own = what_if(recorded, kFp16, kFp16, 0.0);
   EXPECT_EQ(own.underflow.low, recorded.underflow);
-  EXPECT_EQ(ui().text("values/underflow"), "underflow " + share_text(own, own.underflow));
-  EXPECT_NE(ui().text("values/counts").find(grouped(recorded.n) + " elements"), std::string::npos);
+  const double non_zero = static_cast<double>(recorded.n - recorded.zero);  // all are finite
+  EXPECT_EQ(ui().text("values/underflow"),
+            "underflow " + percent(static_cast<double>(recorded.underflow) / non_zero));
+  EXPECT_NE(ui().text("values/counts").find(grouped(recorded.n) + " values"), std::string::npos);
   EXPECT_FALSE(ui().has("values/key"));
 }
 
@@ -127,12 +131,47 @@ TEST_F(Histogram, TheScaleGoesIntoThePlan) {
   EXPECT_EQ(ui().text("values/use"), "in the plan");
 }
 
-TEST_F(Histogram, OtherTensorsAreNotScaledWithTheLoss) {
+TEST_F(Histogram, WhatNoLossScaleReachesIsShownAsRecorded) {
   view().site = "conv1.activation";
   view().scale_shift = 2.0;
   ui().frame(2);
-  EXPECT_EQ(ui().text("values/scale/text"), "all values times 2^2 (what-if)");
+  const TensorStats recorded = stats();
+  EXPECT_NE(ui().text("values/scale/text").find("does not act on this tensor"), std::string::npos);
   EXPECT_FALSE(ui().has("values/use"));
+  EXPECT_FALSE(ui().has("values/scale"));
+  EXPECT_FALSE(ui().has("values/fit"));
+  const WhatIf now = what_if(recorded, site().format, site().format, 0.0);
+  EXPECT_EQ(ui().text("values/overflow"), "overflow " + share_text(now.overflow, now.n));
+  ui().drag("values/bars", {40, 0});
+  EXPECT_EQ(view().scale_shift, 2.0) << "nothing is dragged";
+}
+
+TEST_F(Histogram, AStepsNumberStandsBesideThatOfTheRun) {
+  const Selection at = panel_.at();
+  const Rates run = run_rates(panel_.run().view(), at.lane, at.site);
+  EXPECT_EQ(ui().text("values/underflow/of"), "of non-zero values, run " + percent(run.underflow));
+  view().whole_run = true;
+  ui().frame(2);
+  EXPECT_EQ(ui().text("values/underflow"), "underflow " + percent(run.underflow));
+}
+
+TEST(HistogramOfOverflow, ItIsCountedAsInfinite) {
+  PanelFixture panel(test::make_run(test::hot_spec()), draw_histogram);
+  panel.view().lane = "mixed_float16";
+  panel.view().site = "conv2.activation";
+  panel.view().cursor = 0;
+  panel.ui().frame(3);
+  const Selection at = panel.at();
+  const TensorStats recorded = panel.run().stats(at.lane, at.site, at.column).value();
+  ASSERT_GT(recorded.overflow, 0);
+  ASSERT_EQ(recorded.non_finite(), 0);
+  const std::string share =
+      percent(static_cast<double>(recorded.overflow) / static_cast<double>(recorded.n));
+  EXPECT_EQ(panel.ui().text("values/overflow"), "overflow " + share);
+  EXPECT_NE(panel.ui().text("values/counts").find("after rounding Inf " + share), std::string::npos)
+      << panel.ui().text("values/counts");
+  EXPECT_EQ(panel.ui().text("values/overflow/of").find("of all values"), 0u);
+  EXPECT_EQ(panel.ui().text("values/underflow/of").find("of non-zero values"), 0u);
 }
 
 TEST_F(Histogram, FormatsAreChosenByBandTableListAndName) {
@@ -170,8 +209,8 @@ TEST_F(Histogram, TheTableSaysWhatWhatIfSays) {
     const WhatIf now = what_if(stats(), kFp16, format, 0.0);
     const WhatIf then = what_if(stats(), kFp16, format, -3.0);
     EXPECT_EQ(ui().text("values/table/" + format_name(format) + "/underflow"),
-              change_text(share_text(now, now.underflow), share_text(then, then.underflow), true,
-                          ui().fonts()));
+              change_text(share_text(now.underflow, now.non_zero),
+                          share_text(then.underflow, then.non_zero), true, ui().fonts()));
   }
 }
 
@@ -180,7 +219,7 @@ TEST_F(Histogram, TheWholeRunAndALogarithmicAxis) {
   EXPECT_TRUE(view().whole_run);
   const Selection at = panel_.at();
   const TensorStats& total = panel_.run().view().total(at.lane, at.site);
-  EXPECT_NE(ui().text("values/counts").find(grouped(total.n) + " elements"), std::string::npos);
+  EXPECT_NE(ui().text("values/counts").find(grouped(total.n) + " values"), std::string::npos);
   EXPECT_NE(ui().text("values/title").find("whole run"), std::string::npos);
   ui().click("values/log");
   EXPECT_TRUE(view().log_counts);

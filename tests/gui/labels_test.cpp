@@ -23,11 +23,10 @@ TEST(Labels, Numbers) {
 }
 
 TEST(Labels, SharesAndBounds) {
-  const WhatIf answer{.n = 1000, .overflow = {}, .underflow = {}, .subnormal = {}};
-  EXPECT_EQ(share_text(answer, {0, 0}), "0");
-  EXPECT_EQ(share_text(answer, {31, 31}), "3.1 %");
-  EXPECT_EQ(share_text(answer, {30, 32}), "3 - 3.2 %");
-  EXPECT_EQ(share_text(answer, {0, 500}), "0 - 50 %");
+  EXPECT_EQ(share_text({0, 0}, 1000), "0");
+  EXPECT_EQ(share_text({31, 31}, 1000), "3.1 %");
+  EXPECT_EQ(share_text({30, 32}, 1000), "3 - 3.2 %");
+  EXPECT_EQ(share_text({0, 500}, 1000), "0 - 50 %");
 }
 
 TEST(Labels, TooLongNamesLoseTheirMiddle) {

@@ -25,13 +25,11 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 
 TEST(CodesTest, EveryCodeIsItsDefinitionAndComesBack) {
-  for (const char* name : {"fp16",      "bf16",         "tf32",
-                           "e4m3fn",    "e5m2",         "e4m3fnuz",
-                           "e5m2fnuz",  "e3m2",         "e2m3",
-                           "e2m1",      "e4m3",         "e6m9",
-                           "e2m0",      "e8m0",         "e5m0fn",
-                           "e5m0fnuz",  "e4m0finite",   "e8m3b147",
-                           "e4m8b-100", "fp16:sat:ftz", "e4m3fnuz:ftz-out"}) {
+  for (const char* name :
+       {"fp16",     "bf16",      "tf32",         "e4m3fn",          "e5m2",     "e4m3fnuz",
+        "e5m2fnuz", "e3m2",      "e2m3",         "e4m3b11fnuz",     "e2m1",     "e4m3",
+        "e6m9",     "e2m0",      "e8m0",         "e5m0fn",          "e5m0fnuz", "e4m0finite",
+        "e8m3b147", "e4m8b-100", "fp16:sat:ftz", "e4m3fnuz:ftz-out"}) {
     const FloatFormat format = parse_format(name).value();
     const EnumeratedFormat oracle(format);
     const int64_t sign_bit = int64_t{1} << (format.bits() - 1);
@@ -104,6 +102,15 @@ TEST(CodesTest, PublishedTables) {
   EXPECT_EQ(decode(0x01, kE5m2), 0x1p-16f);
   EXPECT_EQ(decode(0x7f, kE4m3fnuz), 240.0f);
   EXPECT_EQ(decode(0x7f, kE5m2fnuz), 57344.0f);
+  // float8_e4m3b11fnuz of ml_dtypes: (1 + 7/8) 2^(15 - 11), 2^(1 - 11) / 8, one NaN, no -0.
+  EXPECT_EQ(decode(0x7f, kE4m3b11fnuz), 30.0f);
+  EXPECT_EQ(decode(0xff, kE4m3b11fnuz), -30.0f);
+  EXPECT_EQ(decode(0x58, kE4m3b11fnuz), 1.0f);
+  EXPECT_EQ(decode(0x01, kE4m3b11fnuz), 0x1p-13f);
+  EXPECT_EQ(decode(0x08, kE4m3b11fnuz), 0x1p-10f);
+  EXPECT_TRUE(std::isnan(decode(0x80, kE4m3b11fnuz)));
+  EXPECT_EQ(encode(-0.0f, kE4m3b11fnuz), 0u);
+  EXPECT_EQ(encode(0.1f, kE4m3b11fnuz), 0x3du);  // 1.625 * 2^-4
   EXPECT_TRUE(std::isnan(decode(0x80, kE4m3fnuz)) && std::isnan(decode(0x80, kE5m2fnuz)));
   EXPECT_EQ(decode(0x01, kE4m3fnuz), 0x1p-10f);
   EXPECT_EQ(decode(0x01, kE5m2fnuz), 0x1p-17f);

@@ -55,6 +55,14 @@ TEST(FloatFormatTest, NamesAreRead) {
       {"e4m3b-5", {4, 3, -5, Encoding::ieee}},
       {"e8m7fnb128", {8, 7, 128, Encoding::finite_nan}},
       {"e4m3fnuzb8", kE4m3fnuz},
+      {"float8_e4m3fnuz", kE4m3fnuz},
+      {"float8_e5m2fnuz", kE5m2fnuz},
+      {"e4m3b11fnuz", {4, 3, 11, Encoding::fnuz}},
+      {"float8_e4m3b11fnuz", {4, 3, 11, Encoding::fnuz}},
+      {"e4m3fnuzb11", {4, 3, 11, Encoding::fnuz}},
+      {"e4m3b11fnuz:sat", {4, 3, 11, Encoding::fnuz, true}},
+      {"e5m2b15fn", {5, 2, 15, Encoding::finite_nan}},
+      {"e4m3b-5finite", {4, 3, -5, Encoding::finite}},
       {"fp16:sat", {5, 10, 15, Encoding::ieee, true, false, false}},
       {"half:ftz", {5, 10, 15, Encoding::ieee, false, true, true}},
       {"fp16:ftz-in", {5, 10, 15, Encoding::ieee, false, true, false}},
@@ -125,6 +133,8 @@ TEST(FloatFormatTest, NamesAreTheShortest) {
   EXPECT_EQ(format_name(kE5m2), "e5m2");
   EXPECT_EQ(format_name({6, 9, 31, Encoding::ieee}), "e6m9");
   EXPECT_EQ(format_name(kE4m3fnuz), "e4m3fnuz");
+  EXPECT_EQ(format_name({4, 3, 11, Encoding::fnuz}), "e4m3b11fnuz");
+  EXPECT_EQ(format_name({4, 3, 12, Encoding::fnuz}), "e4m3fnuzb12");
   EXPECT_EQ(format_name(kE2m1), "e2m1");
   EXPECT_EQ(format_name({2, 1, 1, Encoding::ieee}), "e2m1ieee");
   EXPECT_EQ(format_name({4, 3, 5, Encoding::finite_nan, true, true, true}), "e4m3fnb5:sat:ftz");
@@ -161,7 +171,8 @@ TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
                            "e5m2b99999999999",
                            "e5m2b1000",
                            "e5m2bfn",
-                           "e5m2b15fn",
+                           "e5m2b15fnb15",
+                           "e5m2fnb15fn",
                            "e8m7fn",
                            "e8m23fnuz",
                            "e8m23fnuzb128",
@@ -236,6 +247,9 @@ TEST(FloatFormatTest, LimitsAreThePublishedOnes) {
   EXPECT_EQ(kTf32.bits(), 19);
   EXPECT_FALSE(kE4m3fn.has_infinity());
   EXPECT_EQ(kE4m3fnuz.max_finite(), 240.0);
+  EXPECT_EQ(kE4m3b11fnuz.max_finite(), 30.0);
+  EXPECT_EQ(kE4m3b11fnuz.min_normal(), 0x1p-10);
+  EXPECT_EQ(kE4m3b11fnuz.min_subnormal(), 0x1p-13);
   EXPECT_EQ(kE5m2fnuz.max_finite(), 57344.0);
   EXPECT_EQ(kE2m1.max_finite(), 6.0);
   EXPECT_EQ(kE2m3.max_finite(), 7.5);

@@ -245,8 +245,44 @@ TEST(ReportHtml, ErrorsSayWhoAddsAndWhoPassesOn) {
   ASSERT_TRUE(std::regex_search(fc1, match, marks));
   EXPECT_LT(std::stod(match[2]), std::stod(match[1]));
   // Of 512 elements 212 are equal and 200 one ulp apart.
-  EXPECT_TRUE(
-      has(page, "against float32: 41.4&nbsp;% equal, 80.5&nbsp;% within 1 ulp, at most 11"));
+  EXPECT_TRUE(has(page,
+                  "against float32 in the compared steps: 41.4&nbsp;% equal, 80.5&nbsp;% within 1 "
+                  "ulp of fp16"));
+}
+
+/// A broken layer of the fp16 lane and the cured one kept in fp32, in pictures of one unit.
+TEST(ReportHtml, ErrorsOfAllLanesHaveOneAxisAndShowNaN) {
+  RunView run = full_run();
+  const auto add = [&run](int lane, double local, int64_t not_finite) {
+    SiteError error{.step = 44, .site = *run.find_site(lane, "conv2.activation"), .other_lane = 0};
+    error.other_site = *run.find_site(0, "conv2.activation");
+    error.n = 512;
+    error.differing = 512;
+    error.ulps[1] = 512 - not_finite;
+    error.ulps.back() = not_finite;
+    error.total = error.local_fp64 = error.inherited = local;
+    run.add_error(lane, error);
+  };
+  add(2, 1e-6, 0);
+  const std::string page = page_of(run);
+  const std::regex ticks("<div class=\"ticks\"[^>]*>(<span.*?</span>)</div>");
+  std::set<std::string> axes;
+  const std::string errors = page.substr(page.find("id=\"errors\""));
+  for (std::sregex_iterator i(errors.begin(), errors.end(), ticks), end; i != end; ++i) {
+    axes.insert((*i)[1]);
+  }
+  EXPECT_EQ(axes.size(), 1u) << "the same for all lanes, whatever their errors";
+
+  RunView broken(full_run().info(), RunStatus::complete);
+  SiteError gone{.step = 0, .site = *broken.find_site(1, "conv2.activation"), .other_lane = 0};
+  gone.n = 400;
+  gone.differing = gone.ulps.back() = 100;
+  gone.ulps[0] = 300;
+  gone.total = gone.local_fp64 = gone.inherited = 0.0;
+  broken.add_error(1, gone);
+  const std::string red = page_of(broken);
+  EXPECT_TRUE(has(red, "<td class=\"n bad\">100 (25&nbsp;%)</td>"));
+  EXPECT_TRUE(has(red, "one lane only is conv2.activation: 25&nbsp;% of its elements."));
 }
 
 TEST(ReportHtml, CuredRunTellsTheLanesApart) {

@@ -58,7 +58,7 @@ TEST(ReportVerdict, ACureInTheRunIsTold) {
   EXPECT_EQ(report.cure, 2);
   EXPECT_EQ(lane_named(report, "mixed_float16").state, Verdict::State::broken);
   EXPECT_EQ(lane_named(report, "mixed_float16+fp32").state, Verdict::State::healthy);
-  EXPECT_THAT(report.verdict.text, HasSubstr("conv2.activation"));
+  EXPECT_THAT(report.verdict.text, HasSubstr("conv2 overflows fp16"));
 }
 
 TEST(ReportVerdict, AnotherFormatIsNoCure) {

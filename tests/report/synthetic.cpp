@@ -99,7 +99,7 @@ LaneInfo lane_info(const RunSpec& spec, const LaneSpec& lane) {
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.weights) continue;
     if (lane.state) {
-      site(layer.path, "weight_momentum", Role::state, Phase::update, layer.op, lane.storage);
+      site(layer.path, "weight_adam_v", Role::state, Phase::update, layer.op, lane.storage);
     }
     site(layer.path, "weight_update", Role::update, Phase::update, layer.op, lane.storage);
   }

@@ -34,7 +34,7 @@ struct LaneSpec {
   bool dynamic = true;    ///< halves when a gradient is not finite
   double update = -12.0;  ///< log2 of the median update, at weights around 1
   std::vector<std::string> keep_fp32{};
-  /// log2 of the median of the optimizer's state ("weight_momentum"); without it there is none.
+  /// log2 of the median of the optimizer's state ("weight_adam_v"); without it there is none.
   std::optional<double> state{};
   double late_update = update;  ///< of the second half of the run
 };

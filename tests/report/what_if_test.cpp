@@ -220,5 +220,61 @@ TEST(WhatIf, LimitsOfFormats) {
   EXPECT_EQ(bare.flush, bare.normal);
 }
 
+TEST(WhatIf, SharesOfUnderflowAreOfNonZeroValues) {
+  const TensorStats stats = [] {
+    std::vector<float> values{0.0f, 0.0f, INFINITY, 1e-9f, 1.0f};
+    std::vector<float> rounded(values.size());
+    return measure(values, rounded, kFp16);
+  }();
+  const WhatIf answer = what_if(stats, kFp16, kBf16, 0.0);
+  EXPECT_EQ(answer.n, 5);
+  EXPECT_EQ(answer.non_zero, 2);
+}
+
+SiteInfo tensor_of(const char* path, Role role, Phase phase) {
+  return {.path = path,
+          .tensor = "x",
+          .role = role,
+          .phase = phase,
+          .op = "",
+          .format = kFp16,
+          .shape = {}};
+}
+
+TEST(WhatIf, OnlyGradientsFollowTheLossScale) {
+  RunInfo training, inference;
+  inference.inference = true;
+  SiteInfo gradient = tensor_of("fc", Role::weight_grad, Phase::backward);
+  EXPECT_TRUE(loss_scale_reaches(training, gradient));
+  EXPECT_FALSE(loss_scale_reaches(inference, gradient));
+  EXPECT_FALSE(loss_scale_reaches(training, tensor_of("fc", Role::activation, Phase::forward)));
+  EXPECT_FALSE(loss_scale_reaches(training, tensor_of("fc", Role::update, Phase::update)));
+  EXPECT_FALSE(loss_scale_reaches(training, tensor_of("fc", Role::weight_grad, Phase::update)))
+      << "the scale is divided out";
+  gradient.scale = "current";
+  EXPECT_FALSE(loss_scale_reaches(training, gradient)) << "codes have a scale of their own";
+}
+
+TEST(WhatIf, APlanSetsFormatsOfNodesAndVariables) {
+  LaneInfo lane;
+  lane.backend = "emulated";
+  LayerInfo layer;
+  layer.path = "fc";
+  layer.inputs = {"input"};
+  layer.read = layer.write = kFp16;
+  lane.layers.push_back(layer);
+  EXPECT_TRUE(plan_sets_format(lane, tensor_of("fc", Role::activation, Phase::forward)));
+  EXPECT_TRUE(plan_sets_format(lane, tensor_of("input", Role::input, Phase::forward)));
+  EXPECT_TRUE(plan_sets_format(lane, tensor_of("pos", Role::weight, Phase::forward)));
+  EXPECT_FALSE(plan_sets_format(lane, tensor_of("targets", Role::input, Phase::forward)));
+  EXPECT_TRUE(can_keep_in_fp32(lane, &lane.layers[0]));
+  EXPECT_FALSE(can_keep_in_fp32(lane, nullptr)) << "data is no node";
+  layer.read = layer.write = kFp32;
+  EXPECT_FALSE(can_keep_in_fp32(lane, &layer)) << "it is in fp32";
+  lane.backend = "float64";
+  EXPECT_FALSE(plan_sets_format(lane, tensor_of("fc", Role::activation, Phase::forward)));
+  EXPECT_FALSE(can_keep_in_fp32(lane, &lane.layers[0]));
+}
+
 }  // namespace
 }  // namespace halfscope

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tests/zoo/trial.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "analysis/recorder.h"
 #include "analysis/report/report.h"
@@ -186,6 +189,24 @@ double Stage::drift_of(const std::string& format, double unit) {
   return drifts_[format] = most;
 }
 
+/// " [output 1.2%/3.4%, ...]": of each kind what the lane deviates most by, and what its reference
+/// moved by an ulp does.
+std::string measured_text(const RunView& run) {
+  std::map<std::string, std::pair<double, double>> most;
+  for (const Deviation& each : run.deviations(1)) {
+    auto& [error, spread] = most[deviation_name(each.of)];
+    if (!(each.error > error)) continue;
+    error = each.error;
+    spread = each.spread;
+  }
+  std::string text;
+  for (const auto& [kind, values] : most) {
+    text += fmt::format("{}{} {:.3g}%/{:.3g}%", text.empty() ? " [" : ", ", kind,
+                        100.0 * values.first, 100.0 * values.second);
+  }
+  return text.empty() ? text : text + "]";
+}
+
 Trial Stage::run(const std::string& plan) {
   const auto begin = std::chrono::steady_clock::now();
   Trial trial;
@@ -193,8 +214,9 @@ Trial Stage::run(const std::string& plan) {
   trial.plan = plan;
   trial.control = !case_.fails;
   const LaneChoice choice = case_.lane(plan);
-  const std::vector<LaneConfig> lanes{emulated_lane(preset_plan("float32").value(), {}),
-                                      emulated_lane(choice.plan, choice.scaler)};
+  const std::vector<LaneConfig> lanes =
+      with_references({emulated_lane(preset_plan("float32").value(), {}),
+                       emulated_lane(choice.plan, choice.scaler)});
   const std::filesystem::path file = folder_ / "run.hscope";
   const auto record = [&](RunInfo info) -> std::unique_ptr<TapSink> {
     info.version = "zoo";
@@ -214,9 +236,10 @@ Trial Stage::run(const std::string& plan) {
   } else {
     results = infer(setup_, {.lanes = lanes, .errors = errors}, record);
   }
-  const Report report = make_report(RunView::open(file));
+  const RunView run = RunView::open(file);
+  const Report report = make_report(run);
   trial.verdict = verdict_name(report.lanes.at(1).state);
-  trial.headline = report.verdict.headline;
+  trial.headline = report.verdict.headline + measured_text(run);
   const std::string of_run = verdict_name(report.verdict.state);
   trial.alarm = is_alarm(trial.verdict) || is_alarm(of_run);
   if (!is_alarm(trial.verdict) && of_run != trial.verdict) trial.verdict += "/" + of_run;

@@ -22,8 +22,34 @@ inline constexpr double kGeluCubic = 0.044715;  ///< Hendrycks and Gimpel 2016
 
 HS_HD inline double logistic(double x) noexcept { return 1.0 / (1.0 + elementary::exp(-x)); }
 
-// Of one operand.
+/// 2u, where GELU's approximation is x (1 + tanh(u)) / 2.
+HS_HD inline double gelu_exponent(double x) noexcept {
+  return 2.0 * kSqrtTwoOverPi * (x + kGeluCubic * x * x * x);
+}
 
+/// Replaces 0 and infinity by the smallest and the largest double: for results that are known to be
+/// neither, but are outside the range of double.
+HS_HD inline double clamped_to_double(double y) noexcept {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  constexpr double kSmallest = std::numeric_limits<double>::denorm_min();
+  const double size = std::fabs(y);
+  return std::copysign(size > kLargest ? kLargest : size < kSmallest ? kSmallest : size, y);
+}
+HS_HD constexpr bool is_finite(double x) noexcept { return x - x == 0.0; }
+
+// Of one operand. Roundings other than to nearest even start from exact() if a function has it.
+
+/// Exp and Log are not in the lists below: backends have rows for them.
+struct Exp {
+  HS_HD double operator()(double x) const { return elementary::exp(x); }
+  HS_HD static double exact(double x, bool) {
+    const double y = elementary::exp(x);
+    return is_finite(x) ? clamped_to_double(y) : y;
+  }
+};
+struct Log {
+  HS_HD double operator()(double x) const { return elementary::log(x); }
+};
 struct Abs {
   static constexpr const char* kName = "Abs";
   HS_HD double operator()(double x) const { return std::fabs(x); }
@@ -119,13 +145,14 @@ struct Clip {
     return raised > high ? high : raised;
   }
 };
-/// x Phi(x) with the normal distribution Phi, or its approximation by tanh.
+/// x Phi(x) with the normal distribution Phi, or its approximation by tanh. (1 + tanh(u)) / 2 is
+/// sigmoid(2u), where nothing cancels.
 struct Gelu {
   static constexpr const char* kName = "Gelu";
   bool tanh = false;
   HS_HD double operator()(double x) const {
     if (!tanh) return 0.5 * x * elementary::erfc(-x * kSqrtHalf);
-    return 0.5 * x * (1.0 + elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x)));
+    return x * logistic(gelu_exponent(x));
   }
 };
 /// x sigmoid(alpha x); SiLU with alpha 1.
@@ -140,6 +167,10 @@ struct Swish {
 struct Pow {
   static constexpr const char* kName = "Pow";
   HS_HD double operator()(double a, double b) const { return elementary::pow(a, b); }
+  HS_HD static double exact(double a, double b, bool) {
+    const double y = elementary::pow(a, b);
+    return a != 0.0 && is_finite(a) && is_finite(b) && !(y != y) ? clamped_to_double(y) : y;
+  }
 };
 struct Min {
   static constexpr const char* kName = "Min";
@@ -236,9 +267,9 @@ struct GeluGrad {
       const double density = 0.5 * kTwoOverSqrtPi * kSqrtHalf * elementary::exp(-0.5 * x * x);
       return dy * (0.5 * elementary::erfc(-x * kSqrtHalf) + x * density);
     }
-    const double t = elementary::tanh(kSqrtTwoOverPi * (x + kGeluCubic * x * x * x));
-    const double inner = kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
-    return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner);
+    const double u = gelu_exponent(x), s = logistic(u);
+    const double slope = 2.0 * kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
+    return dy * (s + x * s * logistic(-u) * slope);
   }
 };
 struct SwishGrad {

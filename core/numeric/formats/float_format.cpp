@@ -20,8 +20,9 @@ constexpr NamedFormat kNamed[] = {
      {"fp8", "float8", "e4m3"},
      17,
      true},
-    {"e5m2fnuz", kE5m2fnuz, {}, {}, 20},
-    {"e4m3fnuz", kE4m3fnuz, {}, {}, 18},
+    {"e5m2fnuz", kE5m2fnuz, {"fp8_e5m2fnuz", "float8_e5m2fnuz"}, {}, 20},
+    {"e4m3fnuz", kE4m3fnuz, {"fp8_e4m3fnuz", "float8_e4m3fnuz"}, {}, 18},
+    {"e4m3b11fnuz", kE4m3b11fnuz, {"fp8_e4m3b11fnuz", "float8_e4m3b11fnuz"}},
     {"e3m2", kE3m2, {"float6_e3m2fn"}, {"fp6"}},
     {"e2m3", kE2m3, {"float6_e2m3fn"}},
     {"e2m1", kE2m1, {"float4_e2m1fn"}, {"fp4"}},
@@ -74,6 +75,19 @@ bool take(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
+/// Takes a bias ("b11", "b-100") off the front of `text`, if there is one. Returns the problem, or
+/// "".
+std::string take_bias(std::string_view& text, std::optional<int>& bias) {
+  if (!take(text, "b")) return "";
+  const bool negative = take(text, "-");
+  const std::optional<int> number = take_number(text);
+  if (!number || (negative && *number == 0)) {
+    return "after \"b\" belongs the bias, a whole number";
+  }
+  bias = negative ? -*number : *number;
+  return "";
+}
+
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 /// Reads the part before the first colon. Returns the problem, or "".
@@ -104,18 +118,17 @@ std::string read_base(std::string_view text, FloatFormat& format) {
             .mantissa_bits = *mantissa_bits,
             .bias = 0,
             .encoding = default_encoding(*exponent_bits, *mantissa_bits)};
+  std::optional<int> bias;  // before the encoding or after it
+  if (std::string problem = take_bias(rest, bias); !problem.empty()) return problem;
   for (const NamedEncoding& each : kEncodings) {
     if (!take(rest, each.suffix)) continue;
     format.encoding = each.encoding;
     break;
   }
-  format.bias = default_bias(*exponent_bits, format.encoding);
-  if (take(rest, "b")) {
-    const bool negative = take(rest, "-");
-    const std::optional<int> bias = take_number(rest);
-    if (!bias || (negative && *bias == 0)) return "after \"b\" belongs the bias, a whole number";
-    format.bias = negative ? -*bias : *bias;
+  if (!bias) {
+    if (std::string problem = take_bias(rest, bias); !problem.empty()) return problem;
   }
+  format.bias = bias.value_or(default_bias(*exponent_bits, format.encoding));
   if (!rest.empty()) {
     return quoted(rest) + " is no encoding (fn, fnuz, finite, ieee), bias (bN) or option";
   }

@@ -4,7 +4,7 @@
 // (-1)^s * 2^(1 - bias) * M / 2^m for E = 0 (IEEE 754-2019, 3.4), with m mantissa bits.
 // Values travel in fp32 containers, so a valid format has no value that fp32 lacks.
 // Sources: IEEE 754-2019 (fp16, fp32); OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e3m2, e2m3, e2m1);
-// Noune et al., arXiv:2206.02915 (e4m3fnuz, e5m2fnuz).
+// Noune et al., arXiv:2206.02915 (e4m3fnuz, e5m2fnuz); ml_dtypes (e4m3b11fnuz, and aliases).
 #pragma once
 
 #include <array>
@@ -109,6 +109,7 @@ inline constexpr FloatFormat kE4m3fn{4, 3, 7, Encoding::finite_nan};
 inline constexpr FloatFormat kE5m2{5, 2, 15, Encoding::ieee};
 inline constexpr FloatFormat kE4m3fnuz{4, 3, 8, Encoding::fnuz};
 inline constexpr FloatFormat kE5m2fnuz{5, 2, 16, Encoding::fnuz};
+inline constexpr FloatFormat kE4m3b11fnuz{4, 3, 11, Encoding::fnuz};
 inline constexpr FloatFormat kE3m2{3, 2, 3, Encoding::finite};
 inline constexpr FloatFormat kE2m3{2, 3, 1, Encoding::finite};
 inline constexpr FloatFormat kE2m1{2, 1, 1, Encoding::finite};
@@ -151,6 +152,7 @@ HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
 
 /// Reads a name or alias of named_formats() or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the
 /// options ":sat", ":ftz" (both ways), ":ftz-in", ":ftz-out", each at most once.
+///  - the bias may also precede the encoding, as in ml_dtypes' e4m3b11fnuz;
 ///  - X from 2 to 8, Y from 0 to 23; without a suffix ieee, but e3m2, e2m3 and e2m1 are finite;
 ///  - the bias is 2^(X-1) - 1 unless given, for fnuz 2^(X-1).
 /// Only valid formats are read.

@@ -5,11 +5,21 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "core/numeric/formats/float_format.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
+
+/// Finite values never become infinite; NaN stays NaN.
+HS_HD inline float round_toward_zero(double x) noexcept {
+  const float nearest = static_cast<float>(x);
+  const double back = static_cast<double>(nearest);
+  if (x - x != 0.0 || (x < 0.0 ? back >= x : back <= x)) return nearest;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(nearest) - 1);
+}
 
 /// Finite values never become infinite or zero (unless they are zero); NaN stays NaN.
 HS_HD inline float round_to_odd(double x) noexcept {
@@ -25,6 +35,99 @@ HS_HD inline float round_to_odd(double x) noexcept {
 /// A result computed in double, handed to a caller that will round it to `write`.
 HS_HD inline float deliver(double x, const FloatFormat& write) noexcept {
   return write.mantissa_bits <= 21 ? round_to_odd(x) : static_cast<float>(x);
+}
+
+namespace detail {
+
+/// How many bits a float has below the last place of every number of a format, subnormal ones too.
+HS_HD constexpr int bits_to_spare(const FloatFormat& format) noexcept {
+  const int smallest = format.min_exponent() + 126;
+  return 23 - format.mantissa_bits + (smallest < 0 ? smallest : 0);
+}
+
+/// Rounding::random_bits within its range.
+HS_HD constexpr int random_bits_of(const Rounding& rounding) noexcept {
+  const int bits = rounding.random_bits;
+  return bits < 1 ? 1 : bits > 32 ? 32 : bits;
+}
+
+/// Whether a stochastic rounding goes away from zero, given the fraction of the last place that it
+/// drops as an integer of `places` bits, random_bits or more.
+HS_HD constexpr bool goes_away(uint64_t fraction, int places, const Rounding& rounding) noexcept {
+  const int bits = random_bits_of(rounding);
+  const uint64_t random = rounding.random & ((uint64_t{1} << bits) - 1);
+  return ((fraction >> (places - bits)) + random) >> bits != 0;
+}
+
+/// Returns the float next to x that rounds to the same number as x. One of the two does, because
+/// rounding keeps the order of magnitudes. By value, as it is a call on devices.
+HS_HD HS_SELDOM inline float deliver_neighbour(double x, FloatFormat write,
+                                               Rounding rounding) noexcept {
+  const auto bits = [](float y) { return std::bit_cast<uint32_t>(y); };
+  const float below = round_toward_zero(x);
+  const float above = std::bit_cast<float>(bits(below) + 1);
+  const uint64_t exact = std::bit_cast<uint64_t>(x);
+  const int exponent = static_cast<int>(exact >> 52 & 0x7ff) - 1023;
+  const int places = 52 - write.mantissa_bits;
+  const bool usual = exponent >= write.min_exponent() && exponent >= kFp32.min_exponent() &&
+                     exponent < write.max_exponent();
+  if (rounding.mode == RoundingMode::stochastic && usual && places >= random_bits_of(rounding)) {
+    const uint64_t fraction = exact & ((uint64_t{1} << places) - 1);
+    const uint64_t of_below = fraction >> 29 << 29;  // what a float has of it
+    const bool same =
+        goes_away(of_below, places, rounding) == goes_away(fraction, places, rounding);
+    return same ? below : above;
+  }
+  const float wanted = static_cast<float>(round_to_format(x, write, rounding).value);
+  return bits(round_to_format(below, write, rounding).value) == bits(wanted) ? below : above;
+}
+
+}  // namespace detail
+
+/// Returns a float that `rounding` brings to the same number of `write` as it would bring x: one
+/// rounding of x in every mode, with the same draw in stochastic mode. To nearest even it is
+/// deliver(x, write).
+HS_HD inline float deliver(double x, const FloatFormat& write, const Rounding& rounding) noexcept {
+  if (rounding.mode == RoundingMode::nearest_even) return deliver(x, write);
+  const float odd = round_to_odd(x);
+  if (static_cast<double>(odd) == x || x != x) return odd;
+  // A stochastic rounding needs random_bits after the last place, the others one. Of the rest they
+  // only need to know whether it is zero. The largest float may stand for much larger numbers.
+  const bool stochastic = rounding.mode == RoundingMode::stochastic;
+  const int looks_at = stochastic ? detail::random_bits_of(rounding) : 1;
+  const bool beyond = (std::bit_cast<uint32_t>(odd) & ~detail::kSignBit) == 0x7f7fffffu;
+  if (looks_at < detail::bits_to_spare(write) && !beyond) return odd;
+  return detail::deliver_neighbour(x, write, rounding);
+}
+
+/// Returns an exact value rounded to odd, given the nearest double and a `rest` with the sign of
+/// their difference.
+HS_HD inline double to_odd(double nearest, double rest) noexcept {
+  const uint64_t bits = std::bit_cast<uint64_t>(nearest);
+  if (!(rest > 0.0 || rest < 0.0) || (bits & 1) != 0) return nearest;
+  return std::bit_cast<double>((rest > 0.0) == (nearest > 0.0) ? bits + 1 : bits - 1);
+}
+
+// Exact results of arithmetic on floats, as doubles that are rounded to odd if 53 bits are too few.
+// Rounding them to 52 bits or fewer, in any mode, gives the exact result rounded once.
+
+/// `down` says that the later rounding is toward -infinity, which makes exact differences of zero
+/// -0 (IEEE 754-2019, 6.3).
+HS_HD inline double odd_sum(double a, double b, bool down) noexcept {
+  const double s = a + b;
+  const double t = s - a, rest = (a - (s - t)) + (b - t);  // TwoSum (Knuth)
+  const uint64_t signs = std::bit_cast<uint64_t>(a) | std::bit_cast<uint64_t>(b);
+  if (s == 0.0) return down && (signs >> 63) != 0 ? -0.0 : s;
+  return to_odd(s, rest);
+}
+HS_HD inline double odd_quotient(double a, double b) noexcept {
+  const double q = a / b;
+  const double rest = std::fma(-q, b, a);
+  return to_odd(q, b < 0.0 ? -rest : rest);
+}
+HS_HD inline double odd_root(double x) noexcept {
+  const double root = std::sqrt(x);
+  return to_odd(root, std::fma(-root, root, x));
 }
 
 }  // namespace halfscope

@@ -27,6 +27,7 @@ using float8_e4m3 = Float<kE4m3fn>;
 using float8_e5m2 = Float<kE5m2>;
 using float8_e4m3fnuz = Float<kE4m3fnuz>;
 using float8_e5m2fnuz = Float<kE5m2fnuz>;
+using float8_e4m3b11fnuz = Float<kE4m3b11fnuz>;
 using float6_e3m2 = Float<kE3m2>;
 using float6_e2m3 = Float<kE2m3>;
 using float4_e2m1 = Float<kE2m1>;

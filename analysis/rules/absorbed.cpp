@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/rules/absorbed.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "core/observe/mask.h"
+#include "core/ops/ops.h"
+
+namespace halfscope {
+namespace {
+
+/// Tensors agree if they differ by no more than so many roundings, and never by more than a tenth.
+constexpr double kRoundings = 8.0;
+constexpr double kMostDifference = 0.1;
+
+/// Operators whose finite results do not depend on how far beyond the range an operand is: those
+/// that choose among their operands, compare them, or are flat at that end. Of exp, softmax and the
+/// like the results of +infinity are not finite, so it was -infinity.
+bool saturates(const std::string& op) {
+  constexpr std::array<std::string_view, 16> kFlat{
+      "Clip",        "Elu",  "Equal",       "Erf",     "Exp",  "Greater", "GreaterOrEqual",
+      "HardSigmoid", "Less", "LessOrEqual", "Sigmoid", "Sign", "Softmax", "SoftmaxCrossEntropyLoss",
+      "Softplus",    "Tanh"};
+  const OpDef* def = lookup_op(op);
+  return (def != nullptr && def->selects) ||
+         std::find(kFlat.begin(), kFlat.end(), op) != kFlat.end();
+}
+
+double tolerance_of(const LaneInfo& lane) {
+  int bits = kFp32.mantissa_bits;
+  for (const LayerInfo& layer : lane.layers) {
+    bits = std::min({bits, layer.read.mantissa_bits, layer.write.mantissa_bits});
+  }
+  return std::min(kRoundings * std::ldexp(1.0, -bits - 1), kMostDifference);
+}
+
+}  // namespace
+
+void Absorption::Fate::merge(const Fate& other) noexcept {
+  reaches_end = reaches_end || other.reaches_end;
+  unlike = unlike || other.unlike;
+  unsaturated = unsaturated || other.unsaturated;
+}
+
+Absorption::Absorption(const LaneFacts& lane)
+    : lane_(&lane), tolerance_(tolerance_of(lane.info())) {
+  if (lane.reference() < 0) return;
+  for (const SiteError& error : lane.run().errors(lane.lane())) {
+    if (error.other_lane == lane.reference()) differences_[error.site][error.step] = error.total;
+  }
+}
+
+/// At the first comparison from that step on; of batches, which do not drift, else at the last one.
+std::optional<double> Absorption::difference(int site, int64_t step) const {
+  const auto found = differences_.find(site);
+  if (found == differences_.end()) return std::nullopt;
+  const std::map<int64_t, double>& steps = found->second;
+  const auto next = steps.lower_bound(step);
+  if (next != steps.end()) return next->second;
+  return lane_->inference() ? std::optional(steps.rbegin()->second) : std::nullopt;
+}
+
+bool Absorption::agrees(int site, int64_t step) const {
+  const std::optional<double> found = difference(site, step);
+  return found && *found <= tolerance_;
+}
+
+/// The results of inference, all of them.
+bool Absorption::outputs_agree(int64_t step) const {
+  bool any = false;
+  for (const ForwardNode& node : lane_->nodes()) {
+    if (node.layer < 0 || !node.readers.empty()) continue;
+    if (node.output_site < 0 || !agrees(node.output_site, step)) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// At a node that reads infinities and whose own result is finite.
+Absorption::Fate Absorption::fate_at(int node, int64_t step) {
+  const ForwardNode& reader = lane_->nodes()[static_cast<size_t>(node)];
+  if (reader.layer < 0) return {.unlike = true, .unsaturated = true};
+  if (!lane_->inference()) step = begins_.try_emplace(node, step).first->second;
+  std::optional<double> found;
+  if (reader.output_site >= 0) found = difference(reader.output_site, step);
+  const bool same = found && *found <= tolerance_;
+  const bool far = found && !(*found <= kMostDifference);
+  const bool flat = saturates(lane_->info().layers[static_cast<size_t>(reader.layer)].op) && !far;
+  return {.unlike = !same && !flat, .unsaturated = !same};
+}
+
+/// Which nodes a step's infinities are in, and what becomes of them.
+struct Absorption::Pass {
+  std::vector<bool> made;   ///< the node's result is not finite
+  std::vector<bool> reads;  ///< an operand is not
+  std::vector<Fate> fates;  ///< of the nodes in `made`
+};
+
+void Absorption::sort_out(RecordedStep& step) {
+  const std::vector<ForwardNode>& nodes = lane_->nodes();
+  Pass pass{.made = std::vector<bool>(nodes.size(), false),
+            .reads = std::vector<bool>(nodes.size(), false),
+            .fates = std::vector<Fate>(nodes.size())};
+  const auto forward = [&](const SiteInfo& site) {
+    return site.phase == Phase::forward && site.role != Role::state && !is_loss_scale(site);
+  };
+  const auto is_result = [&](const SiteInfo& site) {  // data have a node, but no layer
+    const int node = lane_->node_of(site.order);
+    return site.role == Role::activation ||
+           (site.role == Role::input && nodes[static_cast<size_t>(node)].layer < 0);
+  };
+  for (const int order : step.bad) {
+    const SiteInfo& site = lane_->site(order);
+    if (!forward(site)) continue;
+    const size_t node = static_cast<size_t>(lane_->node_of(order));
+    if (!is_result(site)) {
+      pass.reads[node] = true;
+      continue;
+    }
+    pass.made[node] = true;
+    for (const int reader : nodes[node].readers) pass.reads[static_cast<size_t>(reader)] = true;
+  }
+  const auto follow = [&](size_t node) {
+    if (!pass.made[node]) return;
+    Fate& fate = pass.fates[node];
+    fate.reaches_end = nodes[node].readers.empty();
+    for (const int reader : nodes[node].readers) {
+      fate.merge(pass.made[static_cast<size_t>(reader)] ? pass.fates[static_cast<size_t>(reader)]
+                                                        : fate_at(reader, step.step));
+    }
+  };
+  // Layers stand in execution order: backwards, readers come first. Data come last.
+  const size_t layers = lane_->info().layers.size();
+  for (size_t node = layers; node-- > 0;) follow(node);
+  for (size_t node = layers; node < nodes.size(); ++node) follow(node);
+
+  // Gradients that are not finite although none overflowed are made of them, too.
+  const bool spread = step.backward_bad && !step.gradients_overflow;
+  const bool right = lane_->inference() && outputs_agree(step.step);
+  std::vector<int> bad;
+  bool any_ends = false;
+  for (const int order : step.bad) {
+    const SiteInfo& site = lane_->site(order);
+    const int node = lane_->node_of(order);
+    const size_t at = static_cast<size_t>(node);
+    Fate fate;
+    if (is_result(site) || pass.made[at]) {
+      fate = pass.fates[at];
+    } else {
+      fate = fate_at(node, step.step);
+      fate.reaches_end = nodes[at].layer < 0;  // nobody knows who reads it
+    }
+    if (!forward(site) || fate.reaches_end || spread) {
+      bad.push_back(order);
+      any_ends = any_ends || forward(site);
+      continue;
+    }
+    // Infinities that are neither given nor of values beyond the range, as of 1 / 0 or log(0), may
+    // stand for any number.
+    const TensorStats stats = *lane_->stats(order, step.step);
+    const bool given = site.role == Role::input || holds_a_mask(site, stats);
+    const bool of_range = stats.overflow > 0 || given || pass.reads[at];
+    if (right || !(of_range ? fate.unlike : fate.unsaturated)) {
+      step.absorbed.push_back(order);
+      continue;
+    }
+    bad.push_back(order);
+    step.silent.push_back(order);
+  }
+  if (!step.loss_finite && !any_ends) {  // the way to the loss was not recorded
+    bad.insert(bad.end(), step.absorbed.begin(), step.absorbed.end());
+    std::sort(bad.begin(), bad.end());
+    step.absorbed.clear();
+    step.silent.clear();
+  }
+  step.bad = std::move(bad);
+}
+
+}  // namespace halfscope

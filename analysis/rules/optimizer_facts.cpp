@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/rules/optimizer_facts.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace halfscope {
+namespace {
+
+/// Of the largest term: what rounding leaves of a sum of some thousand fp32 terms that is zero.
+constexpr double kRoundingError = 0x1p-20;
+constexpr double kMostlyLost = 0.5;
+constexpr std::string_view kGradient = "_grad";
+
+/// Statistics of a site of the reference over the run; nullptr if it has none.
+const TensorStats* reference_total(const LaneFacts& lane, const std::string& name) {
+  const std::optional<int> site = lane.run().find_site(lane.reference(), name);
+  if (!site) return nullptr;
+  const TensorStats& stats = lane.run().total(lane.reference(), *site);
+  return stats.n > 0 ? &stats : nullptr;
+}
+
+double largest_input(const LaneFacts& lane, const ForwardNode& node) {
+  double largest = 0.0;
+  for (const int input : node.inputs) {
+    const int site = lane.nodes()[static_cast<size_t>(input)].output_site;
+    const TensorStats* stats = site < 0 ? nullptr : reference_total(lane, lane.site(site).name());
+    if (stats != nullptr) largest = std::max(largest, static_cast<double>(stats->max_abs));
+  }
+  return largest;
+}
+
+/// The gradient of a variable: sums of gradients of the node's output, and of products with what it
+/// reads.
+bool is_negligible_weight(const LaneFacts& lane, const SiteInfo& site) {
+  const TensorStats* stats = reference_total(lane, site.name());
+  if (stats == nullptr || stats->non_finite() > 0) return false;
+  if (stats->non_zero() == 0) return true;
+  const TensorStats* terms = reference_total(lane, site.path + ".activation_grad");
+  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site.order))];
+  const double size = std::min(largest_input(lane, node), 1.0);
+  if (terms != nullptr && static_cast<double>(stats->max_abs) <
+                              kRoundingError * size * static_cast<double>(terms->max_abs)) {
+    return true;
+  }
+  if (!site.tensor.ends_with(kGradient)) return false;
+  const std::string variable = site.tensor.substr(0, site.tensor.size() - kGradient.size());
+  const std::optional<int> update =
+      lane.run().find_site(lane.reference(), site.path + "." + variable + "_update");
+  return update && count_lost(lane.run(), lane.reference(), *update).share() > kMostlyLost;
+}
+
+}  // namespace
+
+bool divides_steps(const SiteInfo& state) {
+  return state.role == Role::state && state.phase == Phase::update &&
+         (state.tensor.ends_with("_adam_v") || state.tensor.ends_with("_square_avg") ||
+          state.tensor.ends_with("_grad_squared"));
+}
+
+LostCounts count_lost(const RunView& run, int lane, int site) {
+  LostCounts result;
+  for (const PackedWindow& window : run.windows(lane, site)) {
+    const TensorCounts counts = window.counts();
+    result.lost += counts.lost;
+    result.non_zero += counts.n - counts.zero - counts.non_finite();
+    if (counts.lost > 0 && result.first_step < 0) result.first_step = window.step;
+  }
+  return result;
+}
+
+bool is_negligible_gradient(const LaneFacts& lane, const SiteInfo& site) {
+  if (lane.reference() < 0) return false;
+  if (site.role == Role::weight_grad) return is_negligible_weight(lane, site);
+  if (const TensorStats* stats = reference_total(lane, site.name());
+      stats != nullptr && stats->non_finite() == 0 && stats->non_zero() == 0) {
+    return true;
+  }
+  // Gradients run from a node to all that it was computed from.
+  std::vector<bool> reached(lane.nodes().size(), false);
+  std::vector<int> open{lane.node_of(site.order)};
+  reached[static_cast<size_t>(open.back())] = true;
+  while (!open.empty()) {
+    const ForwardNode& node = lane.nodes()[static_cast<size_t>(open.back())];
+    open.pop_back();
+    for (const int input : node.inputs) {
+      if (reached[static_cast<size_t>(input)]) continue;
+      reached[static_cast<size_t>(input)] = true;
+      open.push_back(input);
+    }
+  }
+  bool any = false;
+  for (const SiteInfo& each : lane.info().sites) {
+    if (each.role != Role::weight_grad || each.phase != Phase::backward) continue;
+    if (!reached[static_cast<size_t>(lane.node_of(each.order))]) continue;
+    if (!is_negligible_weight(lane, each)) return false;
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace halfscope

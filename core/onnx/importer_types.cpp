@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// The parts of Importer that say in which formats the file itself computes.
+#include <algorithm>
+
+#include "core/onnx/importer.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::onnx_files {
+
+DataType Importer::type_of_node(const Node& node) const {
+  const std::string& path = node.alias.empty() ? node.path : node.alias;
+  auto found = node_types_.find(path);
+  // What with_batch() adds is of the type of the node that it serves.
+  if (found == node_types_.end()) found = node_types_.find(path.substr(0, path.rfind('/')));
+  return found == node_types_.end() ? DataType::float32 : found->second;
+}
+
+FloatFormat Importer::format_of_node(const Node& node) const {
+  return format_of(type_of_node(node)).value_or(kFp32);
+}
+
+/// What the file does inside a composite that it computes in a narrow type. Where the file writes
+/// it in primitives, each of them rounds. ONNX gives layer and group normalizations an attribute
+/// `stash_type`, float32 by default, for their statistics; those of InstanceNormalization have the
+/// type of its input.
+void Importer::add_inner_types(const Node& node, Plan& plan) const {
+  const FloatFormat own = format_of_node(node);
+  const auto compute_stagewise = [&] {
+    plan.rules.push_back({.path = exact_glob(node.path), .op = "", .stagewise = true});
+  };
+  if (node.op == "InstanceNormalization" && own != kFp32) compute_stagewise();
+  if (node.written == nullptr) return;
+  if (!find_op(node.op).always_expands) {
+    if (own != kFp32) compute_stagewise();
+    return;
+  }
+  // An attention computes in its parts anyway. Some may stand between Casts, such as a softmax.
+  for (const Node& part : node.written->graph.nodes()) {
+    const FloatFormat format = format_of_node(part);
+    if (part.path.empty() || format == own) continue;
+    PlanRule rule{.path = exact_glob(node.path + "/" + part.path), .op = ""};
+    rule.read = rule.write = format;
+    plan.rules.push_back(std::move(rule));
+  }
+}
+
+Plan Importer::types_of(const Graph& graph) const {
+  Plan plan;
+  plan.name = "as_exported";
+  std::map<DataType, int64_t> count;
+  const auto formats = [](DataType type) { return format_of(type).value_or(kFp32); };
+  const auto type_of = [&](const Node& node) { return type_of_node(node); };
+  for (const Node& node : graph.nodes()) ++count[type_of(node)];
+  DataType usual = DataType::float32;
+  for (const auto& [type, number] : count) {
+    if (formats(type) != kFp32 && number > count[usual]) usual = type;
+  }
+  plan.defaults.read = plan.defaults.write = formats(usual);
+  for (const Node& node : graph.nodes()) {
+    const DataType type = type_of(node);
+    if (formats(type) != formats(usual)) {
+      PlanRule rule;
+      rule.path = exact_glob(node.path);
+      rule.read = rule.write = formats(type);
+      plan.rules.push_back(std::move(rule));
+    }
+    add_inner_types(node, plan);
+  }
+  if (weight_types_.size() == 1) plan.storage = formats(weight_types_.begin()->first);
+  return plan;
+}
+
+}  // namespace halfscope::onnx_files

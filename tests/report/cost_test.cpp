@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// What layers read in weights, and what that costs in fp32, against sizes worked out by hand.
+#include "analysis/report/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/lower/lower.h"
+#include "core/policy/policy.h"
+
+namespace halfscope::report {
+namespace {
+
+SiteInfo tensor(const char* path, const char* name, Role role, Shape shape,
+                const FloatFormat& format = kFp16) {
+  return {.path = path,
+          .tensor = name,
+          .role = role,
+          .phase = Phase::forward,
+          .op = "",
+          .format = format,
+          .shape = std::move(shape)};
+}
+
+LayerInfo layer(const char* path, const char* op, std::vector<std::string> inputs,
+                int64_t parameters) {
+  LayerInfo info;
+  info.path = path;
+  info.op = op;
+  info.inputs = std::move(inputs);
+  info.read = info.write = kFp16;
+  info.parameters = parameters;
+  return info;
+}
+
+/// `fc` multiplies by a frozen weight of 160 x 160: a constant, 51.2 kB in fp16.
+LaneInfo frozen() {
+  LaneInfo lane;
+  lane.layers = {layer("fc", "MatMul", {"input"}, 25600)};
+  lane.sites = {tensor("fc", "constant", Role::input, {160, 160}),
+                tensor("fc", "constant_2", Role::input, {}),
+                tensor("fc", "activation", Role::activation, {8, 160})};
+  return lane;
+}
+
+TEST(Cost, ConstantsThatStandForWeightsCount) {
+  const LaneInfo lane = frozen();
+  EXPECT_EQ(weights_in(lane.sites[0]), 25600);
+  EXPECT_EQ(weights_in(lane.sites[1]), 0) << "one number is a setting";
+  EXPECT_EQ(weights_in(lane.sites[2]), 0);
+  const Cost cost = cost_of_fp32(lane, {"fc"});
+  EXPECT_EQ(cost.weight_bytes, 25600 * 2);
+  EXPECT_DOUBLE_EQ(cost.weight_share, 1.0);
+  EXPECT_DOUBLE_EQ(cost.multiply_share.value(), 1.0);
+}
+
+TEST(Cost, ALayerReadsItsConstantTensorAsParameters) {
+  Model model;
+  model.input = model.graph.add_input("x", {2, 3});
+  const ValueId weight = model.graph.add_constant(Tensor{{3, 4}, std::vector<float>(12, 0.5f)});
+  const ValueId product = model.graph.add1("MatMul", "fc", {model.input, weight});
+  model.logits = model.graph.add1("Mul", "half", {product, model.graph.add_constant(0.5f)});
+  model.outputs = {{"y", model.logits}};
+  const Executable exe = lower_inference(model, preset_plan("mixed_float16").value());
+  ASSERT_EQ(exe.layers.size(), 2u);
+  EXPECT_EQ(exe.layers[0].parameters, 12);
+  EXPECT_EQ(exe.layers[1].parameters, 0) << "one number is a setting";
+}
+
+/// `pos` is a weight that the node `add` reads; `proj` has a weight that another node makes for it.
+TEST(Cost, AWeightCountsWhereItIsReadWhateverItIsCalled) {
+  LaneInfo lane;
+  lane.layers = {layer("add", "Add", {"input"}, 4096), layer("make", "Mul", {}, 512),
+                 layer("proj", "MatMul", {"add", "make"}, 0)};
+  lane.sites = {tensor("pos", "weight", Role::weight, {64, 64}),
+                tensor("add", "activation", Role::activation, {8, 64}),
+                tensor("make", "activation", Role::activation, {512}, kFp32),
+                tensor("proj", "weight", Role::weight, {512}, kFp32),
+                tensor("proj", "activation", Role::activation, {8, 8})};
+  EXPECT_EQ(parameters_of(0, 4096), 4096);
+  const Cost add = cost_of_fp32(lane, {"add"});
+  EXPECT_EQ(add.weight_bytes, 4096 * 2);
+  EXPECT_DOUBLE_EQ(add.weight_share, 4096.0 / 4608.0);
+  const Cost proj = cost_of_fp32(lane, {"proj"});
+  EXPECT_EQ(proj.weight_bytes, 512 * 2);
+  EXPECT_DOUBLE_EQ(proj.weight_share, 512.0 / 4608.0);
+}
+
+}  // namespace
+}  // namespace halfscope::report
