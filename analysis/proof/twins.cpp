@@ -119,13 +119,6 @@ std::vector<Deviation> furthest(std::span<const Deviation> found) {
   return result;
 }
 
-/// Items whose tolerance is a guess without twins.
-bool is_unproven(const HarmItem& item) {
-  const bool moves = item.of == HarmItem::Of::training || item.of == HarmItem::Of::weight ||
-                     item.of == HarmItem::Of::average;
-  return moves && std::isfinite(item.error);
-}
-
 }  // namespace
 
 bool RepetitionCheck::add(const StepRow& row) {
@@ -187,7 +180,9 @@ bool twins_may_matter(const RunView& run, int lane) {
   if (run.status() == RunStatus::running) return false;
   if (find_row(run.deviations(lane), Of::training, "") != nullptr) return false;
   const Harm harm = harm_of(LaneFacts(run, lane));
-  const bool all_unproven = std::all_of(harm.items.begin(), harm.items.end(), is_unproven);
+  const bool all_unproven =
+      std::all_of(harm.items.begin(), harm.items.end(),
+                  [](const HarmItem& item) { return item.unproven && std::isfinite(item.error); });
   if (!harm.items.empty() && all_unproven) return true;
   return !harm.unchecked.empty() && !harm.severe();
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "analysis/proof_file.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -79,6 +80,7 @@ class Judge {
       judge_movements();
       judge_evaluations();
     }
+    if (proof_clears(run_.proof(lane_.lane()))) believe_proof();
     std::stable_sort(harm_.items.begin(), harm_.items.end(),
                      [](const HarmItem& a, const HarmItem& b) {
                        if (a.severe != b.severe) return a.severe;
@@ -257,6 +259,7 @@ class Judge {
            .error = gap,
            .tolerance = tolerance,
            .severe = stalled || gap >= kSevereLoss,
+           .unproven = !proven,
            .text = fmt::format("its loss ends at {}, float32's at {}", short_number(end),
                                short_number(target))});
     } else if (!proven && gap > kLossFloor) {
@@ -303,15 +306,14 @@ class Judge {
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
       const double spread = std::fmax(each.spread, variable);
-      const double tolerance = proven  ? std::max(kMovementFloor, kHarmFactor * spread)
-                               : whole ? kUnprovenMovement
-                                       : 2.0 * kUnprovenMovement;
+      const double unproven = whole ? kUnprovenMovement : 2.0 * kUnprovenMovement;
+      const double tolerance = proven ? std::max(kMovementFloor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
       // How much of float32's way the lane has gone, a projection. What it goes beside that are
       // directions in which float32 does not move: where a gradient is zero but for rounding, such
       // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
       const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
-      const bool too_long = length > std::max(tolerance, kUnprovenMovement);
+      const bool too_long = length > std::max(tolerance, unproven);
       // As far in another direction may be another way to the same end; a shorter way is not.
       const double error = proven && average     ? each.error
                            : proven && !too_long ? std::fabs(along - 1.0)
@@ -322,6 +324,7 @@ class Judge {
           length > tolerance
               ? fmt::format("{} moved {} as far as in float32", what, percent(each.ratio))
               : fmt::format("{} ended {} away from float32's", what, percent(each.error))));
+      found.back().unproven = !proven;
     }
     for (const HarmItem::Of of : {HarmItem::Of::weight, HarmItem::Of::average}) {
       add_worst_movement(found, of);
@@ -338,8 +341,21 @@ class Judge {
     }
     if (worst == nullptr) return;
     HarmItem item = *worst;
+    item.unproven = std::all_of(found.begin(), found.end(), [of](const HarmItem& each) {
+      return each.of != of || each.unproven;
+    });
     if (others > 0) item.text += fmt::format(", and {} more are wrong", others);
     add(std::move(item));
+  }
+
+  /// A proof has shown that the lane is right: what was held against it for lack of twins is void.
+  /// Averages are no part of what a proof by the loss can show.
+  void believe_proof() {
+    std::erase_if(harm_.items, [](const HarmItem& item) {
+      return item.unproven && item.of != HarmItem::Of::average && std::isfinite(item.error);
+    });
+    harm_.unchecked.clear();
+    harm_.doubtful = false;
   }
 
   void judge_evaluations() {

@@ -59,6 +59,7 @@ struct HarmItem {
   double error = 0.0;      ///< relative; infinite where a result is not finite
   double tolerance = 0.0;  ///< that it exceeds
   bool severe = false;     ///< the result is of no use
+  bool unproven = false;   ///< its tolerance is a guess, as there were no twins
   std::string text{};      ///< "its output logits is 54% off", for a sentence about the lane
 };
 
