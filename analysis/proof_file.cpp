@@ -66,6 +66,17 @@ void store_proof(const fs::path& run, int lane, const std::string& json) {
   });
 }
 
+bool proof_clears(const std::string& json) {
+  if (json.empty()) return false;
+  const nlohmann::json proof = nlohmann::json::parse(json, nullptr, false);
+  if (!proof.is_object() || !proof.contains("trials") || !proof["trials"].is_array()) return false;
+  for (const nlohmann::json& trial : proof["trials"]) {
+    if (!trial.is_object() || trial.value("kind", nlohmann::json()) != "original") continue;
+    return trial.value("passes", nlohmann::json()) == true;
+  }
+  return false;
+}
+
 void store_deviations(const fs::path& run,
                       const std::vector<std::pair<int, Deviation>>& deviations) {
   change_run(run, [&](Database& database) {

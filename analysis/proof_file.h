@@ -16,6 +16,10 @@ namespace halfscope {
 /// another schema version, or if it cannot be written.
 void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
 
+/// Whether a stored proof shows that the lane is right as it is: its trial `original` passes. False
+/// of "" and of what is no proof.
+bool proof_clears(const std::string& json);
+
 /// Adds what was measured of lanes, in place of rows of the same lane, step, kind and name. Throws
 /// as store_proof() does.
 void store_deviations(const std::filesystem::path& run,

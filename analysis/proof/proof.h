@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Proof: whether advice cures a lane, shown by training. Beside the lane itself, the advised plan,
-// fp32 and two noise twins (fp32 from weights moved by one ulp, which tell how far two right runs
-// drift apart) are trained from the same weights on the same batches, then the advice with every
-// single member taken away. It holds if the lane as it is fails, the advised one's loss ends within
-// the tolerance of fp32's and no member can be spared; members that can are dropped.
+// Proof: whether advice cures a lane, shown by trying it. Beside the lane itself, the advised plan
+// and the advice with every single member taken away run on the same data as fp32 (lowered like the
+// lane) does. How far right results are apart is told by noise twins in training and by moved
+// inputs and weights in inference. A trial passes if its results are within the tolerances of
+// analysis/rules/harm.h. The advice holds if the lane as it is fails, the advised one passes and no
+// member can be spared; members that can are dropped.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,10 @@
 #include <vector>
 
 #include "analysis/proof/proof_record.h"
+#include "analysis/proof/twins.h"
 #include "analysis/rules/recommend.h"
 #include "core/data/dataset.h"
+#include "core/train/runner.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
@@ -29,14 +32,29 @@ struct ProofRequest {
   /// What the run recorded of the original lane and of its fp32 reference; empty if it did not. A
   /// training that does not give the same losses again has other inputs, and proves nothing.
   std::vector<StepRow> recorded = {}, recorded_reference = {};
+  /// What was recorded of the original lane beside its reference, and the harm that shows in it.
+  /// Harm that the loss at the end does not show (gradients, averages ...) is measured in every
+  /// trial.
+  std::vector<Deviation> deviations = {};
+  std::vector<HarmItem> harm = {};
+  std::optional<Twins> twins = std::nullopt;  ///< if they have just been trained
 };
 
-/// Tells what is being trained, and how far that is. `lane` counts from 1 and may go on growing.
-using ProofProgress = std::function<void(const std::string& name, int lane, const StepRow& row)>;
+struct InferenceProofRequest {
+  RunnerConfig run;  ///< of the run; its lanes are left aside
+  std::function<Model()> network;
+  Plan original;
+  Recommendation advice;
+  const Backend* backend = nullptr;
+  /// What the run recorded of the original lane's outputs; empty if it cannot be compared.
+  std::vector<Deviation> recorded = {};
+};
 
-/// Trains all that is needed; nothing if `stop` became true on the way. Throws Error if the
-/// training does not repeat what was recorded.
+/// Trains or runs all that is needed; nothing if `stop` became true on the way. Throws Error if
+/// that does not repeat what was recorded.
 std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
+                           const ProofProgress& progress, const std::atomic<bool>& stop);
+std::optional<Proof> prove(const InferenceProofRequest& request, const Dataset& data,
                            const ProofProgress& progress, const std::atomic<bool>& stop);
 
 }  // namespace halfscope

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/observe/recording.h"
 #include "core/plan/plan_edit.h"
 
 namespace halfscope {
@@ -16,7 +17,9 @@ struct Trial {
   std::string name;  ///< of the lane
   Kind kind = Kind::original;
   std::string without = "";  ///< leave_one_out: the member that was taken away
-  double gap = 0.0;          ///< see loss_gap(); infinite or NaN if the loss is not finite
+  /// See loss_gap(); of inference the largest error of an output. Infinite or NaN if the loss or an
+  /// output is not finite.
+  double gap = 0.0;
   int64_t skipped = 0, calibration_skips = 0;
   bool passes = false;
 };
@@ -29,11 +32,14 @@ struct Proof {
   bool holds = false;
   int64_t steps = 0;
   uint64_t seed = 0;
-  double twin_spread = 0.0;  ///< the largest gap between fp32 and its twins
-  double tolerance = 0.0;    ///< max(1 %, twice that)
+  double twin_spread = 0.0;  ///< the largest gap between right results
+  double tolerance = 0.0;    ///< of the gap
   std::vector<Trial> trials;
   std::vector<std::string> dropped;  ///< members that proved needless
   std::string text;                  ///< one or two sentences
+  /// What was measured of the lane, beside the spread of right trainings: for store_deviations(),
+  /// no part of the JSON.
+  std::vector<Deviation> deviations;
 };
 
 /// The object `proof` of the report's JSON (docs/contracts.md), which run files store.

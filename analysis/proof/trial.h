@@ -12,13 +12,9 @@ namespace halfscope {
 
 /// The part of a run, from its end, over which losses are compared.
 inline constexpr double kComparedShare = 0.2;
-/// A gap of this size needs no excuse.
-inline constexpr double kGapFloor = 0.01;
-/// A gap counts beyond this many times the drift of right runs.
-inline constexpr double kTwinFactor = 2.0;
 /// Losses below this share of the first one are as good as learned: differences between them are
 /// not measured against the little that is left, which may be 0.
-inline constexpr double kLearnedShare = 1e-3;
+inline constexpr double kLearnedShare = 0.01;
 
 /// |median over the last fifth of (loss - reference loss)| / median of the reference loss there, or
 /// kLearnedShare of the reference's first loss if that is more. Infinity if a loss of either is not

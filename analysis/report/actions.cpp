@@ -41,9 +41,12 @@ std::string tried(const Report& report, const ActionReport& action) {
   const Trial* before = trial_of(proof, Trial::Kind::original);
   const Trial* after = trial_of(proof, Trial::Kind::advised);
   if (after != nullptr) {
-    const auto is = [](const Trial& trial) {
-      return std::isfinite(trial.gap) ? "the loss is " + gap_text(trial.gap) + " from that of fp32"
-                                      : "the loss is not finite";
+    const bool runs = report.run.inference;
+    const auto is = [runs](const Trial& trial) {
+      const char* what = runs ? "the outputs are" : "the loss is";
+      if (!std::isfinite(trial.gap)) return fmt::format("{} not finite", what);
+      return fmt::format("{} {} from {} of fp32", what, gap_text(trial.gap),
+                         runs ? "those" : "that");
     };
     std::string text = "Tried: " + is(*after);
     if (before != nullptr) text += "; before, " + is(*before);
@@ -177,7 +180,10 @@ std::string what_would_speak_against(const Report& report, const ActionReport& a
 void finish(Report& report, ActionReport action) {
   const std::string seen = tried(report, action);
   if (!seen.empty()) action.effect += (action.effect.empty() ? "" : " ") + seen;
-  if (action.effect.empty()) action.effect = "The loss should follow full precision again.";
+  if (action.effect.empty()) {
+    action.effect = report.run.inference ? "The outputs should match full precision again."
+                                         : "The loss should follow full precision again.";
+  }
   judge_confidence(report, action);
   action.change_my_mind = what_would_speak_against(report, action);
   report.actions.push_back(std::move(action));

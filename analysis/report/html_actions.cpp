@@ -180,9 +180,10 @@ std::string proof_section(const Report& report) {
           "<table class=\"proof\" style=\"--d:{}\"><caption>Every trial against fp32; the "
           "shaded band is what is tolerated, {}</caption><thead><tr><th scope=\"col\">Trial</th>"
           "<th scope=\"col\" class=\"plotted\"><span class=\"sr\">Gap on a logarithmic axis</span>"
-          "{}</th><th scope=\"col\" class=\"n\">Loss gap</th>"
+          "{}</th><th scope=\"col\" class=\"n\">{}</th>"
           "<th scope=\"col\">Tolerance</th></tr></thead><tbody>\n",
-          decades, escape(percent(proof.tolerance)), ticks);
+          decades, escape(percent(proof.tolerance)), ticks,
+          report.run.inference ? "Output error" : "Loss gap");
   constexpr size_t kShown = 60;
   for (size_t i = 0; i < std::min(proof.trials.size(), kShown); ++i) {
     html += trial_row(proof, proof.trials[i], axis);
@@ -195,6 +196,18 @@ std::string proof_section(const Report& report) {
   if (!proof.dropped.empty()) {
     html += fmt::format("<p>Proved needless and dropped from the advice: {}.</p>\n",
                         escape(name_list(proof.dropped)));
+  }
+  if (report.run.inference) {
+    return html +
+           fmt::format(
+               "<p class=\"how\">How to read it: each plan ran on the same samples ({}). The error "
+               "is that "
+               "of the output furthest from fp32's; tolerated is twice what fp32's own outputs "
+               "move "
+               "with inputs and weights moved by one ulp ({}), within the floor and the cap. A "
+               "layer is needed if the plan without it falls outside.</p></section>\n",
+               proof.steps == 1 ? "1 batch" : fmt::format("{} batches", proof.steps),
+               escape(percent(proof.twin_spread)));
   }
   return html +
          fmt::format(

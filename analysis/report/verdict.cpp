@@ -179,6 +179,19 @@ std::string cause_text(const Report& report, int lane) {
   return "";
 }
 
+/// A proof tried the advice on this lane, and neither the lane as it was nor the advised one
+/// passed.
+std::string vain_advice(const Report& report, int lane) {
+  if (!report.proof || report.proof_lane != lane || report.proof->holds) return "";
+  if (std::isinf(report.proof->twin_spread)) return "";  // nothing could be shown
+  bool tried = false;
+  for (const Trial& trial : report.proof->trials) {
+    if (trial.passes || std::isnan(trial.gap)) return "";
+    tried = tried || trial.kind == Trial::Kind::advised;
+  }
+  return tried ? "The advised change was tried and did not help." : "";
+}
+
 const char* fails(State state) { return state == State::broken ? "fails" : "loses precision"; }
 
 /// "cuda:mixed_float16 was lost at step 20: CUDA launch: unspecified launch failure."
@@ -230,6 +243,7 @@ Verdict of_trouble(const Report& report, int lane, State state) {
   if (!report.cure) {
     Verdict verdict{
         state, sentence(fmt::format("{} {}: {}", info.name, fails(state), trouble)), cause, {}};
+    append(verdict.more, vain_advice(report, lane));
     append(verdict.more, neighbours(report, lane, -1));
     return verdict;
   }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "analysis/proof_file.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -44,7 +45,11 @@ double upper_median_of(std::vector<double> values) {
   return *middle;
 }
 
-std::string quoted_output(const std::string& name) { return "its output " + name; }
+/// "54% off (1.6% is allowed)".
+std::string off(double error, double tolerance) {
+  if (std::isinf(error)) return "not comparable: float32's is zero";
+  return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
+}
 
 /// Everything that is measured of one result, over the steps at which it was.
 struct Series {
@@ -75,6 +80,7 @@ class Judge {
       judge_movements();
       judge_evaluations();
     }
+    if (proof_clears(run_.proof(lane_.lane()))) believe_proof();
     std::stable_sort(harm_.items.begin(), harm_.items.end(),
                      [](const HarmItem& a, const HarmItem& b) {
                        if (a.severe != b.severe) return a.severe;
@@ -90,50 +96,14 @@ class Judge {
 
   void add(HarmItem item) { harm_.items.push_back(std::move(item)); }
 
-  /// "54% off (1.6% is allowed)".
-  static std::string off(double error, double tolerance) {
-    if (std::isinf(error)) return "not comparable: float32's is zero";
-    return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
-  }
-
   void judge_outputs() {
     for (const Deviation& each : deviations()) {
       if (each.of != Of::output) continue;
       harm_.measured = true;
-      const std::string what = quoted_output(each.name);
-      if (each.broken > 0) {
-        add({.of = HarmItem::Of::output,
-             .name = each.name,
-             .error = kInfinity,
-             .tolerance = 0.0,
-             .severe = true,
-             .text = fmt::format("{} of the {} values of {} are not finite, float32's are",
-                                 counted_values(each.broken), each.n, what.substr(4))});
-        continue;
-      }
-      const double tolerance = tolerance_of(floor_, each.spread, cap_);
-      const double worst =
-          tolerance_of(std::max(kSampleFloor, floor_), each.worst_spread, kSampleCap);
       if (each.error > doubt_from(floor_, each.spread)) harm_.doubtful = true;
-      if (each.error > tolerance) {
-        add({.of = HarmItem::Of::output,
-             .name = each.name,
-             .error = each.error,
-             .tolerance = tolerance,
-             .severe = each.error >= kSevereOutput,
-             .text = what + " is " + off(each.error, tolerance)});
-      } else if (each.worst > worst) {
-        add({.of = HarmItem::Of::output,
-             .name = each.name,
-             .error = each.worst,
-             .tolerance = worst,
-             .severe = each.worst >= 2.0 * kSevereOutput,
-             .text = fmt::format("{} is {} in the worst sample", what, off(each.worst, worst))});
-      }
     }
+    for (HarmItem& item : wrong_outputs(lane_.info(), deviations())) add(std::move(item));
   }
-
-  static std::string counted_values(int64_t count) { return std::to_string(count); }
 
   /// A lane that never updates learns nothing.
   void judge_steps() {
@@ -267,10 +237,16 @@ class Judge {
       gaps.push_back(own[i] - other[i]);
       scatter.push_back(std::fabs(other[i] - target));
     }
-    const double gap = std::fabs(upper_median_of(gaps)) / size;
     const Deviation* twins = find(Of::training);
     const double spread = twins != nullptr ? twins->spread : std::nan("");
     const bool proven = !std::isnan(spread);
+    if (std::isinf(spread)) {
+      twins_part_ = true;
+      return;
+    }
+    // Where there are twins, they and the lane are measured in the same way.
+    const bool measured = proven && std::isfinite(twins->error);
+    const double gap = measured ? twins->error : std::fabs(upper_median_of(gaps)) / size;
     // Of losses that jump about, the medians do so as well.
     const double noise = 2.0 * upper_median_of(scatter) / size;
     const double tolerance =
@@ -283,6 +259,7 @@ class Judge {
            .error = gap,
            .tolerance = tolerance,
            .severe = stalled || gap >= kSevereLoss,
+           .unproven = !proven,
            .text = fmt::format("its loss ends at {}, float32's at {}", short_number(end),
                                short_number(target))});
     } else if (!proven && gap > kLossFloor) {
@@ -328,19 +305,26 @@ class Judge {
       // An average follows its variable: it may differ as much as that does.
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
-      const double spread = !std::isnan(each.spread) ? each.spread : variable;
-      const double tolerance = proven  ? std::max(kMovementFloor, kHarmFactor * spread)
-                               : whole ? kUnprovenMovement
-                                       : 2.0 * kUnprovenMovement;
-      // As far in another direction may be another way to the same end; a shorter way is not.
+      const double spread = std::fmax(each.spread, variable);
+      const double unproven = whole ? kUnprovenMovement : 2.0 * kUnprovenMovement;
+      const double tolerance = proven ? std::max(kMovementFloor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
-      const double error = proven ? each.error : std::min(length, each.error);
+      // How much of float32's way the lane has gone, a projection. What it goes beside that are
+      // directions in which float32 does not move: where a gradient is zero but for rounding, such
+      // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
+      const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
+      const bool too_long = length > std::max(tolerance, unproven);
+      // As far in another direction may be another way to the same end; a shorter way is not.
+      const double error = proven && average     ? each.error
+                           : proven && !too_long ? std::fabs(along - 1.0)
+                                                 : std::min(length, each.error);
       if (error <= tolerance) continue;
       found.push_back(item(
           error, tolerance, each.ratio < 1.0 - kSevereMovement || each.ratio > 2.0 || error > 1.0,
           length > tolerance
               ? fmt::format("{} moved {} as far as in float32", what, percent(each.ratio))
-              : fmt::format("{} ended {} away from float32's", what, percent(error))));
+              : fmt::format("{} ended {} away from float32's", what, percent(each.error))));
+      found.back().unproven = !proven;
     }
     for (const HarmItem::Of of : {HarmItem::Of::weight, HarmItem::Of::average}) {
       add_worst_movement(found, of);
@@ -357,8 +341,21 @@ class Judge {
     }
     if (worst == nullptr) return;
     HarmItem item = *worst;
+    item.unproven = std::all_of(found.begin(), found.end(), [of](const HarmItem& each) {
+      return each.of != of || each.unproven;
+    });
     if (others > 0) item.text += fmt::format(", and {} more are wrong", others);
     add(std::move(item));
+  }
+
+  /// A proof has shown that the lane is right: what was held against it for lack of twins is void.
+  /// Averages are no part of what a proof by the loss can show.
+  void believe_proof() {
+    std::erase_if(harm_.items, [](const HarmItem& item) {
+      return item.unproven && item.of != HarmItem::Of::average && std::isfinite(item.error);
+    });
+    harm_.unchecked.clear();
+    harm_.doubtful = false;
   }
 
   void judge_evaluations() {
@@ -413,6 +410,10 @@ class Judge {
                          lane_.info().name);
     }
     if (lane_.inference()) return "";
+    if (twins_part_) {
+      return "Float32 trainings that start one ulp apart part without bound, so their losses say "
+             "nothing about it.";
+    }
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
     if (steps < kLeastSteps) {
@@ -433,6 +434,7 @@ class Judge {
   const RunView& run_;
   int reference_;
   double floor_, cap_;
+  bool twins_part_ = false;
   Harm harm_;
 };
 
@@ -533,6 +535,44 @@ double harm_cap(const LaneInfo& lane) {
   int bits = kFp32.mantissa_bits;
   for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.read.mantissa_bits);
   return bits >= kWorkingBits ? kOutputCap : kNarrowOutputCap;
+}
+
+double output_tolerance(const LaneInfo& lane, const Deviation& output) {
+  return tolerance_of(harm_floor(lane), output.spread, harm_cap(lane));
+}
+
+std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations) {
+  std::vector<HarmItem> wrong;
+  for (const Deviation& each : deviations) {
+    if (each.of != Of::output) continue;
+    HarmItem item{.of = HarmItem::Of::output, .name = each.name};
+    if (each.broken > 0) {
+      item.error = kInfinity;
+      item.severe = true;
+      item.text = fmt::format("{} of the {} values of output {} are not finite, float32's are",
+                              each.broken, each.n, each.name);
+      wrong.push_back(std::move(item));
+      continue;
+    }
+    const double tolerance = output_tolerance(lane, each);
+    const double in_one =
+        tolerance_of(std::max(kSampleFloor, harm_floor(lane)), each.worst_spread, kSampleCap);
+    if (each.error > tolerance) {
+      item.error = each.error;
+      item.tolerance = tolerance;
+      item.severe = each.error >= kSevereOutput;
+      item.text = fmt::format("its output {} is {}", each.name, off(each.error, tolerance));
+      wrong.push_back(std::move(item));
+    } else if (each.worst > in_one) {
+      item.error = each.worst;
+      item.tolerance = in_one;
+      item.severe = each.worst >= 2.0 * kSevereOutput;
+      item.text = fmt::format("its output {} is {} in the worst sample", each.name,
+                              off(each.worst, in_one));
+      wrong.push_back(std::move(item));
+    }
+  }
+  return wrong;
 }
 
 Harm harm_of(const LaneFacts& lane) {

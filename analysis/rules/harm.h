@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct HarmItem {
   double error = 0.0;      ///< relative; infinite where a result is not finite
   double tolerance = 0.0;  ///< that it exceeds
   bool severe = false;     ///< the result is of no use
+  bool unproven = false;   ///< its tolerance is a guess, as there were no twins
   std::string text{};      ///< "its output logits is 54% off", for a sentence about the lane
 };
 
@@ -83,6 +85,11 @@ const char* harm_name(HarmItem::Of of) noexcept;  // "output"
 double harm_floor(const LaneInfo& lane);
 /// Beyond this distance outputs are wrong, however far apart right ones may be.
 double harm_cap(const LaneInfo& lane);
+
+/// The tolerance of an output of inference.
+double output_tolerance(const LaneInfo& lane, const Deviation& output);
+/// The outputs that are too far from the truth.
+std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations);
 
 /// Of a lane that is judged; of references, and of lanes without one, nothing is measured.
 Harm harm_of(const LaneFacts& lane);

@@ -25,7 +25,7 @@ constexpr size_t kIndent = 2, kHanging = 4;
 
 struct DiagnoseOptions {
   std::string run, lane, out, fail_on;
-  bool verify = false, force = false, json = false, quiet = false;
+  bool verify = false, no_twins = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
 
@@ -145,6 +145,12 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
   return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other);
 }
 
+/// What the report advises on a lane, or would if it were asked about that one.
+std::optional<Recommendation> advice_on(const RunView& run, const Report& report, int lane) {
+  if (report.recommendation && report.recommendation->lane == lane) return report.recommendation;
+  return recommend(run, report.findings, lane);
+}
+
 int diagnose(const DiagnoseOptions& options) {
   check_distinct({options.run, options.out});
   const bool plan_printed = options.out == kStandardOutput;
@@ -154,18 +160,28 @@ int diagnose(const DiagnoseOptions& options) {
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   if (options.threads > 0) omp_set_num_threads(options.threads);
-  const RunView run = RunView::open(options.run);
-  const Report report = make_report(run);
-  const std::vector<Finding>& findings = report.findings;
+  RunView run = RunView::open(options.run);
+  Report report = make_report(run);
   const int lane = lane_of(run, options, report);
-  const std::optional<Recommendation> advice =
-      report.recommendation && report.recommendation->lane == lane ? report.recommendation
-                                                                   : recommend(run, findings, lane);
+  // What goes into the file is judged from the file, as `report` does.
+  const auto read_again = [&] {
+    run = RunView::open(options.run);
+    report = make_report(run);
+  };
   Verified verified;
-  if (advice && options.verify) verified = verify_advice(options.run, run, *advice, options.quiet);
+  if (!options.no_twins) {
+    verified.check = check_with_twins(options.run, run, options.quiet);
+    if (verified.check.trainings > 0) read_again();
+  }
+  const int advised = options.lane.empty() ? lane_of(run, options, report) : lane;
+  std::optional<Recommendation> advice = advice_on(run, report, advised);
+  if (advice && options.verify) {
+    verified = verify_advice(options.run, run, *advice, std::move(verified.check), options.quiet);
+    if (verified.proof && !verified.not_stored) read_again();
+  }
 
   const bool refuted = advice && options.verify && !(verified.proof && verified.proof->holds);
-  const int code = refuted ? 1 : exit_code(findings, options.fail_on);
+  const int code = refuted ? 1 : exit_code(report.findings, options.fail_on);
   std::vector<std::string> next;
   const bool written = advice && !refuted && !options.out.empty();
   if (written) {
@@ -173,9 +189,14 @@ int diagnose(const DiagnoseOptions& options) {
     write_result(options.out, what.plan_json + "\n", options.force);
     next = next_command(run, what, options.out);
   }
+  if (verified.proof) advice = advice_on(run, report, advised);
   if (options.json) {
     Json json{{"schema", "halfscope.recommend/1"}, {"version", kVersion}, {"run", options.run}};
-    json.update(advice_json(report, advice, lane));
+    json["verdict"] = {{"state", verdict_name(report.verdict.state)},
+                       {"text", report.verdict.text}};
+    json.update(advice_json(report, advice, advised));
+    json["twins"] = twins_member(verified.check);
+    json["not_checked"] = verified.check.problems;
     json["proof"] = proof_member(verified.proof);
     json["plan_file"] = written ? Json(options.out) : Json(nullptr);
     json["next"] = written ? Json(next) : Json(nullptr);
@@ -189,13 +210,11 @@ int diagnose(const DiagnoseOptions& options) {
   }
 
   const TextStyle style = text_style(plan_printed ? STDERR_FILENO : STDOUT_FILENO);
-  // A proof that has just been stored may change the verdict.
-  const bool proved = verified.proof && !verified.not_stored;
-  std::string text = verdict_text(
-      proved ? make_report(RunView::open(options.run)).verdict : report.verdict, style);
-  text += findings_text(report, lane, style);
-  text += paragraph(advice ? "advice: " + advice->text : no_advice_text(findings, lane), style, 0,
-                    kIndent);
+  std::string text = verdict_text(report.verdict, style);
+  for (const std::string& line : verified.check.lines()) text += paragraph(line, style, 0, kIndent);
+  text += findings_text(report, advised, style);
+  text += paragraph(advice ? "advice: " + advice->text : no_advice_text(report.findings, advised),
+                    style, 0, kIndent);
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
   if (written && !plan_printed) {
     text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
@@ -204,7 +223,7 @@ int diagnose(const DiagnoseOptions& options) {
         plan_printed ? "plan: not written\n" : fmt::format("plan: {} not written\n", options.out);
   } else if (options.out.empty() && !refuted) {
     text += "next: " +
-            (advice ? advice_command(run, report, lane, options.run, options.verify)
+            (advice ? advice_command(run, report, advised, options.run, options.verify)
                     : report_command_line(options.run)) +
             "\n";
   }
@@ -227,11 +246,14 @@ void add_diagnose(CLI::App& app, Invocation& call) {
   add_output(*sub, "--out", options->out, "*.json", "Write the advised plan here");
   add_force(*sub, options->force);
   sub->add_flag("--verify", options->verify,
-                "Prove the advice by training it beside fp32, its noise twins and the lane as it "
-                "was; write a plan only if it holds")
+                "Prove the advice by trying it beside fp32 and the lane as it was; write a plan "
+                "only if it holds")
+      ->group("Advice");
+  sub->add_flag("--no-twins", options->no_twins,
+                "Train no further float32 runs to find out how far apart right trainings end")
       ->group("Advice");
   add_integer(*sub, "--threads", options->threads, 1, 1024,
-              "Threads for --verify; they do not change results [default: all cores]")
+              "Threads for --verify and twins; they do not change results [default: all cores]")
       ->group(group::kOther);
   sub->add_flag("--json", options->json, "Print findings and advice as JSON")
       ->group(group::kOutput);

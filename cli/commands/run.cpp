@@ -19,8 +19,10 @@
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/forward.h"
 #include "cli/tasks/run_input.h"
 #include "cli/tasks/training.h"
+#include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
 #include "cli/terminal/kernel_lines.h"
 #include "cli/terminal/lane_summary.h"
@@ -35,48 +37,7 @@
 namespace halfscope {
 namespace {
 
-constexpr int64_t kUsualBatch = 128;
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-
-/// The samples, and the labels that go with them.
-struct Samples {
-  Dataset data;
-  std::vector<int32_t> labels;
-};
-
-Samples read_samples(const Settings& settings) {
-  Samples samples;
-  if (!settings.data.empty()) {
-    samples.data = about({"data"}, [&] { return load_dataset(settings.data); });
-    samples.data.train = {};
-    if (samples.data.test.size() == 0) {
-      throw usage_error("--data " + settings.data + " has no test part", "use --input")
-          .about({"data"});
-    }
-  } else {
-    samples.data = about({"input"}, [&] { return read_inputs(settings.inputs); });
-  }
-  if (!settings.normalize.empty()) {
-    about({"normalize"}, [&] { normalize_images(samples.data, settings.normalize); });
-  }
-  samples.labels = settings.labels.empty()
-                       ? labels_of(samples.data.test)
-                       : about({"labels"}, [&] { return read_labels(settings.labels); });
-  if (static_cast<int64_t>(samples.labels.size()) != samples.data.test.size() &&
-      !samples.labels.empty()) {
-    throw usage_error(fmt::format("labels {}: {} labels for {} samples", settings.labels,
-                                  samples.labels.size(), samples.data.test.size()),
-                      "give one label for each sample")
-        .about({"labels"});
-  }
-  if (settings.limit > 0) {
-    keep_first(samples.data.test, samples.data, settings.limit);
-    if (static_cast<int64_t>(samples.labels.size()) > settings.limit) {
-      samples.labels.resize(static_cast<size_t>(settings.limit));
-    }
-  }
-  return samples;
-}
 
 void check_sources(const Settings& settings) {
   const int sources = !settings.inputs.empty() + !settings.data.empty() +
@@ -94,7 +55,7 @@ void check_sources(const Settings& settings) {
     throw usage_error("--normalize is for the images of --data", "leave it out")
         .about({"normalize"});
   }
-  for (const char* key : {"every", "errors_every", "compare"}) {
+  for (const char* key : {"every", "errors_every", "compare", "verify"}) {
     const bool typed = settings.is_given(key) && !settings.from_file.contains(key);
     if (!typed || !settings.record.empty() || settings.print_config) continue;
     std::string flag = std::string("--") + key;
@@ -207,7 +168,8 @@ std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : json_number(value); }
 
 Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info,
-             const std::vector<LaneResult>& lanes, const Conclusion& conclusion) {
+             const std::vector<LaneResult>& lanes, const Conclusion& conclusion,
+             const Verified& verified) {
   const auto file = [](const std::string& name) {
     return name.empty() ? Json(nullptr) : Json(name);
   };
@@ -244,6 +206,7 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
          {"problem", lane.problem.empty() ? Json(nullptr) : Json(lane.problem)}});
   }
   json["verdict"] = verdict_json(conclusion);
+  json["proof"] = proof_member(verified.proof);
   return json;
 }
 
@@ -273,49 +236,6 @@ void check_batch(const Settings& settings, const NetworkOptions& wanted, const R
   const bool whole = settings.random_input && runner.batch() == 1;
   throw batch_error(settings.model, import, settings.batch,
                     whole ? samples_at_once(import) : runner.batch());
-}
-
-/// What is run, and on what.
-struct Work {
-  Model network;
-  Samples samples;
-  NetworkOptions wanted;
-};
-
-Work read_work(const Settings& settings) {
-  Work work;
-  work.wanted = network_options(settings);
-  if (!settings.random_input) {
-    work.samples = read_samples(settings);
-    describe_samples(work.samples.data, work.wanted);
-  }
-  const int64_t available =
-      settings.random_input ? std::max<int64_t>(settings.limit, 1) : work.samples.data.test.size();
-  work.wanted.batch = settings.batch > 0 ? settings.batch : std::min(kUsualBatch, available);
-  OnnxImport imported;
-  if (is_network_file(settings.model)) {
-    imported = load_network_file(settings.model, work.wanted);
-  } else {
-    imported.model = load_network(settings.model, work.wanted);
-  }
-  if (settings.random_input) {
-    // A network of one sample at a time has a dimension of 1 for it, or none.
-    const int64_t first = samples_at_once(imported);
-    const int64_t batch = first == work.wanted.batch || first == 1 ? first : 0;
-    work.samples.data = random_inputs(imported.model, batch, available, *settings.random_input);
-  }
-  work.network = std::move(imported.model);
-  return work;
-}
-
-RunnerConfig runner_config(const Settings& settings) {
-  RunnerConfig config{.lanes = lanes_of(settings), .seed = settings.seed};
-  const ErrorSampling errors = error_sampling(settings);
-  if (!settings.record.empty()) {
-    config.errors = errors;
-    config.every = settings.every;
-  }
-  return config;
 }
 
 int run_network(const Settings& settings, const std::string& command_line) {
@@ -380,10 +300,23 @@ int run_network(const Settings& settings, const std::string& command_line) {
     if (!settings.out.empty()) text += "outputs: " + settings.out + "\n";
     write_out(text);
   }
+  // Lanes that were lost have no results to prove anything of.
+  const bool proves = settings.verify && !stop && runner->lost_lanes().empty();
+  Verified verified;
+  std::optional<Error> not_proved;
+  try {
+    if (proves) verified = verify_run(settings.record, settings.quiet);
+  } catch (const Error& e) {
+    not_proved = e;  // the verdict is worth having all the same
+  }
   const Conclusion conclusion =
       recorded && (speaks || settings.json) ? conclude(settings.record) : Conclusion{};
-  if (speaks && recorded) write_out(ending_text(conclusion, settings.record, "", style));
-  if (settings.json) write_json(json_of(settings, *runner, info, results, conclusion));
+  if (speaks && recorded) {
+    const bool tells = proves && !not_proved;
+    write_out(ending_text(conclusion, settings.record, tells ? proof_lines(verified) : "", style));
+  }
+  if (not_proved) throw *not_proved;
+  if (settings.json) write_json(json_of(settings, *runner, info, results, conclusion, verified));
   conclusion.check();
   if (!runner->lost_lanes().empty()) {
     std::string text;
@@ -393,7 +326,8 @@ int run_network(const Settings& settings, const std::string& command_line) {
     }
     throw Error(text, runner->lost_lanes().front().hint);
   }
-  return 0;
+  verified.check_stored();
+  return verified.proof && !verified.proof->holds ? 1 : 0;
 }
 
 /// Prints the settings as a configuration file, if they fit together.

@@ -102,7 +102,7 @@ std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
 
 Json closing_json(const Settings& settings, const NetworkSummary& network, const Summary& summary,
                   double seconds, bool saved, const Conclusion& conclusion,
-                  const std::optional<Proof>& proof) {
+                  const Verified& verified) {
   const auto written = [saved](const std::string& file) {
     return saved && !file.empty() ? Json(file) : Json(nullptr);
   };
@@ -118,7 +118,8 @@ Json closing_json(const Settings& settings, const NetworkSummary& network, const
   json["network"] = network.file.empty() ? Json(nullptr) : summary_json(network);
   json["lanes"] = to_json(summary.lanes());
   json["verdict"] = verdict_json(conclusion);
-  json["proof"] = proof_member(proof);
+  json["twins"] = twins_member(verified.check);
+  json["proof"] = proof_member(verified.proof);
   return json;
 }
 
@@ -249,12 +250,12 @@ int train(const Settings& settings, const std::string& command_line) {
   const Conclusion conclusion = speaks || settings.json ? conclude(settings.out) : Conclusion{};
   if (speaks) {
     const bool tells = proves && !not_proved;
-    write_out(ending_text(conclusion, settings.out, tells ? proof_line(verified) : "", style));
+    write_out(ending_text(conclusion, settings.out, tells ? proof_lines(verified) : "", style));
   }
   if (not_proved) throw *not_proved;
   if (settings.json) {
-    write_json(closing_json(settings, network, summary, elapsed.count(), saved, conclusion,
-                            verified.proof));
+    write_json(
+        closing_json(settings, network, summary, elapsed.count(), saved, conclusion, verified));
   }
   conclusion.check();
   if (!trainer->lost_lanes().empty()) {

@@ -9,6 +9,7 @@
 #include "analysis/proof_file.h"
 #include "analysis/report/report.h"
 #include "cli/args/backends.h"
+#include "cli/tasks/forward.h"
 #include "cli/tasks/training.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
@@ -18,77 +19,211 @@
 namespace halfscope {
 namespace {
 
-/// One progress line per lane that is trained.
+/// One progress line after the other, for all that is run.
 class ProofLine {
  public:
-  ProofLine(int64_t steps, bool quiet) : steps_(steps), quiet_(quiet) {}
+  /// `what`: "proof", "twins".
+  ProofLine(const char* what, const RunInfo& run, int64_t steps, bool quiet)
+      : what_(what), inference_(run.inference), steps_(steps), quiet_(quiet) {}
 
   void operator()(const std::string& name, int lane, const StepRow& row) {
     if (lane != lane_) {
       lane_ = lane;
       line_.reset();
       RunInfo info;
+      info.inference = inference_;
       LaneInfo& shown = info.lanes.emplace_back();
-      shown.name = fmt::format("proof {}: {}", lane, name);
+      shown.name = fmt::format("{} {}: {}", what_, lane, name);
       line_.emplace(steps_, info, quiet_);
     }
     (*line_)({row});
   }
 
  private:
+  const char* what_;
+  bool inference_;
   int64_t steps_;
   bool quiet_;
   int lane_ = 0;
   std::optional<ProgressLine> line_;
 };
 
+void check_repeatable(const std::string& file, const RunInfo& info) {
+  if (info.settings.empty()) {
+    const char* verb = info.inference ? "run" : "trained";
+    throw usage_error(
+        fmt::format("{} does not say how it was {}, so it cannot be repeated", file, verb),
+        fmt::format("record it again with this version of halfscope {}",
+                    info.inference ? "run" : "train"));
+  }
+  if (has_live_writer(file)) {
+    throw usage_error(file + " is still being recorded",
+                      "wait for its end, or stop it with Ctrl-C");
+  }
+}
+
+/// What a recorded training trained on. It is not copied, as the network is built from it.
+struct TrainingAgain {
+  explicit TrainingAgain(const RunInfo& info)
+      : settings(parse_settings(kTrain, info.settings)), config(train_config(settings)) {
+    config.init = read_initial_weights(settings);
+    data = load_training_data(settings);
+    attach_network(config, settings, data);
+  }
+  TrainingAgain(const TrainingAgain&) = delete;
+
+  Settings settings;
+  TrainConfig config;
+  Dataset data;
+};
+
+/// The lane's reference if it is the one that a repetition on `backend` has; -1 if not.
+int repeated_reference(const RunView& run, int lane, const std::string& backend) {
+  const int reference = reference_lane(run, lane);
+  if (reference < 0 || run.lane(reference).backend != backend) return -1;
+  Plan recorded = plan_from_json(run.lane(reference).plan_json);
+  const Plan wanted = reference_of(plan_from_json(run.lane(lane).plan_json));
+  recorded.name = wanted.name;
+  return plan_to_json(recorded) == plan_to_json(wanted) ? reference : -1;
+}
+
+std::vector<StepRow> steps_of(const RunView& run, int lane) {
+  if (lane < 0) return {};
+  return {run.steps(lane).begin(), run.steps(lane).end()};
+}
+
+/// A run that did not reach its end is compared with twins as long as it.
+int64_t steps_done(const RunView& run, int lane, const TrainConfig& config) {
+  const std::span<const StepRow> rows = run.steps(lane);
+  const int64_t done = rows.empty() ? 0 : rows.back().step + 1;
+  return done < config.steps ? done : 0;
+}
+
+std::optional<Twins> twins_beside(const RunView& run, int lane, const TrainingAgain& again,
+                                  bool quiet) {
+  const LaneInfo& info = run.lane(lane);
+  const std::string backend = run.lane(reference_lane(run, lane)).backend;
+  // What was trained in double is compared with fp32 on the lane's own backend.
+  const bool is_double = backend == "float64";
+  TwinRequest request{.training = again.config, .plan = plan_from_json(info.plan_json)};
+  request.backend = &backend_for(reference_of(request.plan), is_double ? info.backend : backend);
+  request.recorded_reference = steps_of(run, repeated_reference(run, lane, backend));
+  request.steps = steps_done(run, lane, again.config);
+  ProofLine line("twins", run.info(), again.config.steps, quiet);
+  return train_twins(request, again.data, std::ref(line), catch_stop_signals());
+}
+
+void check_lanes(const std::string& file, const RunView& run, const std::vector<int>& lanes,
+                 bool quiet, TwinCheck& check) {
+  check_repeatable(file, run.info());
+  store_deviations(file, {});  // whether it can be written shows before the work
+  const TrainingAgain again(run.info());
+  for (const int lane : lanes) {
+    std::optional<Twins> twins = twins_beside(run, lane, again, quiet);
+    if (!twins) throw Error("stopped before their end");
+    std::vector<std::pair<int, Deviation>> rows;
+    for (Deviation& row : rows_beside(*twins, run.steps(lane), run.steps(reference_lane(run, lane)),
+                                      run.deviations(lane))) {
+      rows.emplace_back(lane, std::move(row));
+    }
+    store_deviations(file, rows);
+    check.trainings += kTwins;
+    check.seconds += twins->seconds;
+    check.twins.emplace(lane, std::move(*twins));
+  }
+}
+
+std::optional<Proof> prove_training(const RunView& run, const Recommendation& advice,
+                                    const TwinCheck& check, bool quiet) {
+  const LaneInfo& lane = run.lane(advice.lane);
+  if (lane.loss_scale.empty()) {
+    throw usage_error(fmt::format("the run does not say how the loss of {} was scaled", lane.name),
+                      "record it again with this version of halfscope train");
+  }
+  const TrainingAgain again(run.info());
+  const int reference = repeated_reference(run, advice.lane, lane.backend);
+  ProofRequest request{.training = again.config,
+                       .original = plan_from_json(lane.plan_json),
+                       .scaler = parse_loss_scale(lane.loss_scale),
+                       .advice = advice};
+  request.backend = &backend_for(request.original, lane.backend);
+  request.recorded = steps_of(run, advice.lane);
+  request.recorded_reference = steps_of(run, reference);
+  request.deviations.assign(run.deviations(advice.lane).begin(), run.deviations(advice.lane).end());
+  request.harm = harm_of(LaneFacts(run, advice.lane)).items;
+  const auto twins = check.twins.find(advice.lane);
+  const bool whole = steps_done(run, advice.lane, again.config) == 0;
+  if (twins != check.twins.end() && reference >= 0 && whole) request.twins = twins->second;
+  ProofLine line("proof", run.info(), again.config.steps, quiet);
+  return prove(request, again.data, std::ref(line), catch_stop_signals());
+}
+
+std::optional<Proof> prove_inference(const std::string& file, const RunView& run,
+                                     const Recommendation& advice, bool quiet) {
+  const LaneInfo& lane = run.lane(advice.lane);
+  Settings settings = parse_settings(kRun, run.info().settings);
+  settings.record = file;  // it was recorded
+  InferenceProofRequest request{.run = runner_config(settings),
+                                .network = {},
+                                .original = plan_from_json(lane.plan_json),
+                                .advice = advice};
+  request.backend = &backend_for(request.original, lane.backend);
+  const bool comparable = run.status() == RunStatus::complete &&
+                          repeated_reference(run, advice.lane, lane.backend) >= 0;
+  for (const Deviation& each : run.deviations(advice.lane)) {
+    if (comparable && each.of == Deviation::Of::output) request.recorded.push_back(each);
+  }
+  request.run.init = read_initial_weights(settings);
+  const Work work = read_work(settings);
+  request.network = [&work] { return work.network; };
+  ProofLine line("proof", run.info(), run.info().steps_planned, quiet);
+  return prove(request, work.samples.data, std::ref(line), catch_stop_signals());
+}
+
 }  // namespace
+
+std::vector<std::string> TwinCheck::lines() const {
+  std::vector<std::string> all;
+  if (trainings > 0) {
+    all.push_back(
+        fmt::format("checked against {} further float32 trainings ({:.1f} s)", trainings, seconds));
+  }
+  for (const std::string& problem : problems) {
+    all.push_back("not checked against further float32 trainings: " + problem);
+  }
+  return all;
+}
+
+TwinCheck check_with_twins(const std::string& file, const RunView& run, bool quiet) {
+  TwinCheck check;
+  std::vector<int> lanes;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    if (twins_may_matter(run, lane)) lanes.push_back(lane);
+  }
+  if (lanes.empty()) return check;
+  try {
+    check_lanes(file, run, lanes, quiet, check);
+  } catch (const Error& e) {
+    check.problems.emplace_back(e.what());
+  }
+  return check;
+}
 
 void Verified::check_stored() const {
   if (not_stored) throw Error(*not_stored);
 }
 
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
-                       bool quiet) {
-  const RunInfo& info = run.info();
-  const LaneInfo& lane = run.lane(advice.lane);
-  if (info.inference) {
-    throw usage_error(file + " holds forward passes, by which advice cannot be proved",
-                      "run the network again with the plan and compare");
-  }
-  if (info.settings.empty() || lane.loss_scale.empty()) {
-    throw usage_error(file + " does not say how it was trained, so the advice cannot be tried",
-                      "record it again with this version of halfscope train");
-  }
-  if (has_live_writer(file)) {
-    throw usage_error(file + " is still being recorded",
-                      "wait for its end, or stop it with Ctrl-C");
-  }
-  const Settings settings = parse_settings(kTrain, info.settings);
-  ProofRequest request{.training = train_config(settings),
-                       .original = plan_from_json(lane.plan_json),
-                       .scaler = parse_loss_scale(lane.loss_scale),
-                       .advice = advice};
-  request.recorded.assign(run.steps(advice.lane).begin(), run.steps(advice.lane).end());
-  for (int i = 0; i < run.lane_count(); ++i) {
-    // The proof trains on the lane's backend; another one's fp32 may have other bits.
-    if (run.lane(i).plan_json != plan_to_json(Plan{}) || run.lane(i).backend != lane.backend) {
-      continue;
-    }
-    request.recorded_reference.assign(run.steps(i).begin(), run.steps(i).end());
-  }
-  request.backend = &backend_for(request.original, lane.backend);
-  request.training.init = read_initial_weights(settings);
-  const Dataset data = load_training_data(settings);
-  attach_network(request.training, settings, data);
-  const std::atomic<bool>& stop = catch_stop_signals();
-  Verified result{.advice = advice, .proof = {}, .not_stored = {}};
-  {
-    ProofLine line(request.training.steps, quiet);
-    result.proof = prove(request, data, std::ref(line), stop);
-  }
+                       TwinCheck check, bool quiet) {
+  check_repeatable(file, run.info());
+  Verified result{.check = std::move(check), .advice = advice};
+  result.proof = run.info().inference ? prove_inference(file, run, advice, quiet)
+                                      : prove_training(run, advice, result.check, quiet);
   if (!result.proof) return result;
   try {
+    std::vector<std::pair<int, Deviation>> rows;
+    for (const Deviation& row : result.proof->deviations) rows.emplace_back(advice.lane, row);
+    if (!rows.empty()) store_deviations(file, rows);
     store_proof(file, advice.lane, proof_json(*result.proof));
   } catch (const Error& e) {
     result.not_stored.emplace(fmt::format("the proof is not in the run file: {}", e.what()),
@@ -98,9 +233,12 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
 }
 
 Verified verify_run(const std::string& file, bool quiet) {
-  const RunView run = RunView::open(file);
-  const std::optional<Recommendation> advice = make_report(run).recommendation;
-  return advice ? verify_advice(file, run, *advice, quiet) : Verified{};
+  std::optional<RunView> run = RunView::open(file);
+  TwinCheck check = check_with_twins(file, *run, quiet);
+  if (check.trainings > 0) run = RunView::open(file);
+  const std::optional<Recommendation> advice = make_report(*run).recommendation;
+  if (!advice) return {.check = std::move(check)};
+  return verify_advice(file, *run, *advice, std::move(check), quiet);
 }
 
 std::string proof_line(const Verified& verified) {
@@ -108,8 +246,19 @@ std::string proof_line(const Verified& verified) {
   return "proof: " + (verified.proof ? verified.proof->text : "stopped before its end");
 }
 
+std::string proof_lines(const Verified& verified) {
+  std::string text;
+  for (const std::string& line : verified.check.lines()) text += line + "\n";
+  return text + proof_line(verified);
+}
+
 Json proof_member(const std::optional<Proof>& proof) {
   return proof ? Json::parse(proof_json(*proof)) : Json(nullptr);
+}
+
+Json twins_member(const TwinCheck& check) {
+  if (check.trainings == 0) return nullptr;
+  return {{"trainings", check.trainings}, {"seconds", json_number(check.seconds)}};
 }
 
 }  // namespace halfscope

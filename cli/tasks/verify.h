@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Proves the advice on a run by training: `train --verify` and `diagnose --verify`.
+// What repeats a recorded run to learn more about it: twins, which show how far apart right
+// trainings end, and proofs of the advice. Both go into the run file. `train`, `run` and `diagnose`
+// with --verify, and `diagnose` itself.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/proof/proof.h"
 #include "analysis/run_view.h"
@@ -12,26 +16,47 @@
 
 namespace halfscope {
 
+/// What came of twins.
+struct TwinCheck {
+  std::map<int, Twins> twins{};  ///< by the lane that they were trained beside
+  int trainings = 0;             ///< that are in the run file now
+  double seconds = 0.0;
+  std::vector<std::string> problems{};  ///< what could not be checked and why, a line each
+
+  /// "checked against 2 further float32 trainings (3.2 s)", and the problems.
+  std::vector<std::string> lines() const;
+};
+
+/// Trains twins for every lane of a run whose verdict they could change, with a progress line, and
+/// stores in the run file what they show. Throws no Error: see `problems`.
+TwinCheck check_with_twins(const std::string& file, const RunView& run, bool quiet);
+
 struct Verified {
-  std::optional<Recommendation> advice;  ///< nothing if there is none
-  std::optional<Proof> proof;            ///< of it; nothing if the user stopped it, too
-  std::optional<Error> not_stored;       ///< why the proof is not in the run file, if it is not
+  TwinCheck check{};
+  std::optional<Recommendation> advice{};  ///< nothing if there is none
+  std::optional<Proof> proof{};            ///< of it; nothing if the user stopped it, too
+  std::optional<Error> not_stored{};       ///< why the proof is not in the run file, if it is not
 
   /// Throws not_stored: after the result has been told.
   void check_stored() const;
 };
 
-/// Trains what the proof needs, with a progress line, and stores it in the run file. Throws Error
-/// if the run does not say how it was trained, or if training does not repeat it.
+/// Runs what the proof needs, with a progress line, and stores it in the run file; `check` is what
+/// has just been trained. Throws Error if the run does not say how it was made, or if it cannot be
+/// repeated.
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
-                       bool quiet);
+                       TwinCheck check, bool quiet);
 
-/// Finds the advice on a finished run and proves it.
+/// Makes the twins of a finished run, finds the advice on it and proves that.
 Verified verify_run(const std::string& file, bool quiet);
 
 /// Returns "proof: ..." for a person, without a newline.
 std::string proof_line(const Verified& verified);
+/// Returns that after what twins have shown, with newlines between.
+std::string proof_lines(const Verified& verified);
 /// The member `proof` of results in JSON: what the report has, or null.
 Json proof_member(const std::optional<Proof>& proof);
+/// The member `twins`: {"trainings", "seconds"}, or null if none were made.
+Json twins_member(const TwinCheck& check);
 
 }  // namespace halfscope

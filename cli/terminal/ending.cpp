@@ -92,8 +92,8 @@ std::string next_command(const RunView& run, const Report& report, const std::st
 /// Whether the advice can be tried by repeating the training, in about the time that it took.
 bool can_be_proved(const RunView& run, int lane) {
   const bool ended = run.status() == RunStatus::complete || run.status() == RunStatus::early_stop;
-  return ended && !run.info().inference && !run.info().settings.empty() &&
-         !run.lane(lane).loss_scale.empty();
+  return ended && !run.info().settings.empty() &&
+         (run.info().inference || !run.lane(lane).loss_scale.empty());
 }
 
 }  // namespace
@@ -152,7 +152,11 @@ std::string ending_text(const Conclusion& conclusion, const std::string& file,
     const std::string advice = advice_text(report);
     if (!advice.empty()) text += paragraph(advice, style, 0, kHanging);
   }
-  if (!proof.empty()) text += paragraph(proof, style, 0, kHanging);
+  for (size_t at = 0; at < proof.size();) {
+    const size_t end = std::min(proof.find('\n', at), proof.size());
+    text += paragraph(std::string_view(proof).substr(at, end - at), style, 0, kHanging);
+    at = end + 1;
+  }
   // Whole lines, as they are made to be copied.
   text += "run file: " + file + "\n";
   if (!conclusion.report) return text;

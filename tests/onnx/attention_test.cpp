@@ -292,7 +292,7 @@ std::map<std::string, Tensor> gradients(const Form& form, bool composite, const 
   add_loss(model, parse_loss("mse:y"));
   const Executable exe = lower(model, plan, {});
   const auto program = emulation_backend().compile(exe);
-  write_weights(*program, exe.graph, starting_weights(model, 1, {}));
+  write_weights(*program, exe.graph, starting_weights(model, 1, {}), {});
   uint64_t seed = 20;
   for (const NamedValue& input : exe.inputs) {
     const Shape& shape = exe.graph.value(input.value).shape;

@@ -37,7 +37,7 @@ inline std::map<std::string, Tensor> weight_gradients(
   add_loss(model, parse_loss("mse:y"));
   const Executable exe = lower(model, plan, {});
   const auto program = emulation_backend().compile(exe);
-  write_weights(*program, exe.graph, starting_weights(model, 1, {}));
+  write_weights(*program, exe.graph, starting_weights(model, 1, {}), {});
   for (const NamedValue& input : exe.inputs)
     program->write(input.value, std::span<const float>(inputs.at(input.name)));
   program->write_scalar(exe.loss_scale, 1.0);

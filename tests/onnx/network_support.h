@@ -32,7 +32,7 @@ inline RunningNetwork start(const Model& model, const Plan& plan) {
   RunningNetwork network{lower_inference(model, plan), nullptr};
   const Backend& backend = plan.double_precision ? float64_backend() : emulation_backend();
   network.program = backend.compile(network.executable);
-  write_weights(*network.program, network.executable.graph, starting_weights(model, 1, {}));
+  write_weights(*network.program, network.executable.graph, starting_weights(model, 1, {}), {});
   return network;
 }
 

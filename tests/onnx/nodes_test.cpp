@@ -119,7 +119,7 @@ TEST_P(OnnxGradients, AreThoseOfPyTorch) {
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) entry.push_back(id);
     const Backend& backend = precision.double_precision ? float64_backend() : emulation_backend();
     const std::unique_ptr<Program> program = backend.compile(executable);
-    write_weights(*program, graph, starting_weights(model, 1, {}));
+    write_weights(*program, graph, starting_weights(model, 1, {}), {});
     const std::vector<Tensor> inputs = given().list("in");
     size_t compared = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {

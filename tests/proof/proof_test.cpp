@@ -200,7 +200,7 @@ TEST(Proof, AdviceThatDoesNotHelpDoesNotHold) {
   EXPECT_THAT(proof.edit.fp32_layers, ElementsAre("fc1")) << "it is what was tried";
   EXPECT_THAT(proof.dropped, IsEmpty());
   EXPECT_THAT(proof.text, StartsWith("Not proved: with the advice the loss is "));
-  EXPECT_THAT(proof.text, HasSubstr("30 skipped steps"));
+  EXPECT_THAT(proof.text, HasSubstr("It skips 30 steps."));
 }
 
 TEST(Proof, ALaneThatTrainsWellNeedsNone) {
@@ -210,7 +210,7 @@ TEST(Proof, ALaneThatTrainsWellNeedsNone) {
   EXPECT_TRUE(proof.trials.at(0).passes);
   EXPECT_TRUE(proof.trials.at(1).passes);
   EXPECT_EQ(proof.trials.size(), 2u);
-  EXPECT_THAT(proof.text, StartsWith("mixed_float16 trains as fp32 does as it is: its loss is "));
+  EXPECT_THAT(proof.text, StartsWith("mixed_float16 trains as fp32 does as it is: the loss is "));
 }
 
 TEST(Proof, NothingIsProvedWhereFp32DoesNotTrain) {
@@ -310,7 +310,7 @@ TEST(Proof, StopsWhenItIsAskedTo) {
   ASSERT_TRUE(try_to_prove(
       hot, advice, [&lanes](const std::string&, int lane, const StepRow&) { lanes = lane; },
       never));
-  ASSERT_GE(lanes, 7) << "fp32, two twins, the lane, the advised one, two without a member";
+  ASSERT_GE(lanes, 5) << "fp32 with its twins, the lane, the advised one, two without a member";
   for (int lane = 1; lane <= lanes; ++lane) {
     std::atomic<bool> stop{false};
     int last = 0;

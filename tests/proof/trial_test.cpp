@@ -70,16 +70,15 @@ TEST(LossGap, IsInfiniteWhereThereIsNothingToCompare) {
   EXPECT_EQ(loss_gap({}, {}), kInfinity);
 }
 
-// What is left of a loss of 2 below 0.002 is no measure of anything.
+// What is left of a loss of 2 below 0.02 is no measure of anything.
 TEST(LossGap, OfALossNearZeroIsMeasuredAgainstTheFirst) {
   const Rows learned = ending(10, 2.0, {0.0, 0.0});
   EXPECT_EQ(loss_gap(learned, learned), 0.0);
-  EXPECT_NEAR(loss_gap(ending(10, 2.0, {1e-6, 1e-6}), learned), 1e-6 / 0.002, 1e-12);
-  EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.5, 0.5}), learned), 250.0, 1e-9);
-  EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.5, 0.5}), ending(10, 2.0, {1e-9, 1e-9})), 250.0, 1e-5);
+  EXPECT_NEAR(loss_gap(ending(10, 2.0, {1e-6, 1e-6}), learned), 1e-6 / 0.02, 1e-12);
+  EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.5, 0.5}), learned), 25.0, 1e-9);
+  EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.5, 0.5}), ending(10, 2.0, {1e-9, 1e-9})), 25.0, 1e-5);
   // Right above, the loss itself is the measure.
-  EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.008, 0.008}), ending(10, 2.0, {0.004, 0.004})), 1.0,
-              1e-9);
+  EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.08, 0.08}), ending(10, 2.0, {0.04, 0.04})), 1.0, 1e-9);
   const Rows nothing = losses({0.0, 0.0});
   EXPECT_EQ(loss_gap(nothing, nothing), 0.0);
   EXPECT_EQ(loss_gap(losses({0.0, 0.1}), nothing), kInfinity);

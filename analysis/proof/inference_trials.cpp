@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Trials by inference: the outputs of a lane beside those of fp32 on the same samples.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/proof/trial_runner.h"
+#include "analysis/rules/text.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+constexpr double kEndless = std::numeric_limits<double>::infinity();
+/// The lanes of a trial: fp32, and the one that is tried.
+constexpr int kTried = 1;
+
+/// Collects what is measured of outputs, and tells how far a run is.
+class OutputSink final : public TapSink {
+ public:
+  OutputSink(std::string name, int count, const ProofProgress& progress)
+      : name_(std::move(name)), count_(count), progress_(progress) {}
+
+  void begin(const RunInfo&) override {}
+  void step(int lane, const StepRow& row, std::span<const TensorStats>) override {
+    if (lane == kTried && progress_) progress_(name_, count_, row);
+  }
+  void eval(int, const EvalRow&) override {}
+  void error(int, const SiteError&) override {}
+  void sums(int, const SiteSums&) override {}
+  void deviation(int lane, const Deviation& deviation) override {
+    if (lane == kTried && deviation.of == Deviation::Of::output) outputs.push_back(deviation);
+  }
+  void end(RunEnd) override {}
+
+  std::vector<Deviation> outputs;
+
+ private:
+  std::string name_;
+  int count_;
+  const ProofProgress& progress_;
+};
+
+bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+double error_of(const Deviation& output) { return output.broken > 0 ? kEndless : output.error; }
+
+/// The one that is furthest off; null without outputs.
+const Deviation* worst_of(std::span<const Deviation> outputs) {
+  const auto worst = std::max_element(
+      outputs.begin(), outputs.end(),
+      [](const Deviation& a, const Deviation& b) { return error_of(a) < error_of(b); });
+  return worst == outputs.end() ? nullptr : &*worst;
+}
+
+class InferenceTrials final : public TrialRunner {
+ public:
+  InferenceTrials(const InferenceProofRequest& request, const Dataset& data,
+                  const ProofProgress& progress, const std::atomic<bool>& stop)
+      : request_(request), data_(data), progress_(progress), stop_(stop), config_(request.run) {
+    config_.every = 0;
+    config_.keep_outputs = false;
+    // At sampled batches fp32 runs once more with everything moved.
+    config_.errors.enabled = true;
+    config_.errors.pairs.clear();
+    config_.errors.emulator = nullptr;
+  }
+
+  std::string prepare(const LaneConfig& original, Proof& proof) override {
+    if (stop_) return "";
+    original_ = run(original, true);
+    proof.steps = batches_;
+    proof.twin_spread = spread_;
+    proof.tolerance = tolerance_;
+    if (!any_) return "Nothing can be proved: no output was compared with fp32's.";
+    return "";
+  }
+
+  Outcome run(const LaneConfig& lane, bool is_original) override {
+    if (is_original && original_) return *original_;
+    RunnerConfig config = config_;
+    config.lanes = {{.plan = reference_of(lane.plan),
+                     .scaler = {},
+                     .backend = request_.backend,
+                     .own_name = "float32"},
+                    lane};
+    Runner runner(request_.network(), config, data_);
+    OutputSink sink(lane.plan.name, ++count_, progress_);
+    runner.run(&sink, {}, stop_);
+    if (!runner.lost_lanes().empty()) {
+      const LostLane& lost = runner.lost_lanes().front();
+      throw Error(fmt::format("{} was lost at batch {}: {}", lost.name, lost.step, lost.why),
+                  lost.hint);
+    }
+    if (stop_) return {};
+    const LaneInfo info = runner.describe().lanes[kTried];
+    if (is_original) {
+      check_repeated(sink.outputs);
+      note(info, sink.outputs);
+      batches_ = runner.batches();
+    }
+    const std::vector<HarmItem> wrong = wrong_outputs(info, sink.outputs);
+    Outcome outcome;
+    const Deviation* worst = worst_of(sink.outputs);
+    outcome.trial.gap = worst != nullptr ? error_of(*worst) : std::nan("");
+    outcome.trial.passes = worst != nullptr && wrong.empty();
+    if (!wrong.empty()) outcome.why = wrong.front().text;
+    return outcome;
+  }
+
+  std::string distance(const Outcome& outcome) const override {
+    return std::isfinite(outcome.trial.gap)
+               ? fmt::format("the outputs are {} off fp32's", percent(outcome.trial.gap))
+               : "the outputs are not finite where fp32's are";
+  }
+
+  std::string allowed(const Proof& proof) const override {
+    std::string text = percent(proof.tolerance) + " is allowed";
+    if (std::isfinite(proof.twin_spread)) {
+      text += fmt::format(", {} is how far fp32's move with inputs and weights moved by one ulp",
+                          percent(proof.twin_spread));
+    }
+    return text;
+  }
+
+  std::string failure(const Outcome& original, const Proof& proof) const override {
+    const double gap = original.trial.gap;
+    if (!std::isfinite(gap)) return "they are not finite where fp32's are";
+    return gap > proof.tolerance ? percent(gap) : percent(gap) + ", but " + original.why;
+  }
+
+  const char* proved() const override { return "Proved by running it"; }
+
+  std::string healthy(const std::string& lane) const override {
+    return lane + " gives fp32's results as it is";
+  }
+
+  std::string hint(const Outcome&) const override { return ""; }
+
+ private:
+  /// The original and fp32 must do what they did when they were recorded.
+  void check_repeated(std::span<const Deviation> outputs) const {
+    for (const Deviation& recorded : request_.recorded) {
+      for (const Deviation& now : outputs) {
+        if (now.name != recorded.name) continue;
+        const bool same = now.n == recorded.n && now.broken == recorded.broken &&
+                          same_number(now.error, recorded.error);
+        if (same) continue;
+        throw Error(fmt::format("the run does not repeat itself: the error of output {} is {}, "
+                                "the run recorded {}",
+                                now.name, now.error, recorded.error),
+                    "the samples or the weights have changed since, or it was another version; "
+                    "record the run again");
+      }
+    }
+  }
+
+  /// What the original's worst output is allowed, for all to see.
+  void note(const LaneInfo& info, std::span<const Deviation> outputs) {
+    const Deviation* worst = worst_of(outputs);
+    any_ = worst != nullptr;
+    if (!any_) return;
+    spread_ = worst->spread;
+    tolerance_ = output_tolerance(info, *worst);
+  }
+
+  const InferenceProofRequest& request_;
+  const Dataset& data_;
+  const ProofProgress& progress_;
+  const std::atomic<bool>& stop_;
+  RunnerConfig config_;
+  std::optional<Outcome> original_;
+  bool any_ = false;
+  double spread_ = 0.0, tolerance_ = kOutputFloor;
+  int64_t batches_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TrialRunner> inference_trials(const InferenceProofRequest& request,
+                                              const Dataset& data, const ProofProgress& progress,
+                                              const std::atomic<bool>& stop) {
+  return std::make_unique<InferenceTrials>(request, data, progress, stop);
+}
+
+}  // namespace halfscope

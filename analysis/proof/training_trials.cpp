@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// Trials by training: their losses are compared with those of fp32, and where the lane has harm
+// that no loss shows, everything else that is measured of a training is, too.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/memory_sink.h"
+#include "analysis/proof/trial.h"
+#include "analysis/proof/trial_runner.h"
+#include "analysis/rules/text.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+/// A lane that has lost for so many steps on end does not come back...
+constexpr int64_t kHopelessSteps = 64;
+/// ...unless its dynamic scale started far up: above this, coming down is no loss.
+constexpr double kFarUp = 65536.0;
+/// A training this many times as long as its calibration hardly shows it any more.
+constexpr int64_t kFewForSkips = 50;
+
+/// Keeps a training in memory, tells how far it is, and gives up on hopeless ones.
+class TrialSink final : public MemorySink {
+ public:
+  /// `lane` of the training is the one that is tried.
+  TrialSink(int lane, std::string name, int count, const ProofProgress& progress,
+            const std::atomic<bool>& stop, std::span<const StepRow> recorded)
+      : check(recorded),
+        lane_(lane),
+        name_(std::move(name)),
+        count_(count),
+        progress_(progress),
+        stop_(stop) {}
+
+  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override {
+    MemorySink::step(lane, row, stats);
+    if (lane != lane_) return;
+    if (!check.add(row)) give_up = true;
+    const bool comes_down = row.skipped && row.loss_scale > kFarUp && row.loss_scale < last_scale_;
+    const bool lost = (row.skipped && !comes_down) || !std::isfinite(row.loss);
+    lost_ = lost ? lost_ + 1 : 0;
+    last_scale_ = row.loss_scale;
+    if (lost_ >= kHopelessSteps || stop_) give_up = true;
+    if (progress_) progress_(name_, count_, row);
+  }
+
+  RepetitionCheck check;
+  std::atomic<bool> give_up{false};
+
+ private:
+  int lane_;
+  std::string name_;
+  int count_;
+  const ProofProgress& progress_;
+  const std::atomic<bool>& stop_;
+  int64_t lost_ = 0;
+  double last_scale_ = std::numeric_limits<double>::infinity();
+};
+
+bool shows_in_the_loss(const HarmItem& item) {
+  return item.of == HarmItem::Of::training || item.of == HarmItem::Of::steps;
+}
+
+class TrainingTrials final : public TrialRunner {
+ public:
+  TrainingTrials(const ProofRequest& request, const Dataset& data, const ProofProgress& progress,
+                 const std::atomic<bool>& stop)
+      : request_(request),
+        data_(data),
+        progress_(progress),
+        stop_(stop),
+        config_(request.training),
+        measures_(!std::all_of(request.harm.begin(), request.harm.end(), shows_in_the_loss)) {
+    const auto of_evaluations = [](const HarmItem& item) {
+      return item.of == HarmItem::Of::test_loss || item.of == HarmItem::Of::accuracy;
+    };
+    config_.every = 0;
+    config_.errors.enabled = measures_;
+    config_.errors.pairs.clear();
+    config_.errors.emulator = nullptr;
+    config_.evaluate = std::any_of(request.harm.begin(), request.harm.end(), of_evaluations);
+    config_.evaluate_every = config_.patience = config_.checkpoint_every = 0;
+    config_.checkpoint.clear();
+  }
+
+  std::string prepare(const LaneConfig& original, Proof& proof) override {
+    std::optional<Twins> twins = request_.twins;
+    if (!twins) {
+      const TwinRequest request{.training = request_.training,
+                                .plan = original.plan,
+                                .backend = request_.backend,
+                                .recorded_reference = request_.recorded_reference};
+      const auto count = [&](const std::string& name, int lane, const StepRow& row) {
+        count_ = lane;
+        if (progress_) progress_(name, lane, row);
+      };
+      twins = train_twins(request, data_, count, stop_);
+    }
+    if (!twins) return "";  // it was stopped
+    twins_ = std::move(*twins);
+    const bool whole = static_cast<int64_t>(twins_.reference.size()) == config_.steps;
+    const bool trains = whole && std::isfinite(loss_gap(twins_.reference, twins_.reference));
+    proof.twin_spread = trains ? twins_.spread : std::numeric_limits<double>::infinity();
+    proof.tolerance = kLossFloor;
+    if (!trains) {
+      return "Nothing can be proved: fp32 itself does not train, its loss does not stay finite.";
+    }
+    if (!std::isfinite(twins_.spread)) {
+      return fmt::format(
+          "Nothing can be proved: fp32 runs one ulp apart drift apart without bound {}.", over());
+    }
+    proof.tolerance = tolerance_ = std::max(kLossFloor, kHarmFactor * twins_.spread);
+    const std::vector<StepRow>& recorded = request_.recorded;
+    // Twins of another length say nothing of a run that ended early.
+    if (!recorded.empty() && recorded.back().step + 1 == config_.steps) {
+      proof.deviations =
+          rows_beside(twins_, recorded, request_.recorded_reference, request_.deviations);
+    }
+    return "";
+  }
+
+  Outcome run(const LaneConfig& lane, bool is_original) override {
+    TrainConfig config = config_;
+    config.lanes = {lane};
+    if (measures_) {
+      config.lanes.insert(config.lanes.begin(), {.plan = reference_of(lane.plan),
+                                                 .scaler = {},
+                                                 .backend = request_.backend,
+                                                 .own_name = "float32"});
+    }
+    const int which = measures_ ? 1 : 0;
+    Trainer trainer(config, data_);
+    TrialSink sink(
+        which, lane.plan.name, ++count_, progress_, stop_,
+        is_original ? std::span<const StepRow>(request_.recorded) : std::span<const StepRow>());
+    sink.begin(trainer.describe());
+    trainer.run(&sink, {}, sink.give_up);
+    const std::span<const StepRow> rows = sink.view().steps(which);
+    if (sink.check.other()) throw_not_repeated(lane.plan.name, rows.back(), *sink.check.other());
+
+    const SkippedSteps skipped = skipped_steps(rows);
+    Outcome outcome;
+    Trial& trial = outcome.trial;
+    trial.gap = loss_gap(rows, twins_.reference);
+    trial.skipped = skipped.total();
+    trial.calibration_skips = skipped.calibration;
+    trial.passes = trial.gap <= tolerance_ && skips_are_normal(skipped, rows);
+    if (!rows.empty()) outcome.last_scale = rows.back().loss_scale;
+    if (measures_ && !stop_) {
+      outcome.why = harm_beside_the_loss(sink.view());
+      trial.passes = trial.passes && outcome.why.empty();
+    }
+    return outcome;
+  }
+
+  std::string distance(const Outcome& outcome) const override {
+    const double gap = outcome.trial.gap;
+    return fmt::format("the loss is {} from fp32's {}",
+                       std::isfinite(gap) ? percent(gap) : "without bound", over());
+  }
+
+  std::string allowed(const Proof& proof) const override {
+    return fmt::format("{} is allowed, {} is how far fp32 runs one ulp apart drift",
+                       percent(proof.tolerance), percent(proof.twin_spread));
+  }
+
+  std::string failure(const Outcome& original, const Proof& proof) const override {
+    const Trial& trial = original.trial;
+    if (!std::isfinite(trial.gap)) return "training fails";
+    std::string text = percent(trial.gap);
+    // The loss alone would not have told.
+    if (trial.gap > proof.tolerance) return text;
+    if (!original.why.empty()) return text + ", but " + original.why;
+    return text + fmt::format(" with {}", counted(trial.skipped, "skipped step"));
+  }
+
+  const char* proved() const override { return "Proved by training"; }
+
+  std::string healthy(const std::string& lane) const override {
+    return lane + " trains as fp32 does as it is";
+  }
+
+  std::string hint(const Outcome& advised) const override {
+    const Trial& trial = advised.trial;
+    if (trial.skipped == 0) return "";
+    std::string text = fmt::format("It skips {}.", counted(trial.skipped, "step"));
+    // Skipped steps put a lane behind fp32, which a longer training makes up for.
+    if (std::isfinite(trial.gap) && trial.skipped == trial.calibration_skips &&
+        config_.steps < kFewForSkips * trial.skipped) {
+      text += fmt::format(
+          " All of them search for the loss scale, which puts it behind fp32: train for at least "
+          "{} steps, or start nearer with --loss-scale dynamic:{}.",
+          kFewForSkips * trial.skipped, short_number(advised.last_scale));
+    }
+    return text;
+  }
+
+ private:
+  std::string over() const {
+    return fmt::format("over the last fifth of {}", counted(config_.steps, "step"));
+  }
+
+  /// What rules/harm says of a trial but for its loss, half a sentence; "" if nothing.
+  std::string harm_beside_the_loss(RunView run) const {
+    const std::vector<Deviation> rows =
+        rows_beside(twins_, run.steps(1), run.steps(0), run.deviations(1));
+    RunView judged(run.info(), RunStatus::complete);
+    for (const int lane : {0, 1}) {
+      for (const StepRow& row : run.steps(lane)) judged.add_step(lane, row);
+      for (const EvalRow& row : run.evals(lane)) judged.add_eval(lane, row);
+    }
+    const auto is_replaced = [&](const Deviation& each) {
+      return std::any_of(rows.begin(), rows.end(), [&](const Deviation& row) {
+        return row.of == each.of && row.name == each.name;
+      });
+    };
+    for (const Deviation& each : run.deviations(1)) {
+      if (!is_replaced(each)) judged.add_deviation(1, each);
+    }
+    for (const Deviation& each : rows) judged.add_deviation(1, each);
+    for (const HarmItem& item : harm_of(LaneFacts(judged, 1)).items) {
+      if (!shows_in_the_loss(item)) return item.text;
+    }
+    return "";
+  }
+
+  const ProofRequest& request_;
+  const Dataset& data_;
+  const ProofProgress& progress_;
+  const std::atomic<bool>& stop_;
+  TrainConfig config_;
+  bool measures_;
+  Twins twins_;
+  double tolerance_ = kLossFloor;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TrialRunner> training_trials(const ProofRequest& request, const Dataset& data,
+                                             const ProofProgress& progress,
+                                             const std::atomic<bool>& stop) {
+  return std::make_unique<TrainingTrials>(request, data, progress, stop);
+}
+
+}  // namespace halfscope

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What a proof needs of a way to run a network again: proof.cpp decides what to try, a TrialRunner
+// tries it, by training or by inference, and puts what came of it into words.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "analysis/proof/proof.h"
+
+namespace halfscope {
+
+/// What one lane came to.
+struct Outcome {
+  Trial trial{};            ///< gap, skipped, calibration_skips and passes
+  double last_scale = 1.0;  ///< where its loss scale ended
+  std::string why{};        ///< what is wrong where the gap does not show it, half a sentence
+};
+
+class TrialRunner {
+ public:
+  virtual ~TrialRunner() = default;
+
+  /// Runs what all trials are compared with, and finds out how far apart right results are: fills
+  /// in twin_spread, tolerance and deviations. `original` is the lane as it was. Returns a sentence
+  /// if nothing can be proved, else "".
+  virtual std::string prepare(const LaneConfig& original, Proof& proof) = 0;
+  /// Runs a lane. Throws Error if it is the original and does not repeat what was recorded.
+  virtual Outcome run(const LaneConfig& lane, bool is_original) = 0;
+
+  // Words.
+  /// "the loss is 12% from fp32's over the last fifth of 30 steps".
+  virtual std::string distance(const Outcome& outcome) const = 0;
+  /// "1% is allowed, ...".
+  virtual std::string allowed(const Proof& proof) const = 0;
+  /// What is wrong with the original, in place of its distance: "12%", "training fails".
+  virtual std::string failure(const Outcome& original, const Proof& proof) const = 0;
+  /// "Proved by training".
+  virtual const char* proved() const = 0;
+  /// "mixed_float16 trains as fp32 does as it is", before a colon.
+  virtual std::string healthy(const std::string& lane) const = 0;
+  /// Why the advice did not help, where that can be told; a sentence.
+  virtual std::string hint(const Outcome& advised) const = 0;
+};
+
+std::unique_ptr<TrialRunner> training_trials(const ProofRequest& request, const Dataset& data,
+                                             const ProofProgress& progress,
+                                             const std::atomic<bool>& stop);
+std::unique_ptr<TrialRunner> inference_trials(const InferenceProofRequest& request,
+                                              const Dataset& data, const ProofProgress& progress,
+                                              const std::atomic<bool>& stop);
+
+}  // namespace halfscope

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#include "cli/tasks/forward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/args/lanes.h"
+#include "cli/tasks/run_input.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+constexpr int64_t kUsualBatch = 128;
+
+Samples read_samples(const Settings& settings) {
+  Samples samples;
+  if (!settings.data.empty()) {
+    samples.data = about({"data"}, [&] { return load_dataset(settings.data); });
+    samples.data.train = {};
+    if (samples.data.test.size() == 0) {
+      throw usage_error("--data " + settings.data + " has no test part", "use --input")
+          .about({"data"});
+    }
+  } else {
+    samples.data = about({"input"}, [&] { return read_inputs(settings.inputs); });
+  }
+  if (!settings.normalize.empty()) {
+    about({"normalize"}, [&] { normalize_images(samples.data, settings.normalize); });
+  }
+  samples.labels = settings.labels.empty()
+                       ? labels_of(samples.data.test)
+                       : about({"labels"}, [&] { return read_labels(settings.labels); });
+  if (static_cast<int64_t>(samples.labels.size()) != samples.data.test.size() &&
+      !samples.labels.empty()) {
+    throw usage_error(fmt::format("labels {}: {} labels for {} samples", settings.labels,
+                                  samples.labels.size(), samples.data.test.size()),
+                      "give one label for each sample")
+        .about({"labels"});
+  }
+  if (settings.limit > 0) {
+    keep_first(samples.data.test, samples.data, settings.limit);
+    if (static_cast<int64_t>(samples.labels.size()) > settings.limit) {
+      samples.labels.resize(static_cast<size_t>(settings.limit));
+    }
+  }
+  return samples;
+}
+
+}  // namespace
+
+Work read_work(const Settings& settings) {
+  Work work;
+  work.wanted = network_options(settings);
+  if (!settings.random_input) {
+    work.samples = read_samples(settings);
+    describe_samples(work.samples.data, work.wanted);
+  }
+  const int64_t available =
+      settings.random_input ? std::max<int64_t>(settings.limit, 1) : work.samples.data.test.size();
+  work.wanted.batch = settings.batch > 0 ? settings.batch : std::min(kUsualBatch, available);
+  OnnxImport imported;
+  if (is_network_file(settings.model)) {
+    imported = load_network_file(settings.model, work.wanted);
+  } else {
+    imported.model = load_network(settings.model, work.wanted);
+  }
+  if (settings.random_input) {
+    // A network of one sample at a time has a dimension of 1 for it, or none.
+    const int64_t first = samples_at_once(imported);
+    const int64_t batch = first == work.wanted.batch || first == 1 ? first : 0;
+    work.samples.data = random_inputs(imported.model, batch, available, *settings.random_input);
+  }
+  work.network = std::move(imported.model);
+  return work;
+}
+
+RunnerConfig runner_config(const Settings& settings) {
+  RunnerConfig config{.lanes = lanes_of(settings), .seed = settings.seed};
+  const ErrorSampling errors = error_sampling(settings);
+  if (!settings.record.empty()) {
+    config.errors = errors;
+    config.every = settings.every;
+  }
+  return config;
+}
+
+}  // namespace halfscope
