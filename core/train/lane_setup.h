@@ -27,7 +27,7 @@ void free_tensors(NamedTensors& tensors);
 
 /// Writes those that the program has, moved as the lane's noise seed says.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
-                   const LaneConfig& lane);
+                   const LaneConfig& lane = {});
 
 /// Starts the averages with those of `weights`, where it has none with the weights of the program.
 void write_averages(Program& program, const Executable& executable, const NamedTensors& weights);
