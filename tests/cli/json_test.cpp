@@ -52,7 +52,7 @@ TEST(CliJson, Train) {
   const Bench bench;
   const json run = result_of(bench, training({"--save-weights", "w.npz"}));
   expect_keys(run, {"schema", "version", "run", "status", "steps_planned", "seconds",
-                    "save_weights", "save_ema", "network", "lanes", "verdict", "proof"});
+                    "save_weights", "save_ema", "network", "lanes", "verdict", "twins", "proof"});
   EXPECT_EQ(run.at("schema"), "halfscope.train/1");
   EXPECT_EQ(run.at("proof"), nullptr) << "nobody asked for one";
   EXPECT_EQ(run.at("network"), nullptr) << "it is built in";
@@ -117,8 +117,8 @@ TEST(CliJson, Recommend) {
   result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "5", "--no-eval",
                     "--no-shuffle", "--json"});
   const json idle = result_of(bench, {"diagnose", "run.hscope", "--json"});
-  expect_keys(idle, {"schema", "version", "run", "lane", "findings", "recommendation", "proof",
-                     "plan_file", "next"});
+  expect_keys(idle, {"schema", "version", "run", "verdict", "lane", "findings", "recommendation",
+                     "twins", "not_checked", "proof", "plan_file", "next"});
   EXPECT_EQ(idle.at("proof"), nullptr);
   EXPECT_EQ(idle.at("plan_file"), nullptr);
   EXPECT_EQ(idle.at("next"), nullptr);
