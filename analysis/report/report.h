@@ -67,7 +67,7 @@ struct SiteReport {
   int64_t non_finite() const noexcept { return pos_inf + neg_inf + nan; }
   std::optional<double> max_abs, min_abs, rms;
   std::optional<double> headroom_bits;  ///< log2(max_finite / max_abs)
-  /// log2 of the magnitude below which 1 % of the non-zero values lie (the lower edge of its
+  /// log2 of the magnitude below which 1% of the non-zero values lie (the lower edge of its
   /// histogram bin) over the magnitude up to which the format flushes to zero.
   std::optional<double> headroom_down_bits;
   std::map<int, int64_t> exponents;  ///< non-empty bins
@@ -174,7 +174,7 @@ struct ActionReport {
 
 struct EventLink {
   std::string name, layer;  ///< layer is "" for "loss" and the like
-  std::string note;         ///< "22 % overflow", "all not finite"
+  std::string note;         ///< "22% overflow", "all not finite"
 };
 
 /// How the first bad tensor of a lane reached the loss.

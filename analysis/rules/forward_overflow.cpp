@@ -160,7 +160,7 @@ Subject subject_of(const SiteInfo& site) {
   return {(constant ? "a constant of " : "an operand of ") + site.path, "values"};
 }
 
-/// "conv2 overflows fp16: 22 % of its outputs are larger than 65504".
+/// "conv2 overflows fp16: 22% of its outputs are larger than 65504".
 std::string overflow_text(const SiteInfo& site, int64_t overflow, int64_t finite) {
   const Subject subject = subject_of(site);
   return fmt::format(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gradient_underflow: layers whose gradients lost more than 1 % of their non-zero values and more
-// than 0.1 % of their energy to rounding to zero, at the loss scales the run used. Gradients that
+// gradient_underflow: layers whose gradients lost more than 1% of their non-zero values and more
+// than 0.1% of their energy to rounding to zero, at the loss scales the run used. Gradients that
 // are zero or rounding noise in fp32, too, do not count.
 #include <fmt/format.h>
 

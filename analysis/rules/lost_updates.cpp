@@ -108,7 +108,7 @@ const char* noun_of(const SiteInfo& site) {
   return site.tensor.ends_with("_decay_update") ? "weight decay steps" : "updates";
 }
 
-/// "fc1 and fc2 lose updates in bf16: 80 % of them ..., so adding them changes nothing."
+/// "fc1 and fc2 lose updates in bf16: 80% of them ..., so adding them changes nothing."
 std::string losses_text(const LostSites& found, const std::string& what, const std::string& format,
                         const std::string& of) {
   return fmt::format(

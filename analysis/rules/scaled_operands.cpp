@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // scaled_operands: codes of scaled operands that saturate (the scale is too large for the values
-// it met) or are flushed to zero (one scale cannot serve values so far apart): more than 0.1 % of
+// it met) or are flushed to zero (one scale cannot serve values so far apart): more than 0.1% of
 // the operand's energy, on the average of the recorded steps and in units of the scales, or a
 // quarter of its values. No loss scale changes either.
 #include <fmt/format.h>

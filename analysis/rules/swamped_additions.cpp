@@ -16,7 +16,7 @@ namespace halfscope {
 namespace {
 
 /// Of the additions of products that are not zero. Measured on digits with lenet and an mlp: fp32
-/// chains and tensor cores stay below 0.1 %; chains in fp16 and bf16 lose up to 8 % over 200 terms,
+/// chains and tensor cores stay below 0.1%; chains in fp16 and bf16 lose up to 8% over 200 terms,
 /// and 11 to 22 % (bf16) or 6 to 15 % (fp16) over 700 to 3000.
 constexpr double kSwampedShare = 0.1;
 /// Shorter sums add too little up for it to matter.

@@ -46,7 +46,7 @@ TEST(SwampedBesideFp32, OnlyWhatFp32KeepsCounts) {
     if (found.empty()) continue;
     EXPECT_EQ(found[0].lane, 1);
     EXPECT_NEAR(std::get<double>(found[0].evidence.at("worst_excess_share")), 0.4 - theirs, 1e-9);
-    EXPECT_EQ(found[0].text.find("The fp32 lane loses 15 % there.") != std::string::npos,
+    EXPECT_EQ(found[0].text.find("The fp32 lane loses 15% there.") != std::string::npos,
               theirs > 0.0);
   }
 }
