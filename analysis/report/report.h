@@ -14,6 +14,7 @@
 #include "analysis/proof/proof_record.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/recommend.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
 
@@ -121,11 +122,7 @@ struct SumReport {
   int64_t samples = 0;  ///< steps
   SumDiagnostics counts{};
   /// Of the additions of products that are not zero, those that changed nothing.
-  double share() const noexcept {
-    return counts.products > 0
-               ? static_cast<double>(counts.swamped) / static_cast<double>(counts.products)
-               : 0.0;
-  }
+  double share() const noexcept { return share_of(counts.swamped, counts.products); }
 };
 
 /// A tensor that a kernel of the lane's own made, beside the emulator's operator on the same

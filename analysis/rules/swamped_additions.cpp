@@ -11,6 +11,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
 namespace {
@@ -34,9 +35,7 @@ struct Swamped {
 };
 
 double swamped_share(const SumDiagnostics& counts) {
-  return counts.products > 0
-             ? static_cast<double>(counts.swamped) / static_cast<double>(counts.products)
-             : 0.0;
+  return share_of(counts.swamped, counts.products);
 }
 
 /// Sums in fp32 or wider; tensor cores cut terms off, but those of fp32 accumulators far below it.
@@ -147,7 +146,8 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   finding.layer = worst.layer;
   finding.step = step;
   finding.mechanism = fmt::format(
-      "{} accumulates in too few bits: {} of the products summed into {} do not change the sum",
+      "{} accumulates in too few bits: {} of the non-zero products summed into {} do not change "
+      "the sum",
       worst.layer, percent(worst_share), site.name());
   finding.evidence = {{"swamped_share", swamped_share(all)},
                       {"swamped", static_cast<double>(all.swamped)},
@@ -159,8 +159,8 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
                       {"accumulation", how},
                       {"format", format}};
   finding.text = fmt::format(
-      "{} {} in too few bits: {} of the products that are not zero are too small to change the "
-      "running sum. The worst is {} with {}, summed as {} to {}.",
+      "{} {} in too few bits: {} of the non-zero products are too small to change the running "
+      "sum. The worst is {} with {}, summed as {} to {}.",
       name_list(layers), layers.size() == 1 ? "accumulates" : "accumulate",
       percent(swamped_share(all)), site.name(), percent(worst_share), how, format);
   const double theirs = worst_share - worst_excess;

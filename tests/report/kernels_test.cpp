@@ -161,7 +161,7 @@ TEST(KernelFault, WhatNoOrderExplainsIsTheKernels) {
   EXPECT_EQ(faults[0].site, "conv1.activation");
   EXPECT_EQ(faults[0].step, 4);
   EXPECT_EQ(std::get<double>(faults[0].evidence.at("elements")), 250.0);
-  EXPECT_THAT(faults[0].text, HasSubstr("25% of conv1.activation"));
+  EXPECT_THAT(faults[0].text, HasSubstr("25% of the values of conv1.activation"));
   EXPECT_THAT(faults[0].text, HasSubstr("The kernel of cuda fails here, not the format"));
   EXPECT_THAT(faults[0].action.text, HasSubstr("as cuda-own:mixed_float16"));
   EXPECT_THAT(faults[0].action.text, HasSubstr(kLibrary));

@@ -86,8 +86,8 @@ TEST(Rates, OfATensorAreTheSameEverywhere) {
   }
   const double rate = static_cast<double>(beyond) / static_cast<double>(n);
   EXPECT_DOUBLE_EQ(run_rates(run, overflow->lane, site).overflow, rate);
-  EXPECT_THAT(overflow->mechanism, HasSubstr(percent(rate) + " of all values of "));
-  EXPECT_THAT(report.verdict.text, HasSubstr(percent(rate) + " of all values of "));
+  EXPECT_THAT(overflow->mechanism, HasSubstr(": " + percent(rate) + " of its outputs are larger"));
+  EXPECT_THAT(report.verdict.text, HasSubstr(percent(rate) + " of its outputs are larger"));
   EXPECT_THAT(report_html(report), HasSubstr(percent(rate) + " overflow</td>"));
   EXPECT_THAT(report_markdown(report), HasSubstr("| " + percent(rate) + " |"));
 }

@@ -52,7 +52,9 @@ TEST(SwampedAdditions, WarnsOfLongSumsThatLoseTheirTerms) {
   EXPECT_NEAR(std::get<double>(finding.evidence.at("worst_swamped_share")), 0.3, 1e-9);
   EXPECT_EQ(std::get<double>(finding.evidence.at("layers")), 2.0);
   EXPECT_EQ(std::get<std::string>(finding.evidence.at("accumulation")), "format");
-  EXPECT_THAT(finding.text, HasSubstr("conv1 and fc1"));
+  EXPECT_THAT(finding.mechanism, HasSubstr("30% of the non-zero products summed into fc1.activ"));
+  EXPECT_THAT(finding.text, HasSubstr("conv1 and fc1 accumulate in too few bits: 30% of the "
+                                      "non-zero products are too small"));
   EXPECT_THAT(finding.action.text, HasSubstr("format:promote=64"));
   EXPECT_THAT(finding.action.text, HasSubstr("format:rounding=stochastic"));
 }
