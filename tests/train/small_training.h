@@ -88,6 +88,7 @@ class Collector final : public TapSink {
   void error(int lane, const SiteError& error) override { errors.emplace_back(lane, error); }
   void sums(int lane, const SiteSums& seen) override { diagnostics.emplace_back(lane, seen); }
   void kernel(int lane, const KernelCheck& check) override { checks.emplace_back(lane, check); }
+  void deviation(int lane, const Deviation& seen) override { deviations.emplace_back(lane, seen); }
   void end(RunEnd how) override { ends.push_back(how); }
 
   std::vector<StepRow> rows;
@@ -97,6 +98,7 @@ class Collector final : public TapSink {
   std::vector<std::pair<int, SiteError>> errors;
   std::vector<std::pair<int, SiteSums>> diagnostics;
   std::vector<std::pair<int, KernelCheck>> checks;
+  std::vector<std::pair<int, Deviation>> deviations;
 };
 
 struct Result {

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+// What harm makes of findings: where results are right they are remarks, where they are nearly
+// wrong warnings; the rules `harm` and `baseline` themselves; and where the cause is looked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "analysis/rules/baseline.h"
+#include "analysis/rules/harm.h"
+#include "analysis/rules/recommend.h"
+#include "analysis/rules/rules.h"
+#include "tests/report/harm_run.h"
+#include "tests/report/synthetic.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using Of = Deviation::Of;
+
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<Finding> findings_of(const RunView& run, const std::string& rule) {
+  std::vector<Finding> found;
+  for (Finding& finding : run_rules(run)) {
+    if (finding.rule == rule) found.push_back(std::move(finding));
+  }
+  return found;
+}
+
+/// Gradients that no loss scale suits, in a lane whose loss is float32's to the last bit.
+RunView without_a_loss_scale() {
+  RunSpec spec = no_scale_spec();
+  spec.steps = 30;
+  return make_run(spec);
+}
+
+void add_batch_loss(RunView& run, double error, double spread) {
+  run.add_deviation(
+      1, {.step = 0, .of = Of::loss, .n = 1, .error = error, .ratio = 1.0, .spread = spread});
+}
+
+TEST(HarmlessFindings, AreRemarks) {
+  RunView run = without_a_loss_scale();
+  add_batch_loss(run, 0.0, 0.001);
+  const std::vector<Finding> found = findings_of(run, "loss_scale_window");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].severity, Severity::info);
+  EXPECT_EQ(found[0].action.text, "It did no harm in this run.");
+  EXPECT_TRUE(found[0].action.edit.empty());
+  for (const Finding& each : run_rules(run)) EXPECT_EQ(each.severity, Severity::info) << each.rule;
+  EXPECT_FALSE(recommend(run, run_rules(run), 1)) << "nothing is to be mended";
+}
+
+TEST(HarmlessFindings, OfADoubtfulLaneAreWarnings) {
+  RunView run = without_a_loss_scale();
+  add_batch_loss(run, 0.02, 0.03);
+  ASSERT_TRUE(harm_of(LaneFacts(run, 1)).doubtful);
+  const std::vector<Finding> found = findings_of(run, "loss_scale_window");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].severity, Severity::warning);
+}
+
+TEST(HarmlessFindings, OfAHarmedLaneAreWhatTheRulesSay) {
+  RunView run = without_a_loss_scale();
+  add_batch_loss(run, 0.07, 0.03);
+  const std::vector<Finding> found = findings_of(run, "loss_scale_window");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].severity, Severity::error);
+  ASSERT_THAT(findings_of(run, "harm"), SizeIs(1));
+}
+
+// Updates are not what a batch's loss and gradients depend on: their harm is measured apart.
+TEST(HarmlessFindings, OfUpdatesAreRemarksAlsoInADoubtfulLane) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[1].storage = kFp16;
+  spec.lanes[1].update = -18.0;
+  const auto lost = [&](bool harmed) {
+    RunView run = make_run(spec);
+    add_batch_loss(run, 0.02, 0.03);
+    if (harmed) {
+      run.add_deviation(1, {.step = 20, .of = Of::weight, .n = 10, .error = 1.0, .ratio = 0.0});
+    }
+    return findings_of(run, "lost_updates");
+  };
+  ASSERT_FALSE(lost(true).empty());
+  EXPECT_GE(lost(true)[0].severity, Severity::warning);
+  ASSERT_FALSE(lost(false).empty());
+  EXPECT_EQ(lost(false)[0].severity, Severity::info);
+}
+
+TEST(HarmlessFindings, AFaultyKernelAndALostLaneMatterAllTheSame) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[1].backend = "cuda";
+  RunView run = make_run(spec);
+  run.add_kernel(1, {.step = 0, .site = 3, .n = 512, .differing = 3, .max_ulps = 4.0, .beyond = 3});
+  ASSERT_TRUE(harm_of(LaneFacts(run, 1)).none());
+  const std::vector<Finding> faults = findings_of(run, "kernel_fault");
+  ASSERT_THAT(faults, SizeIs(1));
+  EXPECT_EQ(faults[0].severity, Severity::error);
+  EXPECT_THAT(faults[0].action.text, Not(HasSubstr("no harm")));
+
+  RunView lost = make_run(healthy_spec());
+  lost.set_lost(1, {7, "out of memory"});
+  ASSERT_THAT(findings_of(lost, "lane_lost"), SizeIs(1));
+  EXPECT_EQ(findings_of(lost, "lane_lost")[0].severity, Severity::error);
+}
+
+TEST(HarmlessFindings, OfLanesThatNobodyComparedStay) {
+  RunSpec spec = no_scale_spec();
+  spec.steps = 30;
+  spec.lanes.erase(spec.lanes.begin());
+  const RunView run = make_run(spec);
+  ASSERT_FALSE(harm_of(LaneFacts(run, 0)).measured);
+  const std::vector<Finding> found = run_rules(run);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(),
+                          [](const Finding& each) { return each.severity >= Severity::warning; }));
+}
+
+TEST(HarmRule, IsAFindingOfTheWorstThatNamesTheOthers) {
+  RunView run = trained_beside_float32(kFp16Lane);
+  run.add_deviation(1, {.step = 3,
+                        .of = Of::gradient,
+                        .name = "a.weight",
+                        .n = 9,
+                        .error = 0.8,
+                        .ratio = 1.0,
+                        .spread = 0.01});
+  add_batch_loss(run, 0.03, 0.0);
+  const std::vector<Finding> found = findings_of(run, "harm");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].lane, 1);
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_EQ(found[0].step, 3);
+  EXPECT_THAT(found[0].mechanism, HasSubstr("the gradient of a.weight is"));
+  EXPECT_THAT(found[0].text, AllOf(HasSubstr("fp16: the gradient of a.weight is"),
+                                   HasSubstr("Its loss of one batch is")));
+  EXPECT_EQ(std::get<std::string>(found[0].evidence.at("result")), "gradient");
+  EXPECT_EQ(std::get<std::string>(found[0].evidence.at("name")), "a.weight");
+  EXPECT_EQ(std::get<double>(found[0].evidence.at("error")), 0.8);
+  EXPECT_EQ(std::get<double>(found[0].evidence.at("tolerance")), 0.05);
+}
+
+TEST(HarmRule, IsAWarningWhereTheHarmIsNotSevere) {
+  RunView run = trained_beside_float32(kFp16Lane);
+  add_batch_loss(run, 0.03, 0.0);
+  ASSERT_THAT(findings_of(run, "harm"), SizeIs(1));
+  EXPECT_EQ(findings_of(run, "harm")[0].severity, Severity::warning);
+}
+
+void add_site_error(RunView& run, int site, int other, double fp32, double fp64) {
+  run.add_error(1, {.step = 0,
+                    .site = site,
+                    .other_lane = other,
+                    .other_site = site,
+                    .n = 4,
+                    .differing = 1,
+                    .total = 0.5,
+                    .local_fp32 = fp32,
+                    .local_fp64 = fp64});
+}
+
+RunView harmed_for_no_known_reason() {
+  RunView run = trained_beside_float32(kFp16Lane);
+  add_batch_loss(run, 0.3, 0.0);
+  return run;
+}
+
+TEST(HarmRule, SaysThatTheCauseWasNotFound) {
+  const std::vector<Finding> found = findings_of(harmed_for_no_known_reason(), "harm");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].action.text, "The cause was not found.");
+  EXPECT_THAT(found[0].text, EndsWith("The cause was not found."));
+}
+
+TEST(HarmRule, SaysWhereTheErrorGrows) {
+  RunView run = harmed_for_no_known_reason();
+  add_site_error(run, 0, 0, 0.01, 0.02);
+  add_site_error(run, 1, 0, 0.5, 0.03);
+  EXPECT_THAT(findings_of(run, "harm").at(0).action.text,
+              AllOf(HasSubstr("The cause was not found: "), HasSubstr("b.activation")))
+      << "the larger one in double";
+
+  RunView unmeasured = harmed_for_no_known_reason();
+  add_site_error(unmeasured, 0, 0, 0.04, kNotANumber);
+  add_site_error(unmeasured, 1, 0, 0.03, kNotANumber);
+  EXPECT_THAT(findings_of(unmeasured, "harm").at(0).action.text, HasSubstr("a.activation"))
+      << "in fp32 where that is all there is";
+
+  RunView unusable = harmed_for_no_known_reason();
+  add_site_error(unusable, 0, 0, 0.01, 0.9);
+  add_site_error(unusable, 1, 0, std::numeric_limits<double>::infinity(), kNotANumber);
+  EXPECT_THAT(findings_of(unusable, "harm").at(0).action.text,
+              HasSubstr("b.activation is where results stop being usable"));
+}
+
+TEST(HarmRule, LooksForTheCauseInComparisonsWithTheReferenceOnly) {
+  RunView run = harm_training({{kReferenceLane, falling_loss},
+                               {kFp16Lane, falling_times(1.001)},
+                               {kBf16Lane, falling_times(1.001)}});
+  add_batch_loss(run, 0.3, 0.0);
+  add_site_error(run, 0, 2, 0.9, 0.9);
+  add_site_error(run, 1, 0, 0.1, 0.1);
+  EXPECT_THAT(findings_of(run, "harm").at(0).action.text, HasSubstr("b.activation"));
+}
+
+TEST(HarmRule, NamesNoMissingCauseWhereARuleFoundOne) {
+  RunView run = without_a_loss_scale();
+  add_batch_loss(run, 0.3, 0.0);
+  const std::vector<Finding> found = findings_of(run, "harm");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].text, Not(HasSubstr("The cause was not found")));
+}
+
+TEST(HarmRule, IsSilentAboutReferences) {
+  // Its deviations, if it had any, would be no one's business.
+  RunView run = trained_beside_float32(kFp16Lane);
+  run.add_deviation(0, {.step = 0, .of = Of::loss, .n = 1, .error = 0.9, .spread = 0.0});
+  EXPECT_THAT(findings_of(run, "harm"), IsEmpty());
+}
+
+double rising_loss(int64_t step) { return 2.3 + 0.1 * static_cast<double>(step); }
+
+TEST(BaselineRule, BlamesAReferenceThatDivergesAndAdvisesNothing) {
+  const RunView run =
+      harm_training({{kReferenceLane, rising_loss}, {kFp16Lane, [](int64_t) { return 2.3; }}});
+  const std::vector<Finding> found = findings_of(run, "baseline");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].lane, 0);
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_FALSE(recommend(run, run_rules(run), 1).has_value());
+}
+
+// Beyond half of where it began; a fifth of 20 steps are the last four.
+TEST(BaselineRule, DivergesFromHalfAsMuchOn) {
+  const auto ends_at = [](double factor, int64_t steps) {
+    const LossCurve curve = [=](int64_t step) { return step < 16 ? 2.0 : 2.0 * factor; };
+    return findings_of(harm_training({{kReferenceLane, curve}, {kFp16Lane, curve}}, steps),
+                       "baseline");
+  };
+  EXPECT_THAT(ends_at(1.49, 20), IsEmpty());
+  EXPECT_THAT(ends_at(1.51, 20), SizeIs(1));
+  EXPECT_THAT(ends_at(kNotANumber, 20), SizeIs(1));
+  EXPECT_THAT(ends_at(1.51, 19), IsEmpty()) << "too short to tell";
+}
+
+TEST(BaselineRule, IsSilentAboutLanesThatAreJudged) {
+  EXPECT_THAT(findings_of(harm_training({{kReferenceLane, falling_loss}, {kFp16Lane, rising_loss}}),
+                          "baseline"),
+              IsEmpty());
+  EXPECT_THAT(findings_of(harm_training({{kFp16Lane, rising_loss}}), "baseline"), IsEmpty());
+  EXPECT_THAT(findings_of(harm_inference({kReferenceLane, kFp16Lane}), "baseline"), IsEmpty());
+}
+
+TEST(Baseline, LearnsIfTheLossEndsTwoPercentLower) {
+  const auto rows = [](double end) {
+    std::vector<StepRow> result;
+    for (int64_t step = 0; step < 40; ++step) {
+      result.push_back({.step = step, .loss = step < 30 ? 2.0 : end});
+    }
+    return result;
+  };
+  EXPECT_FALSE(has_learned(rows(1.97)));
+  EXPECT_TRUE(has_learned(rows(1.95)));
+  EXPECT_FALSE(has_learned(rows(kNotANumber)));
+  EXPECT_FALSE(has_learned({}));
+  EXPECT_FALSE(has_diverged(rows(2.9)));
+  EXPECT_TRUE(has_diverged(rows(3.1)));
+  EXPECT_EQ(first_losses(rows(1.0)), std::vector<double>(8, 2.0));
+  EXPECT_EQ(last_losses(rows(1.0)), std::vector<double>(8, 1.0));
+}
+
+}  // namespace
+}  // namespace halfscope::test
