@@ -100,7 +100,7 @@ class Judge {
 
   void judge_outputs() {
     for (const Deviation& each : deviations()) {
-      if (each.of != Of::output) continue;
+      if (each.of != Of::output || (std::isnan(each.error) && each.broken == 0)) continue;
       harm_.measured = true;
       if (each.error > doubt_from(floor_, each.spread)) harm_.doubtful = true;
     }

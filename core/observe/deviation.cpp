@@ -67,6 +67,7 @@ void DeviationMeter::add(std::span<const float> x, std::span<const float> truth,
       const double right = static_cast<double>(truth[i]);
       const double value = static_cast<double>(x[i]) / factor;
       if (!std::isfinite(right)) continue;
+      ++compared_;
       if (!std::isfinite(value)) {
         ++broken_;
         continue;
@@ -86,6 +87,7 @@ void DeviationMeter::add_indices(std::span<const float> x, std::span<const float
   for (size_t first = 0; length > 0 && first < truth.size(); first += length) {
     double differing = 0.0;
     for (size_t i = first; i < first + length; ++i) differing += x[i] == truth[i] ? 0.0 : 1.0;
+    compared_ += static_cast<int64_t>(length);
     add_row(differing, static_cast<double>(length));
   }
   counts_ = true;
@@ -94,7 +96,7 @@ void DeviationMeter::add_indices(std::span<const float> x, std::span<const float
 void DeviationMeter::write(Deviation& deviation) const {
   deviation.n = n_;
   deviation.broken = broken_;
-  if (n_ == 0 || broken_ == n_) return;
+  if (compared_ == broken_) return;
   deviation.error = relative(difference_, truth_);
   if (counts_) return;  // numbers that select have no size
   deviation.ratio = size_ == truth_ ? 1.0 : relative(size_, truth_);
@@ -164,12 +166,15 @@ void move_by_ulp(std::span<float> values, int significand_bits, uint64_t key) {
     if ((code & 0x7fffffffu) == 0 || !std::isfinite(values[i])) continue;
     const bool up = (splitmix64(key + i) & 1) != 0;
     if (dropped == 0) {
-      values[i] = std::bit_cast<float>(up ? code + 1 : code - 1);
+      const float moved = std::bit_cast<float>(up ? code + 1 : code - 1);
+      values[i] = std::isfinite(moved) ? moved : std::bit_cast<float>(code - 1);
       continue;
     }
     // 2^(exponent - significand bits), with the exponent of the value.
     const float ulp = std::ldexp(1.0f, std::ilogb(values[i]) - significand_bits);
-    values[i] += up ? ulp : -ulp;
+    const float moved = values[i] + (up ? ulp : -ulp);
+    values[i] =
+        std::isfinite(moved) ? moved : values[i] + (up ? -ulp : ulp);  // the largest: inward
   }
 }
 

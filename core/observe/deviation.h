@@ -35,7 +35,7 @@ class DeviationMeter {
   void add_row(double difference, double truth);
 
   bool counts_ = false;
-  int64_t n_ = 0, broken_ = 0;
+  int64_t n_ = 0, compared_ = 0, broken_ = 0;  // compared: finite in the truth
   double difference_ = 0.0, truth_ = 0.0, size_ = 0.0;
   std::vector<std::pair<double, double>> rows_;  ///< sums of squares: difference, truth
 };

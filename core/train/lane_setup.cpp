@@ -183,8 +183,8 @@ std::vector<LaneConfig> with_references(std::vector<LaneConfig> lanes) {
     reference.plan.name = "float32~" + lanes[i].name();
     added.push_back(std::move(reference));
   }
-  // Behind the first one, so that the last lane is still the user's.
-  lanes.insert(first + 1, added.begin(), added.end());
+  // Beside the first one, so that the last lane is still the user's.
+  lanes.insert(first + 1 == lanes.end() ? first : first + 1, added.begin(), added.end());
   return lanes;
 }
 

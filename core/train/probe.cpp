@@ -267,14 +267,15 @@ void InferenceProbe::compare(int64_t batch, int64_t samples, bool has_batch_axis
 
 /// A sample's error counts in units of its own size. Of few numbers that may be next to nothing by
 /// chance, so they count as a tenth of what is usual at least.
-void InferenceProbe::find_worst(Output& output, const Tensor& moved, int64_t rows) {
+void InferenceProbe::find_worst(Output& output, const Tensor& moved, int64_t batch, int64_t rows) {
   constexpr int64_t kFewNumbers = 8;
   constexpr double kSmallest = 1e-5, kSmallestOfFew = 0.1;
   constexpr double kUnremarkable = 0.05;  // spreads below are taken for this
   const std::vector<float>&x = output.kept_own.data, &truth = output.kept_truth.data;
-  const int64_t length = rows > 0 ? static_cast<int64_t>(truth.size()) / rows : 0;
+  const int64_t length = static_cast<int64_t>(truth.size()) / batch;
   if (length == 0 || x.size() != truth.size() || moved.data.size() != truth.size()) return;
-  const double usual = std::sqrt(energy(truth) / static_cast<double>(rows));
+  const std::span<const float> all(truth.data(), static_cast<size_t>(rows * length));
+  const double usual = std::sqrt(energy(all) / static_cast<double>(rows));
   const double least = (length < kFewNumbers ? kSmallestOfFew : kSmallest) * usual;
   double most = std::max(output.worst, 0.0) / std::max(output.worst_spread, kUnremarkable);
   if (std::isnan(output.worst)) most = -1.0;
@@ -303,7 +304,7 @@ void InferenceProbe::find_worst(Output& output, const Tensor& moved, int64_t row
   }
 }
 
-void InferenceProbe::move(int64_t batch, bool has_batch_axis, uint64_t seed,
+void InferenceProbe::move(int64_t batch, int64_t samples, bool has_batch_axis, uint64_t seed,
                           const std::function<void(Program&)>& feed) {
   KeptVariables kept(*reference_.program, reference_.executable.graph);
   kept.move(precision_.variables, seed + 1);
@@ -312,10 +313,10 @@ void InferenceProbe::move(int64_t batch, bool has_batch_axis, uint64_t seed,
   reference_.program->run(Entry::eval, {});
   for (Output& output : outputs_) {
     const Tensor moved = reference_.program->read(output.reference);
-    add(output.spread, output, moved, output.kept_truth, batch, batch, has_batch_axis);
+    add(output.spread, output, moved, output.kept_truth, batch, samples, has_batch_axis);
     const Shape& shape = output.kept_truth.shape;
     const bool by_sample = has_batch_axis && !shape.empty() && shape[0] == batch;
-    if (output.real && by_sample) find_worst(output, moved, batch);
+    if (output.real && by_sample) find_worst(output, moved, batch, samples);
     output.kept_own = output.kept_truth = {};
   }
 }

@@ -104,7 +104,7 @@ class InferenceProbe {
   /// inputs. `keeps`: move() follows, after the lanes of the same reference were compared, too.
   void compare(int64_t batch, int64_t samples, bool has_batch_axis, bool keeps);
   /// Runs the reference once more with everything moved; `feed` writes its inputs.
-  void move(int64_t batch, bool has_batch_axis, uint64_t seed,
+  void move(int64_t batch, int64_t samples, bool has_batch_axis, uint64_t seed,
             const std::function<void(Program&)>& feed);
   std::vector<Deviation> results(int64_t steps) const;
 
@@ -119,7 +119,7 @@ class InferenceProbe {
     double worst = std::numeric_limits<double>::quiet_NaN();
     double worst_spread = std::numeric_limits<double>::quiet_NaN();
   };
-  static void find_worst(Output& output, const Tensor& moved, int64_t rows);
+  static void find_worst(Output& output, const Tensor& moved, int64_t batch, int64_t rows);
   static void add(DeviationMeter& meter, const Output& output, const Tensor& x, const Tensor& truth,
                   int64_t batch, int64_t samples, bool has_batch_axis);
 

@@ -188,7 +188,7 @@ void Runner::probe(int64_t step, std::span<const int64_t> indices, bool moves) {
     if (!probes_[i] || lanes_[i].lost) continue;
     const size_t other = static_cast<size_t>(lanes_[i].reference);
     const auto move = [&](Lane& reference) {
-      probes_[i]->move(feed_->batch(), feed_->has_batch_axis(), config_.seed,
+      probes_[i]->move(feed_->batch(), samples, feed_->has_batch_axis(), config_.seed,
                        [&](Program& program) {
                          feed_->write(reference.executable, program, data_.test, indices);
                        });
@@ -204,7 +204,8 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
   lanes_.watch(sink, 0);
   probes_.clear();
   probes_.resize(lanes_.size());
-  for (size_t i = 0; sink != nullptr && i < lanes_.size(); ++i) {
+  const bool compares = sink != nullptr && config_.errors.enabled;
+  for (size_t i = 0; compares && i < lanes_.size(); ++i) {
     const int other = lanes_[i].reference;
     if (other < 0 || lanes_[i].lost || lanes_[static_cast<size_t>(other)].lost) continue;
     probes_[i].emplace(lanes_[i], lanes_[static_cast<size_t>(other)]);
@@ -227,7 +228,9 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
             static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
           });
         }
-        probe(step, indices, full && config_.errors.samples(step, samples / feed_->batch()));
+        // A run of less than a batch has no full one.
+        probe(step, indices,
+              count == 1 || (full && config_.errors.samples(step, samples / feed_->batch())));
         for (size_t i = 0; i < lanes_.size(); ++i) {
           if (has_lane(i)) sink->step(static_cast<int>(i), rows[i], lanes_[i].stats);
         }
