@@ -77,7 +77,10 @@ struct Harm {
   /// results may be: what rules find then stays a warning.
   bool doubtful = false;
 
-  bool none() const noexcept { return measured && items.empty(); }
+  /// Results were compared at the same weights; the loss of a training alone hides much.
+  bool probed = false;
+
+  bool none() const noexcept { return probed && items.empty(); }
   bool severe() const noexcept { return !items.empty() && items.front().severe; }
 };
 const char* harm_name(HarmItem::Of of) noexcept;  // "output"

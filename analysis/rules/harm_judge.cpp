@@ -101,7 +101,7 @@ class Judge {
   void judge_outputs() {
     for (const Deviation& each : deviations()) {
       if (each.of != Of::output || (std::isnan(each.error) && each.broken == 0)) continue;
-      harm_.measured = true;
+      harm_.measured = harm_.probed = true;
       if (each.error > doubt_from(floor_, each.spread)) harm_.doubtful = true;
     }
     for (HarmItem& item : wrong_outputs(lane_.info(), deviations())) add(std::move(item));
@@ -130,7 +130,7 @@ class Judge {
     std::map<std::pair<Of, std::string>, Series> all;
     for (const Deviation& each : deviations()) {
       if (each.of != Of::loss && each.of != Of::gradient) continue;
-      harm_.measured = true;
+      harm_.measured = harm_.probed = true;
       Series& series = all[{each.of, each.name}];
       if (series.first < 0) series.first = each.step;
       if (each.broken > 0 && series.first_broken < 0) series.first_broken = each.step;
