@@ -189,10 +189,11 @@ class Judge {
         std::max_element(gradients.begin(), gradients.end(),
                          [](const HarmItem& a, const HarmItem& b) { return a.error < b.error; });
     HarmItem item = *worst;
-    item.text =
-        std::isinf(item.error)
-            ? fmt::format("the gradient of {} is not finite, float32's is", item.name)
-            : fmt::format("the gradient of {} is {}", item.name, off(item.error, item.tolerance));
+    const std::string what =
+        item.name.empty() ? "the gradient of all weights" : "the gradient of " + item.name;
+    item.text = std::isinf(item.error)
+                    ? what + " is not finite, float32's is"
+                    : fmt::format("{} is {}", what, off(item.error, item.tolerance));
     if (gradients.size() > 1) {
       item.text += fmt::format(", and {} more are wrong", gradients.size() - 1);
     }
@@ -272,6 +273,11 @@ class Judge {
 
   void judge_movements() {
     std::vector<HarmItem> found;
+    // While the loss scale comes down, nothing moves; a short run has hardly done anything else.
+    const std::span<const StepRow> rows = lane_.steps();
+    const bool searches =
+        static_cast<int64_t>(rows.size()) < kLeastSteps &&
+        std::any_of(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
@@ -301,7 +307,7 @@ class Judge {
         found.push_back(item(kInfinity, 0.0, true, what + " is not finite, float32's is"));
         continue;
       }
-      if (std::isnan(each.error) || std::isnan(each.ratio)) continue;
+      if (searches || std::isnan(each.error) || std::isnan(each.ratio)) continue;
       // An average follows its variable: it may differ as much as that does.
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);

@@ -237,6 +237,21 @@ TEST(Twins, ShowWhichMovementsAreWrong) {
   EXPECT_FALSE(harm(movement(2.0, std::sqrt(5.0), 0.01)).empty()) << "twice as far to the side";
 }
 
+// Of four steps the first goes to the loss scale: three quarters of the way are all there can be.
+TEST(Twins, AShortSearchForTheLossScaleIsNoHarm) {
+  const auto harm = [](bool skips) {
+    RunView run(run_with(1.0, {}).info(), RunStatus::complete);
+    for (int64_t step = 0; step < 4; ++step) {
+      run.add_step(0, {.step = step, .loss = 1.0});
+      run.add_step(1, {.step = step, .loss = 1.0, .skipped = skips && step == 0});
+    }
+    run.add_deviation(1, movement(0.6, 0.4));
+    return harm_of(LaneFacts(run, 1)).items;
+  };
+  EXPECT_TRUE(harm(true).empty());
+  EXPECT_FALSE(harm(false).empty());
+}
+
 TEST(Twins, AdviceThatWasTriedInVainIsTold) {
   const auto text = [](bool cures) {
     RunView run = run_with(1.3, {loss_at_the_end(0.3, 0.001)});
