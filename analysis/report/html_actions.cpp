@@ -84,8 +84,8 @@ GapAxis fit(const Proof& proof) {
   return {low, high};
 }
 
-/// "0.001 %": a power of ten as a share, which percent() would cut off.
-std::string decade_text(double share) { return fmt::format("{:.6g} %", 100.0 * share); }
+/// "0.001%": a power of ten as a share, which percent() would cut off.
+std::string decade_text(double share) { return fmt::format("{:.6g}%", 100.0 * share); }
 
 std::string trial_words(const Trial& trial) {
   switch (trial.kind) {
@@ -215,7 +215,7 @@ std::string proof_section(const Report& report) {
              "gap is the median of loss &minus; fp32's loss over the last fifth of the steps, "
              "without its sign, over the median of fp32's. Two fp32 trainings that start one ulp "
              "apart drift {} apart; tolerated "
-             "is twice that, but at least 1&nbsp;%. A layer is needed if the plan without "
+             "is twice that, but at least 1%. A layer is needed if the plan without "
              "it falls outside. Skips to find the scale are those a dynamic scale "
              "starts with; they are normal.</p></section>\n",
              counted(proof.steps, "step"), proof.seed, escape(percent(proof.twin_spread)));

@@ -74,7 +74,7 @@ std::string axis_head() {
   return html + "</div>";
 }
 
-/// "12 (3 %)"; "0".
+/// "12 (3%)"; "0".
 std::string not_finite_text(const SiteErrorReport& site) {
   if (site.not_finite == 0) return "0";
   return fmt::format("{} ({})", site.not_finite, percent(report::share(site.not_finite, site.n)));

@@ -69,7 +69,7 @@ std::string bars(const SiteReport& site, const ExponentAxis& axis) {
 
 }  // namespace
 
-/// -30 to 20, stretched to where at least 0.1 % of some tensor lies, within reason.
+/// -30 to 20, stretched to where at least 0.1% of some tensor lies, within reason.
 ExponentAxis fit_axis(const Report& report) {
   ExponentAxis axis;
   for (const LayerReport& layer : report.layers) {

@@ -33,7 +33,7 @@ std::string reason(const KernelSiteReport& site) {
   if (site.sampled > 0) {
     if (!text.empty()) text += "; ";
     text += site.explained == site.sampled
-                ? "100 % by " + site.order
+                ? "100% by " + site.order
                 : fmt::format("{}, least at a step by {}",
                               percent(report::share(site.explained, site.sampled)), site.order);
   }

@@ -11,14 +11,7 @@
 
 namespace halfscope::html {
 
-std::string escape(std::string_view text) {
-  std::string out = markup_text(text);
-  // A number must not part from its sign at a line's end.
-  for (size_t at = out.find(" %"); at != std::string::npos; at = out.find(" %", at)) {
-    out.replace(at, 1, "&nbsp;");
-  }
-  return out;
-}
+std::string escape(std::string_view text) { return markup_text(text); }
 
 std::string prose(std::string_view text) {
   std::string out;

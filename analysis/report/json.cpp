@@ -56,6 +56,21 @@ Json run_json(const Report& report) {
           {"test_samples", run.test_samples}};
 }
 
+Json harm_json(const Harm& harm) {
+  Json json{{"items", Json::array()}, {"unchecked", harm.unchecked}};
+  for (const HarmItem& item : harm.items) {
+    json["items"].push_back({{"result", harm_name(item.of)},
+                             {"name", item.name},
+                             {"step", item.step >= 0 ? Json(item.step) : Json(nullptr)},
+                             {"error", number(item.error)},
+                             {"tolerance", number(item.tolerance)},
+                             {"severe", item.severe},
+                             {"text", item.text}});
+  }
+  json["inconclusive"] = text_or_null(harm.inconclusive);
+  return json;
+}
+
 Json lane_json(const Report& report, size_t index) {
   const LaneReport& lane = report.lanes[index];
   Json json;
@@ -63,6 +78,7 @@ Json lane_json(const Report& report, size_t index) {
   json["backend"] = lane.backend;
   json["reference"] = lane.reference;
   json["state"] = verdict_name(lane.state);
+  json["harm"] = lane.reference ? Json(nullptr) : harm_json(lane.harm);
   json["lost"] =
       lane.lost ? Json{{"step", lane.lost->step}, {"why", lane.lost->why}} : Json(nullptr);
   json["steps"] = lane.steps;

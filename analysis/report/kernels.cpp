@@ -95,7 +95,7 @@ std::string summary(const KernelReport& kernels) {
     text += fmt::format(
         " The order in which a library sums explains {} of the sampled elements of {} to the last "
         "bit: {}.",
-        explained == sampled ? "100 %" : percent(share(explained, sampled)),
+        explained == sampled ? "100%" : percent(share(explained, sampled)),
         sums == 1 ? "the other one" : fmt::format("{} others", sums), list_orders(orders));
   }
   return text;

@@ -14,6 +14,7 @@
 #include "analysis/proof/proof_record.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/recommend.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
 
@@ -67,7 +68,7 @@ struct SiteReport {
   int64_t non_finite() const noexcept { return pos_inf + neg_inf + nan; }
   std::optional<double> max_abs, min_abs, rms;
   std::optional<double> headroom_bits;  ///< log2(max_finite / max_abs)
-  /// log2 of the magnitude below which 1 % of the non-zero values lie (the lower edge of its
+  /// log2 of the magnitude below which 1% of the non-zero values lie (the lower edge of its
   /// histogram bin) over the magnitude up to which the format flushes to zero.
   std::optional<double> headroom_down_bits;
   std::map<int, int64_t> exponents;  ///< non-empty bins
@@ -121,11 +122,7 @@ struct SumReport {
   int64_t samples = 0;  ///< steps
   SumDiagnostics counts{};
   /// Of the additions of products that are not zero, those that changed nothing.
-  double share() const noexcept {
-    return counts.products > 0
-               ? static_cast<double>(counts.swamped) / static_cast<double>(counts.products)
-               : 0.0;
-  }
+  double share() const noexcept { return share_of(counts.swamped, counts.products); }
 };
 
 /// A tensor that a kernel of the lane's own made, beside the emulator's operator on the same
@@ -174,7 +171,7 @@ struct ActionReport {
 
 struct EventLink {
   std::string name, layer;  ///< layer is "" for "loss" and the like
-  std::string note;         ///< "22 % overflow", "all not finite"
+  std::string note;         ///< "22% overflow", "all not finite"
 };
 
 /// How the first bad tensor of a lane reached the loss.

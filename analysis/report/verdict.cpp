@@ -287,9 +287,10 @@ Verdict of_health(const Report& report) {
   if (lanes.size() == 1) {
     verdict.headline = healthy_headline(report, lanes.front());
   } else {
-    verdict.headline = fmt::format(
-        "No precision problems found{}: the results of all {} lanes match float32's.",
-        report.steps < kFewSteps && !report.run.inference ? " so far" : "", lanes.size());
+    verdict.headline =
+        fmt::format("No precision problems found{}: the results of {} lanes match float32's.",
+                    report.steps < kFewSteps && !report.run.inference ? " so far" : "",
+                    lanes.size() == 2 ? "both" : fmt::format("all {}", lanes.size()));
   }
   for (const LaneReport& lane : report.lanes) {
     if (!judged(report, lane) || lane.state != State::inconclusive) continue;

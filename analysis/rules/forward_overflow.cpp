@@ -11,6 +11,7 @@
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/shown_rate.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -22,7 +23,7 @@ constexpr size_t kLastSteps = 20;
 struct Root {
   int64_t steps = 0;  ///< recorded windows in which it started here
   int64_t first_step = -1;
-  int64_t overflow = 0, finite = 0, non_finite = 0, nan = 0;
+  int64_t overflow = 0, non_finite = 0, nan = 0;
   double max_abs = 0.0;
   double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
   bool skipped = false, loss_non_finite = false;
@@ -67,7 +68,6 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
       root.overflow += stats.overflow;
       root.non_finite += stats.non_finite();
       root.nan += stats.nan;
-      root.finite += stats.n - stats.non_finite();
       root.max_abs = std::max(root.max_abs, static_cast<double>(stats.max_abs));
       if (std::isfinite(step.loss_scale)) {
         root.low_scale = std::min(root.low_scale, step.loss_scale);
@@ -160,13 +160,13 @@ Subject subject_of(const SiteInfo& site) {
   return {(constant ? "a constant of " : "an operand of ") + site.path, "values"};
 }
 
-/// "conv2 overflows fp16: 22 % of its outputs are larger than 65504".
-std::string overflow_text(const SiteInfo& site, int64_t overflow, int64_t finite) {
+/// "conv2 overflows fp16: 22% of its outputs are larger than 65504".
+std::string overflow_text(const LaneFacts& lane, const SiteInfo& site) {
   const Subject subject = subject_of(site);
-  return fmt::format(
-      "{} overflows {}: {} of its {} are larger than {}", subject.name, format_name(site.format),
-      percent(static_cast<double>(overflow) / static_cast<double>(std::max<int64_t>(finite, 1))),
-      subject.values, short_number(site.format.max_finite()));
+  return fmt::format("{} overflows {}: {} of its {} are larger than {}", subject.name,
+                     format_name(site.format),
+                     percent(run_rates(lane.run(), lane.lane(), site.order).overflow),
+                     subject.values, short_number(site.format.max_finite()));
 }
 
 int64_t zeros_of(const TensorCounts& counts) { return counts.zero + counts.underflow; }
@@ -223,7 +223,7 @@ Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
 
 std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
-  if (root.overflow > 0) return overflow_text(info, root.overflow, root.finite);
+  if (root.overflow > 0) return overflow_text(lane, info);
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
   const FloatFormat read = formats_of(lane, node).read;
   for (int input : node.inputs) {
@@ -326,6 +326,11 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
   finding.text = fmt::format("{}.", finding.mechanism);
   if (root.overflow > 0) {
     finding.text += fmt::format(" The largest is {}.", short_number(root.max_abs));
+    const ShownRate rate = shown_rate(lane, site, &Rates::overflow);
+    if (rate.peaks()) {
+      finding.text += fmt::format(" It is worst at {}, with {} of its {}.", worst_steps(lane, rate),
+                                  percent(rate.worst), subject_of(info).values);
+    }
   }
   finding.text += fmt::format(
       " It happens in {} of {} recorded {}, first at {} {}. Everything it reads is finite, so it "
@@ -340,7 +345,7 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
 void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
   const RecordedStep* first = nullptr;
   int site = -1;
-  int64_t steps = 0, overflow = 0, finite = 0;
+  int64_t steps = 0, overflow = 0;
   std::vector<bool> places(lane.info().sites.size(), false);
   for (const RecordedStep& step : lane.recorded()) {
     for (const int order : step.absorbed) {
@@ -354,7 +359,6 @@ void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
       if (order != site) continue;
       ++steps;
       overflow += stats.overflow;
-      finite += stats.n - stats.non_finite();
     }
   }
   if (first == nullptr) return;
@@ -364,10 +368,10 @@ void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.layer = info.path;
   finding.step = first->step;
   const std::string ends = name_list(absorbers(lane, *first, site));
-  finding.mechanism = fmt::format("{}, which does no harm", overflow_text(info, overflow, finite));
+  finding.mechanism = fmt::format("{}, which does no harm", overflow_text(lane, info));
   finding.text =
       fmt::format("{}. The infinities end at {}, where a wider format gives the same result.",
-                  overflow_text(info, overflow, finite), ends);
+                  overflow_text(lane, info), ends);
   finding.evidence = {
       {"steps", static_cast<double>(steps)},
       {"overflow", static_cast<double>(overflow)},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gradient_underflow: layers whose gradients lost more than 1 % of their non-zero values and more
-// than 0.1 % of their energy to rounding to zero, at the loss scales the run used. Gradients that
+// gradient_underflow: layers whose gradients lost more than 1% of their non-zero values and more
+// than 0.1% of their energy to rounding to zero, at the loss scales the run used. Gradients that
 // are zero or rounding noise in fp32, too, do not count.
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include "analysis/rules/lost_energy.h"
 #include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/shown_rate.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -25,9 +26,7 @@ struct Flushed {
   int64_t first_step = -1;
   double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
 
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
-  }
+  double share() const { return share_of(flushed, non_zero); }
   double energy_share() const { return energy > 0.0 ? std::min(lost_energy / energy, 1.0) : 0.0; }
 };
 
@@ -37,7 +36,7 @@ Flushed measure_site(const LaneFacts& lane, const SiteInfo& site) {
     if (!step.finite()) continue;
     const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
     if (!stats || stats->n == 0) continue;
-    result.non_zero += stats->non_zero();
+    result.non_zero += non_zero_values(*stats);
     result.flushed += stats->underflow;
     // Steps count alike, whatever their loss scale: energies are compared unscaled.
     const double scale = step.loss_scale > 0.0 ? step.loss_scale : 1.0;
@@ -94,23 +93,32 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     const SiteInfo& site = lane.site(flushed.site);
     const std::string format = format_name(site.format);
     const std::string smallest = fmt::format("2^{:.0f}", std::log2(flush_threshold(site.format)));
+    // Steps without overflow decide; the number to show is that of the run.
+    const TensorStats& total = lane.run().total(lane.lane(), flushed.site);
+    const double share = run_rates(lane.run(), lane.lane(), flushed.site).underflow;
     Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};
     finding.severity = Severity::warning;
     finding.site = site.name();
     finding.layer = site.path;
     finding.step = flushed.first_step;
     finding.mechanism = fmt::format("{} underflows {}: {} of the non-zero values of {} become zero",
-                                    site.path, format, percent(flushed.share()), site.name());
-    finding.evidence = {{"flushed_share", flushed.share()},
-                        {"flushed", static_cast<double>(flushed.flushed)},
-                        {"non_zero", static_cast<double>(flushed.non_zero)},
+                                    site.path, format, percent(share), site.name());
+    finding.evidence = {{"flushed_share", share},
+                        {"judged_flushed_share", flushed.share()},
+                        {"flushed", static_cast<double>(total.underflow)},
+                        {"non_zero", static_cast<double>(non_zero_values(total))},
                         {"lost_energy_share_at_most", flushed.energy_share()},
                         {"flush_threshold", flush_threshold(site.format)},
                         {"lowest_loss_scale", flushed.low_scale},
                         {"highest_loss_scale", flushed.high_scale}};
-    finding.text = fmt::format(
-        "{} {}. These values are {} or smaller and carry up to {} of the gradient's energy.",
-        finding.mechanism, at_scales(lane, flushed), smallest, percent(flushed.energy_share()));
+    finding.text = finding.mechanism;
+    if (far_apart(share, flushed.share())) {
+      finding.text += fmt::format(". Without the steps that overflow, {} of them do,",
+                                  percent(flushed.share()));
+    }
+    finding.text += fmt::format(
+        " {}. These values are {} or smaller and carry up to {} of the gradient's energy.",
+        at_scales(lane, flushed), smallest, percent(flushed.energy_share()));
     finding.action = advise(lane, window, flushed, node);
     findings.push_back(std::move(finding));
   }

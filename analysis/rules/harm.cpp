@@ -1,448 +1,18 @@
 // SPDX-License-Identifier: MIT
+// harm: a result of the lane is too far from its reference's. It comes before all causes, and where
+// no other rule knows one it says where the error grows.
 #include "analysis/rules/harm.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 
-#include "analysis/proof_file.h"
-#include "analysis/rules/baseline.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
 namespace {
-
-using Of = Deviation::Of;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// From these distances on a result is of no use.
-constexpr double kSevereOutput = 0.2, kSevereGradient = 0.5, kSevereLoss = 0.2;
-constexpr double kSevereMovement = 0.5;
-/// A loss below this share of the first one is as good as learned.
-constexpr double kLearned = 0.01;
-/// Standard deviations of a difference of accuracies that chance explains.
-constexpr double kChance = 3.0;
-
-double tolerance_of(double floor, double spread, double cap) {
-  if (!(spread >= 0.0)) return floor;
-  return std::max(floor, std::min(kHarmFactor * spread, cap));
-}
-
-/// Up to here a distance needs no excuse; beyond it is one where something inside the lane is known
-/// to go wrong. Rounding moves values by less than a third of an ulp on average.
-double doubt_from(double floor, double spread) {
-  constexpr double kLikely = 0.5;
-  return spread >= 0.0 ? std::max(floor, kLikely * spread) : floor;
-}
-
-double upper_median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-/// "54% off (1.6% is allowed)".
-std::string off(double error, double tolerance) {
-  if (std::isinf(error)) return "not comparable: float32's is zero";
-  return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
-}
-
-/// Everything that is measured of one result, over the steps at which it was.
-struct Series {
-  std::vector<double> errors, spreads;
-  int64_t broken = 0, n = 0, first_broken = -1, first = -1;
-};
-
-class Judge {
- public:
-  explicit Judge(const LaneFacts& lane)
-      : lane_(lane),
-        run_(lane.run()),
-        reference_(reference_lane(run_, lane.lane())),
-        floor_(harm_floor(lane.info())),
-        cap_(harm_cap(lane.info())) {}
-
-  Harm run() {
-    if (reference_ < 0) {
-      harm_.inconclusive =
-          "Without a float32 lane in this run there is nothing to compare its results with.";
-      return std::move(harm_);
-    }
-    judge_outputs();
-    if (!lane_.inference()) {
-      judge_steps();
-      judge_batches();
-      judge_training();
-      judge_movements();
-      judge_evaluations();
-    }
-    if (proof_clears(run_.proof(lane_.lane()))) believe_proof();
-    std::stable_sort(harm_.items.begin(), harm_.items.end(),
-                     [](const HarmItem& a, const HarmItem& b) {
-                       if (a.severe != b.severe) return a.severe;
-                       return a.of < b.of;
-                     });
-    if (harm_.items.empty()) harm_.inconclusive = why_inconclusive();
-    return std::move(harm_);
-  }
-
- private:
-  std::span<const Deviation> deviations() const { return run_.deviations(lane_.lane()); }
-  std::string reference_name() const { return run_.lane(reference_).name; }
-
-  void add(HarmItem item) { harm_.items.push_back(std::move(item)); }
-
-  void judge_outputs() {
-    for (const Deviation& each : deviations()) {
-      if (each.of != Of::output) continue;
-      harm_.measured = true;
-      if (each.error > doubt_from(floor_, each.spread)) harm_.doubtful = true;
-    }
-    for (HarmItem& item : wrong_outputs(lane_.info(), deviations())) add(std::move(item));
-  }
-
-  /// A lane that never updates learns nothing.
-  void judge_steps() {
-    const std::span<const StepRow> rows = lane_.steps();
-    const auto skipped =
-        std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
-    // Shorter runs may end while the scale comes down.
-    if (static_cast<int64_t>(rows.size()) < kLeastSteps ||
-        skipped < static_cast<int64_t>(rows.size())) {
-      return;
-    }
-    harm_.measured = true;
-    add({.of = HarmItem::Of::steps,
-         .error = kInfinity,
-         .severe = true,
-         .text =
-             fmt::format("all {} of its updates were skipped, so it never learns", rows.size())});
-  }
-
-  /// Loss and gradients at the lane's own weights.
-  void judge_batches() {
-    std::map<std::pair<Of, std::string>, Series> all;
-    for (const Deviation& each : deviations()) {
-      if (each.of != Of::loss && each.of != Of::gradient) continue;
-      harm_.measured = true;
-      Series& series = all[{each.of, each.name}];
-      if (series.first < 0) series.first = each.step;
-      if (each.broken > 0 && series.first_broken < 0) series.first_broken = each.step;
-      series.broken += each.broken;
-      series.n += each.n;
-      if (std::isnan(each.error)) continue;
-      series.errors.push_back(each.error);
-      series.spreads.push_back(each.spread);
-    }
-    std::vector<HarmItem> gradients;
-    for (const auto& [key, series] : all) {
-      const bool loss = key.first == Of::loss;
-      if (series.broken > 0) {
-        if (loss) {
-          add({.of = HarmItem::Of::loss,
-               .step = series.first_broken,
-               .error = kInfinity,
-               .severe = true,
-               .text = fmt::format("its loss is not finite at step {}, float32's is",
-                                   series.first_broken)});
-        } else {
-          gradients.push_back({.of = HarmItem::Of::gradient,
-                               .name = key.second,
-                               .step = series.first_broken,
-                               .error = kInfinity,
-                               .severe = true});
-        }
-        continue;
-      }
-      if (series.errors.empty()) continue;
-      const double error = upper_median_of(series.errors);
-      const double spread = upper_median_of(series.spreads);
-      const bool whole = loss || key.second.empty();
-      const double floor = whole ? floor_ : std::max(kGradientFloor, 2.0 * floor_);
-      const double tolerance = tolerance_of(floor, spread, loss ? cap_ : kGradientCap);
-      if (whole && error > doubt_from(floor, spread)) harm_.doubtful = true;
-      if (error <= tolerance) continue;
-      HarmItem item{.of = loss ? HarmItem::Of::loss : HarmItem::Of::gradient,
-                    .name = key.second,
-                    .step = series.first,
-                    .error = error,
-                    .tolerance = tolerance,
-                    .severe = error >= (loss ? kSevereLoss : kSevereGradient),
-                    .text = ""};
-      if (loss) {
-        item.text = "its loss of one batch is " + off(error, tolerance);
-        add(std::move(item));
-      } else {
-        gradients.push_back(std::move(item));
-      }
-    }
-    if (!gradients.empty()) add(worst_gradient(gradients));
-  }
-
-  /// One item stands for all gradients.
-  static HarmItem worst_gradient(const std::vector<HarmItem>& gradients) {
-    const auto worst =
-        std::max_element(gradients.begin(), gradients.end(),
-                         [](const HarmItem& a, const HarmItem& b) { return a.error < b.error; });
-    HarmItem item = *worst;
-    const std::string what =
-        item.name.empty() ? "the gradient of all weights" : "the gradient of " + item.name;
-    item.text = std::isinf(item.error)
-                    ? what + " is not finite, float32's is"
-                    : fmt::format("{} is {}", what, off(item.error, item.tolerance));
-    if (gradients.size() > 1) {
-      item.text += fmt::format(", and {} more are wrong", gradients.size() - 1);
-    }
-    return item;
-  }
-
-  double error_of(Of of, const std::string& name) const {
-    for (const Deviation& each : deviations()) {
-      if (each.of == of && each.name == name) return each.error;
-    }
-    return std::nan("");
-  }
-
-  const Deviation* find(Of of) const {
-    for (const Deviation& each : deviations()) {
-      if (each.of == of) return &each;
-    }
-    return nullptr;
-  }
-
-  void judge_training() {
-    const std::span<const StepRow> rows = lane_.steps();
-    const std::span<const StepRow> theirs = run_.steps(reference_);
-    if (rows.empty() || theirs.size() != rows.size()) return;
-    const std::vector<double> own = last_losses(rows), other = last_losses(theirs);
-    if (!all_losses_finite(other)) return;  // the reference fails itself
-    harm_.measured = true;
-    if (!all_losses_finite(own)) {
-      add({.of = HarmItem::Of::training,
-           .error = kInfinity,
-           .severe = true,
-           .text = "its loss is not finite, float32's is"});
-      return;
-    }
-    if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
-    const double target = upper_median_of(other), end = upper_median_of(own);
-    const double learned = kLearned * std::fabs(theirs.front().loss);
-    const double size = std::max(std::fabs(target), learned);
-    if (size == 0.0) return;
-    std::vector<double> gaps, scatter;
-    for (size_t i = 0; i < own.size(); ++i) {
-      gaps.push_back(own[i] - other[i]);
-      scatter.push_back(std::fabs(other[i] - target));
-    }
-    const Deviation* twins = find(Of::training);
-    const double spread = twins != nullptr ? twins->spread : std::nan("");
-    const bool proven = !std::isnan(spread);
-    if (std::isinf(spread)) {
-      twins_part_ = true;
-      return;
-    }
-    // Where there are twins, they and the lane are measured in the same way.
-    const bool measured = proven && std::isfinite(twins->error);
-    const double gap = measured ? twins->error : std::fabs(upper_median_of(gaps)) / size;
-    // Of losses that jump about, the medians do so as well.
-    const double noise = 2.0 * upper_median_of(scatter) / size;
-    const double tolerance =
-        proven ? std::max(kLossFloor, kHarmFactor * spread) : std::max(kUnprovenGap, noise);
-    const double first = theirs.front().loss;
-    const bool stalled =
-        end > first - 0.05 * std::fabs(first) && target < first - 0.2 * std::fabs(first);
-    if (gap > tolerance) {
-      add({.of = HarmItem::Of::training,
-           .error = gap,
-           .tolerance = tolerance,
-           .severe = stalled || gap >= kSevereLoss,
-           .unproven = !proven,
-           .text = fmt::format("its loss ends at {}, float32's at {}", short_number(end),
-                               short_number(target))});
-    } else if (!proven && gap > kLossFloor) {
-      harm_.unchecked.push_back(fmt::format(
-          "Its loss ends {} from float32's. This run does not show whether correct runs end as far "
-          "apart.",
-          percent(gap)));
-    }
-  }
-
-  void judge_movements() {
-    std::vector<HarmItem> found;
-    // While the loss scale comes down, nothing moves; a short run has hardly done anything else.
-    const std::span<const StepRow> rows = lane_.steps();
-    const bool searches =
-        static_cast<int64_t>(rows.size()) < kLeastSteps &&
-        std::any_of(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
-    for (const Deviation& each : deviations()) {
-      if (each.of == Of::buffer) {
-        if (each.broken == 0) continue;
-        add({.of = HarmItem::Of::buffer,
-             .name = each.name,
-             .error = kInfinity,
-             .severe = true,
-             .text = fmt::format("the running statistic {} is not finite", each.name)});
-        continue;
-      }
-      if (each.of != Of::weight && each.of != Of::average) continue;
-      const bool average = each.of == Of::average;
-      const auto item = [&](double error, double tolerance, bool severe, std::string text) {
-        return HarmItem{.of = average ? HarmItem::Of::average : HarmItem::Of::weight,
-                        .name = each.name,
-                        .error = error,
-                        .tolerance = tolerance,
-                        .severe = severe,
-                        .text = std::move(text)};
-      };
-      const bool whole = each.name.empty();
-      const std::string what = whole     ? (average ? "the moving averages" : "the weights")
-                               : average ? "the moving average of " + each.name
-                                         : "the variable " + each.name;
-      if (each.broken > 0) {
-        if (whole) continue;
-        found.push_back(item(kInfinity, 0.0, true, what + " is not finite, float32's is"));
-        continue;
-      }
-      if (searches || std::isnan(each.error) || std::isnan(each.ratio)) continue;
-      // An average follows its variable: it may differ as much as that does.
-      const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
-      const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
-      const double spread = std::fmax(each.spread, variable);
-      const double unproven = whole ? kUnprovenMovement : 2.0 * kUnprovenMovement;
-      const double tolerance = proven ? std::max(kMovementFloor, kHarmFactor * spread) : unproven;
-      const double length = std::fabs(each.ratio - 1.0);
-      // How much of float32's way the lane has gone, a projection. What it goes beside that are
-      // directions in which float32 does not move: where a gradient is zero but for rounding, such
-      // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
-      const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
-      const bool too_long = length > std::max(tolerance, unproven);
-      // As far in another direction may be another way to the same end; a shorter way is not.
-      const double error = proven && average     ? each.error
-                           : proven && !too_long ? std::fabs(along - 1.0)
-                                                 : std::min(length, each.error);
-      if (error <= tolerance) continue;
-      found.push_back(item(
-          error, tolerance, each.ratio < 1.0 - kSevereMovement || each.ratio > 2.0 || error > 1.0,
-          length > tolerance
-              ? fmt::format("{} moved {} as far as in float32", what, percent(each.ratio))
-              : fmt::format("{} ended {} away from float32's", what, percent(each.error))));
-      found.back().unproven = !proven;
-    }
-    for (const HarmItem::Of of : {HarmItem::Of::weight, HarmItem::Of::average}) {
-      add_worst_movement(found, of);
-    }
-  }
-
-  void add_worst_movement(const std::vector<HarmItem>& found, HarmItem::Of of) {
-    const HarmItem* worst = nullptr;
-    int64_t others = -1;
-    for (const HarmItem& each : found) {
-      if (each.of != of) continue;
-      ++others;
-      if (worst == nullptr || each.error > worst->error) worst = &each;
-    }
-    if (worst == nullptr) return;
-    HarmItem item = *worst;
-    item.unproven = std::all_of(found.begin(), found.end(), [of](const HarmItem& each) {
-      return each.of != of || each.unproven;
-    });
-    if (others > 0) item.text += fmt::format(", and {} more are wrong", others);
-    add(std::move(item));
-  }
-
-  /// A proof has shown that the lane is right: what was held against it for lack of twins is void.
-  /// Averages are no part of what a proof by the loss can show.
-  void believe_proof() {
-    std::erase_if(harm_.items, [](const HarmItem& item) {
-      return item.unproven && item.of != HarmItem::Of::average && std::isfinite(item.error);
-    });
-    harm_.unchecked.clear();
-    harm_.doubtful = false;
-  }
-
-  void judge_evaluations() {
-    if (run_.evals(lane_.lane()).empty() || run_.evals(reference_).empty()) return;
-    const EvalRow& own = run_.evals(lane_.lane()).back();
-    const EvalRow& other = run_.evals(reference_).back();
-    if (own.step != other.step || !std::isfinite(other.loss)) return;
-    harm_.measured = true;
-    if (!std::isfinite(own.loss)) {
-      add({.of = HarmItem::Of::test_loss,
-           .step = own.step,
-           .error = kInfinity,
-           .severe = true,
-           .text = "its test loss is not finite, float32's is"});
-      return;
-    }
-    if (!std::isfinite(own.accuracy) || !std::isfinite(other.accuracy)) return;
-    const double samples = static_cast<double>(std::max<int64_t>(run_.info().test_samples, 1));
-    const double p = std::clamp(other.accuracy, 0.5 / samples, 1.0 - 0.5 / samples);
-    const double chance = kChance * std::sqrt(2.0 * p * (1.0 - p) / samples);
-    const double tolerance = std::max(0.02, chance);
-    const double drop = other.accuracy - own.accuracy;
-    if (drop <= tolerance) return;
-    add({.of = HarmItem::Of::accuracy,
-         .step = own.step,
-         .error = drop,
-         .tolerance = tolerance,
-         .severe = drop >= 0.1,
-         .text = fmt::format("its test accuracy is {}, float32's {}", percent(own.accuracy),
-                             percent(other.accuracy))});
-  }
-
-  bool nothing_narrowed() const {
-    if (!full_precision_lane(lane_.info())) return false;
-    const auto differs = [](const Deviation& each) { return each.error != 0.0 || each.broken > 0; };
-    if (std::any_of(deviations().begin(), deviations().end(), differs)) return false;
-    const std::span<const StepRow> rows = lane_.steps(), theirs = run_.steps(reference_);
-    return std::equal(rows.begin(), rows.end(), theirs.begin(), theirs.end(),
-                      [](const StepRow& a, const StepRow& b) {
-                        return a.loss == b.loss || (std::isnan(a.loss) && std::isnan(b.loss));
-                      });
-  }
-
-  std::string why_inconclusive() const {
-    const int64_t steps = static_cast<int64_t>(lane_.steps().size());
-    if (steps == 0) return "";
-    if (!harm_.measured) {
-      return "Its results were not compared with float32's in this run.";
-    }
-    if (nothing_narrowed() && !full_precision_plan(lane_.info())) {
-      return fmt::format("{} rounds nothing in this network: every layer runs in fp32.",
-                         lane_.info().name);
-    }
-    if (lane_.inference()) return "";
-    if (twins_part_) {
-      return "Float32 trainings that start one ulp apart part without bound, so their losses say "
-             "nothing about it.";
-    }
-    const std::span<const StepRow> theirs = run_.steps(reference_);
-    if (run_.status() == RunStatus::running) return "";
-    if (steps < kLeastSteps) {
-      return fmt::format("Only {} so far. Train at least {} before relying on this verdict.",
-                         counted(steps, "step"), kLeastSteps);
-    }
-    if (!has_learned(theirs)) {
-      return fmt::format(
-          "{} itself did not learn: its loss went from {} to {}. Fix that before comparing "
-          "formats.",
-          reference_name(), short_number(upper_median_of(first_losses(theirs))),
-          short_number(upper_median_of(last_losses(theirs))));
-    }
-    return "";
-  }
-
-  const LaneFacts& lane_;
-  const RunView& run_;
-  int reference_;
-  double floor_, cap_;
-  bool twins_part_ = false;
-  Harm harm_;
-};
 
 Finding finding_of(const LaneFacts& lane, const Harm& harm) {
   const HarmItem& worst = harm.items.front();
@@ -465,25 +35,55 @@ Finding finding_of(const LaneFacts& lane, const Harm& harm) {
   return finding;
 }
 
+double local_of(const SiteError& error) {
+  return std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
+}
+
+/// The largest error among what a node reads, in the same step.
+double error_of_inputs(const LaneFacts& lane, std::span<const SiteError> errors,
+                       const SiteError& of) {
+  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(of.site))];
+  double most = 0.0;
+  for (const SiteError& each : errors) {
+    if (each.step != of.step || each.other_lane != of.other_lane) continue;
+    const int owner = lane.node_of(each.site);
+    const bool reads =
+        std::find(node.inputs.begin(), node.inputs.end(), owner) != node.inputs.end();
+    const bool is_result = lane.nodes()[static_cast<size_t>(owner)].output_site == each.site;
+    if (reads && is_result && std::isfinite(each.total)) most = std::max(most, each.total);
+  }
+  return most;
+}
+
 /// Where the error of a lane comes about, as far as comparisons show it; "" if they do not.
-std::string where_it_grows(const LaneFacts& lane) {
-  const SiteError* most = nullptr;
+std::string where_it_grows(const LaneFacts& lane, double harm) {
+  constexpr double kPart = 0.3, kLeastError = 1e-4;
   const int reference = reference_lane(lane.run(), lane.lane());
-  for (const SiteError& error : lane.run().errors(lane.lane())) {
+  const std::span<const SiteError> errors = lane.run().errors(lane.lane());
+  const SiteError *most = nullptr, *grows = nullptr;
+  double factor = 3.0;  // the error of an operator with several operands grows by as much
+  for (const SiteError& error : errors) {
     if (error.other_lane != reference) continue;
-    const double local = std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
-    if (std::isnan(local)) continue;
-    const double best = most == nullptr                ? 0.0
-                        : std::isnan(most->local_fp64) ? most->local_fp32
-                                                       : most->local_fp64;
-    if (local > best) most = &error;
+    const double local = local_of(error);
+    if (!std::isnan(local) && (most == nullptr || local > local_of(*most))) most = &error;
+    const bool is_forward = lane.site(error.site).phase == Phase::forward;
+    if (!is_forward || !(error.total >= kPart * harm) || !std::isfinite(error.total)) continue;
+    const double before = std::max(error_of_inputs(lane, errors, error), kLeastError);
+    if (error.total / before <= factor) continue;
+    factor = error.total / before;
+    grows = &error;
   }
   if (most == nullptr) return "";
-  const double local = std::isnan(most->local_fp64) ? most->local_fp32 : most->local_fp64;
   const std::string site = lane.site(most->site).name();
-  return std::isinf(local) ? fmt::format("{} is where results stop being usable", site)
-                           : fmt::format("the largest error of a single operator is {} at {}",
-                                         percent(local), site);
+  if (std::isinf(local_of(*most))) {
+    return fmt::format("{} is the first operator to give results that are of no use", site);
+  }
+  if (local_of(*most) < kPart * harm && grows != nullptr) {
+    return fmt::format("the error grows at {}, from {} to {}", lane.site(grows->site).name(),
+                       percent(error_of_inputs(lane, errors, *grows)), percent(grows->total));
+  }
+  return fmt::format("{} adds the largest error of a single operator, {}", site,
+                     percent(local_of(*most)));
 }
 
 void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
@@ -494,7 +94,7 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
     return each.severity >= Severity::warning;
   });
   if (!has_cause) {
-    const std::string where = where_it_grows(lane);
+    const std::string where = where_it_grows(lane, std::min(harm.items.front().error, 1.0));
     finding.action.text = "The cause was not found";
     finding.action.text += where.empty() ? "." : ": " + where + ".";
     finding.text += " " + finding.action.text;
@@ -503,88 +103,6 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
 }
 
 }  // namespace
-
-const char* harm_name(HarmItem::Of of) noexcept {
-  switch (of) {
-    case HarmItem::Of::output:
-      return "output";
-    case HarmItem::Of::loss:
-      return "loss";
-    case HarmItem::Of::gradient:
-      return "gradient";
-    case HarmItem::Of::weight:
-      return "weight";
-    case HarmItem::Of::average:
-      return "average";
-    case HarmItem::Of::buffer:
-      return "buffer";
-    case HarmItem::Of::training:
-      return "training";
-    case HarmItem::Of::test_loss:
-      return "test_loss";
-    case HarmItem::Of::accuracy:
-      return "accuracy";
-    case HarmItem::Of::steps:
-      return "steps";
-  }
-  return "unknown";
-}
-
-double harm_floor(const LaneInfo& lane) {
-  int bits = kFp32.mantissa_bits;
-  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.write.mantissa_bits);
-  return std::max(kOutputFloor, 4.0 * std::ldexp(1.0, -bits - 1));
-}
-
-double harm_cap(const LaneInfo& lane) {
-  constexpr int kWorkingBits = 7;  // bf16's
-  int bits = kFp32.mantissa_bits;
-  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.read.mantissa_bits);
-  return bits >= kWorkingBits ? kOutputCap : kNarrowOutputCap;
-}
-
-double output_tolerance(const LaneInfo& lane, const Deviation& output) {
-  return tolerance_of(harm_floor(lane), output.spread, harm_cap(lane));
-}
-
-std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations) {
-  std::vector<HarmItem> wrong;
-  for (const Deviation& each : deviations) {
-    if (each.of != Of::output) continue;
-    HarmItem item{.of = HarmItem::Of::output, .name = each.name};
-    if (each.broken > 0) {
-      item.error = kInfinity;
-      item.severe = true;
-      item.text = fmt::format("{} of the {} values of output {} are not finite, float32's are",
-                              each.broken, each.n, each.name);
-      wrong.push_back(std::move(item));
-      continue;
-    }
-    const double tolerance = output_tolerance(lane, each);
-    const double in_one =
-        tolerance_of(std::max(kSampleFloor, harm_floor(lane)), each.worst_spread, kSampleCap);
-    if (each.error > tolerance) {
-      item.error = each.error;
-      item.tolerance = tolerance;
-      item.severe = each.error >= kSevereOutput;
-      item.text = fmt::format("its output {} is {}", each.name, off(each.error, tolerance));
-      wrong.push_back(std::move(item));
-    } else if (each.worst > in_one) {
-      item.error = each.worst;
-      item.tolerance = in_one;
-      item.severe = each.worst >= 2.0 * kSevereOutput;
-      item.text = fmt::format("its output {} is {} in the worst sample", each.name,
-                              off(each.worst, in_one));
-      wrong.push_back(std::move(item));
-    }
-  }
-  return wrong;
-}
-
-Harm harm_of(const LaneFacts& lane) {
-  if (is_reference(lane.run(), lane.lane())) return {};
-  return Judge(lane).run();
-}
 
 const Rule rule::harm{.id = "harm", .run = find_harm};
 

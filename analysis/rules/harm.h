@@ -26,9 +26,11 @@ inline constexpr double kOutputFloor = 0.01, kOutputCap = 0.15;
 /// Of lanes that read operands in formats of fewer bits than bf16.
 inline constexpr double kNarrowOutputCap = 0.25;
 /// The worst single sample.
-inline constexpr double kSampleFloor = 0.10, kSampleCap = 0.5;
+inline constexpr double kSampleFloor = 0.25, kSampleFactor = 3.0;
+/// Outputs that are indices, by the share that differs.
+inline constexpr double kDecisionFloor = 0.01, kDecisionCap = 0.03;
 /// Gradients of one batch, by variable.
-inline constexpr double kGradientFloor = 0.05, kGradientCap = 0.5;
+inline constexpr double kGradientFloor = 0.05;
 /// The loss at the end of training. Without twins, trainings whose losses are less than
 /// kUnprovenGap apart may both be right.
 inline constexpr double kLossFloor = 0.01, kUnprovenGap = 0.10;

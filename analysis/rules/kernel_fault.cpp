@@ -10,6 +10,7 @@
 
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
 namespace {
@@ -64,7 +65,7 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const LaneFac
                     Finding& finding) {
   const std::string& backend = lane.info().backend;
   const std::string when = fmt::format("{} {}", lane.inference() ? "batch" : "step", first.step);
-  const double part = static_cast<double>(first.elements) / static_cast<double>(first.n);
+  const double part = share_of(first.elements, first.n);
   const std::string name = site.name();
   const std::string format = format_name(site.format);
   switch (first.fault) {
@@ -80,21 +81,22 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const LaneFac
       return;
     case Fault::beyond:
       finding.mechanism = fmt::format(
-          "the kernel of {} fails: {} of {} are further from the exact sums at {} than any order "
-          "of summing explains",
+          "the kernel of {} fails: {} of the values of {} are further from the exact sums at {} "
+          "than any order of summing explains",
           site.path, percent(part), name, when);
       finding.text = fmt::format(
-          "At {}, {} of {} are further from the exact sums of the same operands than any order of "
-          "summing explains. The kernel of {} fails here, not the format.",
+          "At {}, {} of the values of {} are further from the exact sums of the same operands than "
+          "any order of summing explains. The kernel of {} fails here, not the format.",
           when, percent(part), name, backend);
       return;
     case Fault::other_bits:
-      finding.mechanism = fmt::format("{} of {} have other bits than the emulator's at {}",
-                                      percent(part), name, when);
+      finding.mechanism =
+          fmt::format("{} of the values of {} have other bits than the emulator's at {}",
+                      percent(part), name, when);
       finding.text = fmt::format(
-          "At {}, {} of {} have other bits than the emulator computes from the same operands, {}. "
-          "This is one of HalfScope's own kernels, which should agree to the last bit: the lanes "
-          "differ by more than the format.",
+          "At {}, {} of the values of {} have other bits than the emulator computes from the same "
+          "operands, {}. This is one of HalfScope's own kernels, which should agree to the last "
+          "bit: the lanes differ by more than the format.",
           when, percent(part), name, distance_text(first.max_ulps));
       return;
   }

@@ -108,15 +108,20 @@ const char* noun_of(const SiteInfo& site) {
   return site.tensor.ends_with("_decay_update") ? "weight decay steps" : "updates";
 }
 
-/// "fc1 and fc2 lose updates in bf16: 80 % of them ..., so adding them changes nothing."
-std::string losses_text(const LostSites& found, const std::string& what, const std::string& format,
-                        const std::string& of) {
-  return fmt::format(
-      "{} {} {} in {}: {} of them are smaller than half the spacing of {} at the {}, so adding "
-      "them "
-      "changes nothing (worst: {}).",
+/// "fc1 and fc2 lose updates in bf16: 80% of the non-zero ones ..., so adding them changes
+/// nothing."
+std::string losses_text(const LaneFacts& lane, const LostSites& found, const std::string& what,
+                        const std::string& format, const std::string& of) {
+  std::string text = fmt::format(
+      "{} {} {} in {}: {} of the non-zero ones are smaller than half the spacing of {} at the {}, "
+      "so adding them changes nothing.",
       name_list(found.layers), found.layers.size() == 1 ? "loses" : "lose", what, format,
-      percent(found.all.share()), format, of, percent(found.worst_share));
+      percent(found.all.share()), format, of);
+  const std::string worst = percent(found.worst_share);
+  if (worst != percent(found.all.share())) {
+    text += fmt::format(" The worst is {} with {}.", lane.site(found.worst_site).name(), worst);
+  }
+  return text;
 }
 
 void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
@@ -125,9 +130,10 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   Finding finding = finding_of(lane, found);
   const std::string format = format_name(found.storage);
   finding.mechanism = fmt::format(
-      "{} loses updates of its moving average: {} of them leave the {} average unchanged",
+      "{} loses updates of its moving average: {} of the non-zero ones leave the {} average "
+      "unchanged",
       finding.layer, percent(found.worst_share), format);
-  finding.text = losses_text(found, "updates of moving averages", format, "average") +
+  finding.text = losses_text(lane, found, "updates of moving averages", format, "average") +
                  " Training does not use the averages. Evaluations with them use old weights.";
   finding.action = {.layers = found.layers,
                     .text =
@@ -148,19 +154,20 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   Finding finding = finding_of(lane, found);
   const std::string format = format_name(found.storage);
   const SiteInfo& worst = lane.site(found.worst_site);
-  finding.mechanism = fmt::format("{} loses {}: {} of them leave the {} weight unchanged",
-                                  worst.path, noun_of(worst), percent(found.worst_share), format);
+  finding.mechanism =
+      fmt::format("{} loses {}: {} of the non-zero ones leave the {} weight unchanged", worst.path,
+                  noun_of(worst), percent(found.worst_share), format);
   if (is_made_up_for(lane)) {
     finding.severity = Severity::info;
     finding.mechanism += ", which stochastic rounding makes up for";
     finding.text = fmt::format(
-        "{} of the updates of {} leave their {} weights unchanged, each by chance. Rounded "
-        "stochastically, they count in full on average.",
+        "{} of the non-zero updates of {} leave their {} weights unchanged, each by chance. "
+        "Rounded stochastically, they count in full on average.",
         percent(found.all.share()), name_list(found.layers), format);
     findings.push_back(std::move(finding));
     return;
   }
-  finding.text = losses_text(found, noun_of(worst), format, "weight");
+  finding.text = losses_text(lane, found, noun_of(worst), format, "weight");
   if (lane.scales_loss()) {
     finding.text += " A loss scale does not help: it is divided out before the update.";
   }

@@ -63,7 +63,7 @@ LostCounts count_lost(const RunView& run, int lane, int site) {
   for (const PackedWindow& window : run.windows(lane, site)) {
     const TensorCounts counts = window.counts();
     result.lost += counts.lost;
-    result.non_zero += counts.n - counts.zero - counts.non_finite();
+    result.non_zero += non_zero_values(counts);
     if (counts.lost > 0 && result.first_step < 0) result.first_step = window.step;
   }
   return result;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "analysis/rules/lane_facts.h"
+#include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
 
@@ -15,9 +16,7 @@ bool divides_steps(const SiteInfo& state);
 struct LostCounts {
   int64_t lost = 0, non_zero = 0;
   int64_t first_step = -1;
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(lost) / static_cast<double>(non_zero) : 0.0;
-  }
+  double share() const { return share_of(lost, non_zero); }
 };
 LostCounts count_lost(const RunView& run, int lane, int site);
 

@@ -14,6 +14,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/shown_rate.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -30,9 +31,7 @@ struct State {
   int site = -1;
   int64_t non_zero = 0, flushed = 0, overflow = 0;
   int64_t first_step = -1;
-  double share() const {
-    return non_zero > 0 ? static_cast<double>(flushed) / static_cast<double>(non_zero) : 0.0;
-  }
+  double share() const { return share_of(flushed, non_zero); }
 };
 
 /// The first step that was taken although something in it was not finite. From then on the state is
@@ -54,7 +53,7 @@ State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
         lane.reference_counts(site.order, window.step).value_or(TensorCounts{});
     const int64_t flushed = std::max<int64_t>(counts.underflow - theirs.underflow, 0);
     const int64_t overflow = std::max<int64_t>(counts.overflow - theirs.overflow, 0);
-    state.non_zero += counts.n - counts.zero - counts.non_finite();
+    state.non_zero += non_zero_values(counts);
     state.flushed += flushed;
     state.overflow += overflow;
     if (flushed + overflow > 0 && state.first_step < 0) state.first_step = window.step;
@@ -147,7 +146,8 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
   finding.site = site.name();
   finding.layer = site.path;
   finding.step = worst_blow_up.step >= 0 ? worst_blow_up.step : worst.first_step;
-  finding.evidence = {{"flushed_share", worst.share()},
+  finding.evidence = {{"flushed_share", run_rates(lane.run(), lane.lane(), worst.site).underflow},
+                      {"judged_flushed_share", worst.share()},
                       {"overflow", static_cast<double>(worst.overflow)},
                       {"layers", static_cast<double>(layers.size())},
                       {"storage", format}};
@@ -155,8 +155,13 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
     const std::string reach = short_number(worst_blow_up.update);
     finding.evidence["largest_update"] = worst_blow_up.update;
     if (worst_blow_up.usual > 0.0) finding.evidence["usual_update"] = worst_blow_up.usual;
-    const std::string flushed =
-        fmt::format("{} of the values of {} become zero", percent(worst.share()), site.name());
+    const ShownRate rate = shown_rate(lane, worst.site, &Rates::underflow, worst_blow_up.step + 1);
+    std::string flushed = fmt::format("{} of the non-zero values of {} become zero",
+                                      percent(rate.peaks() ? rate.worst : rate.run), site.name());
+    if (rate.peaks()) {
+      flushed +=
+          fmt::format(" at {} ({} over the run)", worst_steps(lane, rate), percent(rate.run));
+    }
     finding.mechanism =
         fmt::format("the optimizer state of {} underflows {}: {}, and updates reach {}", site.path,
                     format, flushed, reach);
@@ -172,11 +177,18 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
       finding.text += " A loss scale does not help: it is divided out before.";
     }
   } else {
-    const std::string overflow = counted(worst.overflow, "value");
-    finding.mechanism = fmt::format("the optimizer state of {} overflows {}: {} of {}", site.path,
-                                    format, overflow, site.name());
-    finding.text = fmt::format("The optimizer state of {} overflows {}: {} of {}.",
-                               name_list(layers), format, overflow, site.name());
+    const ShownRate rate = shown_rate(lane, worst.site, &Rates::overflow);
+    const std::string overflow =
+        fmt::format("{} of the values of {} are larger than {}", percent(rate.run), site.name(),
+                    short_number(site.format.max_finite()));
+    finding.mechanism =
+        fmt::format("the optimizer state of {} overflows {}: {}", site.path, format, overflow);
+    finding.text = fmt::format("The optimizer state of {} overflows {}: {}.", name_list(layers),
+                               format, overflow);
+    if (rate.peaks()) {
+      finding.text +=
+          fmt::format(" It is worst at {}, with {}.", worst_steps(lane, rate), percent(rate.worst));
+    }
   }
   finding.text += " In fp32 it fits.";
   finding.action = advise_wide_state(lane, layers);

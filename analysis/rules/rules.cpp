@@ -34,7 +34,15 @@ void demote_consequences(std::vector<Finding>& findings) {
 
 /// What does no harm is a remark: rules see ranges, harm is measured.
 void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
-  if (is_reference(lane.run(), lane.lane())) return;
+  if (is_reference(lane.run(), lane.lane())) {
+    // An output of a network may be infinite: the logarithm of a probability that is 0.
+    for (Finding& finding : findings) {
+      const std::optional<int> site = lane.run().find_site(lane.lane(), finding.site);
+      if (!site || !lane.inference() || lane.run().total(lane.lane(), *site).nan > 0) continue;
+      finding.severity = Severity::info;
+    }
+    return;
+  }
   const Harm harm = harm_of(lane);
   if (!harm.none()) return;
   for (Finding& finding : findings) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // scaled_operands: codes of scaled operands that saturate (the scale is too large for the values
-// it met) or are flushed to zero (one scale cannot serve values so far apart): more than 0.1 % of
+// it met) or are flushed to zero (one scale cannot serve values so far apart): more than 0.1% of
 // the operand's energy, on the average of the recorded steps and in units of the scales, or a
 // quarter of its values. No loss scale changes either.
 #include <fmt/format.h>
@@ -16,6 +16,7 @@
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/shown_rate.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -30,7 +31,7 @@ constexpr double kFlushedMost = 0.25;
 constexpr int64_t kSettling = 10;
 
 struct LostValues {
-  int64_t finite = 0, clipped = 0, non_zero = 0, flushed = 0;
+  int64_t n = 0, clipped = 0, non_zero = 0, flushed = 0;
   int64_t windows = 0;
   double clipped_energy = 0.0, flushed_energy = 0.0;  ///< shares, summed over the windows
   double max_abs = 0.0;
@@ -39,12 +40,8 @@ struct LostValues {
   double mean(double shares) const {
     return windows > 0 ? shares / static_cast<double>(windows) : 0.0;
   }
-  double clipped_share() const {
-    return static_cast<double>(clipped) / static_cast<double>(std::max<int64_t>(finite, 1));
-  }
-  double flushed_share() const {
-    return static_cast<double>(flushed) / static_cast<double>(std::max<int64_t>(non_zero, 1));
-  }
+  double clipped_share() const { return share_of(clipped, n); }
+  double flushed_share() const { return share_of(flushed, non_zero); }
 };
 
 LostValues measure(const LaneFacts& lane, const SiteInfo& site) {
@@ -54,8 +51,8 @@ LostValues measure(const LaneFacts& lane, const SiteInfo& site) {
     if (!step.finite() || (delayed && step.step < kSettling)) continue;
     const std::optional<TensorStats> stats = lane.stats(site.order, step.step);
     if (!stats || stats->n == 0) continue;
-    lost.finite += stats->n - stats->non_finite();
-    lost.non_zero += stats->non_zero();
+    lost.n += stats->n;
+    lost.non_zero += non_zero_values(*stats);
     lost.clipped += stats->overflow;
     lost.flushed += stats->underflow;
     // Scales differ from step to step, so energies are not added but their shares are.
@@ -82,7 +79,9 @@ bool flushes(const LostValues& lost) {
 Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostValues& lost,
                       bool clips) {
   const std::string format = format_name(site.format);
-  const double share = clips ? lost.clipped_share() : lost.flushed_share();
+  const Rates rates = run_rates(lane.run(), lane.lane(), site.order);
+  const double share = clips ? rates.overflow : rates.underflow;
+  const double judged = clips ? lost.clipped_share() : lost.flushed_share();
   const double energy = lost.mean(clips ? lost.clipped_energy : lost.flushed_energy);
   Finding finding{.rule = "scaled_operands", .lane = lane.lane()};
   finding.severity = Severity::warning;
@@ -98,6 +97,7 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
   finding.evidence = {{"scale", site.scale},
                       {"format", format},
                       {clips ? "clipped_share" : "flushed_share", share},
+                      {clips ? "judged_clipped_share" : "judged_flushed_share", judged},
                       {"lost_energy_share_at_most", energy},
                       {"largest_code", lost.max_abs},
                       {"max_finite", site.format.max_finite()}};
@@ -110,10 +110,16 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
                 site.name(), percent(share), short_number(lost.max_abs / site.format.max_finite()),
                 format, percent(energy))
           : fmt::format(
-                "{} spans more than {} can represent with one scale: {} of its values become zero, "
-                "and up to {} of its energy is lost. Scales by block or a format with more "
-                "exponent bits reach further.",
+                "{} spans more than {} can represent with one scale: {} of its non-zero values "
+                "become zero, and up to {} of its energy is lost. Scales by block or a format with "
+                "more exponent bits reach further.",
                 site.name(), format, percent(share), percent(energy));
+  if (far_apart(share, judged)) {
+    finding.text += fmt::format(
+        " Without steps that overflow{}, it is {}.",
+        site.scale.starts_with("delayed") ? fmt::format(" and the first {}", kSettling) : "",
+        percent(judged));
+  }
   std::vector<std::string> layers;
   for (const int node : lane.layers_behind(site.order)) {
     layers.push_back(lane.nodes()[static_cast<size_t>(node)].path);

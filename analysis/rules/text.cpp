@@ -9,12 +9,12 @@ namespace halfscope {
 
 std::string percent(double share) {
   const double value = 100.0 * share;
-  if (value == 0.0) return "0 %";
-  if (!std::isfinite(value)) return fmt::format("{} %", value);
-  if (value < 0.01) return "< 0.01 %";
-  // 99.97 must not read as "100 %": something is still left.
-  if (value < 100.0 && value >= 99.95) return "> 99.9 %";
-  return value < 1.0 ? fmt::format("{:.2f} %", value) : fmt::format("{:.3g} %", value);
+  if (value == 0.0) return "0%";
+  if (!std::isfinite(value)) return fmt::format("{}%", value);
+  if (value < 0.01) return "< 0.01%";
+  // 99.97 must not read as "100%": something is still left.
+  if (value < 100.0 && value >= 99.95) return "> 99.9%";
+  return value < 1.0 ? fmt::format("{:.2f}%", value) : fmt::format("{:.3g}%", value);
 }
 
 std::string short_number(double value) {

@@ -87,6 +87,13 @@ void check_followed(const Settings& settings, const std::vector<LaneConfig>& lan
         "add a plan to --lanes")
         .about({globs ? "fp32" : "accumulate"});
   }
+  if (settings.optimizer_state || settings.accumulate_grads) {
+    throw usage_error(
+        std::string(settings.optimizer_state ? "--optimizer-state" : "--accumulate-grads") +
+            " needs a lane that is not a reference",
+        "add a plan to --lanes")
+        .about({settings.optimizer_state ? "optimizer_state" : "accumulate_grads"});
+  }
   if (names_update_formats(settings)) {
     throw usage_error(
         "--optimizer-compute, --clip-format and formats of --ema need a lane that is not a "

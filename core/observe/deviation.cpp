@@ -87,8 +87,8 @@ void DeviationMeter::add_indices(std::span<const float> x, std::span<const float
     double differing = 0.0;
     for (size_t i = first; i < first + length; ++i) differing += x[i] == truth[i] ? 0.0 : 1.0;
     add_row(differing, static_cast<double>(length));
-    size_ += static_cast<double>(length);
   }
+  counts_ = true;
 }
 
 void DeviationMeter::write(Deviation& deviation) const {
@@ -96,6 +96,7 @@ void DeviationMeter::write(Deviation& deviation) const {
   deviation.broken = broken_;
   if (n_ == 0 || broken_ == n_) return;
   deviation.error = relative(difference_, truth_);
+  if (counts_) return;  // numbers that select have no size
   deviation.ratio = size_ == truth_ ? 1.0 : relative(size_, truth_);
   const double usual = truth_ / static_cast<double>(rows_.size());
   deviation.worst = 0.0;

@@ -25,7 +25,7 @@ class DeviationMeter {
   /// is the square root of their share.
   void add_indices(std::span<const float> x, std::span<const float> truth, int64_t rows);
 
-  /// Fills in n, broken, error, worst and ratio.
+  /// Fills in n, broken, error, worst and ratio; of numbers that select no worst and no ratio.
   void write(Deviation& deviation) const;
   /// Sum of squares of the truth.
   double truth_energy() const noexcept { return truth_; }
@@ -34,6 +34,7 @@ class DeviationMeter {
  private:
   void add_row(double difference, double truth);
 
+  bool counts_ = false;
   int64_t n_ = 0, broken_ = 0;
   double difference_ = 0.0, truth_ = 0.0, size_ = 0.0;
   std::vector<std::pair<double, double>> rows_;  ///< sums of squares: difference, truth

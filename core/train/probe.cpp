@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {
@@ -254,25 +255,68 @@ void InferenceProbe::add(DeviationMeter& meter, const Output& output, const Tens
   }
 }
 
-void InferenceProbe::compare(int64_t batch, int64_t samples, bool has_batch_axis) {
+void InferenceProbe::compare(int64_t batch, int64_t samples, bool has_batch_axis, bool keeps) {
   for (Output& output : outputs_) {
-    add(output.difference, output, lane_.program->read(output.lane),
-        reference_.program->read(output.reference), batch, samples, has_batch_axis);
+    output.kept_own = lane_.program->read(output.lane);
+    output.kept_truth = reference_.program->read(output.reference);
+    add(output.difference, output, output.kept_own, output.kept_truth, batch, samples,
+        has_batch_axis);
+    if (!keeps) output.kept_own = output.kept_truth = {};
+  }
+}
+
+/// A sample's error counts in units of its own size. Of few numbers that may be next to nothing by
+/// chance, so they count as a tenth of what is usual at least.
+void InferenceProbe::find_worst(Output& output, const Tensor& moved, int64_t rows) {
+  constexpr int64_t kFewNumbers = 8;
+  constexpr double kSmallest = 1e-5, kSmallestOfFew = 0.1;
+  constexpr double kUnremarkable = 0.05;  // spreads below are taken for this
+  const std::vector<float>&x = output.kept_own.data, &truth = output.kept_truth.data;
+  const int64_t length = rows > 0 ? static_cast<int64_t>(truth.size()) / rows : 0;
+  if (length == 0 || x.size() != truth.size() || moved.data.size() != truth.size()) return;
+  const double usual = std::sqrt(energy(truth) / static_cast<double>(rows));
+  const double least = (length < kFewNumbers ? kSmallestOfFew : kSmallest) * usual;
+  double most = std::max(output.worst, 0.0) / std::max(output.worst_spread, kUnremarkable);
+  if (std::isnan(output.worst)) most = -1.0;
+  for (int64_t row = 0; row < rows; ++row) {
+    double own = 0.0, other = 0.0, size = 0.0;
+    bool finite = true;
+    for (size_t i = static_cast<size_t>(row * length); i < static_cast<size_t>((row + 1) * length);
+         ++i) {
+      const double right = static_cast<double>(truth[i]);
+      finite =
+          finite && std::isfinite(truth[i]) && std::isfinite(x[i]) && std::isfinite(moved.data[i]);
+      own += (static_cast<double>(x[i]) - right) * (static_cast<double>(x[i]) - right);
+      other += (static_cast<double>(moved.data[i]) - right) *
+               (static_cast<double>(moved.data[i]) - right);
+      size += right * right;
+    }
+    if (!finite) continue;  // such elements are counted
+    const double base = std::max(std::sqrt(size), least);
+    if (base == 0.0) continue;
+    const double error = std::sqrt(own) / base, spread = std::sqrt(other) / base;
+    const double excess = error / std::max(spread, kUnremarkable);
+    if (excess <= most) continue;
+    most = excess;
+    output.worst = error;
+    output.worst_spread = spread;
   }
 }
 
 void InferenceProbe::move(int64_t batch, bool has_batch_axis, uint64_t seed,
                           const std::function<void(Program&)>& feed) {
-  std::vector<Tensor> truth;
-  for (const Output& output : outputs_) truth.push_back(reference_.program->read(output.reference));
   KeptVariables kept(*reference_.program, reference_.executable.graph);
   kept.move(precision_.variables, seed + 1);
   feed(*reference_.program);
   move_inputs(*reference_.program, reference_.executable, precision_.inputs, seed);
   reference_.program->run(Entry::eval, {});
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    add(outputs_[i].spread, outputs_[i], reference_.program->read(outputs_[i].reference), truth[i],
-        batch, batch, has_batch_axis);
+  for (Output& output : outputs_) {
+    const Tensor moved = reference_.program->read(output.reference);
+    add(output.spread, output, moved, output.kept_truth, batch, batch, has_batch_axis);
+    const Shape& shape = output.kept_truth.shape;
+    const bool by_sample = has_batch_axis && !shape.empty() && shape[0] == batch;
+    if (output.real && by_sample) find_worst(output, moved, batch);
+    output.kept_own = output.kept_truth = {};
   }
 }
 
@@ -284,7 +328,8 @@ std::vector<Deviation> InferenceProbe::results(int64_t steps) const {
     Deviation moved;
     output.spread.write(moved);
     deviation.spread = moved.error;
-    deviation.worst_spread = moved.worst;
+    deviation.worst = output.worst;
+    deviation.worst_spread = output.worst_spread;
     deviation.ratio_spread = moved.ratio;
     result.push_back(std::move(deviation));
   }
@@ -300,10 +345,17 @@ struct WeightChange {
   std::vector<float> own, right;
 };
 
-std::vector<float> less(const Tensor& values, const Tensor& start) {
+/// From where the lane itself began: with the start rounded to the format that it keeps it in.
+std::vector<float> less(const Tensor& values, const Tensor& start, const FloatFormat& format) {
   std::vector<float> result(values.data);
-  for (size_t i = 0; i < result.size(); ++i) result[i] -= start.data[i];
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] -= round_to_format(start.data[i], format).value;
+  }
   return result;
+}
+
+const FloatFormat& format_in(const Lane& lane, ValueId value) {
+  return lane.executable.graph.value(value).format;
 }
 
 std::vector<WeightChange> weight_changes(const Lane& lane, const Lane& reference,
@@ -318,8 +370,9 @@ std::vector<WeightChange> weight_changes(const Lane& lane, const Lane& reference
     };
     const ValueId own = in(lane.executable), right = in(reference.executable);
     if (own == kNone || right == kNone) continue;
-    result.push_back({path, Deviation::Of::weight, less(lane.program->read(own), began),
-                      less(reference.program->read(right), began)});
+    result.push_back({path, Deviation::Of::weight,
+                      less(lane.program->read(own), began, format_in(lane, own)),
+                      less(reference.program->read(right), began, format_in(reference, right))});
   }
   for (const AveragedVariable& average : lane.executable.averages) {
     const auto began = start.find(average.path);
@@ -327,8 +380,10 @@ std::vector<WeightChange> weight_changes(const Lane& lane, const Lane& reference
     for (const AveragedVariable& other : reference.executable.averages) {
       if (other.path != average.path) continue;
       result.push_back({average.path, Deviation::Of::average,
-                        less(lane.program->read(average.average), began->second),
-                        less(reference.program->read(other.average), began->second)});
+                        less(lane.program->read(average.average), began->second,
+                             format_in(lane, average.average)),
+                        less(reference.program->read(other.average), began->second,
+                             format_in(reference, other.average))});
     }
   }
   return result;

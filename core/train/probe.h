@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -100,8 +101,8 @@ class InferenceProbe {
   InferenceProbe(const Lane& lane, const Lane& reference);
 
   /// Compares the outputs of a batch's first `samples` samples. `has_batch_axis`: of the network's
-  /// inputs.
-  void compare(int64_t batch, int64_t samples, bool has_batch_axis);
+  /// inputs. `keeps`: move() follows, after the lanes of the same reference were compared, too.
+  void compare(int64_t batch, int64_t samples, bool has_batch_axis, bool keeps);
   /// Runs the reference once more with everything moved; `feed` writes its inputs.
   void move(int64_t batch, bool has_batch_axis, uint64_t seed,
             const std::function<void(Program&)>& feed);
@@ -113,7 +114,12 @@ class InferenceProbe {
     ValueId lane, reference;
     bool real = true;
     DeviationMeter difference{}, spread{};
+    Tensor kept_own{}, kept_truth{};  ///< of the batch that move() is about
+    /// The sample that is furthest off beside what moving does to it.
+    double worst = std::numeric_limits<double>::quiet_NaN();
+    double worst_spread = std::numeric_limits<double>::quiet_NaN();
   };
+  static void find_worst(Output& output, const Tensor& moved, int64_t rows);
   static void add(DeviationMeter& meter, const Output& output, const Tensor& x, const Tensor& truth,
                   int64_t batch, int64_t samples, bool has_batch_axis);
 

@@ -179,17 +179,21 @@ void Runner::probe(int64_t step, std::span<const int64_t> indices, bool moves) {
       probes_[i].reset();
       continue;
     }
-    const auto compare = [&](Lane&) {
-      probes_[i]->compare(feed_->batch(), samples, feed_->has_batch_axis());
-    };
+    lanes_.guarded(i, step, [&](Lane&) {
+      probes_[i]->compare(feed_->batch(), samples, feed_->has_batch_axis(), moves);
+    });
+  }
+  // Moving changes what the reference holds, so all lanes are compared before.
+  for (size_t i = 0; moves && i < lanes_.size(); ++i) {
+    if (!probes_[i] || lanes_[i].lost) continue;
+    const size_t other = static_cast<size_t>(lanes_[i].reference);
     const auto move = [&](Lane& reference) {
       probes_[i]->move(feed_->batch(), feed_->has_batch_axis(), config_.seed,
                        [&](Program& program) {
                          feed_->write(reference.executable, program, data_.test, indices);
                        });
     };
-    if (!lanes_.guarded(i, step, compare)) continue;
-    if (moves) lanes_.guarded(other, step, move);
+    lanes_.guarded(other, step, move);
   }
 }
 

@@ -47,7 +47,7 @@ class LaneErrors {
 /// What the emulator makes of the operands that the lane's kernel read, at the checked step nearest
 /// to `step`; null where the kernel was not checked.
 const KernelCheck* kernel_check(const RunView& run, int lane, int site, int64_t step) noexcept;
-/// "the emulator's bits"; "98 % the emulator's bits, all explained".
+/// "the emulator's bits"; "98% the emulator's bits, all explained".
 std::string kernel_text(const KernelCheck& check);
 /// Whether the kernel is to blame: sums that no order explains, other bits of what sums nothing.
 bool is_kernel_fault(const KernelCheck& check) noexcept;

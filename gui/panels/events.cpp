@@ -119,7 +119,7 @@ std::string chain_title(const EventReport& event) {
   return fmt::format("First bad step {}, from root to symptom", event.step);
 }
 
-/// "conv2.activation 22 % overflow  ->  ...  ->  loss": every link can be clicked.
+/// "conv2.activation 22% overflow  ->  ...  ->  loss": every link can be clicked.
 void draw_chain(const Frame& frame, const EventReport* event) {
   const char* arrow = frame.fonts.unicode ? "\u2192" : "->";
   const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x;

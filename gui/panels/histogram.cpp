@@ -332,7 +332,7 @@ struct TileRate {
   const char* meaning;
 };
 
-/// "underflow", below it "20.9 % -> 3.1 %" in the largest font that fits, and of what.
+/// "underflow", below it "20.9% -> 3.1%" in the largest font that fits, and of what.
 void draw_tile(const Shown& shown, const TileRate& rate, const WhatIf& after, float width) {
   const auto& [name, now, then, whole, of, run, meaning] = rate;
   const Frame& frame = shown.frame;

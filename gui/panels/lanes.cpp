@@ -152,9 +152,7 @@ void draw_distances(const Frame& frame, const SiteError& error, int64_t not_fini
       canvas.text(*font, {(left + right - wide) / 2, y}, ink, text);
     };
     std::string amount = percent(share(bar.count, total));
-    if (text_width(font, amount) > each && amount.ends_with(" %")) {
-      amount = amount.substr(0, amount.size() - 2);
-    }
+    if (text_width(font, amount) > each && amount.ends_with("%")) amount.pop_back();
     if (bar.count > 0) {
       centred(amount, max.y - bar_height - font_size(*font) - 2.0f * s, frame.theme.ink);
     }
@@ -271,7 +269,7 @@ struct Decades {
   }
 };
 
-/// "2.0e-4"; with NaN or infinities how many: "20 % NaN/Inf".
+/// "2.0e-4"; with NaN or infinities how many: "20% NaN/Inf".
 std::string depth_text(const DepthError& layer) {
   if (layer.not_finite == 0) return total_text(layer.total);
   return percent(share(layer.not_finite, layer.n)) + " NaN/Inf";

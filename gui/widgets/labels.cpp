@@ -16,7 +16,7 @@ namespace halfscope::gui {
 namespace {
 
 std::string without_percent(std::string text) {
-  if (text.ends_with(" %")) text.resize(text.size() - 2);
+  if (text.ends_with("%")) text.pop_back();
   return text;
 }
 

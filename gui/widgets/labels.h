@@ -19,7 +19,7 @@ namespace halfscope::gui {
 
 /// "2^16", "2^-3.5".
 std::string power_text(double exponent);
-/// "0", "3.1 %", or where the bounds differ "3.0 - 3.2 %".
+/// "0", "3.1%", or where the bounds differ "3.0 - 3.2%".
 std::string share_text(const CountBounds& bounds, int64_t whole);
 /// "before -> after"; one of them where nothing is changed.
 std::string change_text(const std::string& before, const std::string& after, bool changed,

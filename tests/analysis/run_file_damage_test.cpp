@@ -96,7 +96,7 @@ TEST(DamagedRun, NewerSchema) {
   write_text(file, sample_file_bytes(1));
   sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=6");
   const Error error = open_error(file);
-  EXPECT_THAT(error.what(), HasSubstr("newer format 5"));
+  EXPECT_THAT(error.what(), HasSubstr("newer format 6"));
   EXPECT_THAT(error.hint(), HasSubstr("update"));
 }
 

@@ -168,7 +168,7 @@ TEST_F(Lab, SumsStandStill) {
   ui.click("lab/tab/accumulate");
   EXPECT_EQ(ui.text("lab/sums/fp16/still"), "2048 terms");
   EXPECT_EQ(ui.text("lab/sums/fp16/last"), "2048");
-  EXPECT_EQ(ui.text("lab/sums/fp16/error"), "50 %");
+  EXPECT_EQ(ui.text("lab/sums/fp16/error"), "50%");
   EXPECT_EQ(ui.text("lab/sums/bf16/still"), "256 terms");
   EXPECT_EQ(ui.text("lab/sums/fp32/still"), "-");
   EXPECT_EQ(ui.text("lab/sums/fp16 Kahan/last"), "4096");

@@ -297,7 +297,7 @@ TEST(HistogramEmpty, EveryKindSaysSo) {
       panel.view().site = "nan.activation";
       ui.frame(3);
       EXPECT_NE(ui.text("values/nothing").find("finite"), std::string::npos);
-      EXPECT_NE(ui.text("values/counts").find("NaN 80 %"), std::string::npos);
+      EXPECT_NE(ui.text("values/counts").find("NaN 80%"), std::string::npos);
       panel.view().site = "zero.activation";
       ui.frame(3);
       EXPECT_NE(ui.text("values/nothing").find("zero"), std::string::npos);

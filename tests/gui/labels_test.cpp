@@ -24,9 +24,9 @@ TEST(Labels, Numbers) {
 
 TEST(Labels, SharesAndBounds) {
   EXPECT_EQ(share_text({0, 0}, 1000), "0");
-  EXPECT_EQ(share_text({31, 31}, 1000), "3.1 %");
-  EXPECT_EQ(share_text({30, 32}, 1000), "3 - 3.2 %");
-  EXPECT_EQ(share_text({0, 500}, 1000), "0 - 50 %");
+  EXPECT_EQ(share_text({31, 31}, 1000), "3.1%");
+  EXPECT_EQ(share_text({30, 32}, 1000), "3 - 3.2%");
+  EXPECT_EQ(share_text({0, 500}, 1000), "0 - 50%");
 }
 
 TEST(Labels, TooLongNamesLoseTheirMiddle) {
@@ -65,7 +65,7 @@ TEST(BinText, SaysWhatBecomesOfTheValues) {
   TensorStats stats{.n = 4};
   stats.exponents[static_cast<size_t>(-20 - kMinExponentBin)] = 4;
   HistogramPlot plot{.stats = stats, .lens = kFp16};
-  EXPECT_NE(bin_text(plot, -19.5).find("4 elements, 100 %"), std::string::npos);
+  EXPECT_NE(bin_text(plot, -19.5).find("4 elements, 100%"), std::string::npos);
   EXPECT_NE(bin_text(plot, -19.5).find("5 significant bits instead of 11"), std::string::npos);
   EXPECT_NE(bin_text(plot, -27.5).find("rounded to zero"), std::string::npos);
   EXPECT_NE(bin_text(plot, 3.5).find("normal in fp16"), std::string::npos);

@@ -40,7 +40,7 @@ TEST_F(Lanes, SaysWhatWasSampled) {
   EXPECT_EQ(ui().text("lanes/step"), "at step 44") << "the sample nearest to the last step, 39";
   EXPECT_EQ(ui().text("lanes/other"), "float32");
   EXPECT_EQ(ui().text("lanes/distances/equal"), std::to_string(error.ulps[0]));
-  // 1 ulp of fp16 is up to 2^-10 of the value, 2 or 3 are up to 0.3 %, 8 to 15 up to 1.5 %.
+  // 1 ulp of fp16 is up to 2^-10 of the value, 2 or 3 are up to 0.3%, 8 to 15 up to 1.5%.
   EXPECT_EQ(ui().text("lanes/distances/1e-3"), std::to_string(error.ulps[1]));
   EXPECT_EQ(ui().text("lanes/distances/1e-2"),
             std::to_string(error.ulps[2] + error.ulps[3] + error.ulps[4]));
@@ -152,12 +152,12 @@ TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
   check.order = "tensor-core:h100";
   check.sampled = 100;
   check.explained = 99;
-  EXPECT_EQ(kernel_text(check), "99 % the emulator's bits, 99 % explained");
+  EXPECT_EQ(kernel_text(check), "99% the emulator's bits, 99% explained");
   EXPECT_FALSE(is_kernel_fault(check));
   run.add_kernel(1, check);
   check.step = 49;
   check.beyond = 1;
-  EXPECT_EQ(kernel_text(check), "99 % the emulator's bits, 0.50 % in no order of sums");
+  EXPECT_EQ(kernel_text(check), "99% the emulator's bits, 0.50% in no order of sums");
   EXPECT_TRUE(is_kernel_fault(check));
   run.add_kernel(1, check);
   EXPECT_EQ(kernel_check(run, 1, site, 46)->step, 44);
@@ -167,7 +167,7 @@ TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
   panel.view().lane = "mixed_float16";
   panel.view().site = "conv2.activation";
   panel.ui().frame(3);
-  EXPECT_EQ(panel.ui().text("lanes/kernel"), "Kernel: 99 % the emulator's bits, 99 % explained");
+  EXPECT_EQ(panel.ui().text("lanes/kernel"), "Kernel: 99% the emulator's bits, 99% explained");
   panel.view().site = "conv1.activation";
   panel.ui().frame(3);
   EXPECT_FALSE(panel.ui().has("lanes/kernel"));
@@ -220,8 +220,8 @@ TEST(LaneErrors, ABrokenTensorLooksWorseThanACuredOne) {
   panel.view().site = "conv1.activation";
   panel.ui().frame(3);
   EXPECT_EQ(panel.ui().text("lanes/distances/NaN/Inf"), "128");
-  EXPECT_EQ(panel.ui().text("lanes/not_finite"), "25 % of all values NaN or Inf in one lane only");
-  EXPECT_EQ(panel.ui().text("lanes/depth/conv1"), "25 % NaN/Inf");
+  EXPECT_EQ(panel.ui().text("lanes/not_finite"), "25% of all values NaN or Inf in one lane only");
+  EXPECT_EQ(panel.ui().text("lanes/depth/conv1"), "25% NaN/Inf");
   EXPECT_EQ(panel.ui().text("lanes/depth/conv2"), "4.0e-4");
 }
 

@@ -192,8 +192,8 @@ TEST_F(StepPanels, TheLossTooltipSaysTheLastEvaluation) {
   view.lane = "half";
   show(test::model_of(std::move(run)));
   for (const auto& [step, wanted] : {std::pair<double, const char*>{8.0, ""},
-                                     {9.0, "test accuracy after 10 steps 50 %"},
-                                     {30.0, "test accuracy after 20 steps 62.5 %"}}) {
+                                     {9.0, "test accuracy after 10 steps 50%"},
+                                     {30.0, "test accuracy after 20 steps 62.5%"}}) {
     ui_.move_to(place_of("steps/loss", step));
     ui_.frame();
     const std::string text = tip("steps/loss");
@@ -284,8 +284,8 @@ TEST_F(StepPanels, TheHeatmapTooltipSaysTheCountersOfTheCell) {
   EXPECT_TRUE(text.starts_with("layer1.weight_grad\n")) << text;
   EXPECT_TRUE(says(text, "step 50")) << text;
   EXPECT_TRUE(says(text, "overflow " + percent(1.0 / static_cast<double>(stats->n)))) << text;
-  EXPECT_TRUE(says(text, "zero 25 %")) << text;
-  EXPECT_TRUE(says(text, "NaN / Inf 25 %")) << "what overflows is infinite: " << text;
+  EXPECT_TRUE(says(text, "zero 25%")) << text;
+  EXPECT_TRUE(says(text, "NaN / Inf 25%")) << "what overflows is infinite: " << text;
   EXPECT_TRUE(says(text, "of all values")) << text;
   EXPECT_TRUE(says(text, "of non-zero values")) << text;
   EXPECT_TRUE(says(text, "NaN or Inf starts here")) << text;
@@ -305,7 +305,7 @@ TEST_F(StepPanels, OneBadStepOfManyIsSeenAndNamed) {
   ui_.frame();
   const std::string text = tip("steps/heatmap");
   EXPECT_TRUE(says(text, "step 50, the worst of ")) << text;
-  EXPECT_TRUE(says(text, "overflow 25 %")) << text;
+  EXPECT_TRUE(says(text, "overflow 25%")) << text;
   view.metric = Metric::underflow;
   ui_.frame();
   EXPECT_EQ(pixels_of(bad), 0);

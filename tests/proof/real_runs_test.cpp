@@ -49,7 +49,7 @@ TEST(RealRuns, AdamInFloat16LosesItsSecondMoment) {
   ASSERT_EQ(state.size(), 1u);
   EXPECT_EQ(state[0].severity, Severity::error);
   EXPECT_THAT(state[0].site, testing::EndsWith("_adam_v"));
-  EXPECT_GT(std::get<double>(state[0].evidence.at("flushed_share")), 0.05);
+  EXPECT_GT(std::get<double>(state[0].evidence.at("judged_flushed_share")), 0.05);
   EXPECT_GT(std::get<double>(state[0].evidence.at("largest_update")),
             16.0 * std::get<double>(state[0].evidence.at("usual_update")));
   for (const Finding& finding : findings) {

@@ -28,7 +28,7 @@ std::string bar_with(const std::vector<float>& x, const std::vector<float>& othe
 }
 
 TEST(Distances, OneDifferenceHasOneBarInAllFormats) {
-  // 1 + 2^-9 is two ulps of fp16 from 1, 16,384 of fp32: a difference of 0.2 %.
+  // 1 + 2^-9 is two ulps of fp16 from 1, 16,384 of fp32: a difference of 0.2%.
   EXPECT_EQ(bar_with({1.0f + 0x1p-9f}, {1.0f}, kFp16), bar_with({1.0f + 0x1p-9f}, {1.0f}, kFp32));
   EXPECT_EQ(bar_with({1.0f + 0x1p-9f}, {1.0f}, kFp16), "1e-2");
   EXPECT_EQ(bar_with({1.25f}, {1.0f}, kFp16), bar_with({1.25f}, {1.0f}, kBf16));

@@ -138,7 +138,7 @@ TEST(Report, LossGapIsTheMedianOverTheLastFifth) {
   RunView run(make_run(healthy_spec()).info(), RunStatus::complete);
   for (int step = 0; step < 50; ++step) {
     run.add_step(0, {.step = step, .loss = 2.0});
-    // Far off before the last ten steps, then 5 %, with one wild step.
+    // Far off before the last ten steps, then 5%, with one wild step.
     run.add_step(1, {.step = step, .loss = step < 40 ? 9.0 : step == 44 ? 100.0 : 2.1});
   }
   EXPECT_NEAR(make_report(run).lanes[1].loss_gap.value(), 0.05, 1e-12);
@@ -175,7 +175,7 @@ TEST(ReportActions, CostIsWhatTheAdvisedLaneReallyKeeps) {
   EXPECT_EQ(action.cost->activation_bytes, 3 * 512 * 2);
   EXPECT_EQ(action.cost->weight_share, 0.25);
   EXPECT_EQ(action.confidence, "high");
-  EXPECT_THAT(action.effect, HasSubstr("the loss is 0.41 % from that of fp32"));
+  EXPECT_THAT(action.effect, HasSubstr("the loss is 0.41% from that of fp32"));
   EXPECT_THAT(action.change_my_mind, HasSubstr("another seed than 1"));
 }
 
@@ -304,9 +304,8 @@ TEST(ReportMarkdown, FitsAComment) {
 TEST(ReportMarkdown, HoldsVerdictCostProofAndErrors) {
   const std::string md = report_markdown(make_report(full_run()));
   EXPECT_THAT(md, HasSubstr("## HalfScope: cured"));
-  EXPECT_THAT(md,
-              HasSubstr("25 % of the weights in fp32 (1.02 kB more), 3.07 kB more activations"));
-  EXPECT_THAT(md, HasSubstr("**Proof holds** (tolerance 1.2 %)"));
+  EXPECT_THAT(md, HasSubstr("25% of the weights in fp32 (1.02 kB more), 3.07 kB more activations"));
+  EXPECT_THAT(md, HasSubstr("**Proof holds** (tolerance 1.2%)"));
   EXPECT_THAT(md, HasSubstr("The first tensor to differ from float32 is conv1.activation"));
   const std::string summary = report_markdown_summary(make_report(full_run()));
   EXPECT_THAT(summary, HasSubstr("- Do: Keep conv2 in fp32. Confidence high."));

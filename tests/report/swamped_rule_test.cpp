@@ -47,12 +47,14 @@ TEST(SwampedAdditions, WarnsOfLongSumsThatLoseTheirTerms) {
   const Finding& finding = found[0];
   EXPECT_EQ(finding.lane, 1);
   EXPECT_EQ(finding.severity, Severity::warning);
-  EXPECT_EQ(finding.site, "fc1.activation") << "the two samples of conv1 make 30 %, and a bit less";
+  EXPECT_EQ(finding.site, "fc1.activation") << "the two samples of conv1 make 30%, and a bit less";
   EXPECT_EQ(finding.step, 3);
   EXPECT_NEAR(std::get<double>(finding.evidence.at("worst_swamped_share")), 0.3, 1e-9);
   EXPECT_EQ(std::get<double>(finding.evidence.at("layers")), 2.0);
   EXPECT_EQ(std::get<std::string>(finding.evidence.at("accumulation")), "format");
-  EXPECT_THAT(finding.text, HasSubstr("conv1 and fc1"));
+  EXPECT_THAT(finding.mechanism, HasSubstr("30% of the non-zero products summed into fc1.activ"));
+  EXPECT_THAT(finding.text, HasSubstr("conv1 and fc1 accumulate in too few bits: 30% of the "
+                                      "non-zero products are too small"));
   EXPECT_THAT(finding.action.text, HasSubstr("format:promote=64"));
   EXPECT_THAT(finding.action.text, HasSubstr("format:rounding=stochastic"));
 }
@@ -114,7 +116,7 @@ TEST(SumsInReports, ShowTheWorstInEveryForm) {
   EXPECT_TRUE((*worst)["first_overflow"].is_null());
 
   const std::string markdown = report_markdown(report);
-  EXPECT_THAT(markdown, HasSubstr("| `conv1.weight_grad` | format to fp16 | 25 % | 0 % |"));
+  EXPECT_THAT(markdown, HasSubstr("| `conv1.weight_grad` | format to fp16 | 25% | 0% |"));
   EXPECT_THAT(markdown, Not(HasSubstr("`fc2.activation` | format")));
   EXPECT_LE(std::count(markdown.begin(), markdown.end(), '\n'), 60);
 
@@ -132,7 +134,7 @@ TEST(SumsInReports, OverflowComesFirst) {
       .sums = 10, .products = 500, .largest = 65504.0, .overflowed = 1, .first_overflow = 40};
   run.add_sums(1, row);
   const std::string markdown = report_markdown(make_report(run));
-  const size_t overflow = markdown.find("| `fc1.activation` | format to fp16 | 0 % | 10 % |");
+  const size_t overflow = markdown.find("| `fc1.activation` | format to fp16 | 0% | 10% |");
   EXPECT_NE(overflow, std::string::npos) << markdown;
   EXPECT_LT(overflow, markdown.find("| `conv1.weight_grad` | format"));
   EXPECT_THAT(report_html(make_report(run)), HasSubstr("from term 40"));

@@ -258,7 +258,11 @@ TEST(AnyNetwork, TheLossIsInFp32UnlessAPlanNamesIt) {
 
 TEST(AnyNetwork, TheOptimizersStateHasAFormatOfItsOwn) {
   const Dataset data = data_of(oracle().at("two_inputs"));
-  TrainConfig config = config_of(kCases[1], "float32");
+  TrainConfig reference = config_of(kCases[1], "float32");
+  const double right = test::train(reference, data).seen.rows.back().loss;
+  reference.state_format = kBf16;
+  EXPECT_EQ(test::train(reference, data).seen.rows.back().loss, right) << "of references it is fp32";
+  TrainConfig config = config_of(kCases[1], "mixed_bfloat16");
   const test::Result exact = test::train(config, data);
   config.state_format = kBf16;
   const test::Result result = test::train(config, data);
