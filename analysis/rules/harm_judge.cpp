@@ -22,7 +22,7 @@ constexpr double kSevereSample = 0.5, kSevereOutput = 0.2, kSevereGradient = 0.5
 constexpr double kSevereMovement = 0.5;
 /// Where gradients of right results are this far apart, right trainings go other ways.
 constexpr double kVagueGradients = 0.2;
-/// Without twins, a longer way is held against a lane from this many times on.
+/// A way that only leads further to the side is held against a lane from this many times on.
 constexpr double kFarTooLong = 3.0;
 /// A loss below this share of the first one is as good as learned.
 constexpr double kLearned = 0.01;
@@ -279,6 +279,9 @@ class Judge {
 
   void judge_movements() {
     std::vector<HarmItem> found;
+    // While the loss scale comes down nothing moves, and a short run has hardly done anything else:
+    // twins, which skip nothing, do not show how far right ones come.
+    const bool searches = has_skipped() && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
@@ -308,7 +311,7 @@ class Judge {
         found.push_back(item(kInfinity, 0.0, true, what + " is not finite, float32's is"));
         continue;
       }
-      if (std::isnan(each.error) || std::isnan(each.ratio)) continue;
+      if (searches || std::isnan(each.error) || std::isnan(each.ratio)) continue;
       // An average follows its variable: it may differ as much as that does.
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
@@ -326,13 +329,14 @@ class Judge {
       // directions in which float32 does not move: where a gradient is zero but for rounding, such
       // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
       const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
-      const bool too_long = length > std::max(tolerance, unproven);
       // As far in another direction may be another way to the same end; a shorter way is not.
-      const double error = proven && average     ? each.error
-                           : proven && !too_long ? std::fabs(along - 1.0)
-                           : each.ratio > 1.0 && each.ratio < kFarTooLong
-                               ? 0.0
-                               : std::min(length, each.error);
+      const bool far_too_long = each.ratio >= kFarTooLong;
+      const double by_length =
+          each.ratio > 1.0 && !far_too_long ? 0.0 : std::min(length, each.error);
+      const double error = !proven        ? by_length
+                           : average      ? each.error
+                           : far_too_long ? std::max(std::fabs(along - 1.0), by_length)
+                                          : std::fabs(along - 1.0);
       if (error <= tolerance) continue;
       found.push_back(item(
           error, tolerance, each.ratio < 1.0 - kSevereMovement || each.ratio > 2.0 || error > 1.0,

@@ -234,7 +234,25 @@ TEST(Twins, ShowWhichMovementsAreWrong) {
   EXPECT_FALSE(harm(movement(0.5, 0.5, 0.01)).empty()) << "half the way";
   EXPECT_TRUE(harm(movement(0.5, 0.5, 0.3)).empty()) << "twins do not go it either";
   EXPECT_FALSE(harm(movement(std::sqrt(2.0), 1.0, 0.01)).empty()) << "as far, to the side";
-  EXPECT_FALSE(harm(movement(2.0, std::sqrt(5.0), 0.01)).empty()) << "twice as far to the side";
+  EXPECT_TRUE(harm(movement(2.0, std::sqrt(5.0), 0.01)).empty()) << "twice as far to the side";
+  EXPECT_FALSE(harm(movement(4.0, std::sqrt(17.0), 0.01)).empty()) << "four times";
+  EXPECT_FALSE(harm(movement(2.4, 2.2, 0.01)).empty())
+      << "0.5 (1 + 2.2^2 - 2.4^2) = 0.04 of the way, however long it is";
+}
+
+// Of four steps the first goes to the loss scale: three quarters of the way are all there can be.
+TEST(Twins, AShortSearchForTheLossScaleIsNoHarm) {
+  const auto harm = [](bool skips) {
+    RunView run(run_with(1.0, {}).info(), RunStatus::complete);
+    for (int64_t step = 0; step < 4; ++step) {
+      run.add_step(0, {.step = step, .loss = 1.0});
+      run.add_step(1, {.step = step, .loss = 1.0, .skipped = skips && step == 0});
+    }
+    run.add_deviation(1, movement(0.6, 0.4));
+    return harm_of(LaneFacts(run, 1)).items;
+  };
+  EXPECT_TRUE(harm(true).empty());
+  EXPECT_FALSE(harm(false).empty());
 }
 
 TEST(Twins, AdviceThatWasTriedInVainIsTold) {
