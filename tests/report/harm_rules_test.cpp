@@ -101,7 +101,7 @@ TEST(HarmlessFindings, AFaultyKernelAndALostLaneMatterAllTheSame) {
   spec.lanes[1].backend = "cuda";
   RunView run = make_run(spec);
   run.add_kernel(1, {.step = 0, .site = 3, .n = 512, .differing = 3, .max_ulps = 4.0, .beyond = 3});
-  ASSERT_TRUE(harm_of(LaneFacts(run, 1)).none());
+  ASSERT_TRUE(harm_of(LaneFacts(run, 1)).items.empty());
   const std::vector<Finding> faults = findings_of(run, "kernel_fault");
   ASSERT_THAT(faults, SizeIs(1));
   EXPECT_EQ(faults[0].severity, Severity::error);
@@ -182,15 +182,15 @@ TEST(HarmRule, SaysThatTheCauseWasNotFound) {
 
 TEST(HarmRule, SaysWhereTheErrorGrows) {
   RunView run = harmed_for_no_known_reason();
-  add_site_error(run, 0, 0, 0.01, 0.02);
-  add_site_error(run, 1, 0, 0.5, 0.03);
+  add_site_error(run, 0, 0, 0.01, 0.2);
+  add_site_error(run, 1, 0, 0.5, 0.3);
   EXPECT_THAT(findings_of(run, "harm").at(0).action.text,
               AllOf(HasSubstr("The cause was not found: "), HasSubstr("b.activation")))
       << "the larger one in double";
 
   RunView unmeasured = harmed_for_no_known_reason();
-  add_site_error(unmeasured, 0, 0, 0.04, kNotANumber);
-  add_site_error(unmeasured, 1, 0, 0.03, kNotANumber);
+  add_site_error(unmeasured, 0, 0, 0.4, kNotANumber);
+  add_site_error(unmeasured, 1, 0, 0.3, kNotANumber);
   EXPECT_THAT(findings_of(unmeasured, "harm").at(0).action.text, HasSubstr("a.activation"))
       << "in fp32 where that is all there is";
 
@@ -198,7 +198,7 @@ TEST(HarmRule, SaysWhereTheErrorGrows) {
   add_site_error(unusable, 0, 0, 0.01, 0.9);
   add_site_error(unusable, 1, 0, std::numeric_limits<double>::infinity(), kNotANumber);
   EXPECT_THAT(findings_of(unusable, "harm").at(0).action.text,
-              HasSubstr("b.activation is where results stop being usable"));
+              HasSubstr("b.activation is the first operator to give results that are of no use"));
 }
 
 TEST(HarmRule, LooksForTheCauseInComparisonsWithTheReferenceOnly) {

@@ -48,7 +48,7 @@ Harm harm_of_output(const HarmLane& lane, const Deviation& deviation) {
 /// That the tolerance is `tolerance`: a little less is none.
 void expect_output_tolerance(const HarmLane& lane, double spread, double tolerance) {
   SCOPED_TRACE(lane.name + " with a spread of " + std::to_string(spread));
-  EXPECT_TRUE(harm_of_output(lane, output_off(0.99 * tolerance, spread)).none());
+  EXPECT_TRUE(harm_of_output(lane, output_off(0.99 * tolerance, spread)).items.empty());
   const Harm harm = harm_of_output(lane, output_off(1.01 * tolerance, spread));
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_EQ(harm.items[0].of, Kind::output);
@@ -79,14 +79,12 @@ TEST(Harm, TheWorstSampleHasAToleranceOfItsOwn) {
   const auto items = [](double worst, double worst_spread) {
     return harm_of_output(kFp16Lane, output_off(0.005, 0.001, worst, worst_spread)).items;
   };
-  EXPECT_THAT(items(0.099, 0.0), IsEmpty());
-  ASSERT_THAT(items(0.101, 0.0), SizeIs(1));
-  EXPECT_DOUBLE_EQ(items(0.101, 0.0)[0].tolerance, 0.10);
-  EXPECT_THAT(items(0.101, 0.0)[0].text, HasSubstr("in the worst sample"));
-  EXPECT_THAT(items(0.39, 0.2), IsEmpty());
-  EXPECT_THAT(items(0.41, 0.2), SizeIs(1));
-  EXPECT_THAT(items(0.49, 1.0), IsEmpty()) << "below the cap";
-  EXPECT_THAT(items(0.51, 1.0), SizeIs(1));
+  EXPECT_THAT(items(0.249, 0.0), IsEmpty());
+  ASSERT_THAT(items(0.251, 0.0), SizeIs(1));
+  EXPECT_DOUBLE_EQ(items(0.251, 0.0)[0].tolerance, 0.25);
+  EXPECT_THAT(items(0.251, 0.0)[0].text, HasSubstr("in the worst sample"));
+  EXPECT_THAT(items(0.59, 0.2), IsEmpty());
+  EXPECT_THAT(items(0.61, 0.2), SizeIs(1));
 }
 
 TEST(Harm, WhatIsNotFiniteIsSevere) {
@@ -110,7 +108,7 @@ TEST(Harm, IsDoubtfulFromHalfTheSpreadOn) {
   EXPECT_FALSE(harm_of_output(kFp16Lane, output_off(0.019, 0.04)).doubtful);
   const Harm harm = harm_of_output(kFp16Lane, output_off(0.021, 0.04));
   EXPECT_TRUE(harm.doubtful);
-  EXPECT_TRUE(harm.none());
+  EXPECT_TRUE(harm.items.empty());
 }
 
 /// A batch's loss, or the gradient of `name`, at three steps.
@@ -150,8 +148,8 @@ TEST(Harm, ABatchsLossHasTheTolerancesOfOutputs) {
 TEST(Harm, GradientsMayBeOffByMore) {
   EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "", {0.0099}, 0.0), IsEmpty());
   EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "", {0.0101}, 0.0), SizeIs(1));
-  EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "", {0.49}, 0.4), IsEmpty());
-  EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "", {0.51}, 0.4), SizeIs(1));
+  EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "", {0.79}, 0.4), IsEmpty());
+  EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "", {0.81}, 0.4), SizeIs(1));
   EXPECT_THAT(batch_items(kFp16Lane, Of::gradient, "a.weight", {0.049}, 0.0), IsEmpty());
   const std::vector<HarmItem> items =
       batch_items(kFp16Lane, Of::gradient, "a.weight", {0.051}, 0.0);
@@ -183,7 +181,7 @@ TEST(Harm, OneItemStandsForAllGradients) {
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_EQ(harm.items[0].name, "b.weight");
   EXPECT_THAT(harm.items[0].text, HasSubstr("the gradient of b.weight is"));
-  EXPECT_THAT(harm.items[0].text, HasSubstr("and 1 more"));
+  EXPECT_THAT(harm.items[0].text, HasSubstr("1 variable more"));
 }
 
 TEST(Harm, GradientsAndLossesThatAreNotFiniteAreSevereWhateverTheOthersAre) {
@@ -208,13 +206,13 @@ Harm ends_apart(double factor, double twins) {
 }
 
 TEST(Harm, TheLossAtTheEndIsComparedWithThatOfTwins) {
-  EXPECT_TRUE(ends_apart(1.009, 0.0).none());
+  EXPECT_TRUE(ends_apart(1.009, 0.0).items.empty());
   ASSERT_THAT(ends_apart(1.011, 0.0).items, SizeIs(1));
   EXPECT_EQ(ends_apart(1.011, 0.0).items[0].of, Kind::training);
   EXPECT_EQ(ends_apart(1.011, 0.0).items[0].step, -1) << "at the end";
-  EXPECT_TRUE(ends_apart(1.09, 0.05).none());
-  EXPECT_FALSE(ends_apart(1.11, 0.05).none());
-  EXPECT_FALSE(ends_apart(0.89, 0.05).none()) << "a loss that is too low is as wrong";
+  EXPECT_TRUE(ends_apart(1.09, 0.05).items.empty());
+  EXPECT_FALSE(ends_apart(1.11, 0.05).items.empty());
+  EXPECT_FALSE(ends_apart(0.89, 0.05).items.empty()) << "a loss that is too low is as wrong";
   EXPECT_FALSE(ends_apart(1.11, 0.05).severe());
   EXPECT_TRUE(ends_apart(1.21, 0.05).severe());
 }
@@ -226,9 +224,9 @@ TEST(Harm, WithoutTwinsAGapOfATenthIsLeftOpen) {
     const LossCurve own = [=](int64_t step) { return step < 20 ? 2.0 : loss; };
     return harm_in(harm_training({{kReferenceLane, settled}, {kFp16Lane, own}}));
   };
-  EXPECT_TRUE(ends_at(1.005).none());
+  EXPECT_TRUE(ends_at(1.005).items.empty());
   EXPECT_THAT(ends_at(1.005).unchecked, IsEmpty());
-  EXPECT_TRUE(ends_at(1.09).none());
+  EXPECT_TRUE(ends_at(1.09).items.empty());
   EXPECT_THAT(ends_at(1.09).unchecked, SizeIs(1));
   ASSERT_THAT(ends_at(1.11).items, SizeIs(1));
   EXPECT_DOUBLE_EQ(ends_at(1.11).items[0].tolerance, 0.10);
@@ -241,7 +239,7 @@ TEST(Harm, WithoutTwinsAGapOfATenthIsLeftOpen) {
 TEST(Harm, ScatterOfTheReferenceExcusesAGap) {
   const LossCurve noisy = [](int64_t step) { return step < 20 ? 4.0 : step % 2 == 0 ? 1.5 : 0.5; };
   const LossCurve own = [](int64_t step) { return step < 20 ? 4.0 : 1.3; };
-  EXPECT_TRUE(harm_in(harm_training({{kReferenceLane, noisy}, {kFp16Lane, own}})).none());
+  EXPECT_TRUE(harm_in(harm_training({{kReferenceLane, noisy}, {kFp16Lane, own}})).items.empty());
 }
 
 TEST(Harm, ALaneThatDoesNotLearnIsBroken) {
@@ -302,18 +300,20 @@ std::vector<HarmItem> moved_items(const std::string& name, const Moved& moved) {
 }
 
 TEST(Harm, WaysOfWeightsAreComparedWithThoseOfTwins) {
-  EXPECT_THAT(moved_items("", {0.09, 1.0, 0.01}), IsEmpty());
-  ASSERT_THAT(moved_items("", {0.11, 1.0, 0.01}), SizeIs(1));
-  EXPECT_EQ(moved_items("", {0.11, 1.0, 0.01})[0].of, Kind::weight);
-  EXPECT_THAT(moved_items("", {0.39, 1.0, 0.2}), IsEmpty());
-  EXPECT_THAT(moved_items("", {0.41, 1.0, 0.2}), SizeIs(1));
+  // Of a way as long as float32's and off by e, 1 - e^2 / 2 lies along float32's.
+  EXPECT_THAT(moved_items("", {0.44, 1.0, 0.01}), IsEmpty());
+  ASSERT_THAT(moved_items("", {0.46, 1.0, 0.01}), SizeIs(1));
+  EXPECT_EQ(moved_items("", {0.46, 1.0, 0.01})[0].of, Kind::weight);
+  EXPECT_THAT(moved_items("", {0.89, 1.0, 0.2}), IsEmpty());
+  EXPECT_THAT(moved_items("", {0.90, 1.0, 0.2}), SizeIs(1));
 }
 
 TEST(Harm, WithoutTwinsOnlyTheLengthOfTheWayCounts) {
   EXPECT_THAT(moved_items("", {0.9, 1.0}), IsEmpty()) << "as far, to another end";
   EXPECT_THAT(moved_items("", {0.9, 0.86}), IsEmpty());
   EXPECT_THAT(moved_items("", {0.9, 0.84}), SizeIs(1));
-  EXPECT_THAT(moved_items("", {0.9, 1.16}), SizeIs(1));
+  EXPECT_THAT(moved_items("", {0.9, 1.16}), IsEmpty()) << "noise makes ways longer";
+  EXPECT_THAT(moved_items("", {3.0, 3.1}), SizeIs(1));
   EXPECT_THAT(moved_items("a.weight", {0.9, 0.71}), IsEmpty());
   EXPECT_THAT(moved_items("a.weight", {0.9, 0.69}), SizeIs(1));
   EXPECT_THAT(moved_items("a.weight", {0.2, 0.5}), IsEmpty())
@@ -332,7 +332,7 @@ TEST(Harm, WeightsThatDidNotMoveAreSevere) {
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_TRUE(harm.severe());
   EXPECT_THAT(harm.items[0].text, HasSubstr("a.weight moved"));
-  EXPECT_THAT(harm.items[0].text, HasSubstr("and 1 more"));
+  EXPECT_THAT(harm.items[0].text, HasSubstr("1 variable more"));
 }
 
 TEST(Harm, AnAverageMayBeOffByTwiceWhatItsWeightIs) {
@@ -350,7 +350,7 @@ TEST(Harm, AnAverageMayBeOffByTwiceWhatItsWeightIs) {
 TEST(Harm, RunningStatisticsMustBeFinite) {
   RunView run = trained_beside_float32(kFp16Lane);
   run.add_deviation(1, {.step = 100, .of = Of::buffer, .name = "bn.mean", .n = 8, .error = 3.0});
-  EXPECT_TRUE(harm_in(run).none()) << "what is made of them is judged, not they";
+  EXPECT_TRUE(harm_in(run).items.empty()) << "what is made of them is judged, not they";
   run.add_deviation(1, {.step = 100, .of = Of::buffer, .name = "bn.var", .n = 8, .broken = 2});
   ASSERT_THAT(harm_in(run).items, SizeIs(1));
   EXPECT_EQ(harm_in(run).items[0].of, Kind::buffer);
@@ -413,7 +413,7 @@ TEST(Harm, EachLaneIsJudgedByItself) {
   run.add_deviation(1, output_off(0.014, 0.0));
   run.add_deviation(2, output_off(0.014, 0.0));
   EXPECT_THAT(harm_in(run, 1).items, SizeIs(1));
-  EXPECT_TRUE(harm_in(run, 2).none()) << "within four roundings of bf16";
+  EXPECT_TRUE(harm_in(run, 2).items.empty()) << "within four roundings of bf16";
   const Harm reference = harm_in(run, 0);
   EXPECT_FALSE(reference.measured);
   EXPECT_TRUE(reference.inconclusive.empty());

@@ -240,7 +240,7 @@ TEST(HarmVerdict, OfSeveralHealthyLanesIsOneSentence) {
   run.add_deviation(2, result_off(0.001));
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.state, State::healthy);
-  EXPECT_THAT(report.verdict.headline, HasSubstr("all 2 lanes"));
+  EXPECT_THAT(report.verdict.headline, HasSubstr("both lanes"));
 }
 
 // 5 % apart without twins: neither harmed nor proven to be right.

@@ -349,15 +349,15 @@ TEST(Rules, InfinitiesOfMasksAreMeant) {
 TEST(Rules, EdgesOfARun) {
   RunSpec spec = healthy_spec();
   spec.steps = 1;
-  EXPECT_EQ(make_report(make_run(spec)).verdict.state, Verdict::State::healthy);
+  EXPECT_EQ(make_report(make_run(spec)).verdict.state, Verdict::State::inconclusive);
 
   spec.steps = 0;
   const Report empty = make_report(make_run(spec));
   EXPECT_TRUE(empty.findings.empty());
-  EXPECT_EQ(empty.verdict.state, Verdict::State::attention);
+  EXPECT_EQ(empty.verdict.state, Verdict::State::inconclusive);
 
   const Report nothing = make_report(RunView(RunInfo{}, RunStatus::interrupted));
-  EXPECT_EQ(nothing.verdict.state, Verdict::State::attention);
+  EXPECT_EQ(nothing.verdict.state, Verdict::State::inconclusive);
   EXPECT_EQ(default_lane(RunView(RunInfo{}, RunStatus::running), {}), -1);
 
   spec = healthy_spec();
@@ -371,7 +371,7 @@ TEST(Rules, EdgesOfARun) {
   spec.nan_from_the_start = true;
   const Report nan = make_report(make_run(spec));
   EXPECT_EQ(nan.verdict.state, Verdict::State::broken);
-  EXPECT_THAT(nan.verdict.text, HasSubstr("Not a matter of precision"));
+  EXPECT_THAT(nan.verdict.text, HasSubstr("Not a precision problem"));
   EXPECT_FALSE(nan.recommendation);
 }
 

@@ -134,8 +134,7 @@ TEST(DeviationMeter, IndicesAreEqualOrNot) {
     EXPECT_EQ(result.n, 4);
     EXPECT_EQ(result.broken, 0);
     EXPECT_DOUBLE_EQ(result.error, 0.5) << "the root of one in four";
-    EXPECT_DOUBLE_EQ(result.worst, std::sqrt(0.5));
-    EXPECT_DOUBLE_EQ(result.ratio, 1.0);
+    EXPECT_TRUE(std::isnan(result.worst) && std::isnan(result.ratio)) << "they have no size";
   }
 }
 
