@@ -22,6 +22,8 @@ const char* badge(Verdict::State state, bool early, bool unicode) {
       return unicode ? "\u25b2 attention" : "! attention";
     case Verdict::State::broken:
       return unicode ? "\u2718 broken" : "x broken";
+    case Verdict::State::inconclusive:
+      return "? inconclusive";
   }
   return "";
 }

@@ -123,6 +123,8 @@ ImU32 Theme::verdict(Verdict::State state) const noexcept {
     case Verdict::State::healthy:
     case Verdict::State::cured:
       return good;
+    case Verdict::State::inconclusive:
+      return soft;
   }
   return soft;
 }
@@ -136,6 +138,8 @@ ImU32 Theme::verdict_soft(Verdict::State state) const noexcept {
     case Verdict::State::healthy:
     case Verdict::State::cured:
       return good_soft;
+    case Verdict::State::inconclusive:
+      return card;
   }
   return card;
 }
