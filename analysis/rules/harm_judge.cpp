@@ -332,7 +332,7 @@ class Judge {
       // As far in another direction may be another way to the same end; a shorter way is not.
       const bool far_too_long = each.ratio >= kFarTooLong;
       const double by_length =
-          each.ratio > 1.0 && !far_too_long ? 0.0 : std::min(length, each.error);
+          vague && each.ratio > 1.0 && !far_too_long ? 0.0 : std::min(length, each.error);
       const double error = !proven        ? by_length
                            : average      ? each.error
                            : far_too_long ? std::max(std::fabs(along - 1.0), by_length)

@@ -23,7 +23,7 @@ std::filesystem::path case_file(const std::string& name) {
 
 /// The findings of the lane that is not float32, and of float32.
 struct Findings {
-  std::vector<nlohmann::json> lane, reference;
+  std::vector<nlohmann::json> lane, harm, reference;
 
   std::string worst() const {
     std::string worst = "none";
@@ -41,7 +41,11 @@ Findings findings_of(const test::Bench& bench) {
   Findings found;
   const auto json = nlohmann::json::parse(test::text_of(bench / "r.json"));
   for (const nlohmann::json& each : json["findings"]) {
-    (each["lane"] == "float32" ? found.reference : found.lane).push_back(each);
+    if (each["lane"] == "float32") {
+      found.reference.push_back(each);
+    } else {
+      (each["rule"] == "harm" ? found.harm : found.lane).push_back(each);
+    }
   }
   return found;
 }
@@ -100,6 +104,8 @@ TEST_F(NoAlarm, AVarianceThatOverflowsIsStillAWarning) {
     SCOPED_TRACE(name);
     const Findings found = run_case(name, "half");
     EXPECT_EQ(found.worst(), "warning");
+    ASSERT_EQ(found.harm.size(), 1u);
+    EXPECT_EQ(found.harm[0]["severity"], "error");
     EXPECT_EQ(found.lane[0]["rule"], "forward_overflow");
     EXPECT_THAT(found.lane[0]["text"].get<std::string>(), HasSubstr("no NaN shows"));
   }
