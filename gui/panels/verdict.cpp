@@ -42,7 +42,11 @@ const Finding* worst_finding(const Report& report) noexcept {
   const Finding* worst = nullptr;
   for (const Finding& finding : report.findings) {
     if (finding.severity == Severity::info || finding.lane != report.sick) continue;
-    if (worst == nullptr || finding.severity > worst->severity) worst = &finding;
+    // Harm is the lane's as a whole; its cause is at a place.
+    const bool has_place = !finding.site.empty();
+    const bool better = worst == nullptr || (has_place && worst->site.empty()) ||
+                        (has_place == !worst->site.empty() && finding.severity > worst->severity);
+    if (better) worst = &finding;
   }
   return worst;
 }

@@ -303,7 +303,7 @@ TEST(Words, AFewHealthyStepsAreNoPromise) {
   spec.steps = 3;
   AppDriver early(test::make_run(spec));
   early.frame(3);
-  EXPECT_THAT(early.text("verdict/state"), HasSubstr("healthy so far"));
+  EXPECT_THAT(early.text("verdict/state"), HasSubstr("inconclusive"));
 }
 
 }  // namespace
