@@ -30,7 +30,9 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
   std::set<std::string> kept;
   bool scale_named = false;
   for (const Finding& finding : report.findings) {
-    if (finding.lane != frame.at.lane) continue;
+    // The verdict tells of harm itself; here are its causes and what to do about them.
+    if (finding.lane != frame.at.lane || (finding.rule == "harm" && finding.action.text.empty()))
+      continue;
     const Action& action = finding.action;
     Row row{.layer = finding.layer,
             .action = action.text.empty() ? "-" : action.text,
