@@ -16,8 +16,8 @@ namespace halfscope {
 /// another schema version, or if it cannot be written.
 void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
 
-/// Whether a stored proof shows that the lane is right as it is: its trial `original` passes. False
-/// of "" and of what is no proof.
+/// Returns whether a stored proof shows that the lane is right as it is: its trial `original`
+/// passes. False for "" and for text that is not a proof.
 bool proof_clears(const std::string& json);
 
 /// Adds what was measured of lanes, in place of rows of the same lane, step, kind and name. Throws

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Trials by inference: the outputs of a lane beside those of fp32 on the same samples.
+// Trials by inference: a lane's outputs are compared with fp32's on the same samples.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Trials by training: their losses are compared with those of fp32, and where the lane has harm
-// that no loss shows, everything else that is measured of a training is, too.
+// Trials by training: their losses are compared with fp32's. Where the lane has harm that no loss
+// shows, gradients, weights and averages are compared as well.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "analysis/loss_gap.h"
 #include "analysis/memory_sink.h"
 #include "analysis/proof/trial.h"
 #include "analysis/proof/trial_runner.h"
@@ -16,9 +17,9 @@
 namespace halfscope {
 namespace {
 
-/// A lane that has lost for so many steps on end does not come back...
+/// After this many lost steps in a row a lane does not recover, unless it is still coming down from
+/// a dynamic scale above kFarUp.
 constexpr int64_t kHopelessSteps = 64;
-/// ...unless its dynamic scale started far up: above this, coming down is no loss.
 constexpr double kFarUp = 65536.0;
 /// A training this many times as long as its calibration hardly shows it any more.
 constexpr int64_t kFewForSkips = 50;

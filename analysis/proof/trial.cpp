@@ -1,25 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/proof/trial.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <vector>
-
 namespace halfscope {
 namespace {
 
 /// From 65536 to 2^-14, below which gradients of fp16 could not be told from zero.
 constexpr int64_t kLongestCalibration = 30;
-
-/// Of an even number of values: half way between the two in the middle.
-double median(std::vector<double> values) {
-  const auto upper = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), upper, values.end());
-  if (values.size() % 2 == 1) return *upper;
-  const double lower = *std::max_element(values.begin(), upper);
-  return lower + 0.5 * (*upper - lower);
-}
 
 /// A scale that stays where it is after a skipped step does not look for a better one.
 bool has_constant_scale(std::span<const StepRow> rows) {
@@ -30,25 +16,6 @@ bool has_constant_scale(std::span<const StepRow> rows) {
 }
 
 }  // namespace
-
-double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (reference.empty() || rows.size() != reference.size()) return kInfinity;
-  const size_t count =
-      std::max<size_t>(1, static_cast<size_t>(kComparedShare * static_cast<double>(rows.size())));
-  std::vector<double> gaps, losses;
-  for (size_t i = rows.size() - count; i < rows.size(); ++i) {
-    if (!std::isfinite(rows[i].loss) || !std::isfinite(reference[i].loss)) return kInfinity;
-    gaps.push_back(rows[i].loss - reference[i].loss);
-    losses.push_back(reference[i].loss);
-  }
-  const double first = reference.front().loss;
-  const double learned = std::isfinite(first) ? kLearnedShare * first : 0.0;
-  const double size = std::max(median(losses), learned);
-  const double gap = std::fabs(median(gaps));
-  if (gap == 0.0) return 0.0;
-  return size > 0.0 ? gap / size : kInfinity;
-}
 
 SkippedSteps skipped_steps(std::span<const StepRow> rows) {
   SkippedSteps result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What one training says about advice: how far its loss ends from fp32's, and whether it skipped
-// more steps than a loss scale needs to settle. Pure functions of recorded steps.
+// Whether a training skipped more steps than a loss scale needs to settle. Pure functions of
+// recorded steps.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,6 @@
 #include "core/observe/recording.h"
 
 namespace halfscope {
-
-/// The part of a run, from its end, over which losses are compared.
-inline constexpr double kComparedShare = 0.2;
-/// Losses below this share of the first one are as good as learned: differences between them are
-/// not measured against the little that is left, which may be 0.
-inline constexpr double kLearnedShare = 0.01;
-
-/// |median over the last fifth of (loss - reference loss)| / median of the reference loss there, or
-/// kLearnedShare of the reference's first loss if that is more. Infinity if a loss of either is not
-/// finite there or one of them ended earlier than the other.
-double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
 /// Skipped steps by what they are for.
 struct SkippedSteps {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/proof/trial.h"
+#include "analysis/loss_gap.h"
 #include "core/error.h"
 #include "core/lower/lower.h"
 #include "core/models/models.h"
@@ -20,8 +20,8 @@ namespace {
 
 using Of = Deviation::Of;
 
-constexpr double kEndless = std::numeric_limits<double>::infinity();
-/// A float32 that has left the finite numbers for so many steps does not come back.
+constexpr double kBoundless = std::numeric_limits<double>::infinity();
+/// After this many steps without a finite loss in a row, float32 does not recover.
 constexpr int64_t kHopeless = 64;
 
 /// Bit for bit, but for NaN, which is as good as any other.
@@ -92,7 +92,7 @@ TrainConfig without_extras(const TrainConfig& training) {
 
 /// The one of two distances that forgives more.
 void keep_further(Deviation& kept, const Deviation& other) {
-  const double error = other.broken > 0 ? kEndless : other.error;
+  const double error = other.broken > 0 ? kBoundless : other.error;
   if (!(kept.error >= error)) kept.error = error;
   const auto from_one = [](double ratio) { return std::fabs(ratio - 1.0); };
   if (!(from_one(kept.ratio) >= from_one(other.ratio))) kept.ratio = other.ratio;
@@ -111,7 +111,7 @@ std::vector<Deviation> furthest(std::span<const Deviation> found) {
     const Deviation* before = find_row(result, each.of, each.name);
     if (before == nullptr) {
       result.push_back(each);
-      if (each.broken > 0) result.back().error = kEndless;
+      if (each.broken > 0) result.back().error = kBoundless;
     } else {
       keep_further(result[static_cast<size_t>(before - result.data())], each);
     }

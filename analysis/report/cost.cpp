@@ -101,7 +101,7 @@ Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) 
       }
     }
     if (!kept) continue;
-    // Weights under the name of another layer are read in this one's format all the same.
+    // Weights that are stored with another layer are read in this layer's format, too.
     const int64_t others = parameters_of(own.weights, layer.parameters) - own.weights;
     kept_weights += own.weights + others;
     cost.weight_bytes += others * (bytes_per_element(kFp32) - bytes_per_element(layer.read));

@@ -85,9 +85,10 @@ std::string curves(const Report& report) {
 /// What only trainings have.
 template <class Entry>
 void training_definitions(const Entry& entry) {
-  entry("Loss gap",
-        "Median of |loss &minus; reference's loss| / reference's loss over the last fifth of the "
-        "steps, on the same batches.");
+  entry(
+      "Loss gap",
+      "Median of loss &minus; reference's loss over the last fifth of the steps, without its sign, "
+      "over the median of the reference's loss there. Both see the same batches.");
   entry(
       "Loss-scale window",
       fmt::format(

@@ -322,9 +322,10 @@ std::string layer_section(const Report& report, size_t size_so_far) {
           "<p class=\"how\">How to read it: a histogram shows at which powers of two a tensor's "
           "values lie, from {} on the left to {} on the right, over the "
           "whole run, on the bands of its format; bar heights are square roots, so that thin "
-          "tails show. {}A percentage is that of the layer's worst tensor of that kind over all "
-          "recorded steps: overflow and NaN/Inf of all its values, underflow{} of those that are "
-          "not zero.</p>\n",
+          "tails show. {}Each percentage belongs to the layer's worst tensor of that kind, over "
+          "all "
+          "recorded steps. Overflow and NaN/Inf count among all its values, underflow{} among its "
+          "values that are not zero.</p>\n",
           power(axis.low), power(axis.high + 1),
           report.run.inference ? "" : "Gradients are shown as stored, times the loss scale. ",
           report.run.inference ? "" : " and lost updates") +

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "analysis/format_limits.h"
+#include "analysis/loss_gap.h"
 #include "analysis/report/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/lane_facts.h"
@@ -127,21 +128,6 @@ void thin(std::span<const StepRow> rows, LaneReport& lane) {
   lane.kept_every = std::max<int64_t>(lane.kept_every, 1);
 }
 
-/// Both lanes saw the same batches, so step by step the losses can be told apart from noise.
-std::optional<double> loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference) {
-  std::vector<double> gaps;
-  const size_t steps = std::min(rows.size(), reference.size());
-  if (steps == 0) return std::nullopt;
-  for (size_t i = steps - std::max<size_t>(steps / 5, 1); i < steps; ++i) {
-    if (rows[i].step != reference[i].step || !(std::fabs(reference[i].loss) > 0.0)) continue;
-    const double gap = std::fabs(rows[i].loss - reference[i].loss) / std::fabs(reference[i].loss);
-    gaps.push_back(std::isfinite(gap) ? gap : INFINITY);
-  }
-  if (gaps.empty()) return std::nullopt;
-  std::sort(gaps.begin(), gaps.end());
-  return gaps[gaps.size() / 2];
-}
-
 LaneReport report_lane(const RunView& run, int lane) {
   const int reference = reference_lane(run, lane);
   const LaneInfo& info = run.lane(lane);
@@ -164,11 +150,15 @@ LaneReport report_lane(const RunView& run, int lane) {
     if (!run.info().inference) {
       report.first_loss = rows.front().loss;
       report.last_loss = rows.back().loss;
+      report.end_loss = end_loss(rows);
     }
     report.last_loss_scale = rows.back().loss_scale;
   }
   if (reference >= 0 && !run.info().inference) {
-    report.loss_gap = loss_gap(rows, run.steps(reference));
+    // Of a run that goes on, as far as both have come.
+    const std::span<const StepRow> theirs = run.steps(reference);
+    const size_t steps = std::min(rows.size(), theirs.size());
+    if (steps > 0) report.loss_gap = loss_gap(rows.first(steps), theirs.first(steps));
   }
   if (!run.evals(lane).empty()) {
     const EvalRow& eval = run.evals(lane).back();

@@ -37,17 +37,18 @@ namespace {
 
 using State = Verdict::State;
 
-/// "its loss ends at 0.31, that of float32 at 0.3"; a run that is not complete has no end yet.
+/// "its loss ends at 0.31, float32's at 0.3"; a run that is not complete has no end yet.
 std::string compared(const Report& report, const LaneReport& lane) {
   if (!lane.last_loss) return "";
   const LaneReport* reference =
       report.reference >= 0 ? &report.lanes[static_cast<size_t>(report.reference)] : nullptr;
   const bool ended = report.status == RunStatus::complete;
+  const auto loss = [ended](const LaneReport& of) { return *(ended ? of.end_loss : of.last_loss); };
   std::string text =
-      fmt::format("its loss {} {}", ended ? "ends at" : "stands at", short_number(*lane.last_loss));
+      fmt::format("its loss {} {}", ended ? "ends at" : "stands at", short_number(loss(lane)));
   const bool other = reference != nullptr && reference != &lane;
   if (other && reference->last_loss && !reference->lost) {
-    text += fmt::format(", that of {} at {}", reference->name, short_number(*reference->last_loss));
+    text += fmt::format(", {}'s at {}", reference->name, short_number(loss(*reference)));
   }
   return text;
 }
@@ -284,8 +285,13 @@ Verdict of_health(const Report& report) {
     lanes.push_back(static_cast<int>(i));
   }
   Verdict verdict;
+  const bool all_checked = std::all_of(lanes.begin(), lanes.end(), [&](int lane) {
+    return report.lanes[static_cast<size_t>(lane)].harm.unchecked.empty();
+  });
   if (lanes.size() == 1) {
     verdict.headline = healthy_headline(report, lanes.front());
+  } else if (!all_checked) {
+    verdict.headline = "No precision problems found in what this run could compare.";
   } else {
     verdict.headline =
         fmt::format("No precision problems found{}: the results of {} lanes match float32's.",
@@ -301,7 +307,8 @@ Verdict of_health(const Report& report) {
     for (const std::string& each : info.harm.unchecked) {
       append(verdict.more, lanes.size() > 1 ? info.name + ": " + each : each);
     }
-    if (info.harm.unchecked.empty()) continue;
+  }
+  if (!all_checked) {
     append(verdict.more, "`halfscope diagnose` trains float32 again to find out.");
   }
   for (int lane : lanes) {

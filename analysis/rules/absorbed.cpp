@@ -12,7 +12,7 @@
 namespace halfscope {
 namespace {
 
-/// Tensors agree if they differ by no more than so many roundings, and never by more than a tenth.
+/// Tensors agree up to this many roundings, and up to a tenth at most.
 constexpr double kRoundings = 8.0;
 constexpr double kMostDifference = 0.1;
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/loss_gap.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -28,11 +29,6 @@ std::vector<double> losses_of(std::span<const StepRow> rows) {
   return losses;
 }
 
-double middle(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::span<const StepRow> rows = lane.steps();
   if (lane.inference() || !is_reference(lane.run(), lane.lane())) return;
@@ -42,7 +38,7 @@ void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.lane = lane.lane();
   finding.severity = Severity::error;
   finding.mechanism = fmt::format("its loss goes from {} to {}", short_number(rows.front().loss),
-                                  short_number(middle(last_losses(rows))));
+                                  short_number(median(last_losses(rows))));
   finding.action.text = "Lower the learning rate or fix the set-up before comparing formats.";
   finding.text = lane.info().name + ": " + finding.mechanism + ". " + finding.action.text;
   finding.evidence = {{"first_loss", rows.front().loss}, {"last_loss", rows.back().loss}};
@@ -65,14 +61,14 @@ bool all_losses_finite(const std::vector<double>& losses) {
 
 bool has_learned(std::span<const StepRow> rows) {
   if (rows.empty() || !all_losses_finite(last_losses(rows))) return false;
-  const double first = std::max(middle(first_losses(rows)), rows.front().loss);
-  return middle(last_losses(rows)) < first - kLearnedPart * std::fabs(first);
+  const double first = std::max(median(first_losses(rows)), rows.front().loss);
+  return median(last_losses(rows)) < first - kLearnedPart * std::fabs(first);
 }
 
 bool has_diverged(std::span<const StepRow> rows) {
   const std::vector<double> end = last_losses(rows);
   if (!all_losses_finite(end)) return true;
-  return middle(end) > rows.front().loss + kDiverged * std::fabs(rows.front().loss);
+  return median(end) > rows.front().loss + kDiverged * std::fabs(rows.front().loss);
 }
 
 const Rule rule::baseline{.id = "baseline", .run = find_baseline};

@@ -105,7 +105,7 @@ double reference_max(const RunView& run, int reference, const std::string& name)
 /// them there, but the full-precision lane shows the values they would meet. Formats are followed
 /// through the graph as the plan would lay them out.
 std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& keep) {
-  const int reference = reference_lane(lane.run());
+  const int reference = lane.reference();
   const std::vector<ForwardNode>& nodes = lane.nodes();
   std::vector<bool> fp32(nodes.size(), false);
   for (int node : keep) fp32[static_cast<size_t>(node)] = true;

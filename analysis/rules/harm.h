@@ -96,7 +96,7 @@ double output_tolerance(const LaneInfo& lane, const Deviation& output);
 /// The outputs that are too far from the truth.
 std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations);
 
-/// Of a lane that is judged; of references, and of lanes without one, nothing is measured.
+/// Returns the harm done to a lane; of a reference, or without one, nothing is measured.
 Harm harm_of(const LaneFacts& lane);
 
 }  // namespace halfscope

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "analysis/loss_gap.h"
 #include "analysis/proof_file.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/harm.h"
@@ -24,8 +25,6 @@ constexpr double kSevereMovement = 0.5;
 constexpr double kVagueGradients = 0.2;
 /// A way that only leads further to the side is held against a lane from this many times on.
 constexpr double kFarTooLong = 3.0;
-/// A loss below this share of the first one is as good as learned.
-constexpr double kLearned = 0.01;
 /// Standard deviations of a difference of accuracies that chance explains.
 constexpr double kChance = 3.0;
 
@@ -200,8 +199,8 @@ class Judge {
                                       [&](const HarmItem& each) { return !each.name.empty(); }) -
                         1;
     if (!item.name.empty() && others > 0) {
-      item.text += fmt::format(", and {} of {} more", others == 1 ? "that" : "those",
-                               counted(others, "variable"));
+      item.text += others == 1 ? ", and the gradient of 1 more variable"
+                               : fmt::format(", and the gradients of {} more variables", others);
     }
     return item;
   }
@@ -224,10 +223,9 @@ class Judge {
     const std::span<const StepRow> rows = lane_.steps();
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (rows.empty() || theirs.size() != rows.size()) return;
-    const std::vector<double> own = last_losses(rows), other = last_losses(theirs);
-    if (!all_losses_finite(other)) return;  // the reference fails itself
+    if (!all_losses_finite(last_losses(theirs))) return;  // the reference fails itself
     harm_.measured = true;
-    if (!all_losses_finite(own)) {
+    if (!all_losses_finite(last_losses(rows))) {
       add({.of = HarmItem::Of::training,
            .error = kInfinity,
            .severe = true,
@@ -235,15 +233,6 @@ class Judge {
       return;
     }
     if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
-    const double target = upper_median_of(other), end = upper_median_of(own);
-    const double learned = kLearned * std::fabs(theirs.front().loss);
-    const double size = std::max(std::fabs(target), learned);
-    if (size == 0.0) return;
-    std::vector<double> gaps, scatter;
-    for (size_t i = 0; i < own.size(); ++i) {
-      gaps.push_back(own[i] - other[i]);
-      scatter.push_back(std::fabs(other[i] - target));
-    }
     const Deviation* twins = find(Of::training);
     const double spread = twins != nullptr ? twins->spread : std::nan("");
     const bool proven = !std::isnan(spread);
@@ -253,12 +242,11 @@ class Judge {
     }
     // Where there are twins, they and the lane are measured in the same way.
     const bool measured = proven && std::isfinite(twins->error);
-    const double gap = measured ? twins->error : std::fabs(upper_median_of(gaps)) / size;
+    const double gap = measured ? twins->error : loss_gap(rows, theirs);
     // Of losses that jump about, the medians do so as well.
-    const double noise = 2.0 * upper_median_of(scatter) / size;
-    const double tolerance =
-        proven ? std::max(kLossFloor, kHarmFactor * spread) : std::max(kUnprovenGap, noise);
-    const double first = theirs.front().loss;
+    const double tolerance = proven ? std::max(kLossFloor, kHarmFactor * spread)
+                                    : std::max(kUnprovenGap, 2.0 * loss_scatter(theirs));
+    const double first = theirs.front().loss, target = end_loss(theirs), end = end_loss(rows);
     const bool stalled =
         end > first - 0.05 * std::fabs(first) && target < first - 0.2 * std::fabs(first);
     if (gap > tolerance) {
@@ -373,8 +361,8 @@ class Judge {
       return each.of != of || each.unproven;
     });
     if (others > 0) {
-      item.text += fmt::format("; {} more {} off as well", counted(others, "variable"),
-                               others == 1 ? "is" : "are");
+      item.text += others == 1 ? "; 1 other variable is off, too"
+                               : fmt::format("; {} other variables are off, too", others);
     }
     add(std::move(item));
   }
@@ -454,8 +442,7 @@ class Judge {
       return fmt::format(
           "{} itself did not learn: its loss went from {} to {}. Fix that before comparing "
           "formats.",
-          reference_name(), short_number(upper_median_of(first_losses(theirs))),
-          short_number(upper_median_of(last_losses(theirs))));
+          reference_name(), short_number(theirs.front().loss), short_number(end_loss(theirs)));
     }
     return "";
   }

@@ -45,7 +45,7 @@ bool RecordedStep::is_silent(int site) const {
 
 LaneFacts::LaneFacts(const RunView& run, int lane)
     : run_(&run), lane_(lane), full_precision_(full_precision_lane(run.lane(lane))) {
-  if (!full_precision_) reference_ = reference_lane(run);
+  if (!full_precision_) reference_ = reference_lane(run, lane);
   pair_sites();
   build_graph();
   gather_windows();

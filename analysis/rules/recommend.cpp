@@ -69,7 +69,7 @@ bool is_of_numbers(const Finding& finding) {
 std::optional<Recommendation> recommend(const RunView& run, std::span<const Finding> findings,
                                         int lane) {
   // If full precision does not train either, no format can help.
-  const int reference = reference_lane(run);
+  const int reference = is_reference(run, lane) ? lane : reference_lane(run, lane);
   for (const Finding& finding : findings) {
     const bool fails = finding.severity == Severity::error && is_of_numbers(finding);
     if (finding.lane == reference && fails) return std::nullopt;

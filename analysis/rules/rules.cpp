@@ -37,6 +37,8 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (is_reference(lane.run(), lane.lane())) {
     // An output of a network may be infinite: the logarithm of a probability that is 0.
     for (Finding& finding : findings) {
+      const Rule* own = rule_of(finding);
+      if (own != nullptr && own->matters_without_harm) continue;
       const std::optional<int> site = lane.run().find_site(lane.lane(), finding.site);
       if (!site || !lane.inference() || lane.run().total(lane.lane(), *site).nan > 0) continue;
       finding.severity = Severity::info;

@@ -42,7 +42,7 @@ double reference_largest(const RunView& run, int reference, const SiteInfo& site
 }  // namespace
 
 std::optional<double> scale_ceiling(const LaneFacts& lane) {
-  const int reference = reference_lane(lane.run());
+  const int reference = lane.reference();
   double ceiling = std::numeric_limits<double>::infinity();
   for (const SiteInfo& site : lane.info().sites) {
     if (is_loss_scale(site)) ceiling = std::min(ceiling, overflow_threshold(site.format));

@@ -12,9 +12,6 @@
 namespace halfscope {
 namespace {
 
-/// A sample's truth counts as at least this share of the usual one: next to nothing is hard to hit.
-constexpr double kLeastRow = 0.1;
-
 double relative(double difference, double size) {
   if (difference == 0.0) return 0.0;
   return size > 0.0 ? std::sqrt(difference / size) : std::numeric_limits<double>::infinity();
@@ -51,45 +48,29 @@ const char* deviation_name(Deviation::Of of) noexcept {
   return "unknown";
 }
 
-void DeviationMeter::add_row(double difference, double truth) {
-  difference_ += difference;
-  truth_ += truth;
-  rows_.emplace_back(difference, truth);
-}
-
-void DeviationMeter::add(std::span<const float> x, std::span<const float> truth, int64_t rows,
-                         double factor) {
-  const size_t length = rows > 0 ? truth.size() / static_cast<size_t>(rows) : truth.size();
+void DeviationMeter::add(std::span<const float> x, std::span<const float> truth, double factor) {
   n_ += static_cast<int64_t>(truth.size());
-  for (size_t first = 0; length > 0 && first < truth.size(); first += length) {
-    double difference = 0.0, energy = 0.0;
-    for (size_t i = first; i < first + length; ++i) {
-      const double right = static_cast<double>(truth[i]);
-      const double value = static_cast<double>(x[i]) / factor;
-      if (!std::isfinite(right)) continue;
-      ++compared_;
-      if (!std::isfinite(value)) {
-        ++broken_;
-        continue;
-      }
-      difference += (value - right) * (value - right);
-      energy += right * right;
-      size_ += value * value;
+  for (size_t i = 0; i < truth.size(); ++i) {
+    const double right = static_cast<double>(truth[i]);
+    const double value = static_cast<double>(x[i]) / factor;
+    if (!std::isfinite(right)) continue;
+    ++compared_;
+    if (!std::isfinite(value)) {
+      ++broken_;
+      continue;
     }
-    add_row(difference, energy);
+    difference_ += (value - right) * (value - right);
+    truth_ += right * right;
+    size_ += value * value;
   }
 }
 
-void DeviationMeter::add_indices(std::span<const float> x, std::span<const float> truth,
-                                 int64_t rows) {
-  const size_t length = rows > 0 ? truth.size() / static_cast<size_t>(rows) : truth.size();
-  n_ += static_cast<int64_t>(truth.size());
-  for (size_t first = 0; length > 0 && first < truth.size(); first += length) {
-    double differing = 0.0;
-    for (size_t i = first; i < first + length; ++i) differing += x[i] == truth[i] ? 0.0 : 1.0;
-    compared_ += static_cast<int64_t>(length);
-    add_row(differing, static_cast<double>(length));
-  }
+void DeviationMeter::add_indices(std::span<const float> x, std::span<const float> truth) {
+  const auto count = static_cast<int64_t>(truth.size());
+  for (size_t i = 0; i < truth.size(); ++i) difference_ += x[i] == truth[i] ? 0.0 : 1.0;
+  truth_ += static_cast<double>(count);
+  n_ += count;
+  compared_ += count;
   counts_ = true;
 }
 
@@ -100,12 +81,6 @@ void DeviationMeter::write(Deviation& deviation) const {
   deviation.error = relative(difference_, truth_);
   if (counts_) return;  // numbers that select have no size
   deviation.ratio = size_ == truth_ ? 1.0 : relative(size_, truth_);
-  const double usual = truth_ / static_cast<double>(rows_.size());
-  deviation.worst = 0.0;
-  for (const auto& [difference, truth] : rows_) {
-    deviation.worst = std::max(
-        deviation.worst, relative(difference, std::max(truth, kLeastRow * kLeastRow * usual)));
-  }
 }
 
 namespace {

@@ -7,8 +7,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "core/lower/lower.h"
 #include "core/observe/recording.h"
@@ -18,26 +16,22 @@ namespace halfscope {
 /// Sums up one result over any number of batches.
 class DeviationMeter {
  public:
-  /// Compares `x / factor` with `truth`, which hold `rows` samples each; `rows` divides their size.
-  void add(std::span<const float> x, std::span<const float> truth, int64_t rows,
-           double factor = 1.0);
+  /// Compares `x / factor` with `truth`, which are of one size.
+  void add(std::span<const float> x, std::span<const float> truth, double factor = 1.0);
   /// Compares numbers that count or select: one that differs is as wrong as any other, and `error`
   /// is the square root of their share.
-  void add_indices(std::span<const float> x, std::span<const float> truth, int64_t rows);
+  void add_indices(std::span<const float> x, std::span<const float> truth);
 
-  /// Fills in n, broken, error, worst and ratio; of numbers that select no worst and no ratio.
+  /// Fills in n, broken, error and ratio; of numbers that select no ratio.
   void write(Deviation& deviation) const;
   /// Sum of squares of the truth.
   double truth_energy() const noexcept { return truth_; }
   int64_t count() const noexcept { return n_; }
 
  private:
-  void add_row(double difference, double truth);
-
   bool counts_ = false;
-  int64_t n_ = 0, compared_ = 0, broken_ = 0;  // compared: finite in the truth
-  double difference_ = 0.0, truth_ = 0.0, size_ = 0.0;
-  std::vector<std::pair<double, double>> rows_;  ///< sums of squares: difference, truth
+  int64_t n_ = 0, compared_ = 0, broken_ = 0;           // compared: finite in the truth
+  double difference_ = 0.0, truth_ = 0.0, size_ = 0.0;  // sums of squares
 };
 
 /// Significand bits of the narrowest format in which a lane reads a variable or an input.

@@ -56,7 +56,6 @@ void rescale(Deviation& deviation, double own, double size) {
   const double factor = std::sqrt(own / size);
   if (std::isinf(deviation.error)) return;
   deviation.error *= factor;
-  deviation.worst *= factor;
 }
 
 }  // namespace
@@ -198,13 +197,13 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const std::vector<float>& right = truth.gradients[i];
     if (!all_finite(right)) continue;
-    all_differences.add(own[i], right, 1, scale);
-    all_spreads.add(moved.gradients[i], right, 1);
+    all_differences.add(own[i], right, scale);
+    all_spreads.add(moved.gradients[i], right);
     Deviation gradient{
         .step = batch.step, .of = Deviation::Of::gradient, .name = gradients_[i].path};
     DeviationMeter difference, spread;
-    difference.add(own[i], right, 1, scale);
-    spread.add(moved.gradients[i], right, 1);
+    difference.add(own[i], right, scale);
+    spread.add(moved.gradients[i], right);
     difference.write(gradient);
     const double usual = kLeastGradient * kLeastGradient * all * static_cast<double>(right.size()) /
                          std::max(elements, 1.0);
@@ -214,7 +213,6 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
     rescale(twin, spread.truth_energy(), usual);
     gradient.spread = twin.error;
     gradient.ratio_spread = twin.ratio;
-    gradient.worst = std::numeric_limits<double>::quiet_NaN();
     result.push_back(std::move(gradient));
   }
   Deviation whole{.step = batch.step, .of = Deviation::Of::gradient}, twin;
@@ -222,7 +220,6 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
   all_spreads.write(twin);
   whole.spread = twin.error;
   whole.ratio_spread = twin.ratio;
-  whole.worst = std::numeric_limits<double>::quiet_NaN();
   result.push_back(whole);
   has_gradients_ = true;
   return result;
@@ -249,9 +246,9 @@ void InferenceProbe::add(DeviationMeter& meter, const Output& output, const Tens
                 : truth.data.size();
   const std::span<const float> mine(x.data.data(), count), right(truth.data.data(), count);
   if (output.real) {
-    meter.add(mine, right, by_sample ? samples : 1);
+    meter.add(mine, right);
   } else {
-    meter.add_indices(mine, right, by_sample ? samples : 1);
+    meter.add_indices(mine, right);
   }
 }
 
@@ -404,10 +401,10 @@ std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, cons
   }
   std::map<Deviation::Of, DeviationMeter> whole;
   for (const WeightChange& each : all) {
-    whole[each.of].add(each.own, each.right, 1);
+    whole[each.of].add(each.own, each.right);
     Deviation deviation{.step = steps, .of = each.of, .name = each.path};
     DeviationMeter meter;
-    meter.add(each.own, each.right, 1);
+    meter.add(each.own, each.right);
     meter.write(deviation);
     const auto& [sum, elements] = usual[each.of];
     const double least = kLeastMovement * kLeastMovement * sum *
@@ -415,13 +412,11 @@ std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, cons
     // Of what hardly moves, neither the way nor its length says much.
     if (meter.truth_energy() < least) deviation.ratio = std::numeric_limits<double>::quiet_NaN();
     rescale(deviation, meter.truth_energy(), least);
-    deviation.worst = std::numeric_limits<double>::quiet_NaN();
     result.push_back(std::move(deviation));
   }
   for (const auto& [of, meter] : whole) {
     Deviation deviation{.step = steps, .of = of};
     meter.write(deviation);
-    deviation.worst = std::numeric_limits<double>::quiet_NaN();
     result.push_back(std::move(deviation));
   }
   for (const Variable& variable : reference.executable.graph.variables()) {
@@ -430,8 +425,7 @@ std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, cons
       if (own.path != variable.path || !own.buffer) continue;
       Deviation deviation{.step = steps, .of = Deviation::Of::buffer, .name = variable.path};
       DeviationMeter meter;
-      meter.add(lane.program->read(own.value).data, reference.program->read(variable.value).data,
-                1);
+      meter.add(lane.program->read(own.value).data, reference.program->read(variable.value).data);
       meter.write(deviation);
       result.push_back(std::move(deviation));
     }

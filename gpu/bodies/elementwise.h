@@ -97,12 +97,14 @@ struct Where {
 /// Functions of N doubles whose results are rounded otherwise than to nearest even.
 template <size_t N, class Function>
 struct RoundedElements {
-  In<float> x[N];
-  Operand at[N];
   Out<float> y;
   Function f{};
   FloatFormat write;
   TensorRounding rounding{};
+  // Last: g++ does not clear the padding that follows an array of structures, and the simulated
+  // device takes what lies there for a pointer.
+  In<float> x[N];
+  Operand at[N];
 
   HS_HD double operand(size_t k, int64_t i) const { return static_cast<double>(x[k][at[k](i)]); }
   HS_HD double exact(int64_t i) const {

@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "analysis/loss_gap.h"
+
 namespace halfscope::test {
 namespace {
 
@@ -83,6 +85,21 @@ TEST(LossGap, OfALossNearZeroIsMeasuredAgainstTheFirst) {
   EXPECT_EQ(loss_gap(nothing, nothing), 0.0);
   EXPECT_EQ(loss_gap(losses({0.0, 0.1}), nothing), kInfinity);
   EXPECT_EQ(loss_gap(losses({0.0, 0.1}), losses({NAN, 0.0})), kInfinity);
+}
+
+// A likelihood may be any number: what counts is its size.
+TEST(LossGap, OfNegativeLossesIsMeasuredAgainstTheirSize) {
+  const Rows reference = ending(10, -1.0, {-4.0, -4.0});
+  EXPECT_EQ(loss_gap(reference, reference), 0.0);
+  EXPECT_NEAR(loss_gap(ending(10, -1.0, {-3.0, -3.0}), reference), 0.25, 1e-12);
+}
+
+TEST(LossScatter, IsTheMedianDistanceFromTheMedian) {
+  EXPECT_EQ(loss_scatter({}), 0.0);
+  EXPECT_EQ(loss_scatter(ending(10, 9.0, {2.0, 2.0})), 0.0);
+  // Around 4: distances 2, 0 and 1.
+  EXPECT_NEAR(loss_scatter(ending(15, 9.0, {2.0, 4.0, 5.0})), 1.0 / 4.0, 1e-12);
+  EXPECT_EQ(loss_scatter(ending(10, 2.0, {1.0, NAN})), kInfinity);
 }
 
 /// One letter a step: '.' taken, 'x' skipped. The scale is halved after a skip if `dynamic`; '^'

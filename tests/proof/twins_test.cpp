@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/loss_gap.h"
 #include "analysis/memory_sink.h"
-#include "analysis/proof/trial.h"
 #include "analysis/report/report.h"
 #include "core/error.h"
 #include "core/train/lane_setup.h"

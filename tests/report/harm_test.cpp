@@ -181,7 +181,7 @@ TEST(Harm, OneItemStandsForAllGradients) {
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_EQ(harm.items[0].name, "b.weight");
   EXPECT_THAT(harm.items[0].text, HasSubstr("the gradient of b.weight is"));
-  EXPECT_THAT(harm.items[0].text, HasSubstr("1 variable more"));
+  EXPECT_THAT(harm.items[0].text, HasSubstr("1 more variable"));
 }
 
 TEST(Harm, GradientsAndLossesThatAreNotFiniteAreSevereWhateverTheOthersAre) {
@@ -333,7 +333,7 @@ TEST(Harm, WeightsThatDidNotMoveAreSevere) {
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_TRUE(harm.severe());
   EXPECT_THAT(harm.items[0].text, HasSubstr("a.weight moved"));
-  EXPECT_THAT(harm.items[0].text, HasSubstr("1 variable more"));
+  EXPECT_THAT(harm.items[0].text, HasSubstr("1 other variable is off, too"));
 }
 
 TEST(Harm, AnAverageMayBeOffByTwiceWhatItsWeightIs) {

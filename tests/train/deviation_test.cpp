@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Distances from the truth worked out by hand: what a meter sums up over batches and samples, what
+// Distances from the truth worked out by hand: what a meter sums up over batches, what
 // it leaves out, by how much values move by one ulp, and in which format a lane reads its
 // variables.
 #include "core/observe/deviation.h"
@@ -24,9 +24,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 using Floats = std::vector<float>;
 
-Deviation measured(const Floats& x, const Floats& truth, int64_t rows = 1, double factor = 1.0) {
+Deviation measured(const Floats& x, const Floats& truth, double factor = 1.0) {
   DeviationMeter meter;
-  meter.add(x, truth, rows, factor);
+  meter.add(x, truth, factor);
   Deviation result;
   meter.write(result);
   return result;
@@ -41,53 +41,30 @@ TEST(DeviationMeter, IsARelativeNorm) {
   EXPECT_DOUBLE_EQ(far.ratio, std::sqrt(29.25 / 25.0));
   const Deviation equal = measured({3.0f, -4.0f}, {3.0f, -4.0f});
   EXPECT_EQ(equal.error, 0.0);
-  EXPECT_EQ(equal.worst, 0.0);
   EXPECT_EQ(equal.ratio, 1.0);
   EXPECT_DOUBLE_EQ(measured({-3.0f, -4.0f}, {3.0f, 4.0f}).error, 2.0) << "signs count";
 }
 
 // Loss scales are powers of two, but need not be.
 TEST(DeviationMeter, DividesByTheFactorFirst) {
-  const Deviation scaled = measured({24.0f, 36.0f}, {3.0f, 4.0f}, 1, 8.0);
+  const Deviation scaled = measured({24.0f, 36.0f}, {3.0f, 4.0f}, 8.0);
   EXPECT_DOUBLE_EQ(scaled.error, 0.1);
   EXPECT_DOUBLE_EQ(scaled.ratio, std::sqrt(29.25 / 25.0));
-  EXPECT_EQ(measured({30.0f}, {10.0f}, 1, 3.0).error, 0.0);
+  EXPECT_EQ(measured({30.0f}, {10.0f}, 3.0).error, 0.0);
   // Where the scaled number is fp32's largest the unscaled one is not infinite.
-  EXPECT_EQ(measured({0x1p127f}, {0x1p100f}, 1, 0x1p27).error, 0.0);
-}
-
-TEST(DeviationMeter, FindsTheWorstSample) {
-  const Deviation two = measured({3.5f, 4.0f, 6.0f, 8.5f}, {3.0f, 4.0f, 6.0f, 8.0f}, 2);
-  EXPECT_DOUBLE_EQ(two.worst, 0.1) << "0.5 of 5, before 0.5 of 10";
-  EXPECT_DOUBLE_EQ(two.error, std::sqrt(0.5 / 125.0));
-  EXPECT_DOUBLE_EQ(measured({3.5f, 4.0f, 6.0f, 8.5f}, {3.0f, 4.0f, 6.0f, 8.0f}, 1).worst,
-                   std::sqrt(0.5 / 125.0))
-      << "one sample of four elements";
-}
-
-// The usual sample has the root mean square of all: (100 + 0.01) / 2 here, a tenth of which, as a
-// norm, is a hundredth of that energy.
-TEST(DeviationMeter, ASampleOfNextToNothingCountsAsATenthOfTheUsualOne) {
-  const double usual = (100.0 + 0.01) / 2.0;
-  EXPECT_NEAR(measured({10.0f, 0.2f}, {10.0f, 0.1f}, 2).worst, std::sqrt(0.01 / (0.01 * usual)),
-              1e-6);
-  EXPECT_DOUBLE_EQ(measured({10.0f, 1.5f}, {10.0f, 1.0f}, 2).worst, 0.5) << "1 is enough of 7.1";
-  EXPECT_NEAR(measured({10.0f, 1.0f}, {10.0f, 0.0f}, 2).worst, std::sqrt(1.0 / (0.01 * 50.0)),
-              1e-12)
-      << "not infinite: the sample is zero, others are not";
+  EXPECT_EQ(measured({0x1p127f}, {0x1p100f}, 0x1p27).error, 0.0);
 }
 
 TEST(DeviationMeter, SumsUpBatches) {
   DeviationMeter meter;
-  meter.add(Floats{3.5f, 4.0f}, Floats{3.0f, 4.0f}, 1);
-  meter.add(Floats{6.0f, 8.5f}, Floats{6.0f, 8.0f}, 1);
+  meter.add(Floats{3.5f, 4.0f}, Floats{3.0f, 4.0f});
+  meter.add(Floats{6.0f, 8.5f}, Floats{6.0f, 8.0f});
   EXPECT_EQ(meter.count(), 4);
   EXPECT_EQ(meter.truth_energy(), 125.0);
   Deviation both;
   meter.write(both);
   EXPECT_EQ(both.n, 4);
   EXPECT_DOUBLE_EQ(both.error, std::sqrt(0.5 / 125.0));
-  EXPECT_DOUBLE_EQ(both.worst, 0.1);
 }
 
 TEST(DeviationMeter, CountsWhatIsFiniteInTheTruthOnly) {
@@ -105,10 +82,9 @@ TEST(DeviationMeter, LeavesOutWhatTheTruthDoesNotKnow) {
 }
 
 TEST(DeviationMeter, HasNoDistanceOfNothing) {
-  for (const Deviation& none : {measured({kNaN, kInf}, {1.0f, 2.0f}, 2), measured({}, {})}) {
+  for (const Deviation& none : {measured({kNaN, kInf}, {1.0f, 2.0f}), measured({}, {})}) {
     EXPECT_EQ(none.broken, none.n);
     EXPECT_TRUE(std::isnan(none.error));
-    EXPECT_TRUE(std::isnan(none.worst));
     EXPECT_TRUE(std::isnan(none.ratio));
   }
 }
@@ -116,11 +92,9 @@ TEST(DeviationMeter, HasNoDistanceOfNothing) {
 TEST(DeviationMeter, OfZeroAnythingElseIsInfinitelyFar) {
   const Deviation other = measured({0.0f, 1e-30f}, {0.0f, 0.0f});
   EXPECT_TRUE(std::isinf(other.error));
-  EXPECT_TRUE(std::isinf(other.worst));
   EXPECT_TRUE(std::isinf(other.ratio));
   const Deviation same = measured({0.0f, -0.0f}, {0.0f, 0.0f});
   EXPECT_EQ(same.error, 0.0);
-  EXPECT_EQ(same.worst, 0.0);
   EXPECT_EQ(same.ratio, 1.0);
 }
 
@@ -128,13 +102,13 @@ TEST(DeviationMeter, OfZeroAnythingElseIsInfinitelyFar) {
 TEST(DeviationMeter, IndicesAreEqualOrNot) {
   for (const float wrong : {3.0f, 1000.0f}) {
     DeviationMeter meter;
-    meter.add_indices(Floats{1.0f, 2.0f, wrong, 4.0f}, Floats{1.0f, 2.0f, 0.0f, 4.0f}, 2);
+    meter.add_indices(Floats{1.0f, 2.0f, wrong, 4.0f}, Floats{1.0f, 2.0f, 0.0f, 4.0f});
     Deviation result;
     meter.write(result);
     EXPECT_EQ(result.n, 4);
     EXPECT_EQ(result.broken, 0);
     EXPECT_DOUBLE_EQ(result.error, 0.5) << "the root of one in four";
-    EXPECT_TRUE(std::isnan(result.worst) && std::isnan(result.ratio)) << "they have no size";
+    EXPECT_TRUE(std::isnan(result.ratio)) << "they have no size";
   }
 }
 

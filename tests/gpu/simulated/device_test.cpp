@@ -6,9 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
+#include <cstring>
+#include <new>
 #include <set>
 #include <vector>
 
+#include "core/bodies/elements.h"
+#include "gpu/bodies/elementwise.h"
 #include "gpu/device_info.h"
 #include "tests/gpu/simulated/cuda_runtime.h"
 
@@ -183,6 +188,21 @@ TEST_F(SimulatedDeviceDeathTest, HostAndDeviceKeepTheirMemoryApart) {
   ASSERT_EQ(cudaMalloc(&freed, sizeof(int)), cudaSuccess);
   ASSERT_EQ(cudaFree(freed), cudaSuccess);
   EXPECT_DEATH(launch(1, 1, count, freed), "handed memory that is free");
+}
+
+// Structures on the stack keep old pointers between their members.
+TEST_F(SimulatedDevice, BytesBetweenMembersAreNoPointers) {
+  using Body = gpu::RoundedElements<3, Exactly<MulOp>>;
+  const int here = 0;
+  const int* const old = &here;
+  alignas(Body) std::array<std::byte, sizeof(Body)> bytes;
+  for (size_t at = 0; at + sizeof old <= sizeof bytes; at += sizeof old) {
+    std::memcpy(bytes.data() + at, &old, sizeof old);
+  }
+  Body& body = *new (bytes.data()) Body;
+  body.y = body.x[0] = body.x[1] = body.x[2] = reinterpret_cast<float*>(memory);
+  body.write = kFp16;
+  check_argument(body);
 }
 
 TEST_F(SimulatedDeviceDeathTest, WritesBehindMemoryAreSeen) {
