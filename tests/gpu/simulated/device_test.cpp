@@ -200,7 +200,9 @@ TEST_F(SimulatedDevice, BytesBetweenMembersAreNoPointers) {
     std::memcpy(bytes.data() + at, &old, sizeof old);
   }
   Body& body = *new (bytes.data()) Body;
-  body.y = body.x[0] = body.x[1] = body.x[2] = reinterpret_cast<float*>(memory);
+  float* const on_device = reinterpret_cast<float*>(memory);
+  body.y = on_device;
+  for (auto& x : body.x) x = on_device;
   body.write = kFp16;
   check_argument(body);
 }
