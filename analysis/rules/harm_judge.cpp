@@ -23,6 +23,8 @@ constexpr double kSevereSample = 0.5, kSevereOutput = 0.2, kSevereGradient = 0.5
 constexpr double kSevereMovement = 0.5;
 /// Where gradients of right results are this far apart, right trainings go other ways.
 constexpr double kVagueGradients = 0.2;
+/// Where more of the way than this was skipped, its length says little.
+constexpr double kMuchSkipped = 0.05;
 /// A way that only leads further to the side is held against a lane from this many times on.
 constexpr double kFarTooLong = 3.0;
 /// Standard deviations of a difference of accuracies that chance explains.
@@ -269,7 +271,8 @@ class Judge {
     std::vector<HarmItem> found;
     // While the loss scale comes down nothing moves, and a short run has hardly done anything else:
     // twins, which skip nothing, do not show how far right ones come.
-    const bool searches = has_skipped() && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
+    const double skipped = skipped_share();
+    const bool searches = skipped > 0.0 && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
@@ -304,12 +307,11 @@ class Judge {
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
       const double spread = std::fmax(each.spread, variable);
-      // Where gradients hang on every ulp, or steps were skipped on the way to a loss scale, only a
-      // way that was hardly begun says something.
-      const bool vague = gradient_spread_ > kVagueGradients || has_skipped();
-      const double unproven = vague   ? kSevereMovement
-                              : whole ? kUnprovenMovement
-                                      : 2.0 * kUnprovenMovement;
+      // Where gradients hang on every ulp, or much of the way was skipped in search of a loss
+      // scale, only a way that was hardly begun says something.
+      const bool vague = gradient_spread_ > kVagueGradients || skipped > kMuchSkipped;
+      const double unproven =
+          vague ? kSevereMovement : (whole ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
       const double floor = average ? kUnprovenMovement : kMovementFloor;
       const double tolerance = proven ? std::max(floor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
@@ -338,9 +340,25 @@ class Judge {
     }
   }
 
-  bool has_skipped() const {
-    const std::span<const StepRow> rows = lane_.steps();
-    return std::any_of(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
+  /// How much of the reference's way lies in steps that the lane skipped. Steps of an update that
+  /// follows the gradient's size are as long as the gradient, Adam's are of one length.
+  double skipped_share() const {
+    const std::span<const StepRow> rows = lane_.steps(), theirs = run_.steps(reference_);
+    double all[2] = {}, lost[2] = {};
+    for (size_t i = 0; i < std::min(rows.size(), theirs.size()); ++i) {
+      const double rate = std::isfinite(theirs[i].learning_rate) ? theirs[i].learning_rate : 1.0;
+      const double norm = std::isfinite(theirs[i].grad_norm) ? theirs[i].grad_norm : 0.0;
+      const double lengths[2] = {rate, rate * norm};
+      for (size_t k = 0; k < 2; ++k) {
+        all[k] += lengths[k];
+        if (rows[i].skipped) lost[k] += lengths[k];
+      }
+    }
+    double share = 0.0;
+    for (size_t k = 0; k < 2; ++k) {
+      if (all[k] > 0.0) share = std::max(share, lost[k] / all[k]);
+    }
+    return share;
   }
 
   static std::string times(double ratio) {

@@ -380,10 +380,10 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
     const ClippedGradients all =
         add_clipping(graph, gradients, paths, out.inverse_scale, out.clip_limit, plan);
     for (size_t i = 0; i < trained.size(); ++i) {
-      names[all.unscaled[i]] = {paths[i] + "_grad_unscaled", Role::weight_grad, Phase::update};
-      names[all.clipped[i]] = {paths[i] + "_grad_clipped", Role::weight_grad, Phase::update};
+      names[all.unscaled[i]] = {paths[i], "_grad_unscaled", Role::weight_grad, Phase::update};
+      names[all.clipped[i]] = {paths[i], "_grad_clipped", Role::weight_grad, Phase::update};
     }
-    names[all.norm] = {"clipping.norm", Role::weight_grad, Phase::update};
+    names[all.norm] = {"clipping.norm", "", Role::weight_grad, Phase::update};
     gradients = all.clipped;
   }
   UpdateScalars used = scalars;
@@ -397,24 +397,24 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
             ? add_update(graph, trained[i], gradients[i], spec.optimizer, used, state)
             : add_rounded_update(graph, trained[i], gradients[i], spec.optimizer, used, state,
                                  plan.update_compute, clips, spec.clips);
-    names[update.value] = {variable.path + "_update", Role::update, Phase::update};
+    names[update.value] = {variable.path, "_update", Role::update, Phase::update};
     for (const auto& [value, suffix] : update.states) {
-      names[value] = {variable.path + "_" + suffix, Role::state, Phase::update};
+      names[value] = {variable.path, "_" + suffix, Role::state, Phase::update};
     }
     if (update.unscaled != kNone) {
-      names[update.unscaled] = {variable.path + "_grad_unscaled", Role::weight_grad, Phase::update};
+      names[update.unscaled] = {variable.path, "_grad_unscaled", Role::weight_grad, Phase::update};
     }
     if (update.decay != kNone) {
       graph.value(graph.node(graph.value(update.decay).producer).outputs[0]).rounding =
           plan.storage_rounding;
-      names[update.decay] = {variable.path + "_decay_update", Role::update, Phase::update};
+      names[update.decay] = {variable.path, "_decay_update", Role::update, Phase::update};
     }
     targets.push_back(update.value);
     if (!spec.average) continue;
     const AverageValues average = add_weight_average(
         graph, trained[i], *spec.average, plan.average.value_or(stored), plan.average_compute);
-    names[average.next] = {variable.path + "_ema", Role::state, Phase::update};
-    names[average.update] = {variable.path + "_ema_update", Role::update, Phase::update};
+    names[average.next] = {variable.path, "_ema", Role::state, Phase::update};
+    names[average.update] = {variable.path, "_ema_update", Role::update, Phase::update};
     targets.push_back(average.update);
     out.averages.push_back({variable.path, variable.value, average.average});
   }
@@ -511,7 +511,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     const Variable variable = graph.variables()[i];
     if (variable.buffer) {
       if (variable.next == kNone) continue;
-      names[buffers.moved[buffer++]] = {variable.path, Role::state, Phase::forward};
+      names[buffers.moved[buffer++]] = {variable.path, "", Role::state, Phase::forward};
       continue;
     }
     const auto found = gradients.find(variable.value);
@@ -521,7 +521,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     if (spec.micro_batches > 1) {
       gradient = add_gradient_sum(graph, i, gradient, out.keep_sum,
                                   spec.sum_format.value_or(graph.value(variable.value).format));
-      names[gradient] = {variable.path + "_grad_sum", Role::weight_grad, Phase::backward};
+      names[gradient] = {variable.path, "_grad_sum", Role::weight_grad, Phase::backward};
       sum_targets.push_back(gradient);
     }
     step_gradients.push_back(gradient);

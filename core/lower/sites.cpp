@@ -60,8 +60,9 @@ class SiteFinder {
     for (ValueId output : node.outputs) {
       if (graph_.value(output).type != ElementType::real) continue;
       if (const auto named = special_.find(output); named != special_.end()) {
-        const VariableName name = split(named->second.path);
-        add(output, name.path, name.leaf, named->second.role, named->second.phase, node);
+        const VariableName name = split(named->second.variable);
+        add(output, name.path, name.leaf + named->second.suffix, named->second.role,
+            named->second.phase, node);
       } else if (node.phase == Phase::forward) {
         // Statistics that are nobody's next value only serve the gradient.
         if (output != node.outputs[0] && find_op(node.op).statistics_from < node.outputs.size())

@@ -14,7 +14,8 @@ namespace halfscope {
 
 /// What a value that no layer's node makes is called.
 struct SiteName {
-  std::string path;  ///< with the tensor: "fc1.weight_update"
+  std::string variable;  ///< its path: "fc1.weight"
+  std::string suffix;    ///< of the tensor's name: "_update"
   Role role;
   Phase phase;
 };
