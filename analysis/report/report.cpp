@@ -150,7 +150,6 @@ LaneReport report_lane(const RunView& run, int lane) {
     if (!run.info().inference) {
       report.first_loss = rows.front().loss;
       report.last_loss = rows.back().loss;
-      report.end_loss = end_loss(rows);
     }
     report.last_loss_scale = rows.back().loss_scale;
   }

@@ -43,7 +43,6 @@ struct LaneReport {
   int64_t steps = 0, skipped = 0;
   int64_t last_skipped = -1;  ///< step of the last skipped update; -1 if none
   std::optional<double> first_loss, last_loss, last_loss_scale;  ///< empty without steps
-  std::optional<double> end_loss;  ///< see end_loss(): what it ends at, step by step noise aside
   /// See loss_gap(); empty for the reference and without one.
   std::optional<double> loss_gap;
   /// Empty without evaluation; a lane whose loss is not finite there has no accuracy.

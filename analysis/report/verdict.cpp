@@ -37,18 +37,23 @@ namespace {
 
 using State = Verdict::State;
 
-/// "its loss ends at 0.31, float32's at 0.3"; a run that is not complete has no end yet.
+/// Numbers of one comparison have equally many digits.
+std::string loss_text(double loss) {
+  const double size = std::fabs(loss);
+  return size >= 1e-3 && size < 100.0 ? fmt::format("{:#.3g}", loss) : short_number(loss);
+}
+
+/// "its loss ends at 0.310, float32's at 0.300"; a run that is not complete has no end yet.
 std::string compared(const Report& report, const LaneReport& lane) {
   if (!lane.last_loss) return "";
   const LaneReport* reference =
       report.reference >= 0 ? &report.lanes[static_cast<size_t>(report.reference)] : nullptr;
   const bool ended = report.status == RunStatus::complete;
-  const auto loss = [ended](const LaneReport& of) { return *(ended ? of.end_loss : of.last_loss); };
   std::string text =
-      fmt::format("its loss {} {}", ended ? "ends at" : "stands at", short_number(loss(lane)));
+      fmt::format("its loss {} {}", ended ? "ends at" : "stands at", loss_text(*lane.last_loss));
   const bool other = reference != nullptr && reference != &lane;
   if (other && reference->last_loss && !reference->lost) {
-    text += fmt::format(", {}'s at {}", reference->name, short_number(loss(*reference)));
+    text += fmt::format(", {}'s at {}", reference->name, loss_text(*reference->last_loss));
   }
   return text;
 }
@@ -110,6 +115,13 @@ void append(std::string& text, const std::string& more) {
   text += more;
 }
 
+std::string capitalized(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  }
+  return text;
+}
+
 /// "Only 12 steps ..." -> "only 12 steps ..."; names keep their capitals.
 std::string lowered(std::string text) {
   const bool word = text.size() > 1 && text[1] >= 'a' && text[1] <= 'z';
@@ -161,23 +173,40 @@ const Finding* cause_of(const Report& report, int lane) {
   return nullptr;
 }
 
-/// What is wrong with the lane's results, else what a rule says that is wrong inside it.
-std::string trouble_of(const Report& report, int lane) {
+/// Why a lane is in trouble, and what that does to its results.
+struct Trouble {
+  std::string why;   ///< "because conv2 overflows fp16", ": its output y is 54% off"; may be empty
+  std::string more;  ///< sentences
+};
+
+Trouble trouble_of(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
-  if (!info.harm.items.empty()) return info.harm.items.front().text;
-  const Finding* finding = worst_of(report, lane, Severity::warning);
-  return finding != nullptr ? finding->mechanism : "";
+  const Finding* cause = cause_of(report, lane);
+  if (info.harm.items.empty()) return {cause != nullptr ? ": " + cause->mechanism : "", ""};
+  const std::string& harm = info.harm.items.front().text;
+  if (cause != nullptr) return {" because " + cause->mechanism, sentence(capitalized(harm))};
+  for (const Finding& finding : report.findings) {
+    if (finding.lane == lane && finding.rule == "harm") {
+      return {": " + harm, sentence(finding.action.text)};
+    }
+  }
+  return {": " + harm, ""};
 }
 
-/// Behind the harm: where it comes from.
-std::string cause_text(const Report& report, int lane) {
-  const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
-  if (info.harm.items.empty()) return "";
-  if (const Finding* cause = cause_of(report, lane)) return sentence("Cause: " + cause->mechanism);
-  for (const Finding& finding : report.findings) {
-    if (finding.lane == lane && finding.rule == "harm") return sentence(finding.action.text);
+/// "It keeps conv2 in fp32."; "" where the lanes differ otherwise.
+std::string kept_in_fp32(const Report& report, int cure, int sick) {
+  constexpr size_t kFewLayers = 3;
+  std::vector<std::string> kept;
+  for (const LayerReport& layer : report.layers) {
+    if (layer.lane != cure || layer.read != kFp32) continue;
+    const bool narrow =
+        std::any_of(report.layers.begin(), report.layers.end(), [&](const LayerReport& other) {
+          return other.lane == sick && other.path == layer.path && other.read != kFp32;
+        });
+    if (narrow) kept.push_back(layer.path);
   }
-  return "";
+  if (kept.empty() || kept.size() > kFewLayers) return "";
+  return fmt::format("It keeps {} in fp32.", name_list(kept));
 }
 
 /// A proof tried the advice on this lane, and neither the lane as it was nor the advised one
@@ -219,9 +248,8 @@ std::string neighbours(const Report& report, int but, int also_but) {
     } else if (lane.state == State::inconclusive) {
       append(text, fmt::format("{}: {}", lane.name, lane.harm.inconclusive));
     } else {
-      const std::string trouble = trouble_of(report, index);
       append(text, sentence(fmt::format("{} {}{}", lane.name, fails(lane.state),
-                                        trouble.empty() ? "" : ": " + trouble)));
+                                        trouble_of(report, index).why)));
     }
   }
   return text;
@@ -232,28 +260,28 @@ Verdict of_trouble(const Report& report, int lane, State state) {
   if (info.lost) {
     return {state, loss_of_lane(report, info), neighbours(report, lane, -1), {}};
   }
-  const std::string trouble = trouble_of(report, lane);
-  if (trouble.empty()) {
+  const Trouble trouble = trouble_of(report, lane);
+  if (trouble.why.empty()) {
     return {state,
             fmt::format("{} has not updated its weights yet: all {} skipped.", info.name,
                         counted(info.steps, "step") + (info.steps == 1 ? " was" : " were")),
             "Train for longer.",
             {}};
   }
-  const std::string cause = cause_text(report, lane);
+  const std::string what = sentence(fmt::format("{} {}{}", info.name, fails(state), trouble.why));
   if (!report.cure) {
-    Verdict verdict{
-        state, sentence(fmt::format("{} {}: {}", info.name, fails(state), trouble)), cause, {}};
+    Verdict verdict{state, what, trouble.more, {}};
     append(verdict.more, vain_advice(report, lane));
     append(verdict.more, neighbours(report, lane, -1));
     return verdict;
   }
   const LaneReport& cure = report.lanes[static_cast<size_t>(*report.cure)];
   Verdict verdict{State::cured,
-                  fmt::format("{} {}; {} does not.", info.name, fails(state), cure.name),
-                  sentence(info.name + ": " + trouble),
+                  fmt::format("{} works where {} {}.", cure.name, info.name, fails(state)),
+                  kept_in_fp32(report, *report.cure, lane),
                   {}};
-  append(verdict.more, cause);
+  append(verdict.more, what);
+  append(verdict.more, trouble.more);
   append(verdict.more, health_text(report, cure));
   append(verdict.more, neighbours(report, lane, *report.cure));
   return verdict;
@@ -309,7 +337,7 @@ Verdict of_health(const Report& report) {
     }
   }
   if (!all_checked) {
-    append(verdict.more, "`halfscope diagnose` trains float32 again to find out.");
+    append(verdict.more, "Run halfscope diagnose to find out: it trains float32 again.");
   }
   for (int lane : lanes) {
     const std::string calm = calm_skips(report, lane);

@@ -11,6 +11,7 @@
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/text.h"
+#include "analysis/rules/tolerance.h"
 
 namespace halfscope {
 namespace {
@@ -19,8 +20,7 @@ using Of = Deviation::Of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// From these distances on a result is of no use.
-constexpr double kSevereSample = 0.5, kSevereOutput = 0.2, kSevereGradient = 0.5, kSevereLoss = 0.2;
-constexpr double kSevereMovement = 0.5;
+constexpr double kSevereGradient = 0.5, kSevereLoss = 0.2, kSevereMovement = 0.5;
 /// Where gradients of right results are this far apart, right trainings go other ways.
 constexpr double kVagueGradients = 0.2;
 /// Where more of the way than this was skipped, its length says little.
@@ -29,11 +29,6 @@ constexpr double kMuchSkipped = 0.05;
 constexpr double kFarTooLong = 3.0;
 /// Standard deviations of a difference of accuracies that chance explains.
 constexpr double kChance = 3.0;
-
-double tolerance_of(double floor, double spread, double cap) {
-  if (!(spread >= 0.0)) return floor;
-  return std::max(floor, std::min(kHarmFactor * spread, cap));
-}
 
 /// Up to here a distance needs no excuse; beyond it is one where something inside the lane is known
 /// to go wrong. Rounding moves values by less than a third of an ulp on average.
@@ -46,12 +41,6 @@ double upper_median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-/// "54% off (1.6% is allowed)".
-std::string off(double error, double tolerance) {
-  if (std::isinf(error)) return "not comparable: float32's is zero";
-  return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
 }
 
 /// Everything that is measured of one result, over the steps at which it was.
@@ -150,7 +139,7 @@ class Judge {
                .step = series.first_broken,
                .error = kInfinity,
                .severe = true,
-               .text = fmt::format("its loss is not finite at step {}, float32's is",
+               .text = fmt::format("its loss is not finite at step {}, unlike float32's",
                                    series.first_broken)});
         } else {
           gradients.push_back({.of = HarmItem::Of::gradient,
@@ -178,7 +167,7 @@ class Judge {
                     .severe = error >= (loss ? kSevereLoss : kSevereGradient),
                     .text = ""};
       if (loss) {
-        item.text = "its loss of one batch is " + off(error, tolerance);
+        item.text = "its loss of one batch is " + off_text(error, tolerance);
         add(std::move(item));
       } else {
         gradients.push_back(std::move(item));
@@ -195,8 +184,8 @@ class Judge {
     HarmItem item = *worst;
     const std::string what =
         item.name.empty() ? "the gradient of all weights" : "the gradient of " + item.name;
-    item.text = std::isinf(item.error) ? what + " is not finite, float32's is"
-                                       : what + " is " + off(item.error, item.tolerance);
+    item.text = std::isinf(item.error) ? what + " is not finite, unlike float32's"
+                                       : what + " is " + off_text(item.error, item.tolerance);
     const auto others = std::count_if(gradients.begin(), gradients.end(),
                                       [&](const HarmItem& each) { return !each.name.empty(); }) -
                         1;
@@ -231,7 +220,7 @@ class Judge {
       add({.of = HarmItem::Of::training,
            .error = kInfinity,
            .severe = true,
-           .text = "its loss is not finite, float32's is"});
+           .text = "its loss is not finite at the end, unlike float32's"});
       return;
     }
     if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
@@ -257,12 +246,14 @@ class Judge {
            .tolerance = tolerance,
            .severe = stalled || gap >= kSevereLoss,
            .unproven = !proven,
-           .text = fmt::format("its loss ends at {}, float32's at {}", short_number(end),
-                               short_number(target))});
+           .text = stalled ? fmt::format("its loss stays at {}, while float32's falls to {}",
+                                         short_number(end), short_number(target))
+                           : fmt::format("its loss over the last fifth of the steps is {}",
+                                         off_text(gap, tolerance))});
     } else if (!proven && gap > kLossFloor) {
       harm_.unchecked.push_back(fmt::format(
-          "Its loss ends {} from float32's. This run does not show whether correct runs end as far "
-          "apart.",
+          "Over the last fifth of the steps its loss is {} from float32's. This run does not show "
+          "whether correct runs end as far apart.",
           percent(gap)));
     }
   }
@@ -299,7 +290,7 @@ class Judge {
                                          : "the variable " + each.name;
       if (each.broken > 0) {
         if (whole) continue;
-        found.push_back(item(kInfinity, 0.0, true, what + " is not finite, float32's is"));
+        found.push_back(item(kInfinity, 0.0, true, what + " is not finite, unlike float32's"));
         continue;
       }
       if (searches || std::isnan(each.error) || std::isnan(each.ratio)) continue;
@@ -406,7 +397,7 @@ class Judge {
            .step = own.step,
            .error = kInfinity,
            .severe = true,
-           .text = "its test loss is not finite, float32's is"});
+           .text = "its test loss is not finite, unlike float32's"});
       return;
     }
     if (!std::isfinite(own.accuracy) || !std::isfinite(other.accuracy)) return;
@@ -500,77 +491,6 @@ const char* harm_name(HarmItem::Of of) noexcept {
       return "steps";
   }
   return "unknown";
-}
-
-double harm_floor(const LaneInfo& lane) {
-  int bits = kFp32.mantissa_bits;
-  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.write.mantissa_bits);
-  return std::max(kOutputFloor, 4.0 * std::ldexp(1.0, -bits - 1));
-}
-
-double harm_cap(const LaneInfo& lane) {
-  constexpr int kWorkingBits = 7;  // bf16's
-  int bits = kFp32.mantissa_bits;
-  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.read.mantissa_bits);
-  return bits >= kWorkingBits ? kOutputCap : kNarrowOutputCap;
-}
-
-namespace {
-
-/// Outputs that are indices have no size; their error is the square root of the share that differs.
-bool is_of_decisions(const Deviation& output) {
-  return std::isnan(output.ratio) && !std::isnan(output.error);
-}
-
-}  // namespace
-
-double output_tolerance(const LaneInfo& lane, const Deviation& output) {
-  // Of decisions: a hundredth may change, three of a hundred at most.
-  if (is_of_decisions(output)) {
-    return tolerance_of(std::sqrt(kDecisionFloor), std::sqrt(2.0) / kHarmFactor * output.spread,
-                        std::sqrt(kDecisionCap));
-  }
-  return tolerance_of(harm_floor(lane), output.spread, harm_cap(lane));
-}
-
-std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations) {
-  std::vector<HarmItem> wrong;
-  for (const Deviation& each : deviations) {
-    if (each.of != Of::output) continue;
-    HarmItem item{.of = HarmItem::Of::output, .name = each.name};
-    if (each.broken > 0) {
-      item.error = kInfinity;
-      item.severe = true;
-      item.text = fmt::format("{} of the {} values of output {} are not finite, float32's are",
-                              each.broken, each.n, each.name);
-      wrong.push_back(std::move(item));
-      continue;
-    }
-    const double tolerance = output_tolerance(lane, each);
-    const double in_one = each.worst_spread >= 0.0
-                              ? std::max(kSampleFloor, kSampleFactor * each.worst_spread)
-                              : kSampleFloor;
-    if (each.error > tolerance) {
-      item.error = each.error;
-      item.tolerance = tolerance;
-      item.severe = each.error >= kSevereOutput;
-      item.text = fmt::format("its output {} is {}", each.name, off(each.error, tolerance));
-      if (is_of_decisions(each)) {
-        item.severe = each.error * each.error >= kSevereOutput;
-        item.text = fmt::format("{} of the {} values of its output {} differ from float32's",
-                                percent(each.error * each.error), each.n, each.name);
-      }
-      wrong.push_back(std::move(item));
-    } else if (each.worst > in_one) {
-      item.error = each.worst;
-      item.tolerance = in_one;
-      item.severe = each.worst >= kSevereSample;
-      item.text = fmt::format("its output {} is {} in the worst sample", each.name,
-                              off(each.worst, in_one));
-      wrong.push_back(std::move(item));
-    }
-  }
-  return wrong;
 }
 
 Harm harm_of(const LaneFacts& lane) {

@@ -57,7 +57,7 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
       continue;
     }
     finding.severity = Severity::info;
-    finding.action = {.text = "It did no harm in this run."};
+    finding.action = {.text = "Nothing to change: it did no harm in this run."};
   }
 }
 

@@ -53,7 +53,7 @@ TEST(HarmlessFindings, AreRemarks) {
   const std::vector<Finding> found = findings_of(run, "loss_scale_window");
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].severity, Severity::info);
-  EXPECT_EQ(found[0].action.text, "It did no harm in this run.");
+  EXPECT_EQ(found[0].action.text, "Nothing to change: it did no harm in this run.");
   EXPECT_TRUE(found[0].action.edit.empty());
   for (const Finding& each : run_rules(run)) EXPECT_EQ(each.severity, Severity::info) << each.rule;
   EXPECT_FALSE(recommend(run, run_rules(run), 1)) << "nothing is to be mended";

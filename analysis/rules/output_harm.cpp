@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// Harm done to the outputs of inference.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/rules/harm.h"
+#include "analysis/rules/text.h"
+#include "analysis/rules/tolerance.h"
+
+namespace halfscope {
+namespace {
+
+/// From these distances on an output, or one of its samples, is of no use.
+constexpr double kSevereSample = 0.5, kSevereOutput = 0.2;
+
+}  // namespace
+
+double tolerance_of(double floor, double spread, double cap) {
+  if (!(spread >= 0.0)) return floor;
+  return std::max(floor, std::min(kHarmFactor * spread, cap));
+}
+
+std::string off_text(double error, double tolerance) {
+  if (std::isinf(error)) return "not comparable: float32's is zero";
+  return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
+}
+
+double harm_floor(const LaneInfo& lane) {
+  int bits = kFp32.mantissa_bits;
+  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.write.mantissa_bits);
+  return std::max(kOutputFloor, 4.0 * std::ldexp(1.0, -bits - 1));
+}
+
+double harm_cap(const LaneInfo& lane) {
+  constexpr int kWorkingBits = 7;  // bf16's
+  int bits = kFp32.mantissa_bits;
+  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.read.mantissa_bits);
+  return bits >= kWorkingBits ? kOutputCap : kNarrowOutputCap;
+}
+
+namespace {
+
+/// Outputs that are indices have no size; their error is the square root of the share that differs.
+bool is_of_decisions(const Deviation& output) {
+  return std::isnan(output.ratio) && !std::isnan(output.error);
+}
+
+}  // namespace
+
+double output_tolerance(const LaneInfo& lane, const Deviation& output) {
+  // Of decisions: a hundredth may change, three of a hundred at most.
+  if (is_of_decisions(output)) {
+    return tolerance_of(std::sqrt(kDecisionFloor), std::sqrt(2.0) / kHarmFactor * output.spread,
+                        std::sqrt(kDecisionCap));
+  }
+  return tolerance_of(harm_floor(lane), output.spread, harm_cap(lane));
+}
+
+std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviation> deviations) {
+  std::vector<HarmItem> wrong;
+  for (const Deviation& each : deviations) {
+    if (each.of != Deviation::Of::output) continue;
+    HarmItem item{.of = HarmItem::Of::output, .name = each.name};
+    if (each.broken > 0) {
+      item.error = INFINITY;
+      item.severe = true;
+      item.text = fmt::format("{} of the {} values of output {} are not finite, unlike float32's",
+                              each.broken, each.n, each.name);
+      wrong.push_back(std::move(item));
+      continue;
+    }
+    const double tolerance = output_tolerance(lane, each);
+    const double in_one = each.worst_spread >= 0.0
+                              ? std::max(kSampleFloor, kSampleFactor * each.worst_spread)
+                              : kSampleFloor;
+    if (each.error > tolerance) {
+      item.error = each.error;
+      item.tolerance = tolerance;
+      item.severe = each.error >= kSevereOutput;
+      item.text = fmt::format("its output {} is {}", each.name, off_text(each.error, tolerance));
+      if (is_of_decisions(each)) {
+        item.severe = each.error * each.error >= kSevereOutput;
+        item.text = fmt::format("{} of the {} values of its output {} differ from float32's",
+                                percent(each.error * each.error), each.n, each.name);
+      }
+      wrong.push_back(std::move(item));
+    } else if (each.worst > in_one) {
+      item.error = each.worst;
+      item.tolerance = in_one;
+      item.severe = each.worst >= kSevereSample;
+      item.text = fmt::format("its output {} is {} in the worst sample", each.name,
+                              off_text(each.worst, in_one));
+      wrong.push_back(std::move(item));
+    }
+  }
+  return wrong;
+}
+
+}  // namespace halfscope
