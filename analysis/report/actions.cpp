@@ -101,12 +101,14 @@ std::string overflow_effect(const Report& report, const ActionReport& action) {
   if (worst == nullptr) return "";
   const int64_t skipped = report.lanes[static_cast<size_t>(action.lane)].skipped;
   std::string text = fmt::format(
-      "{} reaches {}, {} times the largest {} value; fp32 holds it with {:.0f} bits to spare.",
+      "{} reaches {}, {} times the largest {} value; fp32 has {:.0f} bits of headroom.",
       worst->name, short_number(*worst->max_abs),
       short_number(std::round(10.0 * *worst->max_abs / worst->format.max_finite()) / 10.0),
       format_name(worst->format), std::floor(std::log2(kFp32.max_finite() / *worst->max_abs)));
   if (skipped > 0) {
-    text += fmt::format(" The {} should disappear.", counted(skipped, "skipped step"));
+    if (report.cure == std::nullopt) {
+      text += fmt::format(" The {} should disappear.", counted(skipped, "skipped step"));
+    }
   }
   return text;
 }
@@ -253,6 +255,7 @@ void add_actions(const RunView& run, Report& report) {
     for (size_t i = 0; i < report.findings.size() && report.actions.size() < 3; ++i) {
       const Finding& finding = report.findings[i];
       if (finding.severity < Severity::warning || finding.action.text.empty()) continue;
+      if (!finding.action.edit.empty()) continue;  // no change of the plan helps
       ActionReport action{.lane = finding.lane};
       action.text = finding.action.text;
       action.effect = capitalized(finding) + ".";

@@ -33,8 +33,10 @@ std::string cost_text(const ActionReport& action) {
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   text += ".";
   if (!cost.followers.empty()) {
-    text += fmt::format(" {} {} along in fp32.", name_list(cost.followers, 4),
-                        cost.followers.size() == 1 ? "goes" : "go");
+    text += fmt::format(" {} also {} in fp32, as {} what {}.", name_list(cost.followers, 4),
+                        cost.followers.size() == 1 ? "runs" : "run",
+                        cost.followers.size() == 1 ? "it follows" : "they follow",
+                        cost.followers.size() == 1 ? "it reads" : "they read");
   }
   return text;
 }
@@ -42,13 +44,15 @@ std::string cost_text(const ActionReport& action) {
 std::string action_card(const Report& report, const ActionReport& action) {
   std::string html = fmt::format(
       "<li class=\"action\"><p class=\"advice\">{}</p><dl>"
-      "<div><dt>Expected effect</dt><dd>{}</dd></div>",
-      prose(action.text), prose(action.effect));
+      "<div><dt>{}</dt><dd>{}</dd></div>",
+      prose(action.text),
+      action.effect.find("Tried") == std::string::npos ? "Expected effect" : "Effect",
+      prose(action.effect));
   const std::string cost = cost_text(action);
   if (!cost.empty()) html += fmt::format("<div><dt>Cost</dt><dd>{}</dd></div>", escape(cost));
   html += fmt::format(
       "<div><dt>Confidence</dt><dd>{} <span>{}</span></dd></div>"
-      "<div><dt>Would change my mind</dt><dd>If {}.</dd></div></dl>",
+      "<div><dt>What would change this advice</dt><dd>If {}.</dd></div></dl>",
       tag(action.confidence, action.confidence), prose(action.basis), prose(action.change_my_mind));
   const std::vector<std::string>& layers = action.edit.fp32_layers;
   if (!layers.empty()) {
@@ -139,8 +143,8 @@ std::string actions_section(const Report& report) {
                                         report.recommendation->edit.fp32_layers) != nullptr;
     const bool refuted =
         report.proof && !report.proof->holds && report.proof_lane == report.recommendation->lane;
-    const char* before = done ? "Was done for" : refuted ? "Was tried for" : "For";
-    const char* after = done      ? " in this run, and it helped:"
+    const char* before = done ? "Tested for" : refuted ? "Tried for" : "For";
+    const char* after = done      ? " in this run, and it works:"
                         : refuted ? " and is not enough, as the proof below shows:"
                                   : ", most important first:";
     html += fmt::format("<p class=\"soft\">{} {}{}</p>\n", before, escape(lane), after);

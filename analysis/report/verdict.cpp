@@ -186,8 +186,9 @@ Trouble trouble_of(const Report& report, int lane) {
   const std::string& harm = info.harm.items.front().text;
   if (cause != nullptr) return {" because " + cause->mechanism, sentence(capitalized(harm))};
   for (const Finding& finding : report.findings) {
-    if (finding.lane == lane && finding.rule == "harm") {
-      return {": " + harm, sentence(finding.action.text)};
+    const auto unknown = finding.evidence.find("unknown_cause");
+    if (finding.lane == lane && unknown != finding.evidence.end()) {
+      return {": " + harm, std::get<std::string>(unknown->second)};
     }
   }
   return {": " + harm, ""};
@@ -214,12 +215,19 @@ std::string kept_in_fp32(const Report& report, int cure, int sick) {
 std::string vain_advice(const Report& report, int lane) {
   if (!report.proof || report.proof_lane != lane || report.proof->holds) return "";
   if (std::isinf(report.proof->twin_spread)) return "";  // nothing could be shown
-  bool tried = false;
+  const Trial* tried = nullptr;
+  const Trial* original = nullptr;
   for (const Trial& trial : report.proof->trials) {
     if (trial.passes || std::isnan(trial.gap)) return "";
-    tried = tried || trial.kind == Trial::Kind::advised;
+    if (trial.kind == Trial::Kind::advised) tried = &trial;
+    if (trial.kind == Trial::Kind::original) original = &trial;
   }
-  return tried ? "The advised change was tried and did not help." : "";
+  if (tried == nullptr) return "";
+  if (original != nullptr && tried->gap < 0.5 * original->gap) {
+    return fmt::format("The advised change was tried. It helps, but {} is still {} off.",
+                       report.run.inference ? "an output" : "the loss", percent(tried->gap));
+  }
+  return "The advised change was tried and did not help.";
 }
 
 const char* fails(State state) { return state == State::broken ? "fails" : "loses precision"; }
@@ -301,7 +309,12 @@ Verdict of_doubt(const Report& report) {
     append(verdict.more, same ? fmt::format("The same goes for {}.", lanes[i]->name)
                               : fmt::format("{}: {}", lanes[i]->name, lanes[i]->harm.inconclusive));
   }
-  append(verdict.more, "No harm was found in what could be compared.");
+  const bool twins_may_tell = std::any_of(lanes.begin(), lanes.end(), [](const LaneReport* lane) {
+    return !lane->harm.unchecked.empty();
+  });
+  append(verdict.more, twins_may_tell
+                           ? "Run halfscope diagnose to find out: it trains float32 again."
+                           : "No harm was found in what could be compared.");
   return verdict;
 }
 

@@ -59,6 +59,24 @@ bool all_losses_finite(const std::vector<double>& losses) {
   return std::all_of(losses.begin(), losses.end(), [](double x) { return std::isfinite(x); });
 }
 
+double skipped_share(std::span<const StepRow> rows, std::span<const StepRow> reference) {
+  double all[2] = {}, lost[2] = {};
+  for (size_t i = 0; i < std::min(rows.size(), reference.size()); ++i) {
+    const StepRow& row = reference[i];
+    const double rate = std::isfinite(row.learning_rate) ? row.learning_rate : 1.0;
+    const double lengths[2] = {rate, std::isfinite(row.grad_norm) ? rate * row.grad_norm : 0.0};
+    for (size_t k = 0; k < 2; ++k) {
+      all[k] += lengths[k];
+      if (rows[i].skipped) lost[k] += lengths[k];
+    }
+  }
+  double share = 0.0;
+  for (size_t k = 0; k < 2; ++k) {
+    if (all[k] > 0.0) share = std::max(share, lost[k] / all[k]);
+  }
+  return share;
+}
+
 bool has_learned(std::span<const StepRow> rows) {
   if (rows.empty() || !all_losses_finite(last_losses(rows))) return false;
   const double first = std::max(median(first_losses(rows)), rows.front().loss);

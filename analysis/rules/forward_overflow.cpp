@@ -240,10 +240,10 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root, cons
     const ForwardNode& source = lane.nodes()[static_cast<size_t>(zeros.way.front())];
     if (zeros.underflows >= 0) {
       const SiteInfo& flushed = lane.site(zeros.underflows);
-      return fmt::format("{} is not finite because {} underflows {} to 0", info.path,
+      return fmt::format("{} is not finite: {} underflows {} to 0", info.path,
                          subject_of(flushed).name, format_name(flushed.format));
     }
-    return fmt::format("{} is not finite because {} rounds to 0 in {}, and not in fp32", info.path,
+    return fmt::format("{} is not finite: {} rounds to 0 in {}, and not in fp32", info.path,
                        source.path, format_name(lane.site(source.output_site).format));
   }
   const bool only_nan = root.not_infinite();

@@ -70,8 +70,8 @@ class Judge {
       judge_batches();
       judge_training();
       judge_movements();
-      judge_evaluations();
     }
+    judge_evaluations();
     if (proof_clears(run_.proof(lane_.lane()))) believe_proof();
     std::stable_sort(harm_.items.begin(), harm_.items.end(),
                      [](const HarmItem& a, const HarmItem& b) {
@@ -251,6 +251,7 @@ class Judge {
                            : fmt::format("its loss over the last fifth of the steps is {}",
                                          off_text(gap, tolerance))});
     } else if (!proven && gap > kLossFloor) {
+      if (gap > kUnprovenGap) noisy_gap_ = gap;
       harm_.unchecked.push_back(fmt::format(
           "Over the last fifth of the steps its loss is {} from float32's. This run does not show "
           "whether correct runs end as far apart.",
@@ -262,7 +263,7 @@ class Judge {
     std::vector<HarmItem> found;
     // While the loss scale comes down nothing moves, and a short run has hardly done anything else:
     // twins, which skip nothing, do not show how far right ones come.
-    const double skipped = skipped_share();
+    const double skipped = skipped_share(lane_.steps(), run_.steps(reference_));
     const bool searches = skipped > 0.0 && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
@@ -331,37 +332,16 @@ class Judge {
     }
   }
 
-  /// How much of the reference's way lies in steps that the lane skipped. Steps of an update that
-  /// follows the gradient's size are as long as the gradient, Adam's are of one length.
-  double skipped_share() const {
-    const std::span<const StepRow> rows = lane_.steps(), theirs = run_.steps(reference_);
-    double all[2] = {}, lost[2] = {};
-    for (size_t i = 0; i < std::min(rows.size(), theirs.size()); ++i) {
-      const double rate = std::isfinite(theirs[i].learning_rate) ? theirs[i].learning_rate : 1.0;
-      const double norm = std::isfinite(theirs[i].grad_norm) ? theirs[i].grad_norm : 0.0;
-      const double lengths[2] = {rate, rate * norm};
-      for (size_t k = 0; k < 2; ++k) {
-        all[k] += lengths[k];
-        if (rows[i].skipped) lost[k] += lengths[k];
-      }
-    }
-    double share = 0.0;
-    for (size_t k = 0; k < 2; ++k) {
-      if (all[k] > 0.0) share = std::max(share, lost[k] / all[k]);
-    }
-    return share;
-  }
-
   static std::string times(double ratio) {
     return ratio < 2.0 ? percent(ratio) : short_number(ratio) + " times";
   }
 
   void add_worst_movement(const std::vector<HarmItem>& found, HarmItem::Of of) {
     const HarmItem* worst = nullptr;
-    int64_t others = -1;
+    int64_t single = 0;
     for (const HarmItem& each : found) {
       if (each.of != of) continue;
-      ++others;
+      if (!each.name.empty()) ++single;
       if (worst == nullptr || each.error > worst->error) worst = &each;
     }
     if (worst == nullptr) return;
@@ -369,6 +349,7 @@ class Judge {
     item.unproven = std::all_of(found.begin(), found.end(), [of](const HarmItem& each) {
       return each.of != of || each.unproven;
     });
+    const int64_t others = item.name.empty() ? 0 : single - 1;
     if (others > 0) {
       item.text += others == 1 ? "; 1 other variable is off, too"
                                : fmt::format("; {} other variables are off, too", others);
@@ -390,9 +371,9 @@ class Judge {
     if (run_.evals(lane_.lane()).empty() || run_.evals(reference_).empty()) return;
     const EvalRow& own = run_.evals(lane_.lane()).back();
     const EvalRow& other = run_.evals(reference_).back();
-    if (own.step != other.step || !std::isfinite(other.loss)) return;
+    if (own.step != other.step || (!lane_.inference() && !std::isfinite(other.loss))) return;
     harm_.measured = true;
-    if (!std::isfinite(own.loss)) {
+    if (!lane_.inference() && !std::isfinite(own.loss)) {
       add({.of = HarmItem::Of::test_loss,
            .step = own.step,
            .error = kInfinity,
@@ -412,8 +393,9 @@ class Judge {
          .error = drop,
          .tolerance = tolerance,
          .severe = drop >= 0.1,
-         .text = fmt::format("its test accuracy is {}, float32's {}", percent(own.accuracy),
-                             percent(other.accuracy))});
+         .text = fmt::format("its {} is {}, float32's {}",
+                             lane_.inference() ? "accuracy" : "test accuracy",
+                             percent(own.accuracy), percent(other.accuracy))});
   }
 
   bool nothing_narrowed() const {
@@ -441,6 +423,12 @@ class Judge {
       return "Float32 trainings that start one ulp apart part without bound, so their losses say "
              "nothing about it.";
     }
+    if (noisy_gap_ > 0.0) {
+      return fmt::format(
+          "Over the last fifth of the steps its loss is {} from float32's, which jumps about too "
+          "much to tell whether that is harm.",
+          percent(noisy_gap_));
+    }
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
     if (steps < kLeastSteps) {
@@ -461,6 +449,7 @@ class Judge {
   int reference_;
   double floor_, cap_;
   bool twins_part_ = false;
+  double noisy_gap_ = 0.0;        ///< of the losses at the end, where the reference's jump about
   double gradient_spread_ = 0.0;  ///< of all gradients, if measured
   Harm harm_;
 };

@@ -255,7 +255,7 @@ TEST(Absorbed, ZerosThatOnlyTheFormatHasAreTheCauseOfNan) {
   const Finding* found = first_of(findings, "forward_overflow");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->severity, Severity::error);
-  EXPECT_EQ(found->mechanism, "c is not finite because a underflows fp16 to 0");
+  EXPECT_EQ(found->mechanism, "c is not finite: a underflows fp16 to 0");
   EXPECT_THAT(found->action.layers, testing::ElementsAre("a", "b", "c"));
 
   HandMade both({{"a", "Clip", {"input"}}, {"c", "Div", {"input", "a"}}});  // fp32 has the zero too

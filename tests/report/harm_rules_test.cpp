@@ -155,62 +155,6 @@ TEST(HarmRule, IsAWarningWhereTheHarmIsNotSevere) {
   EXPECT_EQ(findings_of(run, "harm")[0].severity, Severity::warning);
 }
 
-void add_site_error(RunView& run, int site, int other, double fp32, double fp64) {
-  run.add_error(1, {.step = 0,
-                    .site = site,
-                    .other_lane = other,
-                    .other_site = site,
-                    .n = 4,
-                    .differing = 1,
-                    .total = 0.5,
-                    .local_fp32 = fp32,
-                    .local_fp64 = fp64});
-}
-
-RunView harmed_for_no_known_reason() {
-  RunView run = trained_beside_float32(kFp16Lane);
-  add_batch_loss(run, 0.3, 0.0);
-  return run;
-}
-
-TEST(HarmRule, SaysThatTheCauseWasNotFound) {
-  const std::vector<Finding> found = findings_of(harmed_for_no_known_reason(), "harm");
-  ASSERT_THAT(found, SizeIs(1));
-  EXPECT_EQ(found[0].action.text, "The cause was not found.");
-  EXPECT_THAT(found[0].text, EndsWith("The cause was not found."));
-}
-
-TEST(HarmRule, SaysWhereTheErrorGrows) {
-  RunView run = harmed_for_no_known_reason();
-  add_site_error(run, 0, 0, 0.01, 0.2);
-  add_site_error(run, 1, 0, 0.5, 0.3);
-  EXPECT_THAT(findings_of(run, "harm").at(0).action.text,
-              AllOf(HasSubstr("The cause was not found: "), HasSubstr("b.activation")))
-      << "the larger one in double";
-
-  RunView unmeasured = harmed_for_no_known_reason();
-  add_site_error(unmeasured, 0, 0, 0.4, kNotANumber);
-  add_site_error(unmeasured, 1, 0, 0.3, kNotANumber);
-  EXPECT_THAT(findings_of(unmeasured, "harm").at(0).action.text, HasSubstr("a.activation"))
-      << "in fp32 where that is all there is";
-
-  RunView unusable = harmed_for_no_known_reason();
-  add_site_error(unusable, 0, 0, 0.01, 0.9);
-  add_site_error(unusable, 1, 0, std::numeric_limits<double>::infinity(), kNotANumber);
-  EXPECT_THAT(findings_of(unusable, "harm").at(0).action.text,
-              HasSubstr("b.activation is the first operator to give results that are of no use"));
-}
-
-TEST(HarmRule, LooksForTheCauseInComparisonsWithTheReferenceOnly) {
-  RunView run = harm_training({{kReferenceLane, falling_loss},
-                               {kFp16Lane, falling_times(1.001)},
-                               {kBf16Lane, falling_times(1.001)}});
-  add_batch_loss(run, 0.3, 0.0);
-  add_site_error(run, 0, 2, 0.9, 0.9);
-  add_site_error(run, 1, 0, 0.1, 0.1);
-  EXPECT_THAT(findings_of(run, "harm").at(0).action.text, HasSubstr("b.activation"));
-}
-
 TEST(HarmRule, NamesNoMissingCauseWhereARuleFoundOne) {
   RunView run = without_a_loss_scale();
   add_batch_loss(run, 0.3, 0.0);

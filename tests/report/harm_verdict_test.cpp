@@ -162,7 +162,7 @@ TEST(HarmVerdict, SaysWhatIsWrongAndThatTheCauseIsNotKnown) {
                     .n = 4,
                     .differing = 4,
                     .total = 0.4,
-                    .local_fp64 = 0.3});
+                    .local_fp64 = 0.001});
   const Report report = make_report(run);
   EXPECT_THAT(report.verdict.headline, StartsWith("fp16 fails: its loss of one batch is"));
   EXPECT_THAT(report.verdict.more,

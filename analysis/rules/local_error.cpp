@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// local_error: where no other rule knows why a lane's results are wrong, the operator whose own
+// arithmetic makes most of the error, as its result shows beside fp64's from the same operands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/rules/error_source.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
+
+namespace halfscope {
+namespace {
+
+/// "mul flushes 98% of its results to zero in fp16"; without such a reason how far off it is.
+std::string what_it_does(const LaneFacts& lane, const ErrorSource& source) {
+  constexpr double kMany = 0.01;
+  const SiteInfo& site = lane.site(source.site);
+  const std::string format = format_name(site.format);
+  if (const std::optional<TensorStats> stats = lane.stats(source.site, source.step)) {
+    const double share = rates_of(*stats, site.format).underflow;
+    if (share >= kMany) {
+      return fmt::format("{} flushes {} of its non-zero results to zero in {}", site.path,
+                         percent(share), format);
+    }
+  }
+  if (!std::isfinite(source.after)) {
+    return fmt::format("{}, computed in {}, is not finite although its operands are", site.path,
+                       format);
+  }
+  return fmt::format("{}, computed in {}, is {} off its exact result", site.path, format,
+                     percent(source.after));
+}
+
+void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const bool has_cause = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
+    return each.severity >= Severity::warning;
+  });
+  if (has_cause) return;
+  const Harm harm = harm_of(lane);
+  if (harm.items.empty()) return;
+  const std::optional<ErrorSource> source = makes_error(lane, harm);
+  if (!source) return;
+  const SiteInfo& site = lane.site(source->site);
+  Finding finding{.rule = "local_error", .lane = lane.lane()};
+  finding.severity = harm.severe() ? Severity::error : Severity::warning;
+  finding.site = site.name();
+  finding.layer = site.path;
+  finding.step = source->step;
+  finding.mechanism = what_it_does(lane, *source);
+  finding.evidence = {{"local_error", source->after}};
+  finding.text =
+      fmt::format("{}. No other operator makes a larger error by itself.", finding.mechanism);
+  std::vector<std::string> layers;
+  for (const int layer : lane.layers_behind(source->site)) {
+    layers.push_back(lane.info().layers[static_cast<size_t>(layer)].path);
+  }
+  if (!layers.empty()) finding.action = keep_in_fp32(lane.in_order(std::move(layers)));
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+const Rule rule::local_error{.id = "local_error", .run = find_local_error};
+
+}  // namespace halfscope

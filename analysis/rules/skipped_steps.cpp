@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// skipped_steps: a training ends elsewhere only because dynamic loss scaling skipped steps on its
+// way down to a scale that works. In a long training these steps do not matter.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/rules/baseline.h"
+#include "analysis/rules/harm.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+/// Harm that a way cut short explains: it shows at the end only, and where ways were measured, they
+/// lack little more than what was skipped. At equal weights the lane computes what it should.
+bool explained_by(const HarmItem& item, double share) {
+  using Of = HarmItem::Of;
+  constexpr double kAtMost = 4.0;  // steps at the beginning lead further than later ones
+  if (item.of == Of::weight || item.of == Of::average) return item.error <= kAtMost * share;
+  return item.of == Of::training || item.of == Of::test_loss || item.of == Of::accuracy;
+}
+
+void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
+  constexpr double kFewSkipped = 0.02;
+  if (lane.inference() || !lane.scales_dynamically()) return;
+  const bool has_cause = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
+    return each.severity >= Severity::warning;
+  });
+  const int reference = reference_lane(lane.run(), lane.lane());
+  if (has_cause || reference < 0) return;
+  const std::span<const StepRow> rows = lane.steps();
+  const double share = skipped_share(rows, lane.run().steps(reference));
+  const auto taken =
+      std::find_if(rows.begin(), rows.end(), [](const StepRow& row) { return !row.skipped; });
+  if (share < kFewSkipped || taken == rows.begin() || taken == rows.end()) return;
+  const Harm harm = harm_of(lane);
+  const bool explained =
+      std::all_of(harm.items.begin(), harm.items.end(),
+                  [share](const HarmItem& item) { return explained_by(item, share); });
+  if (harm.items.empty() || !harm.probed || !explained) return;
+  Finding finding{.rule = "skipped_steps", .lane = lane.lane()};
+  finding.severity = harm.severe() ? Severity::error : Severity::warning;
+  finding.step = rows.front().step;
+  const int64_t skipped = taken - rows.begin();
+  finding.mechanism =
+      fmt::format("{} of its {} steps {} skipped while the loss scale came down from {} to {}",
+                  skipped, rows.size(), skipped == 1 ? "was" : "were",
+                  scale_text(rows.front().loss_scale), scale_text(taken->loss_scale));
+  finding.evidence = {{"skipped_steps", static_cast<double>(skipped)},
+                      {"share_of_way", share},
+                      {"first_loss_scale", rows.front().loss_scale},
+                      {"loss_scale", taken->loss_scale}};
+  finding.text = fmt::format(
+      "{}. At equal weights its loss and gradients are right. Start the scale lower, or train for "
+      "longer: then these steps matter less.",
+      finding.mechanism);
+  finding.action = {
+      .edit = {.loss_scale = taken->loss_scale},
+      .text = fmt::format("Start dynamic loss scaling at {}.", scale_text(taken->loss_scale))};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+const Rule rule::skipped_steps{.id = "skipped_steps", .run = find_skipped_steps};
+
+}  // namespace halfscope

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// Where harm comes from: the operator whose own arithmetic makes it, where the error grows, and
+// skipped steps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "analysis/rules/baseline.h"
+#include "analysis/rules/rules.h"
+#include "tests/report/harm_run.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<Finding> found_by(const RunView& run, const std::string& rule) {
+  std::vector<Finding> found;
+  for (const Finding& finding : run_rules(run)) {
+    if (finding.rule == rule) found.push_back(finding);
+  }
+  return found;
+}
+
+void add_loss_error(RunView& run, double error) {
+  run.add_deviation(1,
+                    {.step = 0, .of = Deviation::Of::loss, .n = 1, .error = error, .spread = 0.0});
+}
+
+/// Site 0 is a, which b (site 1) reads.
+void add_error(RunView& run, int site, double total, double fp32, double fp64, int other = 0) {
+  run.add_error(1, {.step = 0,
+                    .site = site,
+                    .other_lane = other,
+                    .other_site = site,
+                    .n = 4,
+                    .differing = 1,
+                    .total = total,
+                    .local_fp32 = fp32,
+                    .local_fp64 = fp64});
+}
+
+RunView harmed(double error = 0.3) {
+  RunView run = trained_beside_float32(kFp16Lane);
+  add_loss_error(run, error);
+  return run;
+}
+
+TEST(LocalError, IsTheLargestOfASingleOperator) {
+  RunView run = harmed();
+  add_error(run, 0, 0.5, 0.01, 0.2);
+  add_error(run, 1, 0.5, 0.5, 0.3);
+  const std::vector<Finding> found = found_by(run, "local_error");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].site, "b.activation") << "the larger one in double";
+  EXPECT_EQ(found[0].mechanism, "b, computed in fp16, is 30% off its exact result");
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_THAT(found[0].action.edit.fp32_layers, testing::ElementsAre("b"));
+  EXPECT_EQ(std::get<double>(found[0].evidence.at("local_error")), 0.3);
+  EXPECT_THAT(found_by(run, "harm").at(0).text, testing::Not(HasSubstr("not found")));
+}
+
+TEST(LocalError, IsTakenBesideFp32WhereThatIsAllThereIs) {
+  RunView run = harmed();
+  add_error(run, 0, 0.5, 0.4, kUnknown);
+  add_error(run, 1, 0.5, 0.3, kUnknown);
+  EXPECT_EQ(found_by(run, "local_error").at(0).site, "a.activation");
+}
+
+TEST(LocalError, OfNoNumberIsTheLargest) {
+  RunView run = harmed();
+  add_error(run, 0, 0.5, 0.01, 0.9);
+  add_error(run, 1, kUnknown, kInfinity, kUnknown);
+  EXPECT_EQ(found_by(run, "local_error").at(0).mechanism,
+            "b, computed in fp16, is not finite although its operands are");
+}
+
+TEST(LocalError, ComesFromComparisonsWithTheReference) {
+  RunView run = harm_training({{kReferenceLane, falling_loss},
+                               {kFp16Lane, falling_times(1.001)},
+                               {kBf16Lane, falling_times(1.001)}});
+  add_loss_error(run, 0.3);
+  add_error(run, 0, 0.9, 0.9, 0.9, 2);
+  add_error(run, 1, 0.2, 0.1, 0.1);
+  EXPECT_EQ(found_by(run, "local_error").at(0).site, "b.activation");
+}
+
+TEST(LocalError, ExplainsNoHarmThatIsMuchLarger) {
+  RunView run = harmed(0.3);
+  add_error(run, 0, 0.08, 0.08, 0.08);
+  EXPECT_THAT(found_by(run, "local_error"), IsEmpty()) << "less than three tenths of it";
+  RunView rounding = harmed(0.0105);
+  add_error(rounding, 0, 0.0019, 0.0019, 0.0019);
+  EXPECT_THAT(found_by(rounding, "local_error"), IsEmpty()) << "less than four roundings of fp16";
+}
+
+TEST(LocalError, IsNoneWhereTheResultsAreRight) {
+  RunView run = harmed(0.001);
+  add_error(run, 0, 0.5, 0.5, 0.5);
+  EXPECT_THAT(found_by(run, "local_error"), IsEmpty());
+}
+
+TEST(UnknownCause, SaysWhereTheErrorGrows) {
+  EXPECT_THAT(found_by(harmed(), "harm").at(0).text, EndsWith("The cause was not found."));
+  RunView run = harmed();
+  add_error(run, 0, 0.01, 0.001, 0.001);
+  add_error(run, 1, 0.25, 0.001, 0.001);
+  EXPECT_THAT(
+      found_by(run, "harm").at(0).text,
+      EndsWith("The cause was not found: the error grows at b.activation, from 1% to 25%."));
+  EXPECT_TRUE(found_by(run, "harm").at(0).action.text.empty()) << "that is nothing to do";
+}
+
+/// The first steps of the lane are skipped at 2^16, 2^15 and so on; then it trains as float32 does,
+/// but its loss ends at another place.
+RunView skipping(int64_t skipped, int64_t steps, double factor) {
+  RunInfo info;
+  info.steps_planned = steps;
+  info.lanes = {harm_lane_info(kReferenceLane), harm_lane_info(kFp16Lane)};
+  info.lanes[1].loss_scale = "dynamic:65536";
+  RunView run(std::move(info), RunStatus::complete);
+  for (int64_t step = 0; step < steps; ++step) {
+    const bool late = step < skipped;
+    const double scale = std::exp2(static_cast<double>(16 - std::min(step, skipped)));
+    run.add_step(
+        0, {.step = step, .loss = falling_loss(step), .learning_rate = 0.1, .grad_norm = 1.0});
+    run.add_step(1, {.step = step,
+                     .loss = factor * falling_loss(step),
+                     .loss_scale = scale,
+                     .learning_rate = 0.1,
+                     .skipped = late,
+                     .grad_norm = 1.0});
+  }
+  run.add_deviation(1,
+                    {.step = 0, .of = Deviation::Of::loss, .n = 1, .error = 0.0, .spread = 0.001});
+  return run;
+}
+
+TEST(SkippedSteps, ExplainALossThatEndsElsewhere) {
+  const std::vector<Finding> found = found_by(skipping(5, 100, 1.5), "skipped_steps");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].mechanism,
+            "5 of its 100 steps were skipped while the loss scale came down from 65536 (2^16) to "
+            "2048 (2^11)");
+  EXPECT_EQ(found[0].action.edit.loss_scale, 2048.0);
+  EXPECT_NEAR(std::get<double>(found[0].evidence.at("share_of_way")), 0.05, 1e-12);
+}
+
+TEST(SkippedSteps, ExplainNothingWhereTheyAreFewOrHarmIsElsewhere) {
+  EXPECT_THAT(found_by(skipping(1, 100, 1.5), "skipped_steps"), IsEmpty()) << "one in a hundred";
+  EXPECT_THAT(found_by(skipping(5, 100, 1.001), "skipped_steps"), IsEmpty()) << "no harm";
+  RunView wrong = skipping(5, 100, 1.5);
+  add_loss_error(wrong, 0.5);
+  EXPECT_THAT(found_by(wrong, "skipped_steps"), IsEmpty()) << "wrong at equal weights, too";
+  RunView far = skipping(5, 100, 1.5);
+  far.add_deviation(
+      1,
+      {.step = 100, .of = Deviation::Of::weight, .name = "", .n = 9, .error = 0.6, .ratio = 0.4});
+  EXPECT_THAT(found_by(far, "skipped_steps"), IsEmpty()) << "5% of the way is not 60%";
+}
+
+TEST(SkippedShare, IsTheLargerOfStepsAndGradients) {
+  std::vector<StepRow> reference, lane;
+  for (int64_t step = 0; step < 10; ++step) {
+    reference.push_back({.step = step, .learning_rate = 0.5, .grad_norm = step == 0 ? 11.0 : 1.0});
+    lane.push_back({.step = step, .skipped = step == 0});
+  }
+  EXPECT_DOUBLE_EQ(skipped_share(lane, reference), 11.0 / 20.0) << "the first step led far";
+  lane[0].skipped = false;
+  lane[9].skipped = true;
+  EXPECT_DOUBLE_EQ(skipped_share(lane, reference), 0.1) << "of ten steps";
+  EXPECT_EQ(skipped_share({}, reference), 0.0);
+}
+
+}  // namespace
+}  // namespace halfscope::test
