@@ -337,6 +337,18 @@ TEST(App, LayersAreComparedByTheLargestDifference) {
   EXPECT_EQ(user.text("compare/other/mixed_float16/loss"), "NaN");
 }
 
+TEST(App, TheFloatLabShowsAllFormats) {
+  AppDriver user;
+  ImGui::GetIO().DisplaySize = {1200, 760};
+  ASSERT_TRUE(user.app().show_lab("fp16 0.1"));
+  user.frame(4);
+  for (const NamedFormat& each : named_formats()) {
+    const TrackedItem row = user.item("lab/in/" + std::string(each.name));
+    EXPECT_TRUE(row.visible) << each.name;
+    EXPECT_LE(row.max.y, 760.0f) << each.name;
+  }
+}
+
 TEST(App, ComparesTwoRuns) {
   AppDriver user(test::full_run(), test::make_run(test::hot_spec()));
   user.frame(2);
