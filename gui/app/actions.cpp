@@ -178,7 +178,7 @@ void App::choose_picture() {
 void App::choose_plan() {
   if (!run_) return;
   if (view_.edits.empty()) {
-    tell("Nothing is edited: switch something on under Recommendations.");
+    tell("Select a change under Recommendations first.");
     return;
   }
   hold_for_dialog();

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "analysis/rules/text.h"
 #include "gui/app/app.h"
+#include "gui/widgets/plot_math.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -108,16 +108,18 @@ void App::draw_status() {
     state = load_error_;
     color = theme_->bad;
   } else if (run_->live()) {
-    state = fmt::format("live, step {}", run_->step_count());
+    state = "live, step " + grouped(run_->step_count());
     color = theme_->good;
   } else {
-    state = fmt::format("{}, {}", status_name(run_->view().status()),
-                        counted(run_->step_count(), "step"));
+    const int64_t steps = run_->step_count();
+    state = fmt::format("{}, {} {}", status_name(run_->view().status()), grouped(steps),
+                        steps == 1 ? "step" : "steps");
   }
-  const float dot = 14 * scale();
+  // The dot stands in the middle of the gap between the two texts.
+  const float gap = 28 * scale(), dot = 4 * scale();
   const auto left_of = [&](const std::string& text) {
     const float width =
-        ImGui::CalcTextSize(text.c_str()).x + ImGui::CalcTextSize(state.c_str()).x + 2.5f * dot;
+        ImGui::CalcTextSize(text.c_str()).x + ImGui::CalcTextSize(state.c_str()).x + gap;
     return ImGui::GetWindowWidth() - width - 12 * scale();
   };
   // As much of it as there is room for beside the menus.
@@ -136,9 +138,10 @@ void App::draw_status() {
   if (text != all) ui::tip(all.c_str());
   ImGui::PopStyleColor();
   const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
-  ImGui::GetWindowDrawList()->AddCircleFilled(
-      {high.x + 16 * scale(), (low.y + high.y) / 2 + 1 * scale()}, 4 * scale(), color);
-  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + dot);
+  const ImVec2 center{std::round(high.x + gap / 2), std::round((low.y + high.y) / 2 + scale())};
+  ImGui::GetWindowDrawList()->AddCircleFilled(center, dot, color);
+  track_rect("status/dot", {center.x - dot, center.y - dot}, {center.x + dot, center.y + dot});
+  ImGui::SameLine(0, gap);
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ui::text("status/state", state);
   ImGui::PopStyleColor();
@@ -294,9 +297,7 @@ void App::draw_center(const Frame& frame, ImVec2 size) {
 
 void App::draw_values(const Frame& frame) {
   draw_histogram(frame);
-  ImGui::Dummy({0, 4 * scale()});
   ImGui::Separator();
-  ImGui::Dummy({0, 2 * scale()});
   gui::draw_lanes(frame);
 }
 
@@ -338,12 +339,7 @@ void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<
 #include "gui/state/tabs.inc"
 #undef HALFSCOPE_TAB
   };
-  size_t advice = 0;
-  if (const Report* report = run_->report()) {
-    advice = static_cast<size_t>(
-        std::count_if(report->findings.begin(), report->findings.end(),
-                      [&](const Finding& each) { return each.lane == frame.at.lane; }));
-  }
+  const size_t advice = recommendation_count(frame);
   const auto has = [&](Page page) {
     return std::find(pages.begin(), pages.end(), page) != pages.end();
   };

@@ -50,7 +50,7 @@ const char* metric_meaning(Metric metric) noexcept {
 const char* metric_whole(Metric metric) noexcept {
   switch (metric) {
     case Metric::worst:
-      return "of all or of non-zero values";
+      return "of values";
     case Metric::overflow:
     case Metric::non_finite:
       return kOfAllValues;

@@ -21,7 +21,7 @@ struct PathSites {
 
 using Paths = std::unordered_map<std::string, PathSites>;
 
-Paths paths_of(const LaneInfo& lane) {
+Paths sites_by_path(const LaneInfo& lane) {
   Paths paths;
   for (const LayerInfo& layer : lane.layers) {
     PathSites& own = paths[layer.path];
@@ -131,7 +131,7 @@ class Readings {
 }  // namespace
 
 std::vector<std::vector<int>> sites_read(const LaneInfo& lane) {
-  const Paths paths = paths_of(lane);
+  const Paths paths = sites_by_path(lane);
   std::vector<std::vector<int>> read;
   read.reserve(lane.sites.size());
   for (const SiteInfo& site : lane.sites) read.push_back(Readings(paths, site).collect());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Accumulate: the same number added over and over, and where the sum stands still.
+// Accumulate: the same number added over and over, and where the sum stalls.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float 
   for (const char* name : {"summed in", "sum", "error"}) {
     ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed);
   }
-  ImGui::TableSetupColumn("stands still after", ImGuiTableColumnFlags_WidthStretch);
+  ImGui::TableSetupColumn("stalls after", ImGuiTableColumnFlags_WidthStretch);
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();
@@ -151,7 +151,8 @@ void draw_accumulate_tab(const LabFrame& frame) {
   const double exact = static_cast<double>(term) * static_cast<double>(lab.count);
   const float room = ImGui::GetContentRegionAvail().x;
   const bool beside = room > frame.px(760);
-  const float height = frame.px(170);
+  const float height =
+      std::clamp(ImGui::GetContentRegionAvail().y - frame.px(8), frame.px(170), frame.px(360));
   ImGui::BeginGroup();
   draw_table(frame, sums, exact, beside ? std::floor(room * 0.45f) : room);
   ImGui::EndGroup();

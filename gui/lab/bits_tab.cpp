@@ -119,7 +119,7 @@ std::string conversion_text(const FloatLab& lab) {
   if (!lab.typed()) return "";
   if (!std::isfinite(value)) return "typed " + lab.typed()->text() + ": out of range";
   const ExactDecimal difference = ExactDecimal(static_cast<double>(value)) - *lab.typed();
-  if (difference.zero()) return "none: it is held exactly";
+  if (difference.zero()) return "none: it is exact";
   const double off = difference.approximate();
   std::string text = fmt::format("{} ({:+.2g} ulp)", difference.text(),
                                  off / ulp_size(lab.typed()->approximate(), lab.shown()));
@@ -136,8 +136,9 @@ void draw_facts(const LabFrame& frame, float width) {
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
   lab_fact(frame, "lab/exact", "value", exact_text(value), "All digits: no rounding in this line.");
-  lab_fact(frame, "lab/formula", kind_text(value, format).c_str(), formula_text(value, format),
-           "(-1)^sign, the significand and the power of two.");
+  const std::string kind = kind_text(value, format);
+  lab_fact(frame, "lab/formula", kind == "normal" ? "normalized" : kind.c_str(),
+           formula_text(value, format), "(-1)^sign, the significand and the power of two.");
   lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab));
   lab_fact(frame, "lab/code", "code",
            code_text(lab.code, format) + "   " + hex_float(static_cast<double>(value)),
@@ -147,9 +148,10 @@ void draw_facts(const LabFrame& frame, float width) {
            "What is stored minus what was typed, exactly.");
   if (!std::isnan(value)) {
     lab_fact(frame, "lab/neighbours", "neighbours",
-             value_text(neighbour(value, -1, format), format) + "  and  " +
-                 value_text(neighbour(value, +1, format), format),
-             "The values one ulp below and above, in the fewest digits that read back.");
+             distinct_text(neighbour(value, -1, format), format) + "  and  " +
+                 distinct_text(neighbour(value, +1, format), format),
+             "The values one ulp below and above. Long ones are rounded, to enough digits to tell "
+             "them apart.");
   }
   if (std::isfinite(value)) {
     lab_fact(frame, "lab/ulp", "one ulp",
@@ -191,7 +193,7 @@ void draw_compared(const LabFrame& frame) {
   if (!ImGui::BeginTable("lab/compared", 3, kFlags)) return;
   ImGui::TableSetupColumn("format", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("code", ImGuiTableColumnFlags_WidthFixed);
-  ImGui::TableSetupColumn("the same number there", ImGuiTableColumnFlags_WidthStretch);
+  ImGui::TableSetupColumn("nearest value", ImGuiTableColumnFlags_WidthStretch);
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();

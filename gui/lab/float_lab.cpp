@@ -199,6 +199,14 @@ std::string exact_text(float value) {
   return ExactDecimal(static_cast<double>(value)).text();
 }
 
+std::string distinct_text(float value, const FloatFormat& format) {
+  constexpr size_t kLongest = 17;
+  if (std::string exact = exact_text(value); exact.size() <= kLongest) return exact;
+  // Some digits more than the significand is worth: what is left out is far below an ulp.
+  const int kept = static_cast<int>((format.mantissa_bits + 1) * std::log10(2.0)) + 4;
+  return fmt::format("{:.{}g}", static_cast<double>(value), kept);
+}
+
 std::string hex_float(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   return fmt::format("{:a}", value);
@@ -451,7 +459,7 @@ std::span<const LabPreset> lab_presets() {
                   lab.note =
                       "fp16 has 11 significant bits, so from 2048 on only even numbers exist. 2049 "
                       "lies halfway between 2048 and 2050 and goes to the even significand: 2048. "
-                      "A sum of ones stands still there.";
+                      "A sum of ones stalls there.";
                 }},
       LabPreset{"0.1 in every format", "What a decimal becomes.",
                 [](FloatLab& lab) {
@@ -459,8 +467,8 @@ std::span<const LabPreset> lab_presets() {
                   lab.entry_edited();
                   lab.show(LabTab::bits);
                   lab.note =
-                      "A tenth has no end in binary: every format holds its nearest number. "
-                      "The table below shows all of them with all digits.";
+                      "A tenth has infinitely many binary digits, so every format has its nearest "
+                      "value. The table below shows them with all digits.";
                 }},
       LabPreset{"Smallest fp16", "The end before zero.",
                 [](FloatLab& lab) {
@@ -471,7 +479,7 @@ std::span<const LabPreset> lab_presets() {
                       "The last fraction bit at the lowest exponent: 2^-24. Half of it, "
                       "2^-25, and everything below is rounded to zero: that is underflow.";
                 }},
-      LabPreset{"Sums that stand still", "Adding one, over and over.",
+      LabPreset{"Stalled sums", "Adding one, over and over.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
                   lab.term = "1";

@@ -92,8 +92,10 @@ std::optional<double> read_double(const std::string& text);
 
 /// The value `by` steps further, NaN for NaN.
 float neighbour(float value, int64_t by, const FloatFormat& format) noexcept;
-std::string value_text(float value, const FloatFormat& format);   ///< shortest that reads back
-std::string exact_text(float value);                              ///< all digits, "inf", "nan"
+std::string value_text(float value, const FloatFormat& format);  ///< shortest that reads back
+std::string exact_text(float value);                             ///< all digits, "inf", "nan"
+/// All digits if they are few, else enough to tell the value from its neighbours.
+std::string distinct_text(float value, const FloatFormat& format);
 std::string hex_float(double value);                              ///< "0x1.998p-4"
 std::string code_text(uint32_t code, const FloatFormat& format);  ///< "0x2e66"
 /// "+ 1.599609375 x 2^-4", with a sign for times that fonts without Unicode know, too.

@@ -15,7 +15,16 @@ namespace halfscope::gui {
 namespace {
 
 std::string number(const std::optional<double>& value) {
-  return value ? short_number(*value) : std::string("-");
+  if (!value) return "-";
+  if (std::isnan(*value)) return "NaN";
+  if (std::isinf(*value)) return *value > 0.0 ? "Inf" : "-Inf";
+  return short_number(*value);
+}
+
+/// "22%", "22%, NaN / Inf", or the latter alone where nothing else is lost.
+std::string rate_text(double share, bool broken) {
+  if (!broken) return percent(share);
+  return share == 0.0 ? "NaN / Inf" : percent(share) + ", NaN / Inf";
 }
 
 std::string name_of(const RunModel& run) {
@@ -74,9 +83,7 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
     bool better() const noexcept {
       return here_broken != there_broken ? there_broken : here < there;
     }
-    double difference() const noexcept {
-      return here_broken != there_broken ? 2.0 : std::abs(here - there);
-    }
+    double difference() const noexcept { return std::abs(here - there); }
   };
   std::vector<Row> rows;
   const std::vector<LayerModel>& layers = frame.lane().layers;
@@ -92,27 +99,29 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
       rows.push_back({&layers[i].path, here, there, here_broken, there_broken});
     }
   }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.difference() > b.difference(); });
+  // Of equal differences those come first where NaN or Inf is in one run only.
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    if (a.difference() != b.difference()) return a.difference() > b.difference();
+    return (a.here_broken != a.there_broken) && (b.here_broken == b.there_broken);
+  });
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
-  ui::text_wrapped(
-      "compare/what",
-      fmt::format("{} ({}) over the whole run, {} of this run against {} of the other; largest "
-                  "differences first",
-                  metric_name(frame.view.metric), metric_whole(frame.view.metric),
-                  frame.lane_info().name, other.view().lane(other_lane).name));
+  ui::text_wrapped("compare/what",
+                   fmt::format("{} rate over the whole run. This run: {}. Other run: {}.",
+                               metric_name(frame.view.metric), frame.lane_info().name,
+                               other.view().lane(other_lane).name));
   ImGui::PopStyleColor();
   if (frame.run.view().info().model != other.view().info().model) {
-    ui::text("compare/models", "The runs have different models; layers are matched by name alone.");
+    ui::text("compare/models", "The runs have different models: layers are matched by name.");
   }
   if (rows.empty()) {
-    ui::text("compare/same", "No layer differs in this.");
+    ui::text("compare/same", "No layer differs.");
     return;
   }
   if (!ImGui::BeginTable("layers", 4, ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit)) {
     return;
   }
-  for (const char* name : {"Layer", "This run", "Other run", ""}) ImGui::TableSetupColumn(name);
+  for (const char* name : {"Layer", "This run", "Other run", "Change"})
+    ImGui::TableSetupColumn(name);
   ImGui::TableHeadersRow();
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(rows.size(), kShown); ++i) {
@@ -126,9 +135,9 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
       frame.view.site.clear();
     }
     ImGui::TableNextColumn();
-    ui::text(path + "/here", percent(row.here) + (row.here_broken ? ", NaN / Inf" : ""));
+    ui::text(path + "/here", rate_text(row.here, row.here_broken));
     ImGui::TableNextColumn();
-    ui::text(path + "/there", percent(row.there) + (row.there_broken ? ", NaN / Inf" : ""));
+    ui::text(path + "/there", rate_text(row.there, row.there_broken));
     ImGui::TableNextColumn();
     const bool better = row.better();
     ImGui::PushStyleColor(ImGuiCol_Text, better ? frame.theme.good : frame.theme.bad);
@@ -144,8 +153,8 @@ void draw_compare(const Frame& frame) {
   if (frame.baseline == nullptr) {
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
     ui::text_wrapped("compare/empty",
-                     "Open a second run to hold this one against it. A plan that is tried stands "
-                     "beside the run it came from by itself.");
+                     "Open a second run to compare it with this one. A plan that you try is "
+                     "compared with its run automatically.");
     ImGui::PopStyleColor();
     if (ui::button("compare/open", "Open a run to compare with ...")) {
       frame.ask(Request::Kind::choose_baseline);
@@ -153,7 +162,7 @@ void draw_compare(const Frame& frame) {
     return;
   }
   if (ui::small_button("compare/swap", "Swap")) frame.ask(Request::Kind::swap_runs);
-  ui::tip("Looks at the other run, and holds it against this one.");
+  ui::tip("Shows the other run and compares it with this one.");
   ImGui::SameLine();
   if (ui::small_button("compare/close", "Close the other run")) {
     frame.ask(Request::Kind::close_baseline);

@@ -42,7 +42,7 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
       events.push_back({.kind = Event::Kind::skipped,
                         .step = row.step,
                         .site = row.first_bad,
-                        .text = "the update was left out: a gradient was not finite"});
+                        .text = "update skipped: a gradient is not finite"});
     } else if (has_loss && !std::isfinite(row.loss) &&
                (before == nullptr || std::isfinite(before->loss))) {
       events.push_back({.kind = Event::Kind::bad,

@@ -30,7 +30,7 @@ constexpr std::array<TabEntry, 6> kLabTabs{
     TabEntry{LabTab::arithmetic, "Arithmetic", "lab/tab/arithmetic", draw_arithmetic_tab,
              "One operation, exact and rounded."},
     TabEntry{LabTab::accumulate, "Accumulate", "lab/tab/accumulate", draw_accumulate_tab,
-             "Sums that stand still."},
+             "Sums that stall."},
     TabEntry{LabTab::formats, "Formats", "lab/tab/formats", draw_formats_tab,
              "What every format holds, and all codes of small ones."}};
 

@@ -89,9 +89,10 @@ std::string short_name(const Frame& frame, const HeatRow& row) {
   return site.path + "." + tensor;
 }
 
-/// In at most `width` pixels; of a tensor the layer's folders go first.
+/// In at most `width` pixels; of a tensor the long words go first, then the layer's folders.
 std::string label_of(const Frame& frame, const HeatRow& row, float width) {
   ImFont& font = *frame.fonts.small;
+  if (std::string whole = row_name(frame, row); text_size(font, whole).x <= width) return whole;
   std::string name = short_name(frame, row);
   const size_t folder = name.rfind('/');
   if (row.site >= 0 && folder != std::string::npos && elided(font, name, width) != name) {
@@ -107,16 +108,17 @@ struct ChosenRow {
 
 // --- Around it ----------------------------------------------------------------------------------
 
-/// ", in excess of float32"; "" where nothing is taken off.
-std::string excess_text(const Frame& frame) {
+/// ", minus float32's"; "" where nothing is subtracted.
+std::string minus_text(const Frame& frame) {
   const int reference = frame.at.lane < 0 ? -1 : frame.run.reference_of(frame.at.lane);
-  return reference < 0 ? "" : ", in excess of " + frame.run.view().lane(reference).name;
+  return reference < 0 ? "" : ", minus " + frame.run.view().lane(reference).name + "'s";
 }
 
-/// What the colours are shares of, and in the room that is left how to steer, or the former alone.
+/// What the colours say, and in the room that is left how to steer, or the former alone.
 void draw_hint(const Frame& frame) {
   const PlotLook look = look_of(frame);
-  const std::string what = metric_whole(frame.view.metric) + excess_text(frame);
+  const std::string what =
+      std::string("share ") + metric_whole(frame.view.metric) + minus_text(frame);
   const std::string full = what + "      wheel: zoom   drag: pan   Shift+drag: range";
   ImGui::PushFont(frame.fonts.small);
   ImGui::SameLine();
@@ -143,7 +145,7 @@ void draw_header(const Frame& frame) {
     panel_title(frame, "steps/heatmap/title",
                 std::string(metric_name(view.metric)) + " of every " +
                     (view.tensor_rows ? "tensor" : "layer") + lane + ", share " +
-                    metric_whole(view.metric) + excess_text(frame));
+                    metric_whole(view.metric) + minus_text(frame));
     return;
   }
   panel_title(frame, "steps/heatmap/title", "Heatmap");
@@ -167,7 +169,8 @@ void draw_header(const Frame& frame) {
   draw_hint(frame);
 }
 
-/// Names left of the rows. Of rows that are too low for all names every second, third ... has one.
+/// Names left of the rows. Of rows that are too low for all names every second, third ... has one,
+/// the chosen row among them.
 void draw_names(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
                 const RowLayout& layout, int lit, int chosen) {
   const PlotLook look = look_of(frame);
@@ -177,11 +180,13 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   const float width = area.min.x - look.px(6.0f) - left;
   const auto stride = static_cast<size_t>(
       std::max(1.0, std::ceil(kLabelHeight * static_cast<double>(frame.scale) / layout.height)));
-  canvas.push_clip({area.outer_min.x, area.min.y}, {area.min.x, area.max.y});
+  // Names of low rows at the ends are not moved inwards, or they would stand closer than others.
+  const float beyond = look.px(4.0f);
+  canvas.push_clip({area.outer_min.x, area.min.y - beyond}, {area.min.x, area.max.y + beyond});
   const auto draw = [&](size_t row, ImU32 color, bool ground) {
     const float middle = area.min.y + static_cast<float>(layout.top(row) + layout.height / 2.0);
-    const float top = std::round(
-        std::clamp(middle - font_size(font) / 2.0f, area.min.y, area.max.y - font_size(font)));
+    const float top = std::round(std::clamp(middle - font_size(font) / 2.0f, area.min.y - beyond,
+                                            area.max.y + beyond - font_size(font)));
     const std::string name = label_of(frame, rows[row], width);
     const float text_width = text_size(font, name).x;
     if (ground) {
@@ -207,7 +212,8 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
     return by >= 0 &&
            std::fabs(layout.top(row) - layout.top(static_cast<size_t>(by))) < apart - 0.5;
   };
-  for (size_t row = 0; row < rows.size(); row += stride) {
+  const size_t first = chosen < 0 ? 0 : static_cast<size_t>(chosen) % stride;
+  for (size_t row = first; row < rows.size(); row += stride) {
     if (layout.top(row + 1) <= 0.0 || layout.top(row) >= layout.room) continue;
     if (!is_covered(row, lit) && !is_covered(row, chosen)) draw(row, frame.theme.soft, false);
   }
@@ -245,9 +251,13 @@ void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
     const Column& end = frame.run.columns()[static_cast<size_t>(columns.last - 1)];
     const int64_t steps =
         end.last() + 1 - frame.run.columns()[static_cast<size_t>(columns.first)].step;
-    when += ", the worst of " + grouped(steps) + " steps here";
+    when += ", the worst of the " + grouped(steps) + " steps in this column";
   }
-  tip.note(site.op + ", " + format_name(site.format) + ", " + when);
+  const StepRow* step = frame.run.step_row(frame.at.lane, column.step);
+  const bool scaled = step != nullptr && step->loss_scale != 1.0;
+  tip.note(site.op + ", " + format_name(site.format) +
+           (scaled ? ", loss scale " + scale_text(step->loss_scale) : ""));
+  tip.note(when);
   const std::optional<TensorStats> stats = frame.run.stats(frame.at.lane, cell.site, cell.column);
   if (!stats) return show(tip);
   const Rates rates = rates_of(*stats, site.format);
@@ -262,29 +272,26 @@ void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
     tip.row(name, text);
   };
   const Rates other = theirs.value_or(Rates{});
-  tip.note(kOfAllValues);
+  if (cell.spread == Spread::starts) tip.note("NaN or Inf starts here: its inputs are finite.");
+  if (cell.spread == Spread::passes) tip.note("Passes NaN or Inf on from an input.");
+  tip.heading(kOfAllValues);
   row_of("overflow", rates.overflow, other.overflow);
   row_of("NaN / Inf", rates.non_finite(), other.non_finite());
   row_of("zero", rates.zero, other.zero);
-  tip.note(kOfNonZeroValues);
+  tip.heading(kOfNonZeroValues);
   row_of("underflow", rates.underflow, other.underflow);
   row_of("subnormal", rates.subnormal, other.subnormal);
   if (site.role == Role::update) row_of("lost updates", rates.lost, other.lost);
-  if (cell.spread == Spread::starts) tip.note("NaN or Inf starts here: what it reads is finite.");
-  if (cell.spread == Spread::passes) tip.note("Passes NaN or Inf on: an input was not finite.");
   const int64_t finite = stats->n - stats->non_finite();
   if (finite == 0) {
-    tip.note("No value is finite.");
+    tip.heading("No value is finite.");
   } else if (!(stats->max_abs > 0.0f)) {
-    tip.note("All finite values are zero.");
+    tip.heading("All finite values are zero.");
   } else {
+    tip.heading("magnitudes");
     tip.row("max", magnitude_text(frame, static_cast<double>(stats->max_abs)));
     tip.row("rms", magnitude_text(frame, std::sqrt(stats->sum_sq / static_cast<double>(finite))));
     tip.row("min, not zero", magnitude_text(frame, static_cast<double>(stats->min_abs)));
-  }
-  const StepRow* step = frame.run.step_row(frame.at.lane, column.step);
-  if (step != nullptr && step->loss_scale != 1.0) {
-    tip.row("loss scale", scale_text(step->loss_scale));
   }
   show(tip);
 }
@@ -431,7 +438,7 @@ void draw_rows(const Frame& frame, const StepArea& area) {
                  {area.max.x, area.min.y + static_cast<float>(std::lround(layout.used()))});
     } else {
       plot.message(rows.empty() && !frame.lane().layers.empty() ? "No layer matches the filter."
-                   : frame.run.step_count() == 0                ? "No step is done yet."
+                   : frame.run.step_count() == 0                ? "No steps recorded yet."
                                                                 : "No statistics were recorded.");
     }
     steer_steps(frame, plot, true);

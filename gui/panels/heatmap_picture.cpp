@@ -128,7 +128,17 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   ImFont& font = *frame.fonts.small;
   Canvas canvas(frame.picture);
   const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
-  const float bottom = std::min(area.max.y, area.min.y + look.px(220.0f)) - 5.0f * box;
+  // Below the colours: zero and, of metrics that mark them, both kinds of stripes. Where it is low
+  // or narrow these have fewer words; the tooltip says the rest.
+  const bool marks = marks_spread(frame.view.metric);
+  const float line = std::max(font_size(font), box) + look.px(3.0f);
+  const float most = std::min(area.max.y - area.min.y, look.px(240.0f));
+  const bool low = most - 4.0f * line < look.px(60.0f);
+  const bool narrow =
+      text_size(font, "starts here").x > area.outer_max.x - x - width - look.px(4.0f);
+  const bool brief = low || narrow;  // one line each
+  const float legend = (marks ? (brief ? 3.0f : 4.0f) : 1.0f) * line + look.px(4.0f);
+  const float bottom = area.min.y + most - legend;
   if (bottom - area.min.y < look.px(48.0f)) return;
   constexpr int kParts = 24;
   const float height = bottom - area.min.y;
@@ -148,25 +158,40 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   label(area.min.y + height / 3.0f, "1%");
   label(area.min.y + height * 2.0f / 3.0f, unicode ? "10\u207b\u2074" : "1e-4");
   label(bottom - look.px(4.0f), unicode ? "10\u207b\u2076" : "1e-6");
-  const float zero = bottom + look.px(4.0f);
+  const float zero = std::round(bottom + look.px(4.0f));
   canvas.fill({x, zero}, {x + width, zero + box}, frame.theme.plot);
   canvas.outline({x, zero}, {x + width, zero + box}, frame.theme.axis);
   label(zero + box / 2.0f, "0");
   float end = zero + box;
-  if (marks_spread(frame.view.metric)) {
-    const auto striped = [&](const char* name, ImU32 color, float line_width) {
-      const float top = end + look.px(4.0f);
+  if (marks) {
+    float top = zero + line;
+    const auto striped = [&](const char* path, const std::vector<const char*>& words, ImU32 color,
+                             float line_width) {
+      const float first = top;
+      std::string all;
       end = top + box;
       canvas.push_clip({x, top}, {x + width, end});
       canvas.fill({x, top}, {x + width, end}, frame.theme.plot);
-      for (float line = x - box; line < x + width; line += look.px(5.0f)) {
-        canvas.line({line, end}, {line + box, top}, color, line_width);
+      for (float stripe = x - box; stripe < x + width; stripe += look.px(5.0f)) {
+        canvas.line({stripe, end}, {stripe + box, top}, color, line_width);
       }
       canvas.pop_clip();
-      label(top + box / 2.0f, name);
+      float widest = 0.0f;
+      for (const char* each : words) {
+        label(top + box / 2.0f, each);
+        widest = std::max(widest, text_size(font, each).x);
+        all += (all.empty() ? "" : " ") + std::string(each);
+        end = top + box;
+        top += line;
+      }
+      track_rect(path, {x, first}, {x + width + look.px(4.0f) + widest, end}, all);
     };
-    striped("start", frame.theme.bad, look.px(2.2f));
-    striped("pass", mix(frame.theme.bad, frame.theme.plot, kDimmed), look.px(1.2f));
+    const char* const start = narrow ? "starts" : "starts here";
+    striped("steps/colors/starts",
+            brief ? std::vector<const char*>{start} : std::vector<const char*>{"NaN/Inf", start},
+            frame.theme.bad, look.px(2.2f));
+    striped("steps/colors/passed", {narrow ? "passed" : "passed on"},
+            mix(frame.theme.bad, frame.theme.plot, kDimmed), look.px(1.2f));
   }
   track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, end});
   if (frame.picture == nullptr &&
@@ -174,12 +199,12 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
     std::string tip = metric_meaning(frame.view.metric);
     const int reference = frame.run.reference_of(frame.at.lane);
     if (reference >= 0) {
-      tip += "\n\nIn excess of " + frame.run.view().lane(reference).name +
-             ": what its tensor of the same name has in the same step is taken off.";
+      tip += "\n\nThe share of the same tensor of " + frame.run.view().lane(reference).name +
+             " in the same step is subtracted.";
     }
     tip +=
-        "\n\nstart: NaN or Inf, computed from finite values.\npass, dimmed: an input was not "
-        "finite already.";
+        "\n\nStripes: NaN or Inf starts here, computed from finite values.\nDimmed stripes: NaN "
+        "or Inf is passed on from an input.";
     ImGui::BeginTooltip();
     ImGui::PushTextWrapPos(ImGui::GetFontSize() * 26.0f);
     ui::text("steps/colors/tip", tip);

@@ -9,6 +9,7 @@
 
 #include "analysis/rules/text.h"
 #include "analysis/run_rates.h"
+#include "gui/data/loss_scale.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"
@@ -19,28 +20,6 @@ namespace halfscope::gui {
 namespace {
 
 constexpr double kMostShift = 32.0;
-
-/// The loss scales of the steps that are looked at.
-struct LossScale {
-  double log2 = 0.0;
-  bool known = false, varies = false;
-};
-
-LossScale loss_scale_of(const Frame& frame, int lane, int64_t first, int64_t last) {
-  LossScale scale;
-  const std::span<const StepRow> rows = frame.run.view().steps(lane);
-  auto row_at = std::lower_bound(rows.begin(), rows.end(), first,
-                                 [](const StepRow& row, int64_t step) { return row.step < step; });
-  for (; row_at != rows.end() && row_at->step <= last && !scale.varies; ++row_at) {
-    const StepRow& row = *row_at;
-    if (!(row.loss_scale > 0.0) || !std::isfinite(row.loss_scale)) continue;
-    const double log2 = std::log2(row.loss_scale);
-    scale.varies |= scale.known && log2 != scale.log2;
-    scale.log2 = log2;
-    scale.known = true;
-  }
-  return scale;
-}
 
 /// Everything that the panel shows, worked out before it draws.
 struct Shown {
@@ -69,18 +48,12 @@ double snapped(double shift) {
   return ImGui::GetIO().KeyAlt ? limited : std::round(limited);
 }
 
-/// "step 12", "steps 10 - 19", "whole run".
+/// "step 12", "steps 10 to 19", "whole run".
 std::string when_text(const Frame& frame) {
-  const ViewState& view = frame.view;
-  std::string when = fmt::format("step {}", frame.at.step);
-  if (view.whole_run) {
-    when = "whole run";
-  } else if (frame.at.column >= 0) {
-    const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];
-    when = column.step_count > 1 ? fmt::format("steps {} - {}", column.step, column.last())
-                                 : fmt::format("step {}", column.step);
-  }
-  return when;
+  if (frame.view.whole_run) return "whole run";
+  if (frame.at.column < 0) return steps_text(frame.at.step, frame.at.step);
+  const Column& column = frame.run.columns()[static_cast<size_t>(frame.at.column)];
+  return steps_text(column.step, column.last());
 }
 
 void draw_header(const Frame& frame, const SiteInfo& site) {
@@ -247,9 +220,8 @@ std::string scale_text_of(const Shown& shown) {
   const double shift = shown.shift();
   const char* to = arrow(shown.frame.fonts);
   if (!shown.scaled) {
-    return shown.frame.run.view().info().inference
-               ? "as recorded; there is no loss scale in inference"
-               : "as recorded; the loss scale does not act on this tensor";
+    if (shown.frame.run.view().info().inference) return "Inference has no loss scale.";
+    return fmt::format("The loss scale does not act on {}.", unscaled_kind(shown.site));
   }
   if (!shown.scale.known) {
     return shift == 0.0 ? "all values as recorded"
@@ -281,8 +253,8 @@ void draw_scale_text(const Shown& shown) {
   const float gap = 8.0f * frame.scale;
   const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
   const float room = ImGui::GetContentRegionAvail().x - (scale ? button + gap : 0.0f);
-  ImGui::AlignTextToFramePadding();
-  label("values/scale/text", scale_text_of(shown), frame.fonts.text,
+  if (scale) ImGui::AlignTextToFramePadding();
+  label("values/scale/text", scale_text_of(shown), scale ? frame.fonts.text : frame.fonts.small,
         shown.shift() == 0.0 ? frame.theme.soft : frame.theme.ink, room);
   if (!scale) return;
   ImGui::SameLine(right - button);
@@ -359,7 +331,12 @@ void draw_tile(const Shown& shown, const TileRate& rate, const WhatIf& after, fl
   track_item(fmt::format("values/{}", name), std::string(name) + " " + text);
   // Reports and verdicts give the number of the whole run, so it stands beside that of a step.
   std::string below = of;
-  if (!estimate && !changed && !frame.view.whole_run) below += ", run " + percent(run);
+  if (!estimate && !changed && !frame.view.whole_run) {
+    below = fmt::format("{} (whole run: {})", of, percent(run));
+    if (text_width(frame.fonts.small, below) > width) {
+      below = fmt::format("{} (run: {})", of, percent(run));
+    }
+  }
   label(fmt::format("values/{}/of", name), below, frame.fonts.small, frame.theme.soft, width);
   ImGui::EndGroup();
   std::string tip = meaning;
@@ -383,7 +360,8 @@ void draw_outcome(const Shown& shown) {
   const WhatIf before = shown.now(shown.lens), after = shown.then(shown.lens);
   const float left = ImGui::GetCursorPosX();
   const float gap = 12.0f * frame.scale;
-  const float width = std::floor((ImGui::GetContentRegionAvail().x - gap) / 2);
+  const float room = ImGui::GetContentRegionAvail().x - gap;
+  const float width = std::floor(room * 0.54f);  // "of non-zero values" is the longer one
   const Rates run = run_rates(frame.run.view(), frame.at.lane, shown.site.order);
   draw_tile(shown,
             {"underflow", before.underflow, after.underflow, after.non_zero, kOfNonZeroValues,
@@ -394,13 +372,13 @@ void draw_outcome(const Shown& shown) {
   draw_tile(shown,
             {"overflow", before.overflow, after.overflow, after.n, kOfAllValues, run.overflow,
              "Share of all values that are finite, but too large for this format."},
-            after, width);
+            after, room - width);
 }
 
 std::string counts_text(const Shown& shown) {
   const Rates rates = rates_of(shown.stats, shown.site.format);
-  const auto share = [](double rate) { return rate == 0.0 ? std::string("0") : percent(rate); };
-  return fmt::format("{} values \u00b7 zero {} \u00b7 after rounding Inf {}, NaN {}",
+  const auto share = [](double rate) { return rate == 0.0 ? std::string("no") : percent(rate); };
+  return fmt::format("{} values \u00b7 {} zeros \u00b7 after rounding: {} Inf, {} NaN",
                      grouped(shown.stats.n), share(rates.zero), share(rates.infinite),
                      share(rates.nan));
 }
@@ -428,6 +406,7 @@ void draw_counts(const Shown& shown) {
 void draw_table(const Shown& shown) {
   const Frame& frame = shown.frame;
   ImGui::PushFont(frame.fonts.small);
+  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {6.0f * frame.scale, 2.0f * frame.scale});
   constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingStretchProp |
                                      ImGuiTableFlags_NoSavedSettings |
                                      ImGuiTableFlags_BordersInnerH;
@@ -460,6 +439,7 @@ void draw_table(const Shown& shown) {
     }
     ImGui::EndTable();
   }
+  ImGui::PopStyleVar();
   ImGui::PopFont();
 }
 
@@ -480,6 +460,19 @@ std::optional<TensorStats> stats_at(const Frame& frame, int lane, int site) {
   if (!frame.view.whole_run) return frame.run.stats(lane, site, frame.at.column);
   const TensorStats& total = frame.run.view().total(lane, site);
   return total.n > 0 ? std::optional(total) : std::nullopt;
+}
+
+/// Returns the height of the bars: as high as leaves room for the distances below them.
+float bars_height(const Frame& frame) {
+  const float least = 72.0f * frame.scale, usual = 128.0f * frame.scale;
+  ValuesRoom& room = frame.caches.get<ValuesRoom>();
+  const float left = ImGui::GetWindowHeight() - ImGui::GetStyle().WindowPadding.y - room.others;
+  // A few pixels more rather than the upper edge of the next line.
+  const bool sliver = left > usual && left < usual + ImGui::GetTextLineHeightWithSpacing();
+  room.bars = std::round(usual);
+  const bool fits = left >= least && (left < usual || sliver);
+  if (room.others > 0.0f && fits) room.bars = std::floor(left);
+  return room.bars;
 }
 
 /// While the bars are dragged the axis stands still, or the pointer would not stay on its bar.
@@ -512,14 +505,14 @@ Shown shown_of(const Frame& frame, const SiteInfo& site, const TensorStats& stat
     first = column.step;
     last = column.last();
   }
-  shown.scale = loss_scale_of(frame, frame.at.lane, first, last);
+  shown.scale = loss_scale_of(frame.run.view(), frame.at.lane, first, last);
   if (frame.at.other_lane >= 0 && frame.at.other_lane != frame.at.lane) {
     const std::optional<int> other = frame.run.view().find_site(frame.at.other_lane, site.name());
     const std::optional<TensorStats> found =
         other ? stats_at(frame, frame.at.other_lane, *other) : std::nullopt;
     shown.has_other = found.has_value();
     if (found) shown.other = *found;
-    const LossScale theirs = loss_scale_of(frame, frame.at.other_lane, first, last);
+    const LossScale theirs = loss_scale_of(frame.run.view(), frame.at.other_lane, first, last);
     if (shown.scaled && shown.scale.known && theirs.known) {
       shown.other_shift = shown.scale.log2 - theirs.log2;
     }
@@ -557,7 +550,7 @@ void draw_histogram(const Frame& frame) {
   axis.left = left + std::round(52.0f * frame.scale);
   axis.right = left + std::max(ImGui::GetContentRegionAvail().x, 120.0f * frame.scale);
   draw_bands(shown, axis, left);
-  draw_plot(shown, axis, left, std::round(128.0f * frame.scale));
+  draw_plot(shown, axis, left, bars_height(frame));
   draw_counts(shown);
   draw_scale(shown);
   draw_outcome(shown);

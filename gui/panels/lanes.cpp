@@ -85,7 +85,7 @@ void draw_head(const Frame& frame, const std::vector<int>& others, int other, in
   label("lanes/title", "Against", frame.fonts.bold, frame.theme.ink);
   ImGui::SameLine();
   const std::string& shown = run.lane(other).name;
-  const std::string when = fmt::format("at step {}", step);
+  const std::string when = "at step " + grouped(step);
   const float room =
       ImGui::GetContentRegionAvail().x - text_width(frame.fonts.text, when) - 12.0f * frame.scale;
   const float width = std::clamp(room, 60.0f * frame.scale, 180.0f * frame.scale);
@@ -128,7 +128,7 @@ void draw_distances(const Frame& frame, const SiteError& error, int64_t not_fini
   ImFont* font = frame.fonts.small;
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = std::max(ImGui::GetContentRegionAvail().x, 160.0f * s);
-  const float height = std::round(84.0f * s), below = font_size(*font) + 6.0f * s;
+  const float height = std::round(76.0f * s), below = font_size(*font) + 6.0f * s;
   Canvas canvas(frame.picture);
   const ImVec2 max{at.x + width, at.y + height};
   canvas.fill(at, max, frame.theme.plot);
@@ -157,7 +157,7 @@ void draw_distances(const Frame& frame, const SiteError& error, int64_t not_fini
       centred(amount, max.y - bar_height - font_size(*font) - 2.0f * s, frame.theme.ink);
     }
     centred(bar.label, max.y + 3.0f * s, bar.count > 0 ? frame.theme.soft : frame.theme.faint);
-    track_rect(fmt::format("lanes/distances/{}", bar.label), {left, at.y}, {right, max.y},
+    track_rect(fmt::format("lanes/distances/{}", bar.label), {left, at.y}, {right, max.y + below},
                std::to_string(bar.count));
     if (ImGui::IsMouseHoveringRect({left, at.y}, {right, max.y + below})) {
       ImGui::SetTooltip("%s\n%s of %s elements", bar.meaning, grouped(bar.count).c_str(),
@@ -446,6 +446,8 @@ bool picture_errors(const Frame& frame) {
 }
 
 void draw_lanes(const Frame& frame) {
+  ValuesRoom& room = frame.caches.get<ValuesRoom>();
+  room.others = 0.0f;
   if (frame.at.lane < 0) {
     empty_note("lanes/empty", "This run has no lanes.", frame.theme);
     return;
@@ -469,6 +471,7 @@ void draw_lanes(const Frame& frame) {
   if (error != nullptr) {
     const int64_t not_finite = not_finite_in_one(run, frame.at.lane, *error);
     draw_distances(frame, *error, not_finite);
+    room.others = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y - room.bars;
     draw_facts(frame, *error, *site, not_finite);
     draw_kernel(frame, errors->step());
   } else {

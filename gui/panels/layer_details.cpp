@@ -8,6 +8,7 @@
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/float_format.h"
 #include "gui/panels/panel.h"
+#include "gui/panels/step_plot.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -15,9 +16,9 @@ namespace halfscope::gui {
 namespace {
 
 /// "2^-3.2"; "-" for zero and what is not finite.
-std::string power_text(double value) {
+std::string log2_text(double value) {
   if (!(value > 0.0) || !std::isfinite(value)) return "-";
-  return fmt::format("2^{:.1f}", std::log2(value));
+  return power_text(std::log2(value));
 }
 
 std::string rate_text(double rate) { return rate == 0.0 ? "0" : percent(rate); }
@@ -47,9 +48,9 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
   if (!ImGui::BeginTable("tensors", kColumns, flags)) return;
   ImGui::TableSetupScrollFreeze(1, 1);
   ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
-  column("Tensor", "What it is to the layer. A click selects it.");
-  column("Format", "The format it is written in, which the counters refer to.");
-  column("Shape", "Of one step.");
+  column("Tensor", "Role of the tensor in its layer. Click to select it.");
+  column("Format", "The format it is stored in, which the rates refer to.");
+  column("Shape", "Shape in one step.");
   column("Zero", "Share of all values that are zero before rounding.");
   column("Overflow", metric_meaning(Metric::overflow));
   column("NaN/Inf", metric_meaning(Metric::non_finite));
@@ -89,10 +90,10 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
     cell("underflow", rate_text(rates.underflow));
     cell("subnormal", rate_text(rates.subnormal));
     cell("lost", info.role == Role::update ? rate_text(rates.lost) : "");
-    cell("largest", power_text(stats->max_abs));
+    cell("largest", log2_text(stats->max_abs));
     const int64_t finite = stats->n - stats->non_finite();
     cell("rms",
-         finite > 0 ? power_text(std::sqrt(stats->sum_sq / static_cast<double>(finite))) : "-");
+         finite > 0 ? log2_text(std::sqrt(stats->sum_sq / static_cast<double>(finite))) : "-");
   }
   ImGui::EndTable();
 }
@@ -138,10 +139,10 @@ void draw_layer_details(const Frame& frame) {
   ui::text("details/window",
            frame.at.column < 0 ? std::string("nothing recorded")
            : window.step_count == 1
-               ? fmt::format("step {}; of all values, * of the non-zero ones", window.step)
-               : fmt::format("steps {} to {} together; of all values, * of the "
-                             "non-zero ones",
-                             window.step, window.last()));
+               ? fmt::format("{}: shares of all values, * of non-zero values",
+                             steps_text(window.step, window.last()))
+               : fmt::format("{} together: shares of all values, * of non-zero values",
+                             steps_text(window.step, window.last())));
   ImGui::PopStyleColor();
   if (const Report* report = frame.run.report()) {
     for (const int finding : layer->findings) {

@@ -25,7 +25,7 @@ void draw_lane_choice(const Frame& frame) {
     }
     ImGui::EndCombo();
   } else {
-    ui::tip("The lane that is looked at: one training under one precision plan.");
+    ui::tip("Lane: one training run under one precision plan.");
   }
 }
 
@@ -164,6 +164,7 @@ void draw_layers(const Frame& frame) {
       {LayerOrder::name, "by name", "By their paths"}};
   const auto current = std::find_if(std::begin(kOrders), std::end(kOrders),
                                     [&](const Choice& c) { return c.order == frame.view.order; });
+  ImGui::AlignTextToFramePadding();
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ui::text("layers/count", fmt::format("{} of {}", rows.size(), frame.lane().layers.size()));
   ImGui::PopStyleColor();

@@ -103,14 +103,14 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
                        .label = "skipped",
                        .color = frame.theme.bad,
                        .mark = PlotMark::triangle_down,
-                       .meaning = "Steps without an update, since a gradient was not finite."});
+                       .meaning = "Steps without an update, because a gradient is not finite."});
   }
   if (!traces.growths.empty()) {
     entries.push_back({.path = kGrowthPath,
                        .label = "scale grew",
                        .color = scale_color(frame),
                        .mark = PlotMark::diamond,
-                       .meaning = "Steps from which on the loss scale is larger."});
+                       .meaning = "Steps that raised the loss scale."});
   }
   return entries;
 }
@@ -160,7 +160,7 @@ void show_tip(const Frame& frame, int64_t step) {
               std::isfinite(own->grad_norm) ? short_number(own->grad_norm) : "not finite");
     }
     if (std::isfinite(own->accuracy)) tip.row("batch accuracy", percent(own->accuracy));
-    if (own->skipped) tip.note("Update skipped: a gradient was not finite.");
+    if (own->skipped) tip.note("Update skipped: a gradient is not finite.");
   }
   const EvalRow* eval = nullptr;
   for (const EvalRow& row : frame.run.view().evals(frame.at.lane)) {
@@ -252,9 +252,9 @@ void draw_loss(const Frame& frame) {
     Plot plot(look, spec);
     const bool inference = frame.run.view().info().inference;
     if (frame.run.step_count() == 0) {
-      plot.message("No step is done yet.");
+      plot.message("No steps recorded yet.");
     } else if (inference) {
-      plot.message("Forward passes alone: there is no loss.");
+      plot.message("Inference has no loss.");
     }
     if (has_scale) {
       plot.name(kScalePath, PlotSide::right);

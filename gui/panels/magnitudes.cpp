@@ -75,10 +75,10 @@ double shown_log2(const Sample& sample, size_t series, bool unscaled) {
 }
 
 /// Edges of what a format can hold, as powers of 2.
-struct Zones {
+struct FormatZones {
   double overflow = 0.0, normal = 0.0, flush = 0.0;
 };
-Zones zones_of(const FloatFormat& format) {
+FormatZones zones_of(const FloatFormat& format) {
   // Half of the smallest value is the last one that is rounded to zero.
   return {.overflow = std::log2(format.max_finite()),
           .normal = std::log2(format.min_normal()),
@@ -86,7 +86,7 @@ Zones zones_of(const FloatFormat& format) {
                    (format.flush_out ? 0.0 : 1.0)};
 }
 
-void draw_zones(const Frame& frame, Plot& plot, const Zones& zones) {
+void draw_zones(const Frame& frame, Plot& plot, const FormatZones& zones) {
   const Theme& theme = frame.theme;
   plot.band(zones.overflow, HUGE_VAL, theme.bad_soft);
   plot.band(zones.flush, zones.normal, theme.zone_subnormal);
@@ -100,7 +100,7 @@ void draw_zones(const Frame& frame, Plot& plot, const Zones& zones) {
   plot.h_line(zones.flush, with_alpha(theme.lost, 0.6f));
 }
 
-void name_zones(const Frame& frame, Plot& plot, const Zones& zones, const FloatFormat& format,
+void name_zones(const Frame& frame, Plot& plot, const FormatZones& zones, const FloatFormat& format,
                 bool unscaled) {
   const std::string where = format_name(format) + (unscaled ? ", were it not scaled" : "");
   plot.band_label(zones.overflow, HUGE_VAL, frame.theme.bad, "overflows " + where);
@@ -109,7 +109,7 @@ void name_zones(const Frame& frame, Plot& plot, const Zones& zones, const FloatF
 }
 
 Axis magnitude_axis(const std::array<Trace, kSeries>& traces, const std::vector<bool>& shown,
-                    const Zones& zones) {
+                    const FormatZones& zones) {
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (size_t i = 0; i < traces.size(); ++i) {
     if (!shown[i] || traces[i].empty()) continue;
@@ -189,7 +189,7 @@ void draw_samples(const Frame& frame, const StepArea& area, const Samples& sampl
     });
     shown.push_back(!is_hidden(view.hidden_series, kPaths[series]));
   }
-  const Zones zones = zones_of(format);
+  const FormatZones zones = zones_of(format);
   Plot plot(look_of(frame), {.path = "steps/magnitudes",
                              .min = area.min,
                              .max = area.max,

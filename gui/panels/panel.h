@@ -99,6 +99,9 @@ const Finding* worst_finding(const Report& report) noexcept;
 /// Lane, layer, tensor and step that it speaks of.
 void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding);
 
+/// Returns how many rows the list of recommendations has.
+size_t recommendation_count(const Frame& frame);
+
 /// In a picture of a panel: its words at the cursor, which goes on below.
 void picture_text(const Frame& frame, std::string_view text, bool bold = false);
 

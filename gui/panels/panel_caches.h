@@ -23,4 +23,11 @@ class PanelCaches {
   std::unordered_map<std::type_index, std::shared_ptr<void>> values_;
 };
 
+/// How the histogram and the distances to another lane share the height of their region. Measured
+/// in one frame, used in the next.
+struct ValuesRoom {
+  float bars = 0.0f;    ///< height of the histogram's bars
+  float others = 0.0f;  ///< of everything else down to the end of the distances; 0 without them
+};
+
 }  // namespace halfscope::gui

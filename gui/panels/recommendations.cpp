@@ -25,6 +25,15 @@ struct Row {
   PlanEdit edit{};  ///< of one member, or empty
 };
 
+/// Returns what stands for an action where a finding has none: an earlier row may cure its cause.
+std::string without_action(const std::vector<Row>& rows, const Finding& finding) {
+  const bool above =
+      !finding.layer.empty() && std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
+        return row.layer == finding.layer && !row.edit.empty();
+      });
+  return above ? "Same cause as above." : "-";
+}
+
 std::vector<Row> rows_of(const Frame& frame, const Report& report) {
   std::vector<Row> rows;
   std::set<std::string> kept;
@@ -35,7 +44,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
       continue;
     const Action& action = finding.action;
     Row row{.layer = finding.layer,
-            .action = action.text.empty() ? "-" : action.text,
+            .action = action.text.empty() ? without_action(rows, finding) : action.text,
             .evidence = finding.mechanism.empty() ? finding.text : finding.mechanism,
             .rule = finding.rule,
             .severity = finding.severity,
@@ -43,7 +52,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
     for (const std::string& layer : action.edit.fp32_layers) {
       if (!kept.insert(layer).second) continue;
       row.layer = layer;
-      row.action = "keep in fp32";
+      row.action = "Keep in fp32.";
       row.edit = {.fp32_layers = {layer}};
       rows.push_back(row);
     }
@@ -59,7 +68,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
   for (const std::string& layer : frame.view.edits.fp32_layers) {
     if (kept.contains(layer)) continue;
     rows.push_back({.layer = layer,
-                    .action = "keep in fp32",
+                    .action = "Keep in fp32.",
                     .evidence = "Your own choice: no rule asks for it.",
                     .rule = "-",
                     .edit = {.fp32_layers = {layer}}});
@@ -136,26 +145,25 @@ std::string predicted(const Frame& frame) {
   };
   std::string text;
   if (!edits.fp32_layers.empty()) {
-    text = fmt::format("Estimate: takes away {} of all overflows and {} of all underflows",
+    text = fmt::format("Estimate: removes {} of the overflows and {} of the underflows.",
                        share(kept_overflow, overflow), share(kept_underflow, underflow));
     const Cost cost = report::cost_of_fp32(frame.lane_info(), edits.fp32_layers);
-    text += fmt::format(
-        ".  Costs {} more for weights ({} of them in fp32) and {} more for a "
-        "batch's activations",
-        report::bytes_text(cost.weight_bytes), percent(cost.weight_share),
-        report::bytes_text(cost.activation_bytes));
+    text +=
+        fmt::format(" Adds {} for weights ({} of them in fp32) and {} for a batch's activations",
+                    report::bytes_text(cost.weight_bytes), percent(cost.weight_share),
+                    report::bytes_text(cost.activation_bytes));
     if (cost.multiply_share) {
-      text += fmt::format(", {} of the multiply-adds in fp32", percent(*cost.multiply_share));
+      text += fmt::format("; {} of the multiply-adds run in fp32", percent(*cost.multiply_share));
     }
     text += ".";
   }
   if (edits.fp32_storage) {
     const Cost cost = report::cost_of_fp32_storage(frame.lane_info());
-    text += fmt::format("{}Variables in fp32 cost {} more.", text.empty() ? "" : "  ",
+    text += fmt::format("{}Variables in fp32 add {}.", text.empty() ? "" : " ",
                         report::bytes_text(cost.weight_bytes));
   }
   if (edits.loss_scale) {
-    text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : "  ",
+    text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : " ",
                         scale_text(*edits.loss_scale));
   }
   return text;
@@ -179,13 +187,17 @@ void draw_footer(const Frame& frame) {
     ImGui::SameLine(0, 16 * frame.scale);
   }
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
-  ui::text_wrapped(
-      "advice/predicted",
-      any ? predicted(frame) : "Switch something on to see what it would cost and take away.");
+  ui::text_wrapped("advice/predicted",
+                   any ? predicted(frame) : "Select a change to see its cost and its effect.");
   ImGui::PopStyleColor();
 }
 
 }  // namespace
+
+size_t recommendation_count(const Frame& frame) {
+  const Report* report = frame.run.report();
+  return report == nullptr ? 0 : rows_of(frame, *report).size();
+}
 
 void draw_recommendations(const Frame& frame) {
   const Report* report = frame.run.report();
@@ -219,7 +231,7 @@ void draw_recommendations(const Frame& frame) {
       ImGui::TableSetupColumn("What if", ImGuiTableColumnFlags_WidthFixed, 54 * unit);
       ImGui::TableSetupColumn("Layer", ImGuiTableColumnFlags_WidthStretch, 0.9f);
       ImGui::TableSetupColumn("Action", ImGuiTableColumnFlags_WidthStretch, 1.6f);
-      ImGui::TableSetupColumn("Weight", ImGuiTableColumnFlags_WidthFixed | from(520), 64 * unit);
+      ImGui::TableSetupColumn("Severity", ImGuiTableColumnFlags_WidthFixed | from(520), 68 * unit);
       ImGui::TableSetupColumn("Evidence", ImGuiTableColumnFlags_WidthStretch, 3.2f);
       ImGui::TableSetupColumn("Rule", ImGuiTableColumnFlags_WidthStretch | from(700), 1.0f);
       ImGui::TableHeadersRow();

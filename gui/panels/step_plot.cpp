@@ -7,15 +7,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
 namespace {
 
-// Room for names of layers on the left, for the second axis and the colour bar on the right.
-constexpr float kLeft = 120.0f, kRight = 52.0f;
-// In a narrow window both give way, as long as a number has room.
-constexpr float kLeastLeft = 56.0f, kWideEnough = 480.0f;
+// Room for names of layers or tensors on the left, for the second axis and the colour bar on the
+// right.
+constexpr float kLeft = 120.0f, kLeftOfTensors = 142.0f, kRight = 84.0f;
+// In a narrow window they give way, as long as a number has room.
+constexpr float kLeastLeft = 56.0f, kLeastRight = 52.0f, kWideEnough = 560.0f;
 constexpr float kLeast = 24.0f;  // a plot is never lower
 
 }  // namespace
@@ -24,13 +26,15 @@ StepArea step_area(const Frame& frame, float label_height) {
   const PlotLook look = look_of(frame);
   const ImVec2 at = ImGui::GetCursorScreenPos(), room = ImGui::GetContentRegionAvail();
   const float wide = room.x / frame.scale;
-  const float left = std::clamp(kLeft * wide / kWideEnough, kLeastLeft, kLeft);
+  const float names = frame.view.tensor_rows ? kLeftOfTensors : kLeft;
+  const float left = std::clamp(names * wide / kWideEnough, kLeastLeft, names);
+  const float right = wide < kWideEnough ? kLeastRight : kRight;
   StepArea area;
   area.outer_min = {std::floor(at.x), std::floor(at.y)};
-  area.outer_max = {std::floor(at.x + std::max(room.x, look.px(left + kRight + kLeast))),
+  area.outer_max = {std::floor(at.x + std::max(room.x, look.px(left + right + kLeast))),
                     std::floor(at.y + std::max(room.y, look.px(kLeast + label_height)))};
   area.min = {area.outer_min.x + look.px(left), area.outer_min.y + 1.0f};
-  area.max = {area.outer_max.x - look.px(kRight), area.outer_max.y - look.px(label_height) - 1.0f};
+  area.max = {area.outer_max.x - look.px(right), area.outer_max.y - look.px(label_height) - 1.0f};
   const StepSpan span = span_of(frame.view.range, frame.run.step_count());
   area.x = {.scale = AxisScale::steps,
             .low = span.from,
@@ -122,7 +126,7 @@ std::string magnitude_text(const Frame& frame, double magnitude) {
   if (!(magnitude > 0.0)) return "0";
   if (std::isinf(magnitude)) return frame.fonts.unicode ? "\u221e" : "inf";
   const double exponent = std::log2(magnitude);
-  return fmt::format("2^{:.1f}  ({:.3g})", exponent, magnitude);
+  return fmt::format("{} ({:.3g})", power_text(exponent), magnitude);
 }
 
 std::string steps_text(int64_t first, int64_t last) {

@@ -46,9 +46,9 @@ void hand_out(const Frame& frame, PlotAction action, const PlotTable& table,
 /// would be a blot there.
 float line_width(const Axis& x, const Trace& trace, bool emphasised) noexcept;
 
-/// "2^-12.3", by the magnitude's logarithm; "0" for 0.
+/// "2^-12.3 (0.000198)"; "0" for 0.
 std::string magnitude_text(const Frame& frame, double magnitude);
-/// "step 1 240", "steps 1 240 to 1 249"
+/// "step 1,240", "steps 1,240 to 1,249"
 std::string steps_text(int64_t first, int64_t last);
 
 /// The word before a plot's controls.

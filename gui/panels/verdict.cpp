@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The verdict bar: is it safe, and if not, where to look first.
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/report/report_parts.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/canvas.h"
+#include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -80,6 +82,8 @@ void draw_verdict(const Frame& frame) {
   // In a low window one line of it is left, and all of it in the tooltip.
   const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
   Verdict verdict = report->verdict;
+  verdict.headline = plain_text(verdict.headline);
+  verdict.more = plain_text(verdict.more);
   const std::string whole = verdict.headline + (verdict.more.empty() ? "" : "\n\n" + verdict.more);
   const Finding* worst = worst_finding(*report);
   // A few good steps are no promise, and so not green.
@@ -104,9 +108,10 @@ void draw_verdict(const Frame& frame) {
   }
   const ImVec2 head = ImGui::CalcTextSize(verdict.headline.c_str(), nullptr, false, text_width);
   ImGui::PopFont();
+  const float more_width = balanced_width(verdict.more, text_width);
   const ImVec2 more = verdict.more.empty()
                           ? ImVec2{0, 0}
-                          : ImGui::CalcTextSize(verdict.more.c_str(), nullptr, false, text_width);
+                          : ImGui::CalcTextSize(verdict.more.c_str(), nullptr, false, more_width);
   const float gap = verdict.more.empty() ? 0.0f : 3 * scale;
   const float height = head.y + gap + more.y + 2 * (pad - 3 * scale);
   ImDrawList& draw = *ImGui::GetWindowDrawList();
@@ -115,9 +120,10 @@ void draw_verdict(const Frame& frame) {
   draw.AddRectFilled(start, {start.x + 5 * scale, end.y}, ink, 5 * scale,
                      ImDrawFlags_RoundCornersLeft);
   const float top = start.y + pad - 3 * scale;
-  const auto write = [&](const char* path, const std::string& text, float x, float y) {
+  const auto write = [&](const char* path, const std::string& text, float x, float y,
+                         float most = 1e6f) {
     ImGui::SetCursorScreenPos({x, y});
-    ImGui::PushTextWrapPos(wrap - ImGui::GetWindowPos().x);
+    ImGui::PushTextWrapPos(std::min(wrap, x + most) - ImGui::GetWindowPos().x);
     ui::text(path, text);
     ImGui::PopTextWrapPos();
   };
@@ -130,7 +136,7 @@ void draw_verdict(const Frame& frame) {
   ImGui::PopFont();
   if (!verdict.more.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
-    write("verdict/more", verdict.more, text_x, top + head.y + gap);
+    write("verdict/more", verdict.more, text_x, top + head.y + gap, more_width);
     ImGui::PopStyleColor();
   }
   if (button_width > 0.0f) {

@@ -15,6 +15,7 @@
 namespace halfscope::gui {
 namespace {
 
+/// "20.9" of "20.9%": the unit stands behind the upper bound.
 std::string without_percent(std::string text) {
   if (text.ends_with("%")) text.pop_back();
   return text;
@@ -23,8 +24,8 @@ std::string without_percent(std::string text) {
 }  // namespace
 
 std::string power_text(double exponent) {
-  if (exponent == std::floor(exponent)) return fmt::format("2^{:.0f}", exponent);
-  return fmt::format("2^{:.1f}", exponent);
+  const double tenths = std::round(exponent * 10.0) / 10.0 + 0.0;  // + 0.0: no "-0"
+  return fmt::format("2^{:.{}f}", tenths, tenths == std::floor(tenths) ? 0 : 1);
 }
 
 std::string share_text(const CountBounds& bounds, int64_t whole) {
@@ -32,7 +33,7 @@ std::string share_text(const CountBounds& bounds, int64_t whole) {
   const std::string low = percent(share_of(bounds.low, whole));
   const std::string high = percent(share_of(bounds.high, whole));
   if (low == high) return high;
-  return (bounds.low == 0 ? "0" : without_percent(low)) + " - " + high;
+  return (bounds.low == 0 ? "0" : without_percent(low)) + " to " + high;
 }
 
 std::string change_text(const std::string& before, const std::string& after, bool changed,
@@ -70,6 +71,25 @@ std::string fitted(std::string_view text, ImFont* font, float width) {
     if (text_width(font, cut) <= width) return cut;
   }
   return "..";
+}
+
+std::string plain_text(std::string text) {
+  std::erase(text, '`');
+  return text;
+}
+
+float balanced_width(const std::string& text, float width) {
+  const auto height = [&](float wrap) {
+    return ImGui::CalcTextSize(text.c_str(), nullptr, false, wrap).y;
+  };
+  const float most = height(width);
+  if (most <= 1.5f * ImGui::GetTextLineHeight()) return width;
+  float low = width / 2, high = width;
+  while (high - low > 1.0f) {
+    const float middle = std::round((low + high) / 2);
+    (height(middle) > most ? low : high) = middle;
+  }
+  return high;
 }
 
 void label(std::string_view path, std::string_view text, ImFont* font, ImU32 color, float width) {

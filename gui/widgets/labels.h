@@ -17,9 +17,9 @@
 
 namespace halfscope::gui {
 
-/// "2^16", "2^-3.5".
+/// "2^16", "2^-3.5": to a tenth.
 std::string power_text(double exponent);
-/// "0", "3.1%", or where the bounds differ "3.0 - 3.2%".
+/// "0", "3.1%", or where the bounds differ "3.0 to 3.2%".
 std::string share_text(const CountBounds& bounds, int64_t whole);
 /// "before -> after"; one of them where nothing is changed.
 std::string change_text(const std::string& before, const std::string& after, bool changed,
@@ -31,6 +31,11 @@ std::string format_facts(const FloatFormat& format);
 /// The text, or its beginning and end around dots, so that it is at most `width` wide.
 std::string fitted(std::string_view text, ImFont* font, float width);
 float text_width(ImFont* font, std::string_view text);
+/// Returns the text without the backticks that reports put around names of commands.
+std::string plain_text(std::string text);
+/// Returns the least width at which the text, in the current font, needs no more lines than at
+/// `width`: its last line is not one word.
+float balanced_width(const std::string& text, float width);
 /// One line in a font and colour, cut to `width` (0: to the end of the window), the whole in a
 /// tooltip where it was cut.
 void label(std::string_view path, std::string_view text, ImFont* font, ImU32 color,

@@ -423,12 +423,15 @@ void Plot::image(std::string_view name, ImTextureID texture, ImVec2 min, ImVec2 
 void PlotTip::row(std::string name, std::string value, ImU32 color) {
   rows_.push_back({std::move(name), std::move(value), color});
 }
-void PlotTip::note(std::string text) { rows_.push_back({std::move(text), "", 0}); }
+void PlotTip::note(std::string text) { rows_.push_back({std::move(text), ""}); }
+void PlotTip::heading(std::string text) {
+  rows_.push_back({.name = std::move(text), .value = "", .heading = true});
+}
 
 void PlotTip::show(const PlotLook& look, std::string_view path) const {
   std::string all = title_;
   float names = 0.0f;
-  bool swatches = false;
+  bool swatches = false, headings = false;
   for (const Row& row : rows_) {
     all += '\n' + row.name;
     if (!row.value.empty()) {
@@ -436,8 +439,9 @@ void PlotTip::show(const PlotLook& look, std::string_view path) const {
       names = std::max(names, ImGui::CalcTextSize(row.name.c_str()).x);
     }
     swatches |= row.color != 0;
+    headings |= row.heading;
   }
-  const float indent = swatches ? look.px(14.0f) : 0.0f;
+  const float indent = swatches || headings ? look.px(14.0f) : 0.0f;
   ImGui::BeginTooltip();
   ImGui::PushFont(look.fonts.bold);
   ImGui::TextUnformatted(title_.c_str());
@@ -452,7 +456,7 @@ void PlotTip::show(const PlotLook& look, std::string_view path) const {
                                                 row.color);
     }
     ImGui::SetCursorPosX(left + (row.value.empty() ? 0.0f : indent));
-    ImGui::PushStyleColor(ImGuiCol_Text, look.theme.soft);
+    ImGui::PushStyleColor(ImGuiCol_Text, row.heading ? look.theme.accent : look.theme.soft);
     ImGui::TextUnformatted(row.name.c_str());
     ImGui::PopStyleColor();
     if (row.value.empty()) continue;

@@ -162,13 +162,15 @@ class PlotTip {
   explicit PlotTip(std::string title) : title_(std::move(title)) {}
   /// With a swatch of `color` where it is not 0.
   void row(std::string name, std::string value, ImU32 color = 0);
-  void note(std::string text);  ///< a line of its own
+  void note(std::string text);     ///< a line of its own
+  void heading(std::string text);  ///< above rows, which are indented from the first one on
   void show(const PlotLook& look, std::string_view path) const;
 
  private:
   struct Row {
     std::string name, value;
-    ImU32 color;
+    ImU32 color = 0;
+    bool heading = false;
   };
   std::string title_;
   std::vector<Row> rows_;

@@ -88,12 +88,12 @@ inline std::string power_of_two_text(int exponent, bool raised) {
   return text;
 }
 
-/// "12 345"
+/// "12,345"
 inline std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   const int first = text[0] == '-' ? 1 : 0;
   for (int at = static_cast<int>(text.size()) - 3; at > first; at -= 3) {
-    text.insert(static_cast<size_t>(at), " ");
+    text.insert(static_cast<size_t>(at), ",");
   }
   return text;
 }

@@ -82,7 +82,12 @@ bool small_button(std::string_view path, const char* label) {
 
 bool checkbox(std::string_view path, const char* label, bool* on) {
   const PathId id(path);
+  // An empty box is seen by its outline.
+  ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, std::max(1.0f, ImGui::GetFontSize() / 14.0f));
+  ImGui::PushStyleColor(ImGuiCol_Border, ImGui::GetStyleColorVec4(ImGuiCol_ScrollbarGrabActive));
   const bool changed = ImGui::Checkbox(label, on);
+  ImGui::PopStyleColor();
+  ImGui::PopStyleVar();
   track_item(path, *on ? "on" : "off");
   return changed;
 }

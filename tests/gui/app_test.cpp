@@ -2,8 +2,13 @@
 // The whole viewer without a window: what users click and press, on runs of every kind.
 #include "gui/app/app.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+
+#include "gui/widgets/labels.h"
 #include "tests/gui/app_driver.h"
 #include "tests/report/report_fixtures.h"
 
@@ -26,6 +31,7 @@ TEST(App, ShowsTheVerdictOfTheReport) {
   user.frame(3);
   const Report& report = *user.app().run()->report();
   EXPECT_EQ(user.text("verdict/headline"), report.verdict.headline);
+  EXPECT_EQ(user.text("verdict/more"), plain_text(report.verdict.more));
   EXPECT_NE(user.text("verdict/state").find(verdict_name(report.verdict.state)), std::string::npos);
 }
 
@@ -33,6 +39,13 @@ TEST(App, ABrokenRunShowsWhereItBreaksAtOnce) {
   AppDriver user(test::make_run(test::hot_spec()));
   user.frame(3);
   EXPECT_EQ(user.app().view().site, "conv2.activation");
+}
+
+TEST(App, TheHeatmapSaysWhatIsSubtracted) {
+  AppDriver user(test::make_run(test::hot_spec()));
+  user.frame(3);
+  EXPECT_TRUE(user.text("steps/heatmap/whole").starts_with("share of values, minus float32's"))
+      << user.text("steps/heatmap/whole");
 }
 
 TEST(App, OneClickLeadsBackToWhereItBreaks) {
@@ -81,6 +94,50 @@ TEST(App, TheCountSaysHowManyLayersHaveATensorOfTheRole) {
             std::to_string(with_weights) + " of " + std::to_string(run.lane(lane).layers.size()));
 }
 
+TEST(App, TheTabCountsTheRowsThatItLists) {
+  AppDriver user(test::make_run(test::hot_spec()));
+  user.frame(3);
+  const Report& report = *user.app().run()->report();
+  const int lane = *user.app().run()->view().find_lane(user.app().view().lane);
+  size_t findings = 0, rows = 0;
+  for (const Finding& each : report.findings) findings += each.lane == lane ? 1 : 0;
+  while (user.has(fmt::format("advice/{}/layer", rows))) ++rows;
+  EXPECT_LT(rows, findings) << "harm is told by the verdict";
+  EXPECT_EQ(user.text("tab/Recommendations"), fmt::format("Recommendations ({})", rows));
+}
+
+TEST(App, ASecondFindingOfALayerNamesItsCause) {
+  AppDriver user(test::make_run(test::hot_spec()));
+  user.frame(3);
+  ASSERT_EQ(user.text("advice/0/layer"), user.text("advice/1/layer"));
+  EXPECT_EQ(user.text("advice/0/action"), "Keep in fp32.");
+  EXPECT_EQ(user.text("advice/1/action"), "Same cause as above.");
+  EXPECT_EQ(user.text("advice/predicted"), "Select a change to see its cost and its effect.");
+}
+
+TEST(App, TheDotStandsApartFromBothTexts) {
+  AppDriver user(test::full_run());
+  user.frame(3);
+  const TrackedItem run = user.item("status/run"), dot = user.item("status/dot");
+  EXPECT_GE(dot.min.x - run.max.x, 8.0f);
+  EXPECT_GE(user.item("status/state").min.x - dot.max.x, 8.0f);
+  EXPECT_LE(user.item("status/state").max.x, 1440.0f);
+}
+
+TEST(App, DistancesToTheOtherLaneFitTheirRegion) {
+  AppDriver user(test::full_run());
+  user.frame(2);
+  for (const char* site : {"conv2.activation", "conv2.weight_grad"}) {
+    user.app().view().lane = "mixed_float16";
+    user.app().view().site = site;
+    user.frame(4);
+    const TrackedItem bar = user.item("lanes/distances/equal");
+    EXPECT_LE(bar.max.y, user.item("splitter/bottom").min.y - 8.0f) << site;
+    const TrackedItem bars = user.item("values/bars");
+    EXPECT_GE(bars.max.y - bars.min.y, 72.0f) << site;
+  }
+}
+
 TEST(App, SwitchesPutAdviceIntoThePlan) {
   AppDriver user(test::make_run(test::hot_spec()));
   user.frame(3);
@@ -88,7 +145,7 @@ TEST(App, SwitchesPutAdviceIntoThePlan) {
   user.click("advice/0/what_if");
   EXPECT_TRUE(user.app().view().edits.keeps("conv2"));
   user.frame();
-  EXPECT_NE(user.text("advice/predicted").find("takes away"), std::string::npos);
+  EXPECT_NE(user.text("advice/predicted").find("removes 100% of the overflows"), std::string::npos);
   user.click("advice/clear");
   EXPECT_TRUE(user.app().view().edits.empty());
 }
@@ -226,7 +283,7 @@ TEST(App, NothingIsSavedWithoutAnEdit) {
   user.press(letter_key('S'), {.ctrl = true});
   user.frame(2);
   EXPECT_FALSE(user.has("dialog/ok"));
-  EXPECT_NE(user.text("toast").find("Nothing is edited"), std::string::npos);
+  EXPECT_NE(user.text("toast").find("Select a change"), std::string::npos);
 }
 
 TEST(App, ALayerWithNaNIsNeverTheBetterOne) {
@@ -244,6 +301,52 @@ TEST(App, ALayerWithNaNIsNeverTheBetterOne) {
     EXPECT_EQ(user.text(path.substr(0, path.size() - 4) + "sign"), "worse") << path;
   }
   EXPECT_GT(broken, 0);
+}
+
+TEST(App, LayersAreComparedByTheLargestDifference) {
+  AppDriver user(test::make_run(test::healthy_spec()), test::make_run(test::hot_spec()));
+  user.frame(2);
+  user.app().view().maximized = Region::tabs;
+  user.app().view().lane = "mixed_float16";
+  user.frame(3);
+  user.click("tab/Compare runs");
+  user.frame(2);
+  EXPECT_EQ(user.text("compare/what"),
+            "Worst rate over the whole run. This run: mixed_float16. Other run: mixed_float16.");
+  // From top to bottom: the shares of both runs and whether one of them has NaN or Inf alone.
+  std::map<float, double> differences;
+  const auto share = [&](const std::string& path) {
+    const std::string text = user.text(path);
+    EXPECT_NE(text, "0%, NaN / Inf") << "nothing is lost but to NaN";
+    if (!text.ends_with("%") && text.find("%,") == std::string::npos) return 0.0;
+    return text.starts_with("<") ? 0.005 : std::stod(text);
+  };
+  for (const auto& [path, item] : user.tracker().items()) {
+    if (!path.starts_with("compare/layer/") || !path.ends_with("/here")) continue;
+    const std::string layer = path.substr(0, path.size() - 5);
+    differences[item.min.y] = std::fabs(share(path) - share(layer + "/there"));
+  }
+  ASSERT_GE(differences.size(), 3u);
+  EXPECT_GT(differences.begin()->second, 10.0) << "conv2 overflows in the other run";
+  double before = 1e9;
+  for (const auto& [y, difference] : differences) {
+    EXPECT_LE(difference, before + 0.01) << "at " << y;
+    before = difference;
+  }
+  EXPECT_EQ(user.text("compare/layer/fc1/there"), "NaN / Inf");
+  EXPECT_EQ(user.text("compare/other/mixed_float16/loss"), "NaN");
+}
+
+TEST(App, TheFloatLabShowsAllFormats) {
+  AppDriver user;
+  ImGui::GetIO().DisplaySize = {1200, 760};
+  ASSERT_TRUE(user.app().show_lab("fp16 0.1"));
+  user.frame(4);
+  for (const NamedFormat& each : named_formats()) {
+    const TrackedItem row = user.item("lab/in/" + std::string(each.name));
+    EXPECT_TRUE(row.visible) << each.name;
+    EXPECT_LE(row.max.y, 760.0f) << each.name;
+  }
 }
 
 TEST(App, ComparesTwoRuns) {

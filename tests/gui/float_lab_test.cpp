@@ -74,12 +74,13 @@ TEST_F(Lab, StepsAndTypedNumbers) {
   EXPECT_EQ(lab.code, 0x2e65u);
   enter("lab/entry", "65504");
   EXPECT_EQ(lab.code, 0x7bffu);
-  EXPECT_EQ(ui.text("lab/conversion"), "none: it is held exactly");
+  EXPECT_EQ(ui.text("lab/conversion"), "none: it is exact");
   enter("lab/entry", "0.1");
   EXPECT_EQ(ui.text("lab/conversion"), "-0.0000244140625 (-0.4 ulp)");
   EXPECT_EQ(ui.text("lab/formula"), "+ 1.599609375 \u00d7 2^-4");
   EXPECT_EQ(ui.text("lab/exponent"), "11 - 15 = -4");
   EXPECT_EQ(ui.text("lab/ulp"), "2^-14");
+  EXPECT_EQ(ui.text("lab/neighbours"), "0.09991455078125  and  0.10003662109375");
   enter("lab/entry", "x1");
   EXPECT_NE(ui.text("lab/entry/problem").find("no number"), std::string::npos);
   EXPECT_EQ(lab.code, 0x2e66u) << "nonsense changes nothing";

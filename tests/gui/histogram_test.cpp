@@ -103,7 +103,7 @@ TEST_F(Histogram, DraggingTheBarsMovesThemWithThePointer) {
   ui().drag("values/bars", {-2.4f * width / static_cast<float>(after.high - after.low), 0},
             {.alt = true});
   EXPECT_NEAR(view().scale_shift, 2.6, 0.05) << "with Alt in between powers of two";
-  EXPECT_NE(ui().text("values/underflow").find(" - "), std::string::npos) << "bounds";
+  EXPECT_NE(ui().text("values/underflow").find(" to "), std::string::npos) << "bounds";
   ui().frame(30);  // longer than a double click takes
   ui().double_click_at(ui().item("values/bars").center());
   EXPECT_EQ(view().scale_shift, 0.0);
@@ -136,7 +136,7 @@ TEST_F(Histogram, WhatNoLossScaleReachesIsShownAsRecorded) {
   view().scale_shift = 2.0;
   ui().frame(2);
   const TensorStats recorded = stats();
-  EXPECT_NE(ui().text("values/scale/text").find("does not act on this tensor"), std::string::npos);
+  EXPECT_EQ(ui().text("values/scale/text"), "The loss scale does not act on activations.");
   EXPECT_FALSE(ui().has("values/use"));
   EXPECT_FALSE(ui().has("values/scale"));
   EXPECT_FALSE(ui().has("values/fit"));
@@ -149,7 +149,10 @@ TEST_F(Histogram, WhatNoLossScaleReachesIsShownAsRecorded) {
 TEST_F(Histogram, AStepsNumberStandsBesideThatOfTheRun) {
   const Selection at = panel_.at();
   const Rates run = run_rates(panel_.run().view(), at.lane, at.site);
-  EXPECT_EQ(ui().text("values/underflow/of"), "of non-zero values, run " + percent(run.underflow));
+  EXPECT_EQ(ui().text("values/underflow/of"),
+            "of non-zero values (whole run: " + percent(run.underflow) + ")");
+  EXPECT_EQ(ui().text("values/overflow/of"),
+            "of all values (whole run: " + percent(run.overflow) + ")");
   view().whole_run = true;
   ui().frame(2);
   EXPECT_EQ(ui().text("values/underflow"), "underflow " + percent(run.underflow));
@@ -168,7 +171,8 @@ TEST(HistogramOfOverflow, ItIsCountedAsInfinite) {
   const std::string share =
       percent(static_cast<double>(recorded.overflow) / static_cast<double>(recorded.n));
   EXPECT_EQ(panel.ui().text("values/overflow"), "overflow " + share);
-  EXPECT_NE(panel.ui().text("values/counts").find("after rounding Inf " + share), std::string::npos)
+  EXPECT_NE(panel.ui().text("values/counts").find("after rounding: " + share + " Inf, no NaN"),
+            std::string::npos)
       << panel.ui().text("values/counts");
   EXPECT_EQ(panel.ui().text("values/overflow/of").find("of all values"), 0u);
   EXPECT_EQ(panel.ui().text("values/underflow/of").find("of non-zero values"), 0u);
@@ -297,7 +301,7 @@ TEST(HistogramEmpty, EveryKindSaysSo) {
       panel.view().site = "nan.activation";
       ui.frame(3);
       EXPECT_NE(ui.text("values/nothing").find("finite"), std::string::npos);
-      EXPECT_NE(ui.text("values/counts").find("NaN 80%"), std::string::npos);
+      EXPECT_NE(ui.text("values/counts").find(", 80% NaN"), std::string::npos);
       panel.view().site = "zero.activation";
       ui.frame(3);
       EXPECT_NE(ui.text("values/nothing").find("zero"), std::string::npos);

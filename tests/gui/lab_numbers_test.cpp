@@ -101,6 +101,25 @@ TEST(LabNumbers, OpensLinks) {
   }
 }
 
+TEST(LabNumbers, NeighboursAreToldFromTheValue) {
+  EXPECT_EQ(distinct_text(0x1.994p-4f, kFp16), "0.09991455078125") << "all digits, since few";
+  EXPECT_EQ(distinct_text(65504.0f, kFp16), "65504");
+  EXPECT_EQ(distinct_text(std::numeric_limits<float>::infinity(), kFp16), "infinity");
+  for (const FloatFormat& format : {kFp32, kTf32, kBf16, kFp16, kE4m3fn}) {
+    for (const char* number : {"0.1", "3.14159", "1e-7", "-200", "0.3333333"}) {
+      std::string problem;
+      const float value = decode(read_number(number, format, problem).value(), format);
+      for (const int by : {-1, 1}) {
+        const float other = neighbour(value, by, format);
+        const double read = std::stod(distinct_text(other, format));
+        const double ulp = std::fabs(static_cast<double>(other) - static_cast<double>(value));
+        EXPECT_LT(std::fabs(read - static_cast<double>(other)), 0.01 * ulp)
+            << format_name(format) << " " << number << ": " << distinct_text(other, format);
+      }
+    }
+  }
+}
+
 TEST(LabNumbers, BitsFormatsAndSteps) {
   FloatLab lab;
   EXPECT_EQ(lab.number(), 0x1.998p-4f);

@@ -15,18 +15,48 @@ namespace {
 TEST(Labels, Numbers) {
   EXPECT_EQ(grouped(0), "0");
   EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(65536), "65 536");
-  EXPECT_EQ(grouped(-1234567), "-1 234 567");
+  EXPECT_EQ(grouped(65536), "65,536");
+  EXPECT_EQ(grouped(-1234567), "-1,234,567");
   EXPECT_EQ(grouped(-123), "-123");
   EXPECT_EQ(power_text(16), "2^16");
   EXPECT_EQ(power_text(-3.5), "2^-3.5");
+  EXPECT_EQ(power_text(4.96), "2^5") << "no .0 where the tenth is a zero";
+  EXPECT_EQ(power_text(-24.04), "2^-24");
+  EXPECT_EQ(power_text(-0.01), "2^0");
 }
 
 TEST(Labels, SharesAndBounds) {
   EXPECT_EQ(share_text({0, 0}, 1000), "0");
   EXPECT_EQ(share_text({31, 31}, 1000), "3.1%");
-  EXPECT_EQ(share_text({30, 32}, 1000), "3 - 3.2%");
-  EXPECT_EQ(share_text({0, 500}, 1000), "0 - 50%");
+  EXPECT_EQ(share_text({30, 32}, 1000), "3 to 3.2%");
+  EXPECT_EQ(share_text({0, 500}, 1000), "0 to 50%");
+}
+
+TEST(Labels, CommandsHaveNoBackticks) {
+  EXPECT_EQ(plain_text("`halfscope diagnose` trains."), "halfscope diagnose trains.");
+}
+
+TEST(Labels, ParagraphsDoNotEndInOneWord) {
+  UiDriver ui;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "several words ";
+  text += "end.";
+  int shorter = 0;
+  ui.draw_with([&] {
+    const auto height = [&](float width) {
+      return ImGui::CalcTextSize(text.c_str(), nullptr, false, width).y;
+    };
+    for (float width = 300.0f; width < 900.0f; width += 7.0f) {
+      const float balanced = balanced_width(text, width);
+      EXPECT_LE(balanced, width);
+      EXPECT_EQ(height(balanced), height(width)) << width;
+      EXPECT_GT(height(balanced - 2.0f), height(width)) << width << ": no width is left over";
+      shorter += balanced < width ? 1 : 0;
+    }
+    EXPECT_EQ(balanced_width("one line", 300.0f), 300.0f);
+  });
+  ui.frame();
+  EXPECT_GT(shorter, 10);
 }
 
 TEST(Labels, TooLongNamesLoseTheirMiddle) {

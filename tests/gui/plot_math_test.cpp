@@ -69,8 +69,8 @@ TEST(Ticks, OfStepsAreWholeAndInTheMiddle) {
   const Axis few{.scale = AxisScale::steps, .low = 0.0, .high = 3.0, .from = 0, .to = 900};
   EXPECT_EQ(values(ticks_of(few, 60.0)), (std::vector<double>{0.5, 1.5, 2.5}));
   const Axis many{.scale = AxisScale::steps, .low = 0.0, .high = 3000.0, .from = 0, .to = 300};
-  EXPECT_EQ(texts(ticks_of(many, 60.0)), (std::vector<std::string>{"0", "1 000", "2 000"}));
-  EXPECT_EQ(grouped(-1234567), "-1 234 567");
+  EXPECT_EQ(texts(ticks_of(many, 60.0)), (std::vector<std::string>{"0", "1,000", "2,000"}));
+  EXPECT_EQ(grouped(-1234567), "-1,234,567");
   EXPECT_EQ(grouped(999), "999");
 }
 

@@ -290,8 +290,9 @@ TEST_F(StepPanels, TheHeatmapTooltipSaysTheCountersOfTheCell) {
   EXPECT_TRUE(says(text, "of non-zero values")) << text;
   EXPECT_TRUE(says(text, "NaN or Inf starts here")) << text;
   EXPECT_TRUE(says(text, "(1e+06)")) << text;
-  EXPECT_TRUE(says(text, "min, not zero 2^-1.0")) << text;
+  EXPECT_TRUE(says(text, "min, not zero 2^-1 (0.5)")) << text;
   EXPECT_TRUE(says(text, "loss scale 512 (2^9)")) << text;
+  EXPECT_LT(text.find("of all values"), text.find("overflow")) << "a heading: " << text;
   EXPECT_FALSE(says(text, "worst of")) << text;
 }
 
@@ -304,7 +305,8 @@ TEST_F(StepPanels, OneBadStepOfManyIsSeenAndNamed) {
   ui_.move_to({place_of("steps/heatmap", 50.0).x, y});
   ui_.frame();
   const std::string text = tip("steps/heatmap");
-  EXPECT_TRUE(says(text, "step 50, the worst of ")) << text;
+  EXPECT_TRUE(says(text, "step 50, the worst of the ")) << text;
+  EXPECT_TRUE(says(text, " steps in this column")) << text;
   EXPECT_TRUE(says(text, "overflow 25%")) << text;
   view.metric = Metric::underflow;
   ui_.frame();
@@ -319,6 +321,50 @@ TEST_F(StepPanels, OneBadStepOfManyIsSeenAndNamed) {
   view.role = RoleView::gradients;
   ui_.frame();
   EXPECT_EQ(pixels_of(bad), pixels);
+}
+
+TEST_F(StepPanels, TheLegendNamesWhatIsStriped) {
+  view.lane = "half";
+  show(test::model_of(test::plain_run(3, 50)));
+  EXPECT_EQ(ui_.text("steps/colors/starts"), "NaN/Inf starts here");
+  EXPECT_EQ(ui_.text("steps/colors/passed"), "passed on");
+  for (const char* each : {"steps/colors/starts", "steps/colors/passed"}) {
+    EXPECT_LE(ui_.item(each).max.x, ui_.item("steps/colors").max.x) << each;
+    EXPECT_LE(ui_.item(each).max.y, ui_.item("steps/heatmap").max.y) << each;
+  }
+  EXPECT_LE(ui_.item("steps/colors/starts").max.y, ui_.item("steps/colors/passed").min.y);
+  view.metric = Metric::underflow;
+  ui_.frame(2);
+  EXPECT_FALSE(ui_.has("steps/colors/starts")) << "this metric has no stripes";
+}
+
+TEST_F(StepPanels, NamesOfLowRowsAreEvenlySpaced) {
+  show(test::model_of(test::plain_run(17, 20)));
+  view.tensor_rows = true;
+  ui_.frame(3);
+  for (const char* site : {"", "layer3.weight_grad", "layer10.activation", "layer16.weight_grad"}) {
+    view.site = site;
+    ui_.frame(3);
+    std::vector<float> places;
+    for (const auto& [path, item] : ui_.tracker().items()) {
+      if (path.starts_with("steps/heatmap/row/") && ui_.tracker().find(path) != nullptr) {
+        places.push_back(item.min.y);
+      }
+    }
+    ASSERT_GT(places.size(), 5u);
+    std::sort(places.begin(), places.end());
+    for (size_t i = 2; i < places.size(); ++i) {
+      EXPECT_NEAR(places[i] - places[i - 1], places[1] - places[0], 0.51f) << site << " " << i;
+    }
+  }
+  EXPECT_EQ(ui_.text("steps/heatmap/row/layer16.weight_grad"), "layer16.weight_grad");
+}
+
+TEST_F(StepPanels, TensorsHaveTheirWholeNamesWhereTheyFit) {
+  show(test::model_of(test::plain_run(3, 20)));
+  view.tensor_rows = true;
+  ui_.frame(3);
+  EXPECT_EQ(ui_.text("steps/heatmap/row/layer2.weight_grad"), "layer2.weight_grad");
 }
 
 TEST_F(StepPanels, RowsAreLayersOrTensors) {
@@ -426,8 +472,8 @@ TEST_F(StepPanels, MagnitudesSayTheStatisticsWithAndWithoutTheScale) {
   ASSERT_EQ(stats->max_abs, 8.0f);
   std::string text = tip("steps/magnitudes");
   EXPECT_TRUE(says(text, "step 20, times the loss scale")) << text;
-  EXPECT_TRUE(says(text, "max 2^3.0  (8)")) << text;
-  EXPECT_TRUE(says(text, "min, not zero 2^-1.0  (0.5)")) << text;
+  EXPECT_TRUE(says(text, "max 2^3 (8)")) << text;
+  EXPECT_TRUE(says(text, "min, not zero 2^-1 (0.5)")) << text;
   const double rms = std::sqrt(stats->sum_sq / static_cast<double>(stats->n));
   EXPECT_TRUE(says(text, "(" + short_number(rms) + ")")) << text;
   ui_.click("steps/magnitudes/unscaled");
@@ -435,13 +481,13 @@ TEST_F(StepPanels, MagnitudesSayTheStatisticsWithAndWithoutTheScale) {
   ui_.move_to(place_of("steps/magnitudes", 20.0));
   ui_.frame();
   text = tip("steps/magnitudes");
-  EXPECT_TRUE(says(text, "max 2^-7.0")) << text << ": 8 / 1024";
+  EXPECT_TRUE(says(text, "max 2^-7 (")) << text << ": 8 / 1024";
   view.site = "layer0.activation";
   ui_.frame(2);
   EXPECT_FALSE(ui_.has("steps/magnitudes/unscaled")) << "activations are not scaled";
   ui_.move_to(place_of("steps/magnitudes", 20.0));
   ui_.frame();
-  EXPECT_TRUE(says(tip("steps/magnitudes"), "max 2^3.0")) << tip("steps/magnitudes");
+  EXPECT_TRUE(says(tip("steps/magnitudes"), "max 2^3 (")) << tip("steps/magnitudes");
   ui_.click("steps/magnitudes/rms");
   EXPECT_EQ(view.hidden_series, std::vector<std::string>{"steps/magnitudes/rms"});
 }
