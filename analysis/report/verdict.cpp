@@ -223,6 +223,9 @@ std::string vain_advice(const Report& report, int lane) {
     if (trial.kind == Trial::Kind::original) original = &trial;
   }
   if (tried == nullptr) return "";
+  if (!report.run.inference && tried->gap <= report.proof->tolerance) {
+    return "The advised change was tried. It mends the loss, but not the other results.";
+  }
   if (original != nullptr && tried->gap < 0.5 * original->gap) {
     return fmt::format("The advised change was tried. It helps, but {} is still {} off.",
                        report.run.inference ? "an output" : "the loss", percent(tried->gap));

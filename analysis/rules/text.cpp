@@ -18,6 +18,7 @@ std::string percent(double share) {
 }
 
 std::string short_number(double value) {
+  if (std::isnan(value)) return "NaN";
   const double magnitude = std::fabs(value);
   if (value == std::floor(value) && magnitude < 1e6) return fmt::format("{:.0f}", value);
   return fmt::format("{:.3g}", value);

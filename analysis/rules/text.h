@@ -17,7 +17,7 @@ inline constexpr const char* kOfNonZeroUpdates = "of non-zero updates";
 
 /// "12.3%", "< 0.01%", "0%".
 std::string percent(double share);
-/// Three or four significant digits: "65504", "1.2e+05", "nan".
+/// Three or four significant digits: "65504", "1.2e+05", "NaN".
 std::string short_number(double value);
 /// "65536 (2^16)"; a plain number if it is no power of two.
 std::string scale_text(double scale);
