@@ -39,16 +39,18 @@ bool reference_fails(const Report& report) {
   });
 }
 
-/// The findings about the sick lane that the verdict does not tell already: the first of each rule,
-/// as eight layers with the same trouble are one cause.
+/// The findings about the sick lane that the verdict does not tell already: the first of each rule
+/// and of each layer, as eight layers with the same trouble are one cause, and a layer with two
+/// troubles usually has one. Harm is no cause.
 std::vector<const Finding*> untold_causes(const Report& report) {
   std::vector<const Finding*> causes;
   const bool healthy = report.verdict.state == Verdict::State::healthy;
   if (report.sick < 0 || healthy || reference_fails(report)) return causes;
-  std::set<std::string> rules;
+  std::set<std::string> rules{"harm"}, layers;
   for (const Finding& finding : report.findings) {
     if (finding.severity < Severity::warning || finding.mechanism.empty()) continue;
     if (finding.lane != report.sick || !rules.insert(finding.rule).second) continue;
+    if (!finding.layer.empty() && !layers.insert(finding.layer).second) continue;
     if (report.verdict.text.find(finding.mechanism) != std::string::npos) continue;
     if (causes.size() < kCausesShown) causes.push_back(&finding);
   }

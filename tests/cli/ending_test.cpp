@@ -73,6 +73,7 @@ TEST(CliEnding, ABrokenRunEndsWithTheCommandThatProvesTheAdvice) {
   EXPECT_EQ(verdict.at("state"), "broken");
   EXPECT_THAT(outcome.out, HasSubstr("\n\nverdict: broken\n"));
   EXPECT_EQ(sentences(outcome.out), verdict.at("text"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\ncause"))) << "the verdict names it";
   EXPECT_EQ(line_after("advice: ", outcome.out), "Keep conv2 in fp32.");
   EXPECT_EQ(outcome.out.find('\033'), std::string::npos);
   EXPECT_THAT(outcome.out,
