@@ -59,8 +59,12 @@ Match steps_at(const Surroundings& in, NodeId id) {
   if (node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr) {
     match.nodes = {in.producer(node.inputs[0])};
   } else if (node.op == "Sqrt") {
-    match.nodes = steps_of_variance(in, node.inputs[0]);
-    if (!match.nodes.empty()) match.nodes.insert(in.producer(node.inputs[0]));
+    // Exporters put the axes that the mean dropped back in front of the root.
+    const Node* shape = in.made_by(node.inputs[0], "Reshape");
+    const ValueId variance = shape != nullptr ? shape->inputs[0] : node.inputs[0];
+    match.nodes = steps_of_variance(in, variance);
+    if (!match.nodes.empty())
+      match.nodes.insert({in.producer(variance), in.producer(node.inputs[0])});
   } else if (node.op == "Div") {
     match.nodes = steps_of_variance(in, node.outputs[0]);
   }

@@ -192,7 +192,7 @@ TEST(Steps, TheirGradientsAreNotRoundedEither) {
 // ---- steps of operators that only PyTorch has ----
 
 /// As PyTorch's exporter writes x.std(-1): the root of mean((x - mean(x))^2) * count / divisor.
-FileBuilder written_std(float count, float divisor, int type = 1) {
+FileBuilder written_std(float count, float divisor, int type = 1, bool reshapes = false) {
   FileBuilder file;
   file.input("x", {1, 4}, type).output("y").floats("n", {}, {count}).floats("d", {}, {divisor});
   for (const char* name : {"n", "d"}) {
@@ -202,10 +202,14 @@ FileBuilder written_std(float count, float divisor, int type = 1) {
   test::set_ints(file.node("ReduceMean", {"x"}, {"m"}, "mean"), "axes", {-1});
   file.node("Sub", {"x", "m"}, {"c"}, "sub");
   file.node("Mul", {"c", "c"}, {"s"}, "square");
-  test::set_ints(file.node("ReduceMean", {"s"}, {"v"}, "var"), "axes", {-1});
+  ::onnx::NodeProto& mean = file.node("ReduceMean", {"s"}, {"v"}, "var");
+  test::set_ints(mean, "axes", {-1});
+  test::set_int(mean, "keepdims", reshapes ? 0 : 1);
   file.node("Mul", {"v", "n_cast"}, {"t"}, "total");
   file.node("Div", {"t", "d_cast"}, {"q"}, "quotient");
-  file.node("Sqrt", {"q"}, {"y"}, "std");
+  file.integers("shape", {2}, {1, 1});
+  if (reshapes) file.node("Reshape", {"q", "shape"}, {"r"}, "reshape");
+  file.node("Sqrt", {reshapes ? "r" : "q"}, {"y"}, "std");
   return file;
 }
 
@@ -215,6 +219,7 @@ TEST(Steps, AStandardDeviationIsOneOperator) {
   const OnnxImport import = written_std(4, 3).import();
   EXPECT_THAT(first_output(import, "float16", x), ElementsAre(1155));
   EXPECT_THAT(first_output(import, "float16_stagewise", x), ElementsAre(kInfinite));
+  EXPECT_THAT(first_output(written_std(4, 3, 1, true).import(), "float16", x), ElementsAre(1155));
   // The number of elements is another, so it is something else.
   EXPECT_THAT(first_output(written_std(5, 3).import(), "float16", x), ElementsAre(kInfinite));
   // What a float16 file computes in these nodes it rounds.
