@@ -102,6 +102,9 @@ struct OpDef {
   /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
   /// not count where a node follows its inputs.
   size_t stored_inputs_from = kAllInputs;
+  /// A constant of one element is read unrounded, whatever the node's read format, unless its plan
+  /// is stagewise: PyTorch computes with a Python number in fp32 and rounds the result alone.
+  bool reads_numbers = false;
   /// Outputs from this one on are not the node's result in its write format but statistics: those
   /// of an input that they replace are written in that input's format, others in fp32.
   size_t statistics_from = kAllInputs;

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/graph/autodiff.h"
+#include "core/graph/unrounded.h"
 #include "core/lower/add_planned.h"
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
@@ -235,11 +236,16 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
             is_constant(graph, input)) {
           continue;
         }
-        widest = first ? graph.value(input).format : wider(widest, graph.value(input).format);
+        // What is on the way counts as what it was made of.
+        const FloatFormat& format = is_unrounded(graph, input)
+                                        ? graph.node(graph.value(input).producer).plan.read
+                                        : graph.value(input).format;
+        widest = first ? format : wider(widest, format);
         first = false;
       }
       node.plan.read = node.plan.write = widest;
     }
+    if (is_unrounded(graph, node.outputs[0])) node.plan.write = kFp32;
     check_tensor_cores(node);
     check_scale(node);
     for (ValueId input : node.inputs) {
@@ -316,6 +322,18 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
           reads_stored(graph, node.forward, found->second)) {
         graph.value(output).format = graph.value(found->second).format;
       }
+    }
+    // Gradients of what is on the way, and all that only serves another gradient there.
+    const auto of = forward_of.find(node.outputs[0]);
+    const bool inside =
+        of != forward_of.end()
+            ? is_unrounded(graph, of->second)
+            : node.forward != kNone && works_unrounded(graph, graph.node(node.forward));
+    node.attributes.erase(kUnrounded);  // some rules copy all attributes
+    if (!inside) continue;
+    node.attributes[kUnrounded] = kStepOfOne;
+    if (is_unrounded(graph, node.outputs[0])) {
+      node.plan.write = graph.value(node.outputs[0]).format = kFp32;
     }
   }
 }

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "core/graph/unrounded.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {
@@ -19,7 +21,11 @@ bool carries_gradient(const Graph& graph, ValueId value) {
 
 class Narrower {
  public:
-  explicit Narrower(Graph& graph) : graph_(graph) {}
+  explicit Narrower(Graph& graph) : graph_(graph) {
+    for (const Constant& constant : graph.constants()) {
+      if (element_count(constant.tensor.shape) == 1) numbers_.insert(constant.value);
+    }
+  }
 
   Narrowed run() {
     const NodeId count = static_cast<NodeId>(graph_.nodes().size());
@@ -39,6 +45,7 @@ class Narrower {
       if (input == kNone || graph_.value(input).type != ElementType::real) continue;
       const FloatFormat read = read_format(graph_, graph_.node(id), i);
       if (read.contains(graph_.value(input).format)) continue;
+      if (reads_number(graph_.node(id), input) || is_unrounded(graph_, input)) continue;
       RoundingChoice rounding = graph_.node(id).plan.rounding;
       if (graph_.node(id).plan.grad_rounding && find_op(graph_.node(id).op).sums_products() &&
           carries_gradient(graph_, input)) {
@@ -50,6 +57,10 @@ class Narrower {
         graph_.node(id).inputs[i] = cast(id, input, read, rounding);
       }
     }
+  }
+
+  bool reads_number(const Node& node, ValueId input) const {
+    return find_op(node.op).reads_numbers && !node.plan.stagewise && numbers_.contains(input);
   }
 
   ValueId cast(NodeId reader, ValueId input, const FloatFormat& read,
@@ -168,6 +179,7 @@ class Narrower {
   }
 
   Graph& graph_;
+  std::set<ValueId> numbers_;  ///< constants of one element
   Narrowed result_;
   std::map<std::pair<ValueId, std::string>, ValueId> casts_;
   std::map<std::pair<ValueId, std::string>, Scaled> scaled_;

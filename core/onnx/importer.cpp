@@ -82,8 +82,9 @@ OnnxImport Importer::run() {
   take_batch(result);
   model_ = simplified(std::move(model_));
   give_weights();
-  result.model = recognise_composites(std::move(model_),
-                                      [&](const Node& node) { return format_of_node(node); });
+  const auto type_of = [&](const Node& node) { return format_of_node(node); };
+  result.model = recognise_composites(std::move(model_), type_of);
+  mark_steps(result.model, type_of);
   model_ = {};
   result.notes = std::move(notes_);
   for (const std::string& text : readings_.notes) result.notes.push_back(text);

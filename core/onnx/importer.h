@@ -143,6 +143,8 @@ class Importer {
   DataType type_of_node(const Node& node) const;
   FloatFormat format_of_node(const Node& node) const;
   void add_inner_types(const Node& node, Plan& plan) const;
+  void add_cast_numbers(const Node& node, const std::map<ValueId, float>& numbers,
+                        Plan& plan) const;
   Plan types_of(const Graph& graph) const;
   std::vector<BindingPtr> translated(void (*translate)(Translation&), const ::onnx::NodeProto& node,
                                      const NodeAttributes& attributes,

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: MIT
 // The parts of Importer that say in which formats the file itself computes.
 #include <algorithm>
+#include <cmath>
 
+#include "core/graph/unrounded.h"
+#include "core/numeric/formats/round.h"
 #include "core/onnx/importer.h"
 #include "core/ops/ops.h"
 
 namespace halfscope::onnx_files {
+namespace {
+
+bool is_rounded_by(const FloatFormat& format, float number) {
+  return round_to_format(number, format).value != number && !std::isnan(number);
+}
+
+}  // namespace
 
 DataType Importer::type_of_node(const Node& node) const {
   const std::string& path = node.alias.empty() ? node.path : node.alias;
@@ -28,7 +38,8 @@ void Importer::add_inner_types(const Node& node, Plan& plan) const {
   const auto compute_stagewise = [&] {
     plan.rules.push_back({.path = exact_glob(node.path), .op = "", .stagewise = true});
   };
-  if (node.op == "InstanceNormalization" && own != kFp32) compute_stagewise();
+  const bool step = int_attribute(node, kUnrounded, 0) == kStepOfSeveral;
+  if ((node.op == "InstanceNormalization" || step) && own != kFp32) compute_stagewise();
   if (node.written == nullptr) return;
   if (!find_op(node.op).always_expands) {
     if (own != kFp32) compute_stagewise();
@@ -44,6 +55,26 @@ void Importer::add_inner_types(const Node& node, Plan& plan) const {
   }
 }
 
+/// Numbers that the file casts to a narrow type are known unrounded here, but the file computes
+/// with what the Cast leaves of them.
+void Importer::add_cast_numbers(const Node& node, const std::map<ValueId, float>& numbers,
+                                Plan& plan) const {
+  const FloatFormat own = format_of_node(node);
+  const auto keep_rounded = [&](const std::string& path) {
+    plan.rules.push_back({.path = exact_glob(path), .op = "", .stagewise = true});
+  };
+  if (node.op == "Attention" && node.attributes.contains("scale")) {
+    const auto scale = static_cast<float>(real_attribute(node, "scale", 1.0));
+    if (is_rounded_by(own, scale)) keep_rounded(node.path + "/scale");
+  }
+  if (!find_op(node.op).reads_numbers) return;
+  const bool rounds = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    const auto found = numbers.find(input);
+    return found != numbers.end() && is_rounded_by(own, found->second);
+  });
+  if (rounds) keep_rounded(node.path);
+}
+
 Plan Importer::types_of(const Graph& graph) const {
   Plan plan;
   plan.name = "as_exported";
@@ -56,6 +87,10 @@ Plan Importer::types_of(const Graph& graph) const {
     if (formats(type) != kFp32 && number > count[usual]) usual = type;
   }
   plan.defaults.read = plan.defaults.write = formats(usual);
+  std::map<ValueId, float> numbers;
+  for (const Constant& constant : graph.constants()) {
+    if (constant.tensor.data.size() == 1) numbers[constant.value] = constant.tensor.data[0];
+  }
   for (const Node& node : graph.nodes()) {
     const DataType type = type_of(node);
     if (formats(type) != formats(usual)) {
@@ -65,6 +100,7 @@ Plan Importer::types_of(const Graph& graph) const {
       plan.rules.push_back(std::move(rule));
     }
     add_inner_types(node, plan);
+    add_cast_numbers(node, numbers, plan);
   }
   if (weight_types_.size() == 1) plan.storage = formats(weight_types_.begin()->first);
   return plan;

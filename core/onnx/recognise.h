@@ -18,4 +18,8 @@ namespace halfscope::onnx_files {
 /// node.
 Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of);
 
+/// Marks the steps of operators of PyTorch that the file has in primitives: standard deviations,
+/// variances and LogSigmoid. They stay nodes of their own, which fused plans do not round.
+void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of);
+
 }  // namespace halfscope::onnx_files

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "core/graph/unrounded.h"
 #include "core/ops/ops.h"
 
 namespace halfscope::onnx_files {
@@ -175,6 +176,12 @@ std::vector<ValueId> Translation::add_all(const char* op, std::vector<ValueId> i
 ValueId Translation::add(const char* op, std::vector<ValueId> inputs, Attributes attributes,
                          const std::string& suffix) {
   return add_all(op, std::move(inputs), std::move(attributes), suffix).front();
+}
+
+ValueId Translation::add_step(const char* op, std::vector<ValueId> inputs, Attributes attributes,
+                              const std::string& suffix) {
+  attributes[kUnrounded] = kStepOfOne;
+  return add(op, std::move(inputs), std::move(attributes), suffix);
 }
 
 ValueId Translation::reshape(ValueId value, const Shape& shape, const std::string& suffix,

@@ -80,6 +80,9 @@ class Translation {
               const std::string& suffix = "");
   std::vector<ValueId> add_all(const char* op, std::vector<ValueId> inputs,
                                Attributes attributes = {}, const std::string& suffix = "");
+  /// The same of a step on the way to the result, which PyTorch does not round.
+  ValueId add_step(const char* op, std::vector<ValueId> inputs, Attributes attributes,
+                   const std::string& suffix);
   /// Adds a Reshape unless the value has that shape. `sources`: a DimensionSource for each of its
   /// dimensions, where they are known.
   ValueId reshape(ValueId value, const Shape& shape, const std::string& suffix = "",

@@ -31,7 +31,7 @@ void swiglu(Translation& t) {
 
 void selu(Translation& t) {
   const double alpha = attribute(t, "alpha", 1.67326319217681884765625f);
-  const ValueId y = t.add("Elu", {t.real(0)}, {{"alpha", alpha}}, "elu");
+  const ValueId y = t.add_step("Elu", {t.real(0)}, {{"alpha", alpha}}, "elu");
   t.set(0, t.add("Mul", {y, constant(t, attribute(t, "gamma", 1.05070102214813232421875f))}));
 }
 
@@ -40,9 +40,9 @@ void celu(Translation& t) {
   const double alpha = attribute(t, "alpha", 1.0f);
   const ValueId x = t.real(0);
   if (alpha == 1.0) return t.set(0, t.add("Elu", {x}, {{"alpha", 1.0}}));
-  const ValueId scaled = t.add("Div", {x, constant(t, alpha)}, {}, "scaled");
-  const ValueId elu = t.add("Elu", {scaled}, {{"alpha", 1.0}}, "elu");
-  const ValueId below = t.add("Mul", {elu, constant(t, alpha)}, {}, "below");
+  const ValueId scaled = t.add_step("Div", {x, constant(t, alpha)}, {}, "scaled");
+  const ValueId elu = t.add_step("Elu", {scaled}, {{"alpha", 1.0}}, "elu");
+  const ValueId below = t.add_step("Mul", {elu, constant(t, alpha)}, {}, "below");
   const ValueId positive = t.add("Greater", {x, constant(t, 0.0)}, {}, "positive");
   t.set(0, t.add("Where", {positive, x, below}));
 }
@@ -76,15 +76,15 @@ void shrink(Translation& t) {
 
 void tangent(Translation& t) {
   const ValueId x = t.real(0);
-  const ValueId sine = t.add("Sin", {x}, {}, "sin");
-  t.set(0, t.add("Div", {sine, t.add("Cos", {x}, {}, "cos")}));
+  const ValueId sine = t.add_step("Sin", {x}, {}, "sin");
+  t.set(0, t.add("Div", {sine, t.add_step("Cos", {x}, {}, "cos")}));
 }
 
 void hyperbolic_cosine(Translation& t) {
   const ValueId x = t.real(0);
-  const ValueId up = t.add("Exp", {x}, {}, "exp");
-  const ValueId down = t.add("Exp", {t.add("Neg", {x}, {}, "minus")}, {}, "exp_minus");
-  t.set(0, t.add("Mul", {t.add("Add", {up, down}, {}, "sum"), constant(t, 0.5)}));
+  const ValueId up = t.add_step("Exp", {x}, {}, "exp");
+  const ValueId down = t.add_step("Exp", {t.add("Neg", {x}, {}, "minus")}, {}, "exp_minus");
+  t.set(0, t.add("Mul", {t.add_step("Add", {up, down}, {}, "sum"), constant(t, 0.5)}));
 }
 
 void is_infinite(Translation& t) {
@@ -102,7 +102,7 @@ void reduce_log_sum(Translation& t) {
   const ValueId x = t.real(0);
   if (reduces_nothing(t) || t.shape(0).empty()) return t.set(0, t.add("Log", {x}));
   const Attributes lines = reduction_attributes(t, t.shape(0).size());
-  t.set(0, t.add("Log", {t.add("ReduceSum", {x}, lines, "sum")}));
+  t.set(0, t.add("Log", {t.add_step("ReduceSum", {x}, lines, "sum")}));
 }
 
 /// The shape of input 0 without the axes of the reduction.
@@ -191,11 +191,11 @@ void lp_normalization(Translation& t) {
   const Attributes lines{{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{1}}};
   const ValueId x = t.real(0), one = constant(t, 1.0);
   const ValueId powers =
-      p == 1 ? t.add("Abs", {x}, {}, "size") : t.add("Mul", {x, x}, {}, "square");
-  const ValueId sum = t.add("ReduceSum", {powers}, lines, "sum");
+      p == 1 ? t.add("Abs", {x}, {}, "size") : t.add_step("Mul", {x, x}, {}, "square");
+  const ValueId sum = t.add_step("ReduceSum", {powers}, lines, "sum");
   const ValueId zero = t.add("Equal", {sum, constant(t, 0.0)}, {}, "is_zero");
-  const ValueId safe = t.add("Where", {zero, one, sum}, {}, "safe");
-  t.set(0, t.add("Div", {x, p == 1 ? safe : t.add("Sqrt", {safe}, {}, "norm")}));
+  const ValueId safe = t.add_step("Where", {zero, one, sum}, {}, "safe");
+  t.set(0, t.add("Div", {x, p == 1 ? safe : t.add_step("Sqrt", {safe}, {}, "norm")}));
 }
 
 /// (x - mean) / (deviation + 1e-9).

@@ -176,10 +176,10 @@ void reduce_squares(Translation& t) {
     t.set(0, Root ? t.add("Abs", {x}) : t.add("Mul", {x, x}));
     return;
   }
-  const ValueId squares = t.add("Mul", {x, x}, {}, "square");
-  const ValueId total =
-      t.add("ReduceSum", {squares}, reduction_attributes(t, t.shape(0).size()), Root ? "sum" : "");
-  t.set(0, Root ? t.add("Sqrt", {total}) : total);
+  const ValueId squares = t.add_step("Mul", {x, x}, {}, "square");
+  const Attributes lines = reduction_attributes(t, t.shape(0).size());
+  t.set(0, Root ? t.add("Sqrt", {t.add_step("ReduceSum", {squares}, lines, "sum")})
+                : t.add("ReduceSum", {squares}, lines));
 }
 
 void reduce_l1(Translation& t) {

@@ -93,7 +93,8 @@ OpDef binary(const char* name, std::vector<ValueId> (*gradient)(GradientContext&
           .gradient = gradient,
           .autocast = Autocast::promote,
           .onnx = {.written = true},
-          .keeps_samples = samples::broadcast};
+          .keeps_samples = samples::broadcast,
+          .reads_numbers = true};
 }
 
 OpDef unary(const char* name, std::vector<ValueId> (*gradient)(GradientContext&),

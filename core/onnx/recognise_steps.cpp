@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// Operators of PyTorch that its exporters write in primitives, as ONNX has none: the primitives
+// stay nodes, and those on the way are marked (core/graph/unrounded.h).
+//   standard deviation, variance   mean((x - mean(x))^2) N / (N - correction), and its root.
+//   Without
+//                                  the factors the network may have computed it so itself
+//   LogSigmoid                     Log(Sigmoid(x))
+#include <cmath>
+
+#include "core/graph/unrounded.h"
+#include "core/onnx/matches.h"
+#include "core/onnx/recognise.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// The operand that is not the number, and that number.
+struct Scaled {
+  ValueId value = kNone;
+  double by = 0.0;
+};
+
+std::optional<Scaled> scaled_by(const Surroundings& in, ValueId value, const char* op) {
+  const Node* node = in.made_by(value, op);
+  if (node == nullptr) return std::nullopt;
+  if (const auto by = in.scalar(node->inputs[1])) return Scaled{node->inputs[0], *by};
+  const auto by = op == std::string_view("Mul") ? in.scalar(node->inputs[0]) : std::nullopt;
+  return by ? std::optional(Scaled{node->inputs[1], *by}) : std::nullopt;
+}
+
+/// How many elements a mean is of; 0 of other values.
+double averaged_elements(const Surroundings& in, ValueId value) {
+  const Node* mean = in.made_by(value, "ReduceMean");
+  if (mean == nullptr) return 0.0;
+  return static_cast<double>(element_count(in.shape(mean->inputs[0]))) /
+         static_cast<double>(element_count(in.shape(value)));
+}
+
+/// The steps of the variance at `root`, which is not among them.
+std::set<NodeId> steps_of_variance(const Surroundings& in, ValueId root) {
+  const auto quotient = scaled_by(in, root, "Div");
+  const auto total = quotient ? scaled_by(in, quotient->value, "Mul") : std::nullopt;
+  if (!total || total->by != averaged_elements(in, total->value)) return {};
+  if (!(quotient->by < total->by)) return {};
+  const ValueId squares = in.made_by(total->value, "ReduceMean")->inputs[0];
+  const Node* square = in.made_by(squares, "Mul");
+  if (square == nullptr || square->inputs[0] != square->inputs[1]) return {};
+  const Node* difference = in.made_by(square->inputs[0], "Sub");
+  if (difference == nullptr) return {};
+  const Node* mean = in.made_by(difference->inputs[1], "ReduceMean");
+  if (mean == nullptr || mean->inputs[0] != difference->inputs[0]) return {};
+  return {in.producer(quotient->value), in.producer(total->value), in.producer(squares),
+          in.producer(square->inputs[0]), in.producer(difference->inputs[1])};
+}
+
+Match steps_at(const Surroundings& in, NodeId id) {
+  const Node& node = in.graph().node(id);
+  Match match{.op = node.op, .inputs = {}, .attributes = {}, .nodes = {}, .root = id};
+  if (node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr) {
+    match.nodes = {in.producer(node.inputs[0])};
+  } else if (node.op == "Sqrt") {
+    // Exporters put the axes that the mean dropped back in front of the root.
+    const Node* shape = in.made_by(node.inputs[0], "Reshape");
+    const ValueId variance = shape != nullptr ? shape->inputs[0] : node.inputs[0];
+    match.nodes = steps_of_variance(in, variance);
+    if (!match.nodes.empty())
+      match.nodes.insert({in.producer(variance), in.producer(node.inputs[0])});
+  } else if (node.op == "Div") {
+    match.nodes = steps_of_variance(in, node.outputs[0]);
+  }
+  if (!match.nodes.empty()) match.nodes.insert(id);
+  return match;
+}
+
+}  // namespace
+
+void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of) {
+  const Surroundings in(model, type_of);
+  std::set<NodeId> steps;
+  for (NodeId id = 0; id < static_cast<NodeId>(model.graph.nodes().size()); ++id) {
+    const Match match = steps_at(in, id);
+    if (match.nodes.empty() || !in.is_closed(match)) continue;
+    for (const NodeId node : match.nodes) {
+      if (node != id) steps.insert(node);
+    }
+  }
+  for (const NodeId id : steps) model.graph.node(id).attributes[kUnrounded] = kStepOfSeveral;
+}
+
+}  // namespace halfscope::onnx_files
