@@ -52,7 +52,9 @@ CREATE TABLE kernels(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER 
   PRIMARY KEY(step, lane, site)) WITHOUT ROWID;
 CREATE TABLE deviations(step INTEGER NOT NULL, lane INTEGER NOT NULL, kind TEXT NOT NULL,
   name TEXT NOT NULL, n INTEGER NOT NULL, broken INTEGER NOT NULL, error REAL, worst REAL,
-  ratio REAL, spread REAL, worst_spread REAL, ratio_spread REAL,
+  ratio REAL, spread REAL, worst_spread REAL, ratio_spread REAL, worst_channel REAL,
+  worst_channel_spread REAL, differences REAL, differences_spread REAL, noise REAL,
+  channel_axis INTEGER, channel INTEGER,
   PRIMARY KEY(step, lane, kind, name)) WITHOUT ROWID;
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";

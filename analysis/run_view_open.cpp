@@ -277,7 +277,9 @@ class Reader {
   void read_deviations(RunView& view) {
     Statement rows(database_,
                    "SELECT step, lane, kind, name, n, broken, error, worst, ratio, spread, "
-                   "worst_spread, ratio_spread FROM deviations ORDER BY step, lane, kind, name");
+                   "worst_spread, ratio_spread, worst_channel, worst_channel_spread, "
+                   "differences, differences_spread, noise, channel_axis, channel FROM deviations "
+                   "ORDER BY step, lane, kind, name");
     while (rows.step()) {
       const int lane = lane_index(view, rows.integer(1));
       Deviation row;
@@ -290,10 +292,13 @@ class Reader {
       row.broken = count(rows, 5);
       int column = 6;
       for (double* real : {&row.error, &row.worst, &row.ratio, &row.spread, &row.worst_spread,
-                           &row.ratio_spread}) {
+                           &row.ratio_spread, &row.worst_channel, &row.worst_channel_spread,
+                           &row.differences, &row.differences_spread, &row.noise}) {
         *real = rows.real(column++);
         require(!(*real < 0.0), "deviations");
       }
+      if (!rows.is_null(column)) row.channel_axis = count(rows, column);
+      if (!rows.is_null(column + 1)) row.channel = count(rows, column + 1);
       require(row.broken <= row.n, "deviations");
       view.add_deviation(lane, row);
     }

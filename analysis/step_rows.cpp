@@ -28,7 +28,8 @@ void check_step(const char* what, int64_t of, int64_t step) {
 }  // namespace
 
 const char* const kInsertDeviation =
-    "INSERT OR REPLACE INTO deviations VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
+    "INSERT OR REPLACE INTO deviations VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
+    "?13,?14,?15,?16,?17,?18,?19)";
 
 void write_deviation(sqlite::Statement& insert, int lane, const Deviation& row) {
   insert.bind(1, row.step);
@@ -38,9 +39,17 @@ void write_deviation(sqlite::Statement& insert, int lane, const Deviation& row) 
   insert.bind(5, row.n);
   insert.bind(6, row.broken);
   int parameter = 6;
-  for (const double value :
-       {row.error, row.worst, row.ratio, row.spread, row.worst_spread, row.ratio_spread}) {
+  for (const double value : {row.error, row.worst, row.ratio, row.spread, row.worst_spread,
+                             row.ratio_spread, row.worst_channel, row.worst_channel_spread,
+                             row.differences, row.differences_spread, row.noise}) {
     insert.bind(++parameter, value);
+  }
+  for (const int64_t place : {row.channel_axis, row.channel}) {
+    if (place < 0) {
+      insert.bind_null(++parameter);
+    } else {
+      insert.bind(++parameter, place);
+    }
   }
   insert.run();
 }

@@ -49,9 +49,11 @@ double error_of(const Deviation& output) { return output.broken > 0 ? kEndless :
 
 /// The one that is furthest off; null without outputs.
 const Deviation* worst_of(std::span<const Deviation> outputs) {
-  const auto worst = std::max_element(
-      outputs.begin(), outputs.end(),
-      [](const Deviation& a, const Deviation& b) { return error_of(a) < error_of(b); });
+  const auto worst =
+      std::max_element(outputs.begin(), outputs.end(), [](const Deviation& a, const Deviation& b) {
+        // NaN: not compared.
+        return std::isnan(error_of(a)) ? !std::isnan(error_of(b)) : error_of(a) < error_of(b);
+      });
   return worst == outputs.end() ? nullptr : &*worst;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "analysis/rules/harm.h"
 #include "analysis/rules/text.h"
@@ -48,6 +49,38 @@ bool is_of_decisions(const Deviation& output) {
   return std::isnan(output.ratio) && !std::isnan(output.error);
 }
 
+double slice_tolerance(double spread) {
+  return spread >= 0.0 ? std::max(kSampleFloor, kSampleFactor * spread) : kSampleFloor;
+}
+
+/// The sample, the channel or the differences that are wrong in an output whose norm is right.
+std::optional<HarmItem> wrong_part(const Deviation& output) {
+  std::optional<HarmItem> worst;
+  const auto judge = [&](double error, double spread, const auto& text) {
+    const double tolerance = slice_tolerance(spread);
+    if (!(error > tolerance)) return;
+    if (worst && error / tolerance <= worst->error / worst->tolerance) return;
+    worst = HarmItem{.of = HarmItem::Of::output,
+                     .name = output.name,
+                     .error = error,
+                     .tolerance = tolerance,
+                     .severe = error >= kSevereSample,
+                     .text = text(off_text(error, tolerance))};
+  };
+  judge(output.worst, output.worst_spread, [&](const std::string& off) {
+    return fmt::format("its output {} is {} in the worst sample", output.name, off);
+  });
+  judge(output.worst_channel, output.worst_channel_spread, [&](const std::string& off) {
+    return fmt::format("channel {} (axis {}) of its output {} is {}", output.channel,
+                       output.channel_axis, output.name, off);
+  });
+  judge(output.differences, output.differences_spread, [&](const std::string& off) {
+    return fmt::format("in each sample of its output {}, the difference between the values is {}",
+                       output.name, off);
+  });
+  return worst;
+}
+
 }  // namespace
 
 double output_tolerance(const LaneInfo& lane, const Deviation& output) {
@@ -73,9 +106,6 @@ std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviat
       continue;
     }
     const double tolerance = output_tolerance(lane, each);
-    const double in_one = each.worst_spread >= 0.0
-                              ? std::max(kSampleFloor, kSampleFactor * each.worst_spread)
-                              : kSampleFloor;
     if (each.error > tolerance) {
       item.error = each.error;
       item.tolerance = tolerance;
@@ -86,14 +116,11 @@ std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviat
         item.text = fmt::format("{} of the {} values of its output {} differ from float32's",
                                 percent(each.error * each.error), each.n, each.name);
       }
-      wrong.push_back(std::move(item));
-    } else if (each.worst > in_one) {
-      item.error = each.worst;
-      item.tolerance = in_one;
-      item.severe = each.worst >= kSevereSample;
-      item.text = fmt::format("its output {} is {} in the worst sample", each.name,
-                              off_text(each.worst, in_one));
-      wrong.push_back(std::move(item));
+      // A part of it may be of no use where the whole is not.
+      std::optional<HarmItem> part = wrong_part(each);
+      wrong.push_back(part && part->severe && !item.severe ? std::move(*part) : std::move(item));
+    } else if (std::optional<HarmItem> part = wrong_part(each)) {
+      wrong.push_back(std::move(*part));
     }
   }
   return wrong;

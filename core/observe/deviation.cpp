@@ -134,11 +134,37 @@ ReadPrecision read_precision(const Executable& executable) {
   return result;
 }
 
+namespace {
+
+/// Bits from the leading one to the last one.
+int bits_of(float value) {
+  const uint32_t code = std::bit_cast<uint32_t>(value), fraction = code & 0x7fffffu;
+  if ((code & 0x7f800000u) == 0) {
+    return fraction == 0 ? 0 : std::bit_width(fraction) - std::countr_zero(fraction);
+  }
+  return fraction == 0 ? 1 : 24 - std::countr_zero(fraction);
+}
+
+bool mostly_exact(std::span<const float> values, int exact_bits) {
+  size_t exact = 0, others = 0;
+  for (const float value : values) {
+    if (value == 0.0f || !std::isfinite(value)) continue;
+    ++(bits_of(value) <= exact_bits ? exact : others);
+  }
+  return exact >= others;
+}
+
+}  // namespace
+
 void move_by_ulp(std::span<float> values, int significand_bits, uint64_t key) {
+  constexpr int kBitsOnPurpose = 8, kUnusedBits = 3;
+  const int exact_bits = std::min(kBitsOnPurpose, significand_bits + 1 - kUnusedBits);
   const int dropped = std::clamp(23 - significand_bits, 0, 23);
+  const bool keeps_exact = mostly_exact(values, exact_bits);
   for (size_t i = 0; i < values.size(); ++i) {
     const uint32_t code = std::bit_cast<uint32_t>(values[i]);
     if ((code & 0x7fffffffu) == 0 || !std::isfinite(values[i])) continue;
+    if (keeps_exact && bits_of(values[i]) <= exact_bits) continue;
     const bool up = (splitmix64(key + i) & 1) != 0;
     if (dropped == 0) {
       const float moved = std::bit_cast<float>(up ? code + 1 : code - 1);

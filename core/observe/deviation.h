@@ -41,8 +41,11 @@ struct ReadPrecision {
 };
 ReadPrecision read_precision(const Executable& executable);
 
-/// Moves every value that is finite and not zero by one ulp of a format with so many significand
-/// bits and any exponent, up or down by a random bit of `key`.
+/// Moves values by one ulp of a format with so many significand bits (the leading one not counted)
+/// and any exponent, up or down by a random bit of `key`. Zero and values that are not finite stay.
+/// So do numbers of at most 8 bits that leave three bits of the format unused, where they are at
+/// least half of the values that are not zero: masks, counts and constants are exact on purpose,
+/// while a few such numbers among others are there by chance.
 void move_by_ulp(std::span<float> values, int significand_bits, uint64_t key);
 
 }  // namespace halfscope

@@ -164,14 +164,24 @@ struct Deviation {
   int64_t broken = 0;  ///< elements that are finite in the reference and not in the lane
   /// ||x - truth|| / ||truth||, 2-norms over elements finite in both. Infinite: the truth is zero.
   double error = std::numeric_limits<double>::quiet_NaN();
-  /// Of outputs: the largest error of one sample.
+  /// Of outputs: the error of the sample that exceeds its tolerance most, and of such a channel.
   double worst = std::numeric_limits<double>::quiet_NaN();
+  double worst_channel = std::numeric_limits<double>::quiet_NaN();
+  int64_t channel_axis = -1, channel = -1;  ///< which that is; -1: none was measured
+  /// Of outputs [samples, numbers]: the error of the differences between the numbers of a sample.
+  double differences = std::numeric_limits<double>::quiet_NaN();
   double ratio = std::numeric_limits<double>::quiet_NaN();  ///< ||x|| / ||truth||
-  /// The same three of the reference itself, after its inputs and weights were moved by one ulp of
+  /// The same of the reference itself, after its inputs and weights were moved by one ulp of
   /// the formats that the lane reads them in: how far apart right results are.
   double spread = std::numeric_limits<double>::quiet_NaN();
   double worst_spread = std::numeric_limits<double>::quiet_NaN();
+  double worst_channel_spread = std::numeric_limits<double>::quiet_NaN();
+  double differences_spread = std::numeric_limits<double>::quiet_NaN();
   double ratio_spread = std::numeric_limits<double>::quiet_NaN();
+  /// Of outputs that are further off than roundings usually make them: how far one ulp of fp32
+  /// moves the reference. Where that is more than kNoise the reference is no truth, and there are
+  /// no errors.
+  double noise = std::numeric_limits<double>::quiet_NaN();
 };
 const char* deviation_name(Deviation::Of of) noexcept;  // "output"
 std::optional<Deviation::Of> parse_deviation(std::string_view name) noexcept;

@@ -87,11 +87,31 @@ void free_tensors(NamedTensors& tensors) {
 #endif
 }
 
+namespace {
+
+/// The starting weights of a twin. `index`: of the variable in the graph.
+void move_weight(Tensor& weight, const LaneConfig& lane, const std::string& path, size_t index) {
+  const auto bits = lane.noise_bits.find(path);
+  move_by_ulp(weight.data, bits == lane.noise_bits.end() ? kFp32.mantissa_bits : bits->second,
+              splitmix64(lane.noise_seed) + (static_cast<uint64_t>(index) << 40));
+}
+
+}  // namespace
+
+NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfig& lane) {
+  for (size_t i = 0; lane.noise_seed != 0 && i < graph.variables().size(); ++i) {
+    const Variable& variable = graph.variables()[i];
+    const auto found = start.find(variable.path);
+    if (found == start.end() || variable.buffer) continue;
+    move_weight(found->second, lane, variable.path, i);
+  }
+  return start;
+}
+
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    const LaneConfig& lane) {
-  constexpr int kFp32Bits = 23;
-  uint64_t index = 0;
-  for (const Variable& variable : graph.variables()) {
+  for (size_t i = 0; i < graph.variables().size(); ++i) {
+    const Variable& variable = graph.variables()[i];
     const auto found = weights.find(variable.path);
     if (found == weights.end()) continue;
     if (lane.noise_seed == 0 || variable.buffer) {
@@ -99,9 +119,7 @@ void write_weights(Program& program, const Graph& graph, const NamedTensors& wei
       continue;
     }
     Tensor tensor = found->second;
-    const auto bits = lane.noise_bits.find(variable.path);
-    move_by_ulp(tensor.data, bits == lane.noise_bits.end() ? kFp32Bits : bits->second,
-                splitmix64(lane.noise_seed) + (index++ << 40));
+    move_weight(tensor, lane, variable.path, i);
     program.write(variable.value, tensor.data);
   }
 }

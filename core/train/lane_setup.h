@@ -25,6 +25,9 @@ NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTenso
 /// Frees the memory of tensors that nobody needs any more, for the system to give to others.
 void free_tensors(NamedTensors& tensors);
 
+/// What write_weights() makes of the weights of `start`.
+NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfig& lane);
+
 /// Writes those that the program has, moved as the lane's noise seed says.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    const LaneConfig& lane = {});

@@ -9,6 +9,7 @@
 
 #include "core/numeric/formats/rng.h"
 #include "core/numeric/formats/round.h"
+#include "core/train/lane_setup.h"
 
 namespace halfscope {
 namespace {
@@ -19,7 +20,11 @@ constexpr double kLeastGradient = 0.1;
 /// The same of what training has moved.
 constexpr double kLeastMovement = 0.1;
 /// A loss below this share of the first one is as good as learned.
-constexpr double kLearnedLoss = 1e-3;
+constexpr double kLearnedLoss = 0.05;
+/// A result that is further off, and further than this many times its spread, is worth further runs
+/// of the reference.
+constexpr double kDoubtfulError = 0.05, kExplainedFactor = 2.0;
+constexpr uint64_t kFurtherMoves = 2;
 
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
@@ -106,25 +111,31 @@ void KeptVariables::take(const Program& other, const Graph& other_graph) {
   }
 }
 
-void KeptVariables::move(const std::map<std::string, int>& bits, uint64_t seed) {
+namespace {
+
+int bits_moved(int in_lane, Ulp ulp) { return ulp == Ulp::of_fp32 ? kFp32.mantissa_bits : in_lane; }
+
+}  // namespace
+
+void KeptVariables::move(const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp) {
   uint64_t index = 0;
   for (const Kept& kept : kept_) {
     const auto found = bits.find(kept.path);
     if (kept.buffer || found == bits.end()) continue;
     Tensor values = program_.read(kept.value);
-    move_by_ulp(values.data, found->second, splitmix64(seed) + (index++ << 40));
+    move_by_ulp(values.data, bits_moved(found->second, ulp), splitmix64(seed) + (index++ << 40));
     program_.write(kept.value, values.data);
   }
 }
 
 void move_inputs(Program& program, const Executable& executable,
-                 const std::map<std::string, int>& bits, uint64_t seed) {
+                 const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp) {
   uint64_t index = uint64_t{1} << 20;
   for (const NamedValue& input : executable.inputs) {
     const auto found = bits.find(input.name);
     if (found == bits.end()) continue;
     Tensor values = program.read(input.value);
-    move_by_ulp(values.data, found->second, splitmix64(seed) + (index++ << 40));
+    move_by_ulp(values.data, bits_moved(found->second, ulp), splitmix64(seed) + (index++ << 40));
     program.write(input.value, values.data);
   }
 }
@@ -138,8 +149,9 @@ TrainingProbe::TrainingProbe(const Lane& lane, const Lane& reference)
   }
 }
 
-TrainingProbe::Result TrainingProbe::run_reference(
-    const Batch& batch, const std::map<std::string, int>* moved_inputs) const {
+TrainingProbe::Result TrainingProbe::run_reference(const Batch& batch,
+                                                   const std::map<std::string, int>* moved_inputs,
+                                                   uint64_t seed) const {
   const Executable& exe = reference_.executable;
   Program& program = *reference_.program;
   program.write_scalar(exe.loss_scale, 1.0 / static_cast<double>(batch.parts));
@@ -147,7 +159,7 @@ TrainingProbe::Result TrainingProbe::run_reference(
   for (int64_t part = 0; part < batch.parts; ++part) {
     batch.feed(part, program);
     const uint64_t words = static_cast<uint64_t>(batch.step * batch.parts + part);
-    if (moved_inputs != nullptr) move_inputs(program, exe, *moved_inputs, batch.seed + words);
+    if (moved_inputs != nullptr) move_inputs(program, exe, *moved_inputs, seed + words);
     program.set_random(batch.seed, words);
     program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
     program.run(Entry::grad, {});
@@ -160,14 +172,48 @@ TrainingProbe::Result TrainingProbe::run_reference(
   return result;
 }
 
+namespace {
+
+/// Takes over the error and the ratio of results that are further apart.
+void keep_further(Deviation& kept, const Deviation& other) {
+  if (!(kept.error >= other.error)) kept.error = other.error;
+  const auto from_one = [](double ratio) { return std::fabs(ratio - 1.0); };
+  if (!(from_one(kept.ratio) >= from_one(other.ratio))) kept.ratio = other.ratio;
+}
+
+/// Whether one move explains what a result is off.
+bool explained(const Deviation& each) {
+  return !(each.error > std::max(kDoubtfulError, kExplainedFactor * each.spread));
+}
+
+}  // namespace
+
 std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
   KeptVariables kept(*reference_.program, reference_.executable.graph);
   if (batch.own_weights) kept.take(*lane_.program, lane_.executable.graph);
   const Result truth = run_reference(batch, nullptr);
-  kept.move(precision_.variables, batch.seed + 1);
-  const Result moved = run_reference(batch, &precision_.inputs);
   if (first_loss_ == 0.0) first_loss_ = std::fabs(truth.loss);
+  std::vector<Result> moved{run_moved(batch, batch.seed)};
+  std::vector<Deviation> result = compare(batch, truth, moved);
+  if (!std::all_of(result.begin(), result.end(), explained)) {
+    // Where gradients jump, as at a clipped ratio, one move may miss how far.
+    for (uint64_t i = 1; i <= kFurtherMoves; ++i) {
+      moved.push_back(run_moved(batch, splitmix64(batch.seed + i)));
+    }
+    result = compare(batch, truth, moved);
+  }
+  return result;
+}
 
+/// From the weights that the reference has now, which it gets back.
+TrainingProbe::Result TrainingProbe::run_moved(const Batch& batch, uint64_t seed) const {
+  KeptVariables kept(*reference_.program, reference_.executable.graph);
+  kept.move(precision_.variables, seed + 1);
+  return run_reference(batch, &precision_.inputs, seed);
+}
+
+std::vector<Deviation> TrainingProbe::compare(const Batch& batch, const Result& truth,
+                                              std::span<const Result> moved) {
   const double size = std::max(std::fabs(truth.loss), kLearnedLoss * first_loss_);
   const auto loss_error = [&](double loss) {
     return loss == truth.loss ? 0.0 : std::fabs(loss - truth.loss) / size;
@@ -177,7 +223,7 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
   if (std::isfinite(truth.loss)) {
     loss.broken = std::isfinite(own_loss) ? 0 : 1;
     if (loss.broken == 0) loss.error = loss_error(own_loss);
-    loss.spread = loss_error(moved.loss);
+    for (const Result& each : moved) loss.spread = std::fmax(loss.spread, loss_error(each.loss));
   }
   std::vector<Deviation> result{loss};
 
@@ -193,31 +239,41 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
     all += energy(truth.gradients[i]);
     elements += static_cast<double>(truth.gradients[i].size());
   }
-  DeviationMeter all_differences, all_spreads;
+  DeviationMeter all_differences;
+  std::vector<DeviationMeter> all_spreads(moved.size());
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const std::vector<float>& right = truth.gradients[i];
     if (!all_finite(right)) continue;
     all_differences.add(own[i], right, scale);
-    all_spreads.add(moved.gradients[i], right);
     Deviation gradient{
         .step = batch.step, .of = Deviation::Of::gradient, .name = gradients_[i].path};
-    DeviationMeter difference, spread;
+    DeviationMeter difference;
     difference.add(own[i], right, scale);
-    spread.add(moved.gradients[i], right);
     difference.write(gradient);
     const double usual = kLeastGradient * kLeastGradient * all * static_cast<double>(right.size()) /
                          std::max(elements, 1.0);
     rescale(gradient, difference.truth_energy(), usual);
     Deviation twin;
-    spread.write(twin);
-    rescale(twin, spread.truth_energy(), usual);
+    for (size_t k = 0; k < moved.size(); ++k) {
+      all_spreads[k].add(moved[k].gradients[i], right);
+      DeviationMeter spread;
+      spread.add(moved[k].gradients[i], right);
+      Deviation once;
+      spread.write(once);
+      rescale(once, spread.truth_energy(), usual);
+      keep_further(twin, once);
+    }
     gradient.spread = twin.error;
     gradient.ratio_spread = twin.ratio;
     result.push_back(std::move(gradient));
   }
   Deviation whole{.step = batch.step, .of = Deviation::Of::gradient}, twin;
   all_differences.write(whole);
-  all_spreads.write(twin);
+  for (const DeviationMeter& each : all_spreads) {
+    Deviation once;
+    each.write(once);
+    keep_further(twin, once);
+  }
   whole.spread = twin.error;
   whole.ratio_spread = twin.ratio;
   result.push_back(whole);
@@ -262,59 +318,77 @@ void InferenceProbe::compare(int64_t batch, int64_t samples, bool has_batch_axis
   }
 }
 
-/// A sample's error counts in units of its own size. Of few numbers that may be next to nothing by
-/// chance, so they count as a tenth of what is usual at least.
-void InferenceProbe::find_worst(Output& output, const Tensor& moved, int64_t batch, int64_t rows) {
-  constexpr int64_t kFewNumbers = 8;
-  constexpr double kSmallest = 1e-5, kSmallestOfFew = 0.1;
-  constexpr double kUnremarkable = 0.05;  // spreads below are taken for this
-  const std::vector<float>&x = output.kept_own.data, &truth = output.kept_truth.data;
-  const int64_t length = static_cast<int64_t>(truth.size()) / batch;
-  if (length == 0 || x.size() != truth.size() || moved.data.size() != truth.size()) return;
-  const std::span<const float> all(truth.data(), static_cast<size_t>(rows * length));
-  const double usual = std::sqrt(energy(all) / static_cast<double>(rows));
-  const double least = (length < kFewNumbers ? kSmallestOfFew : kSmallest) * usual;
-  double most = std::max(output.worst, 0.0) / std::max(output.worst_spread, kUnremarkable);
-  if (std::isnan(output.worst)) most = -1.0;
-  for (int64_t row = 0; row < rows; ++row) {
-    double own = 0.0, other = 0.0, size = 0.0;
-    bool finite = true;
-    for (size_t i = static_cast<size_t>(row * length); i < static_cast<size_t>((row + 1) * length);
-         ++i) {
-      const double right = static_cast<double>(truth[i]);
-      finite =
-          finite && std::isfinite(truth[i]) && std::isfinite(x[i]) && std::isfinite(moved.data[i]);
-      own += (static_cast<double>(x[i]) - right) * (static_cast<double>(x[i]) - right);
-      other += (static_cast<double>(moved.data[i]) - right) *
-               (static_cast<double>(moved.data[i]) - right);
-      size += right * right;
-    }
-    if (!finite) continue;  // such elements are counted
-    const double base = std::max(std::sqrt(size), least);
-    if (base == 0.0) continue;
-    const double error = std::sqrt(own) / base, spread = std::sqrt(other) / base;
-    const double excess = error / std::max(spread, kUnremarkable);
-    if (excess <= most) continue;
-    most = excess;
-    output.worst = error;
-    output.worst_spread = spread;
+InferenceProbe::Slices InferenceProbe::find_slices(const Output& output, int64_t batch,
+                                                   int64_t samples, bool has_batch_axis) {
+  Slices found;
+  SlicedOutput sliced{.shape = output.kept_truth.shape,
+                      .own = output.kept_own.data,
+                      .truth = output.kept_truth.data,
+                      .moved = {},
+                      .moved_in_fp32 = output.moved_in_fp32.data};
+  const bool by_sample = has_batch_axis && !sliced.shape.empty() && sliced.shape[0] == batch;
+  if (!output.real || !by_sample || sliced.own.size() != sliced.truth.size()) return found;
+  for (const Tensor& moved : output.moved) {
+    if (moved.data.size() != sliced.truth.size()) return found;
+    sliced.moved.push_back(moved.data);
   }
+  sliced.shape[0] = samples;
+  find_worst_sample(sliced, found.sample);
+  find_worst_channel(sliced, found.channel);
+  found.differences = compare_differences(sliced);
+  return found;
+}
+
+/// Leaves the reference's results there to be read.
+void InferenceProbe::run_moved(uint64_t seed, Ulp ulp, const Feeder& feed) const {
+  KeptVariables kept(*reference_.program, reference_.executable.graph);
+  kept.move(precision_.variables, seed + 1, ulp);
+  feed(*reference_.program);
+  move_inputs(*reference_.program, reference_.executable, precision_.inputs, seed, ulp);
+  reference_.program->run(Entry::eval, {});
 }
 
 void InferenceProbe::move(int64_t batch, int64_t samples, bool has_batch_axis, uint64_t seed,
-                          const std::function<void(Program&)>& feed) {
-  KeptVariables kept(*reference_.program, reference_.executable.graph);
-  kept.move(precision_.variables, seed + 1);
-  feed(*reference_.program);
-  move_inputs(*reference_.program, reference_.executable, precision_.inputs, seed);
-  reference_.program->run(Entry::eval, {});
+                          const Feeder& feed) {
+  const auto measure = [&](DeviationMeter& meter, const Output& output, const Tensor& x) {
+    add(meter, output, x, output.kept_truth, batch, samples, has_batch_axis);
+  };
+  run_moved(seed, Ulp::of_lane, feed);
+  std::vector<Slices> found;
+  bool doubtful = false;
   for (Output& output : outputs_) {
-    const Tensor moved = reference_.program->read(output.reference);
-    add(output.spread, output, moved, output.kept_truth, batch, samples, has_batch_axis);
-    const Shape& shape = output.kept_truth.shape;
-    const bool by_sample = has_batch_axis && !shape.empty() && shape[0] == batch;
-    if (output.real && by_sample) find_worst(output, moved, batch, samples);
-    output.kept_own = output.kept_truth = {};
+    output.moved = {reference_.program->read(output.reference)};
+    measure(output.spread, output, output.moved.front());
+    found.push_back(find_slices(output, batch, samples, has_batch_axis));
+    DeviationMeter difference;
+    measure(difference, output, output.kept_own);
+    Deviation own;
+    difference.write(own);
+    doubtful = doubtful || found.back().sample.suspicious() || found.back().channel.suspicious() ||
+               found.back().differences.suspicious() || (output.real && own.error > kDoubtfulError);
+  }
+  if (doubtful) {
+    // One move may miss a slice by chance: the few numbers that decide about it go up or down.
+    for (uint64_t i = 1; i <= kFurtherMoves; ++i) {
+      run_moved(splitmix64(seed + i), Ulp::of_lane, feed);
+      for (Output& output : outputs_) {
+        output.moved.push_back(reference_.program->read(output.reference));
+      }
+    }
+    run_moved(seed, Ulp::of_fp32, feed);
+    for (Output& output : outputs_) {
+      output.moved_in_fp32 = reference_.program->read(output.reference);
+      if (output.real) measure(output.noise, output, output.moved_in_fp32);
+    }
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    Output& output = outputs_[i];
+    if (doubtful) found[i] = find_slices(output, batch, samples, has_batch_axis);
+    keep_worse(output.sample, found[i].sample);
+    keep_worse(output.channel, found[i].channel);
+    keep_worse(output.differences, found[i].differences);
+    output.kept_own = output.kept_truth = output.moved_in_fp32 = {};
+    output.moved.clear();
   }
 }
 
@@ -323,12 +397,25 @@ std::vector<Deviation> InferenceProbe::results(int64_t steps) const {
   for (const Output& output : outputs_) {
     Deviation deviation{.step = steps, .of = Deviation::Of::output, .name = output.name};
     output.difference.write(deviation);
-    Deviation moved;
+    Deviation moved, noise;
     output.spread.write(moved);
+    output.noise.write(noise);
     deviation.spread = moved.error;
-    deviation.worst = output.worst;
-    deviation.worst_spread = output.worst_spread;
     deviation.ratio_spread = moved.ratio;
+    deviation.noise = noise.error;
+    if (deviation.noise > kNoise) {
+      deviation.error = deviation.ratio = std::numeric_limits<double>::quiet_NaN();
+      result.push_back(std::move(deviation));
+      continue;
+    }
+    deviation.worst = output.sample.error;
+    deviation.worst_spread = output.sample.spread;
+    deviation.worst_channel = output.channel.error;
+    deviation.worst_channel_spread = output.channel.spread;
+    deviation.differences = output.differences.error;
+    deviation.differences_spread = output.differences.spread;
+    deviation.channel_axis = output.channel.axis;
+    deviation.channel = output.channel.index;
     result.push_back(std::move(deviation));
   }
   return result;
@@ -343,7 +430,8 @@ struct WeightChange {
   std::vector<float> own, right;
 };
 
-/// From where the lane itself began: with the start rounded to the format that it keeps it in.
+/// From where the lane itself began: twins have a start of their own, and it is rounded to the
+/// format that the lane keeps it in.
 std::vector<float> less(const Tensor& values, const Tensor& start, const FloatFormat& format) {
   std::vector<float> result(values.data);
   for (size_t i = 0; i < result.size(); ++i) {
@@ -359,8 +447,11 @@ const FloatFormat& format_in(const Lane& lane, ValueId value) {
 std::vector<WeightChange> weight_changes(const Lane& lane, const Lane& reference,
                                          const NamedTensors& start) {
   std::vector<WeightChange> result;
-  for (const auto& [path, began] : start) {
-    const auto in = [&path = path](const Executable& executable) {
+  const NamedTensors own_start = moved_start(lane.executable.graph, start, lane.config);
+  const NamedTensors other_start = moved_start(reference.executable.graph, start, reference.config);
+  for (const auto& each : start) {
+    const std::string& path = each.first;
+    const auto in = [&path](const Executable& executable) {
       for (const Variable& variable : executable.graph.variables()) {
         if (variable.path == path) return variable.value;
       }
@@ -368,19 +459,19 @@ std::vector<WeightChange> weight_changes(const Lane& lane, const Lane& reference
     };
     const ValueId own = in(lane.executable), right = in(reference.executable);
     if (own == kNone || right == kNone) continue;
-    result.push_back({path, Deviation::Of::weight,
-                      less(lane.program->read(own), began, format_in(lane, own)),
-                      less(reference.program->read(right), began, format_in(reference, right))});
+    result.push_back(
+        {path, Deviation::Of::weight,
+         less(lane.program->read(own), own_start.at(path), format_in(lane, own)),
+         less(reference.program->read(right), other_start.at(path), format_in(reference, right))});
   }
   for (const AveragedVariable& average : lane.executable.averages) {
-    const auto began = start.find(average.path);
-    if (began == start.end()) continue;
+    if (!start.contains(average.path)) continue;
     for (const AveragedVariable& other : reference.executable.averages) {
       if (other.path != average.path) continue;
       result.push_back({average.path, Deviation::Of::average,
-                        less(lane.program->read(average.average), began->second,
+                        less(lane.program->read(average.average), own_start.at(average.path),
                              format_in(lane, average.average)),
-                        less(reference.program->read(other.average), began->second,
+                        less(reference.program->read(other.average), other_start.at(average.path),
                              format_in(reference, other.average))});
     }
   }

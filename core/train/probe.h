@@ -11,13 +11,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/observe/deviation.h"
+#include "core/observe/worst_slice.h"
 #include "core/train/lane.h"
 
 namespace halfscope {
@@ -26,6 +26,10 @@ namespace halfscope {
 /// apart in the same way, else the first in fp32, else the first in double. -1 for that lane
 /// itself, and where there is none.
 int reference_for(std::span<const LaneConfig> lanes, size_t which);
+
+/// What inputs and weights are moved by: an ulp of the format in which the lane reads each of them,
+/// or of fp32, which shows whether the reference itself is more than rounding noise.
+enum class Ulp : uint8_t { of_lane, of_fp32 };
 
 /// Puts the variables of a program back as they were when it goes.
 class KeptVariables {
@@ -36,8 +40,8 @@ class KeptVariables {
 
   /// Writes the other program's variables of the same paths.
   void take(const Program& other, const Graph& other_graph);
-  /// Moves every variable but buffers by one ulp of so many significand bits.
-  void move(const std::map<std::string, int>& bits, uint64_t seed);
+  /// Moves every variable but buffers by one ulp of so many significand bits, or of fp32.
+  void move(const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp = Ulp::of_lane);
 
  private:
   struct Kept {
@@ -52,7 +56,7 @@ class KeptVariables {
 
 /// Moves what has just been written to the inputs of a program.
 void move_inputs(Program& program, const Executable& executable,
-                 const std::map<std::string, int>& bits, uint64_t seed);
+                 const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp = Ulp::of_lane);
 
 /// Measures lanes that train.
 class TrainingProbe {
@@ -85,7 +89,12 @@ class TrainingProbe {
     double loss = 0.0;
     std::vector<std::vector<float>> gradients;
   };
-  Result run_reference(const Batch& batch, const std::map<std::string, int>* moved_inputs) const;
+  /// `moved_inputs`: by how much, up or down by bits of `seed`; null: not at all.
+  Result run_reference(const Batch& batch, const std::map<std::string, int>* moved_inputs,
+                       uint64_t seed = 0) const;
+  Result run_moved(const Batch& batch, uint64_t seed) const;
+  std::vector<Deviation> compare(const Batch& batch, const Result& truth,
+                                 std::span<const Result> moved);
 
   const Lane& lane_;
   const Lane& reference_;
@@ -103,9 +112,11 @@ class InferenceProbe {
   /// Compares the outputs of a batch's first `samples` samples. `has_batch_axis`: of the network's
   /// inputs. `keeps`: move() follows, after the lanes of the same reference were compared, too.
   void compare(int64_t batch, int64_t samples, bool has_batch_axis, bool keeps);
-  /// Runs the reference once more with everything moved; `feed` writes its inputs.
-  void move(int64_t batch, int64_t samples, bool has_batch_axis, uint64_t seed,
-            const std::function<void(Program&)>& feed);
+  using Feeder = std::function<void(Program&)>;
+  /// Runs the reference once more with everything moved; `feed` writes its inputs. Where an output
+  /// is further off than roundings usually make it, further runs show how far apart right results
+  /// are, and whether the reference is more than rounding noise.
+  void move(int64_t batch, int64_t samples, bool has_batch_axis, uint64_t seed, const Feeder& feed);
   std::vector<Deviation> results(int64_t steps) const;
 
  private:
@@ -113,15 +124,21 @@ class InferenceProbe {
     std::string name;
     ValueId lane, reference;
     bool real = true;
-    DeviationMeter difference{}, spread{};
-    Tensor kept_own{}, kept_truth{};  ///< of the batch that move() is about
-    /// The sample that is furthest off beside what moving does to it.
-    double worst = std::numeric_limits<double>::quiet_NaN();
-    double worst_spread = std::numeric_limits<double>::quiet_NaN();
+    DeviationMeter difference{}, spread{}, noise{};
+    WorstSlice sample{}, channel{}, differences{};
+    /// Of the batch that move() is about.
+    Tensor kept_own{}, kept_truth{}, moved_in_fp32{};
+    std::vector<Tensor> moved{};
   };
-  static void find_worst(Output& output, const Tensor& moved, int64_t batch, int64_t rows);
+  /// The worst slices of one batch.
+  struct Slices {
+    WorstSlice sample{}, channel{}, differences{};
+  };
+  static Slices find_slices(const Output& output, int64_t batch, int64_t samples,
+                            bool has_batch_axis);
   static void add(DeviationMeter& meter, const Output& output, const Tensor& x, const Tensor& truth,
                   int64_t batch, int64_t samples, bool has_batch_axis);
+  void run_moved(uint64_t seed, Ulp ulp, const Feeder& feed) const;
 
   const Lane& lane_;
   const Lane& reference_;

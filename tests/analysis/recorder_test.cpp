@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -72,6 +73,46 @@ TEST(Recorder, EveryRoleReadsBack) {
     send_run(recorder, info, 1);
   }
   EXPECT_EQ(RunView::open(folder / "run.hscope").lane(0).sites[6].role, Role::state);
+}
+
+TEST(Recorder, EveryNumberOfADeviationReadsBack) {
+  const TemporaryFolder folder;
+  Deviation full{.step = 2, .of = Deviation::Of::output, .name = "y", .n = 9, .broken = 1};
+  double next = 0.5;
+  for (double* number : {&full.error, &full.worst, &full.worst_channel, &full.differences,
+                         &full.ratio, &full.spread, &full.worst_spread, &full.worst_channel_spread,
+                         &full.differences_spread, &full.ratio_spread, &full.noise}) {
+    *number = next++;
+  }
+  full.channel_axis = 2;
+  full.channel = 7;
+  const Deviation empty{.step = 2, .of = Deviation::Of::output, .name = "z", .n = 9};
+  {
+    Recorder recorder(folder / "run.hscope");
+    recorder.begin(sample_info());
+    recorder.deviation(1, full);
+    recorder.deviation(1, empty);
+    recorder.end(RunEnd::complete);
+  }
+  const RunView run = RunView::open(folder / "run.hscope");
+  ASSERT_EQ(run.deviations(1).size(), 2u);
+  const Deviation &read = run.deviations(1)[0], &none = run.deviations(1)[1];
+  EXPECT_EQ(read.error, 0.5);
+  EXPECT_EQ(read.worst, 1.5);
+  EXPECT_EQ(read.worst_channel, 2.5);
+  EXPECT_EQ(read.differences, 3.5);
+  EXPECT_EQ(read.ratio, 4.5);
+  EXPECT_EQ(read.spread, 5.5);
+  EXPECT_EQ(read.worst_spread, 6.5);
+  EXPECT_EQ(read.worst_channel_spread, 7.5);
+  EXPECT_EQ(read.differences_spread, 8.5);
+  EXPECT_EQ(read.ratio_spread, 9.5);
+  EXPECT_EQ(read.noise, 10.5);
+  EXPECT_EQ(read.channel_axis, 2);
+  EXPECT_EQ(read.channel, 7);
+  EXPECT_TRUE(std::isnan(none.worst_channel) && std::isnan(none.noise));
+  EXPECT_EQ(none.channel_axis, -1);
+  EXPECT_EQ(none.channel, -1);
 }
 
 TEST(Recorder, TheEndIsWrittenDown) {

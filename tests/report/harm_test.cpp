@@ -87,6 +87,36 @@ TEST(Harm, TheWorstSampleHasAToleranceOfItsOwn) {
   EXPECT_THAT(items(0.61, 0.2), SizeIs(1));
 }
 
+TEST(Harm, ChannelsAndDifferencesAreJudgedAsSamplesAre) {
+  const auto channel = [](double error, double spread, double whole = 0.001) {
+    Deviation deviation = output_off(whole, 0.001);
+    deviation.worst_channel = error;
+    deviation.worst_channel_spread = spread;
+    deviation.channel_axis = 1;
+    deviation.channel = 3;
+    return harm_of_output(kFp16Lane, deviation).items;
+  };
+  EXPECT_THAT(channel(0.249, 0.0), IsEmpty());
+  EXPECT_THAT(channel(0.59, 0.2), IsEmpty());
+  ASSERT_THAT(channel(0.77, 0.0), SizeIs(1));
+  EXPECT_THAT(channel(0.77, 0.0)[0].text,
+              HasSubstr("channel 3 (axis 1) of its output logits is 77% off (25% is allowed)"));
+  EXPECT_TRUE(channel(0.51, 0.0)[0].severe);
+  EXPECT_FALSE(channel(0.49, 0.0)[0].severe);
+  // An output that is a little off as well does not hide a channel of no use.
+  ASSERT_THAT(channel(0.77, 0.0, 0.1), SizeIs(1));
+  EXPECT_TRUE(channel(0.77, 0.0, 0.1)[0].severe);
+  EXPECT_THAT(channel(0.4, 0.0, 0.1)[0].text, HasSubstr("its output logits is 10% off"));
+
+  Deviation deviation = output_off(0.001, 0.001);
+  deviation.differences = 1.0;
+  deviation.differences_spread = 0.1;
+  const std::vector<HarmItem> items = harm_of_output(kFp16Lane, deviation).items;
+  ASSERT_THAT(items, SizeIs(1));
+  EXPECT_DOUBLE_EQ(items[0].tolerance, 0.3);
+  EXPECT_THAT(items[0].text, HasSubstr("the difference between the values"));
+}
+
 TEST(Harm, WhatIsNotFiniteIsSevere) {
   Deviation deviation = output_off(0.0, 0.5);
   deviation.broken = 1;

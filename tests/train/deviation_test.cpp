@@ -122,9 +122,10 @@ TEST(Deviation, KindsHaveNamesThatReadBack) {
   EXPECT_FALSE(parse_deviation("gradients"));
 }
 
+// Numbers of nine bits and more.
 TEST(MoveByUlp, OfAFormatWithTenBits) {
   for (uint64_t key = 0; key < 16; ++key) {
-    Floats values{1.0f, 1.5f, 3.0f, -1.0f, 0x1.8p-100f, 0x1p100f};
+    Floats values{0x1.01p0f, 0x1.81p0f, 0x1.83p1f, -0x1.01p0f, 0x1.81p-100f, 0x1.01p100f};
     const Floats ulps{0x1p-10f, 0x1p-10f, 0x1p-9f, 0x1p-10f, 0x1p-110f, 0x1p90f};
     const Floats before = values;
     move_by_ulp(values, 10, key);
@@ -132,6 +133,45 @@ TEST(MoveByUlp, OfAFormatWithTenBits) {
       EXPECT_EQ(std::fabs(values[i] - before[i]), ulps[i]) << before[i];
     }
   }
+}
+
+// fp16 has 11 bits, so that 8 are exact on purpose; bf16 has 8, e4m3 4 and e5m2 3.
+TEST(MoveByUlp, NumbersOfFewBitsStay) {
+  const auto stays = [](float value, int bits) {
+    Floats values{value, -value};
+    move_by_ulp(values, bits, 3);
+    return values == Floats{value, -value};
+  };
+  for (const float value : {1.0f, 50.0f, 255.0f, 0x1.fep-20f, 0x1.fep-140f}) {
+    EXPECT_TRUE(stays(value, 10)) << value;
+  }
+  for (const float value : {257.0f, 511.0f, 0.1f, 0x1.01p-20f, 0x1.01p-130f}) {
+    EXPECT_FALSE(stays(value, 10)) << value;
+  }
+  EXPECT_TRUE(stays(31.0f, 7));
+  EXPECT_FALSE(stays(33.0f, 7));
+  EXPECT_TRUE(stays(4.0f, 3));
+  EXPECT_FALSE(stays(3.0f, 3));
+  EXPECT_FALSE(stays(1.0f, 2)) << "e5m2 has no bit to spare";
+  for (const int wide : {23, 52}) {
+    EXPECT_TRUE(stays(255.0f, wide));
+    EXPECT_FALSE(stays(257.0f, wide)) << "random numbers may have unused bits, too";
+  }
+}
+
+TEST(MoveByUlp, AFewSuchNumbersAmongOthersAreMoved) {
+  Floats values{1.0f, 0.1f, 0.2f};
+  move_by_ulp(values, 10, 3);
+  EXPECT_NE(values[0], 1.0f);
+  EXPECT_NE(values[1], 0.1f);
+  values = {1.0f, 0.1f, 0.0f, kInf};
+  move_by_ulp(values, 10, 3);
+  EXPECT_EQ(values[0], 1.0f) << "half of those that are numbers and not zero";
+  EXPECT_NE(values[1], 0.1f);
+  values = {255.0f, 257.0f};
+  move_by_ulp(values, 23, 3);
+  EXPECT_EQ(values[0], 255.0f);
+  EXPECT_EQ(std::fabs(values[1] - 257.0f), 0x1p-15f);
 }
 
 TEST(MoveByUlp, ZeroInfinityAndNaNStay) {
@@ -151,9 +191,8 @@ TEST(MoveByUlp, InFp32TakesTheNeighbour) {
     Floats values;
     for (int i = 0; i < 400; ++i) {
       values.push_back((i % 2 == 0 ? 1.0f : -1.0f) *
-                       std::ldexp(1.0f + 0.001f * static_cast<float>(i), i % 61 - 30));
+                       std::ldexp(1.0001f + 0.001f * static_cast<float>(i), i % 61 - 30));
     }
-    values[0] = 1.0f;
     const Floats before = values;
     move_by_ulp(values, bits, 7);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -166,7 +205,7 @@ TEST(MoveByUlp, InFp32TakesTheNeighbour) {
 // Of 10,000 fair coins the number of heads has a standard deviation of 50.
 TEST(MoveByUlp, HalfGoUpAndTheKeyDecidesWhich) {
   for (const int bits : {7, 10, 23}) {
-    const Floats before(10000, 1.25f);
+    const Floats before(10000, 1.2501f);
     Floats values = before, again = before, other = before;
     move_by_ulp(values, bits, 1);
     move_by_ulp(again, bits, 1);

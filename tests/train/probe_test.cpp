@@ -363,6 +363,24 @@ TEST(TrainingDeviations, WeightsThatDoNotMoveHaveLostTheirWholeWay) {
   EXPECT_EQ(all.n, 2);
 }
 
+// Gradients do not depend on the weights, so that a twin goes float32's way from where it starts.
+// Its start is 2^-8 away, four times as far as it goes.
+TEST(TrainingDeviations, WaysOfTwinsBeginAtTheirOwnStart) {
+  TrainConfig setup = hand_made(Plan{}, 8.0f, 0.7f, 0.3f);
+  setup.lanes[1].noise_seed = 1;
+  setup.lanes[1].noise_bits = {{"a.weight", 7}, {"b.weight", 7}};
+  setup.lanes[1].own_name = "twin";
+  setup.optimizer.learning_rate = 0x1p-12;
+  setup.batch = 2;
+  setup.steps = 4;
+  const Collector seen = train(setup, numbers({1.0f, 1.0f})).seen;
+  for (const std::string name : {"a.weight", "b.weight", ""}) {
+    const Deviation way = seen_of(seen, 1, Of::weight, name);
+    EXPECT_LT(way.error, 1e-3) << name;
+    EXPECT_NEAR(way.ratio, 1.0, 1e-3) << name;
+  }
+}
+
 // The way of a is a 32nd of b's. It counts as a tenth of what one of two elements would have:
 // (1 + 1024) / 2 / 100 in squares of it.
 TEST(TrainingDeviations, WaysOfNextToNothingCountAsATenthOfTheUsualOne) {
