@@ -312,9 +312,10 @@ Verdict of_doubt(const Report& report) {
     append(verdict.more, same ? fmt::format("The same goes for {}.", lanes[i]->name)
                               : fmt::format("{}: {}", lanes[i]->name, lanes[i]->harm.inconclusive));
   }
-  const bool twins_may_tell = std::any_of(lanes.begin(), lanes.end(), [](const LaneReport* lane) {
-    return !lane->harm.unchecked.empty();
-  });
+  const bool twins_may_tell =
+      !report.run.inference && std::any_of(lanes.begin(), lanes.end(), [](const LaneReport* lane) {
+        return !lane->harm.unchecked.empty();
+      });
   append(verdict.more, twins_may_tell
                            ? "Run halfscope diagnose to find out: it trains float32 again."
                            : "No harm was found in what could be compared.");
@@ -352,7 +353,7 @@ Verdict of_health(const Report& report) {
       append(verdict.more, lanes.size() > 1 ? info.name + ": " + each : each);
     }
   }
-  if (!all_checked) {
+  if (!all_checked && !report.run.inference) {
     append(verdict.more, "Run halfscope diagnose to find out: it trains float32 again.");
   }
   for (int lane : lanes) {

@@ -12,6 +12,7 @@
 #include "analysis/rules/harm.h"
 #include "analysis/rules/text.h"
 #include "analysis/rules/tolerance.h"
+#include "core/observe/worst_slice.h"
 
 namespace halfscope {
 namespace {
@@ -90,7 +91,13 @@ class Judge {
 
   void judge_outputs() {
     for (const Deviation& each : deviations()) {
-      if (each.of != Of::output || (std::isnan(each.error) && each.broken == 0)) continue;
+      if (each.of != Of::output) continue;
+      if (each.noise > kNoise) {
+        harm_.unchecked.push_back(fmt::format(
+            "Its output {} was not compared: float32's own result is rounding noise.", each.name));
+        continue;
+      }
+      if (std::isnan(each.error) && each.broken == 0) continue;
       harm_.measured = harm_.probed = true;
       if (each.error > doubt_from(floor_, each.spread)) harm_.doubtful = true;
     }
@@ -413,7 +420,8 @@ class Judge {
     const int64_t steps = static_cast<int64_t>(lane_.steps().size());
     if (steps == 0) return "";
     if (!harm_.measured) {
-      return "Its results were not compared with float32's in this run.";
+      return harm_.unchecked.empty() ? "Its results were not compared with float32's in this run."
+                                     : harm_.unchecked.front();
     }
     if (nothing_narrowed() && !full_precision_plan(lane_.info())) {
       return "It rounds nothing in this network: every layer runs in fp32.";

@@ -93,6 +93,7 @@ inline RunView harm_inference(const std::vector<HarmLane>& lanes) {
   RunInfo info;
   info.inference = true;
   info.steps_planned = 3;
+  info.test_samples = 1000;
   for (const HarmLane& lane : lanes) info.lanes.push_back(harm_lane_info(lane));
   RunView run(std::move(info), RunStatus::complete);
   for (int lane = 0; lane < run.lane_count(); ++lane) {

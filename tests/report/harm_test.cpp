@@ -338,6 +338,40 @@ TEST(Harm, WaysOfWeightsAreComparedWithThoseOfTwins) {
   EXPECT_THAT(moved_items("", {0.90, 1.0, 0.2}), SizeIs(1));
 }
 
+// Where the truth is 0, fp32 has nothing but its own roundings to compare with.
+TEST(Harm, OutputsThatAreNoiseInFp32AreNotJudged) {
+  Deviation noisy = output_off(kUnknown, 0.9);
+  noisy.noise = 0.8;
+  RunView run = harm_inference({kReferenceLane, kFp16Lane});
+  run.add_deviation(1, noisy);
+  const std::string reason =
+      "Its output logits was not compared: float32's own result is rounding noise.";
+  EXPECT_TRUE(harm_in(run).items.empty());
+  EXPECT_EQ(harm_in(run).inconclusive, reason);
+
+  // Beside one that can be compared it only is not checked.
+  Deviation right = output_off(0.001, 0.001);
+  right.name = "boxes";
+  run.add_deviation(1, right);
+  EXPECT_EQ(harm_in(run).inconclusive, "");
+  EXPECT_THAT(harm_in(run).unchecked, testing::ElementsAre(reason));
+}
+
+TEST(Harm, TheAccuracyOfInferenceCounts) {
+  const auto with = [](double accuracy) {
+    RunView run = harm_inference({kReferenceLane, kFp16Lane});
+    run.add_eval(0, {.step = 3, .loss = kUnknown, .accuracy = 0.95});
+    run.add_eval(1, {.step = 3, .loss = kUnknown, .accuracy = accuracy});
+    return harm_in(run);
+  };
+  const Harm harm = with(0.7);
+  ASSERT_THAT(harm.items, SizeIs(1));
+  EXPECT_EQ(harm.items[0].of, Kind::accuracy);
+  EXPECT_EQ(harm.items[0].text, "its accuracy is 70%, float32's 95%");
+  EXPECT_TRUE(harm.severe());
+  EXPECT_TRUE(with(0.94).items.empty());
+}
+
 TEST(Harm, WithoutTwinsOnlyTheLengthOfTheWayCounts) {
   EXPECT_THAT(moved_items("", {0.9, 1.0}), IsEmpty()) << "as far, to another end";
   EXPECT_THAT(moved_items("", {0.9, 0.86}), IsEmpty());
