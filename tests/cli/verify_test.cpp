@@ -122,8 +122,8 @@ TEST(CliVerify, RecommendWritesThePlanOfTheProof) {
   EXPECT_FALSE(cured.steps(1).back().skipped);
 }
 
-// The scale overflows nearly always, and that is all there is to it: though most updates of fc2 are
-// lost in bf16, so few steps do not suffer from it.
+// The scale overflows nearly always, and that is all there is to it: though many updates of fc2 are
+// lost in bf16, the others move the weights nearly as far.
 TEST(CliVerify, NeedlessMembersAreNotInThePlan) {
   const Bench bench;
   test::write_text(bench / "narrow.json", R"({"schema": "halfscope.plan/1", "name": "narrow",
@@ -132,7 +132,7 @@ TEST(CliVerify, NeedlessMembersAreNotInThePlan) {
               {"op": "SoftmaxCrossEntropyLoss", "format": "fp32"}]})");
   ASSERT_EQ(bench
                 .run({"train", "--model", "mlp:784-16-10", "--batch", "16", "--steps", "40", "--lr",
-                      "0.01", "--plan", "narrow.json", "--loss-scale", "static:800000", "--no-eval",
+                      "0.05", "--plan", "narrow.json", "--loss-scale", "static:800000", "--no-eval",
                       "--threads", "1", "--quiet"})
                 .code,
             0);
