@@ -224,7 +224,8 @@ std::string vain_advice(const Report& report, int lane) {
   }
   if (tried == nullptr) return "";
   if (!report.run.inference && tried->gap <= report.proof->tolerance) {
-    return "The advised change was tried. It mends the loss, but not the other results.";
+    return "The advised change was tried. The loss is right with it, but other results are still "
+           "wrong.";
   }
   if (original != nullptr && tried->gap < 0.5 * original->gap) {
     return fmt::format("The advised change was tried. It helps, but {} is still {} off.",

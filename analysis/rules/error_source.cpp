@@ -40,6 +40,11 @@ double error_of_inputs(const LaneFacts& lane, std::span<const SiteError> errors,
 
 }  // namespace
 
+bool cause_is_known(std::span<const Finding> findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& each) { return each.severity >= Severity::warning; });
+}
+
 std::optional<ErrorSource> makes_error(const LaneFacts& lane, const Harm& harm) {
   constexpr double kRoundings = 4.0;
   const int reference = reference_lane(lane.run(), lane.lane());

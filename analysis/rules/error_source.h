@@ -3,13 +3,18 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
+#include "analysis/finding.h"
 #include "analysis/rules/harm.h"
 
 namespace halfscope {
 
 /// A part of the harm that an operator must account for to be named.
 inline constexpr double kExplainingPart = 0.3;
+
+/// Returns whether one of a lane's findings already says why its results are wrong.
+bool cause_is_known(std::span<const Finding> findings);
 
 /// What a comparison says of one operator.
 struct ErrorSource {

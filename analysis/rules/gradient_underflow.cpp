@@ -93,7 +93,7 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     const SiteInfo& site = lane.site(flushed.site);
     const std::string format = format_name(site.format);
     const std::string smallest = fmt::format("2^{:.0f}", std::log2(flush_threshold(site.format)));
-    // Steps without overflow decide; the number to show is that of the run.
+    // Steps without overflow decide. The share that is shown is the whole run's.
     const TensorStats& total = lane.run().total(lane.lane(), flushed.site);
     const double share = run_rates(lane.run(), lane.lane(), flushed.site).underflow;
     Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};

@@ -51,10 +51,7 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
   const Harm harm = harm_of(lane);
   if (harm.items.empty()) return;
   Finding finding = finding_of(lane, harm);
-  const bool has_cause = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
-    return each.severity >= Severity::warning;
-  });
-  if (!has_cause) {
+  if (!cause_is_known(findings)) {
     const std::string unknown = "The cause was not found" + where_it_grows(lane, harm) + ".";
     finding.evidence["unknown_cause"] = unknown;
     finding.text += " " + unknown;

@@ -25,8 +25,6 @@ inline constexpr double kHarmFactor = 2.0;
 inline constexpr double kOutputFloor = 0.01, kOutputCap = 0.15;
 /// Of lanes that read operands in formats of fewer bits than bf16.
 inline constexpr double kNarrowOutputCap = 0.25;
-/// The worst single sample.
-inline constexpr double kSampleFloor = 0.25, kSampleFactor = 3.0;
 /// Outputs that are indices, by the share that differs.
 inline constexpr double kDecisionFloor = 0.01, kDecisionCap = 0.03;
 /// Gradients of one batch, by variable.

@@ -314,9 +314,9 @@ class Judge {
       const double floor = average ? kUnprovenMovement : kMovementFloor;
       const double tolerance = proven ? std::max(floor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
-      // How much of float32's way the lane has gone, a projection. What it goes beside that are
-      // directions in which float32 does not move: where a gradient is zero but for rounding, such
-      // as that of a bias before a softmax, Adam makes whole steps of whatever noise there is.
+      // How far the lane came along float32's way, a projection. Movement in other directions does
+      // not count: where a gradient is only rounding noise, as for a bias in front of a softmax,
+      // Adam still takes steps of full length.
       const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
       // As far in another direction may be another way to the same end; a shorter way is not.
       const bool far_too_long = each.ratio >= kFarTooLong;

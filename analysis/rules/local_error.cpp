@@ -35,10 +35,7 @@ std::string what_it_does(const LaneFacts& lane, const ErrorSource& source) {
 }
 
 void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
-  const bool has_cause = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
-    return each.severity >= Severity::warning;
-  });
-  if (has_cause) return;
+  if (cause_is_known(findings)) return;
   const Harm harm = harm_of(lane);
   if (harm.items.empty()) return;
   const std::optional<ErrorSource> source = makes_error(lane, harm);

@@ -10,6 +10,7 @@
 #include "analysis/rules/harm.h"
 #include "analysis/rules/text.h"
 #include "analysis/rules/tolerance.h"
+#include "core/observe/worst_slice.h"
 
 namespace halfscope {
 namespace {
@@ -50,7 +51,7 @@ bool is_of_decisions(const Deviation& output) {
 }
 
 double slice_tolerance(double spread) {
-  return spread >= 0.0 ? std::max(kSampleFloor, kSampleFactor * spread) : kSampleFloor;
+  return spread >= 0.0 ? std::max(kSliceFloor, kSliceFactor * spread) : kSliceFloor;
 }
 
 /// The sample, the channel or the differences that are wrong in an output whose norm is right.

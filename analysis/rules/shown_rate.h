@@ -28,8 +28,8 @@ ShownRate shown_rate(const LaneFacts& lane, int site, double Rates::*rate,
 /// Returns "step 12", "steps 8 to 15" or, of inference, "batch 3".
 std::string worst_steps(const LaneFacts& lane, const ShownRate& rate);
 
-/// Returns whether a share over some of the steps is so far from that of the run that a text has to
-/// give both.
+/// Returns whether the share over some of the steps differs so much from the whole run's that a
+/// text has to give both.
 bool far_apart(double run, double some) noexcept;
 
 }  // namespace halfscope

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/rules/baseline.h"
+#include "analysis/rules/error_source.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -25,11 +26,8 @@ bool explained_by(const HarmItem& item, double share) {
 void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
   constexpr double kFewSkipped = 0.02;
   if (lane.inference() || !lane.scales_dynamically()) return;
-  const bool has_cause = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
-    return each.severity >= Severity::warning;
-  });
   const int reference = reference_lane(lane.run(), lane.lane());
-  if (has_cause || reference < 0) return;
+  if (cause_is_known(findings) || reference < 0) return;
   const std::span<const StepRow> rows = lane.steps();
   const double share = skipped_share(rows, lane.run().steps(reference));
   const auto taken =

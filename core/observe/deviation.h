@@ -41,7 +41,7 @@ struct ReadPrecision {
 };
 ReadPrecision read_precision(const Executable& executable);
 
-/// Moves values by one ulp of a format with so many significand bits (the leading one not counted)
+/// Moves values by one ulp of a format with `significand_bits` bits (the leading one not counted)
 /// and any exponent, up or down by a random bit of `key`. Zero and values that are not finite stay.
 /// So do numbers of at most 8 bits that leave three bits of the format unused, where they are at
 /// least half of the values that are not zero: masks, counts and constants are exact on purpose,

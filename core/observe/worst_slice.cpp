@@ -7,10 +7,7 @@
 namespace halfscope {
 namespace {
 
-/// Errors below need no excuse, others three times the spread: those of the verdict
-/// (analysis/rules/harm.h), so that the slice that exceeds its tolerance most is found.
-constexpr double kSliceFloor = 0.25, kSliceFactor = 3.0;
-/// A slice may be next to nothing beside the others, and then it is of no interest.
+/// Slices that are smaller than this beside the usual one do not matter.
 constexpr double kSmallestShare = 1e-5;
 /// Few numbers may be small by chance.
 constexpr int64_t kFewNumbers = 8;

@@ -12,6 +12,9 @@
 
 namespace halfscope {
 
+/// A slice may be off by the floor, or by so many times its spread if that is more.
+inline constexpr double kSliceFloor = 0.25, kSliceFactor = 3.0;
+
 /// The slice that is furthest off beside what moving does to it.
 struct WorstSlice {
   double error = std::numeric_limits<double>::quiet_NaN();

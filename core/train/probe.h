@@ -40,7 +40,7 @@ class KeptVariables {
 
   /// Writes the other program's variables of the same paths.
   void take(const Program& other, const Graph& other_graph);
-  /// Moves every variable but buffers by one ulp of so many significand bits, or of fp32.
+  /// Moves every variable but buffers by one ulp of the format in `bits`, or of fp32.
   void move(const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp = Ulp::of_lane);
 
  private:

@@ -163,7 +163,8 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   EXPECT_THAT(outcome.out, HasSubstr("\nproof: Not proved: with the advice the loss is "));
   EXPECT_THAT(
       outcome.out,
-      HasSubstr("The advised change was tried. It mends the loss, but not the other results."));
+      HasSubstr("The advised change was tried. The loss is right with it, but other results "
+                "are still wrong."));
   EXPECT_THAT(outcome.out, HasSubstr("plan: plan.json not written\n"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("next:")));
   EXPECT_FALSE(std::filesystem::exists(bench / "plan.json"));

@@ -21,14 +21,6 @@ using testing::SizeIs;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<Finding> found_by(const RunView& run, const std::string& rule) {
-  std::vector<Finding> found;
-  for (const Finding& finding : run_rules(run)) {
-    if (finding.rule == rule) found.push_back(finding);
-  }
-  return found;
-}
-
 void add_loss_error(RunView& run, double error) {
   run.add_deviation(1,
                     {.step = 0, .of = Deviation::Of::loss, .n = 1, .error = error, .spread = 0.0});
@@ -57,28 +49,28 @@ TEST(LocalError, IsTheLargestOfASingleOperator) {
   RunView run = harmed();
   add_error(run, 0, 0.5, 0.01, 0.2);
   add_error(run, 1, 0.5, 0.5, 0.3);
-  const std::vector<Finding> found = found_by(run, "local_error");
+  const std::vector<Finding> found = findings_of(run, "local_error");
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].site, "b.activation") << "the larger one in double";
   EXPECT_EQ(found[0].mechanism, "b, computed in fp16, is 30% off its exact result");
   EXPECT_EQ(found[0].severity, Severity::error);
   EXPECT_THAT(found[0].action.edit.fp32_layers, testing::ElementsAre("b"));
   EXPECT_EQ(std::get<double>(found[0].evidence.at("local_error")), 0.3);
-  EXPECT_THAT(found_by(run, "harm").at(0).text, testing::Not(HasSubstr("not found")));
+  EXPECT_THAT(findings_of(run, "harm").at(0).text, testing::Not(HasSubstr("not found")));
 }
 
 TEST(LocalError, IsTakenBesideFp32WhereThatIsAllThereIs) {
   RunView run = harmed();
   add_error(run, 0, 0.5, 0.4, kUnknown);
   add_error(run, 1, 0.5, 0.3, kUnknown);
-  EXPECT_EQ(found_by(run, "local_error").at(0).site, "a.activation");
+  EXPECT_EQ(findings_of(run, "local_error").at(0).site, "a.activation");
 }
 
 TEST(LocalError, OfNoNumberIsTheLargest) {
   RunView run = harmed();
   add_error(run, 0, 0.5, 0.01, 0.9);
   add_error(run, 1, kUnknown, kInfinity, kUnknown);
-  EXPECT_EQ(found_by(run, "local_error").at(0).mechanism,
+  EXPECT_EQ(findings_of(run, "local_error").at(0).mechanism,
             "b, computed in fp16, is not finite although its operands are");
 }
 
@@ -89,33 +81,34 @@ TEST(LocalError, ComesFromComparisonsWithTheReference) {
   add_loss_error(run, 0.3);
   add_error(run, 0, 0.9, 0.9, 0.9, 2);
   add_error(run, 1, 0.2, 0.1, 0.1);
-  EXPECT_EQ(found_by(run, "local_error").at(0).site, "b.activation");
+  EXPECT_EQ(findings_of(run, "local_error").at(0).site, "b.activation");
 }
 
 TEST(LocalError, ExplainsNoHarmThatIsMuchLarger) {
   RunView run = harmed(0.3);
   add_error(run, 0, 0.08, 0.08, 0.08);
-  EXPECT_THAT(found_by(run, "local_error"), IsEmpty()) << "less than three tenths of it";
+  EXPECT_THAT(findings_of(run, "local_error"), IsEmpty()) << "less than three tenths of it";
   RunView rounding = harmed(0.0105);
   add_error(rounding, 0, 0.0019, 0.0019, 0.0019);
-  EXPECT_THAT(found_by(rounding, "local_error"), IsEmpty()) << "less than four roundings of fp16";
+  EXPECT_THAT(findings_of(rounding, "local_error"), IsEmpty())
+      << "less than four roundings of fp16";
 }
 
 TEST(LocalError, IsNoneWhereTheResultsAreRight) {
   RunView run = harmed(0.001);
   add_error(run, 0, 0.5, 0.5, 0.5);
-  EXPECT_THAT(found_by(run, "local_error"), IsEmpty());
+  EXPECT_THAT(findings_of(run, "local_error"), IsEmpty());
 }
 
 TEST(UnknownCause, SaysWhereTheErrorGrows) {
-  EXPECT_THAT(found_by(harmed(), "harm").at(0).text, EndsWith("The cause was not found."));
+  EXPECT_THAT(findings_of(harmed(), "harm").at(0).text, EndsWith("The cause was not found."));
   RunView run = harmed();
   add_error(run, 0, 0.01, 0.001, 0.001);
   add_error(run, 1, 0.25, 0.001, 0.001);
   EXPECT_THAT(
-      found_by(run, "harm").at(0).text,
+      findings_of(run, "harm").at(0).text,
       EndsWith("The cause was not found: the error grows at b.activation, from 1% to 25%."));
-  EXPECT_TRUE(found_by(run, "harm").at(0).action.text.empty()) << "that is nothing to do";
+  EXPECT_TRUE(findings_of(run, "harm").at(0).action.text.empty()) << "that is nothing to do";
 }
 
 /// The first steps of the lane are skipped at 2^16, 2^15 and so on; then it trains as float32 does,
@@ -144,7 +137,7 @@ RunView skipping(int64_t skipped, int64_t steps, double factor) {
 }
 
 TEST(SkippedSteps, ExplainALossThatEndsElsewhere) {
-  const std::vector<Finding> found = found_by(skipping(5, 100, 1.5), "skipped_steps");
+  const std::vector<Finding> found = findings_of(skipping(5, 100, 1.5), "skipped_steps");
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].mechanism,
             "5 of its 100 steps were skipped while the loss scale came down from 65536 (2^16) to "
@@ -154,16 +147,16 @@ TEST(SkippedSteps, ExplainALossThatEndsElsewhere) {
 }
 
 TEST(SkippedSteps, ExplainNothingWhereTheyAreFewOrHarmIsElsewhere) {
-  EXPECT_THAT(found_by(skipping(1, 100, 1.5), "skipped_steps"), IsEmpty()) << "one in a hundred";
-  EXPECT_THAT(found_by(skipping(5, 100, 1.001), "skipped_steps"), IsEmpty()) << "no harm";
+  EXPECT_THAT(findings_of(skipping(1, 100, 1.5), "skipped_steps"), IsEmpty()) << "one in a hundred";
+  EXPECT_THAT(findings_of(skipping(5, 100, 1.001), "skipped_steps"), IsEmpty()) << "no harm";
   RunView wrong = skipping(5, 100, 1.5);
   add_loss_error(wrong, 0.5);
-  EXPECT_THAT(found_by(wrong, "skipped_steps"), IsEmpty()) << "wrong at equal weights, too";
+  EXPECT_THAT(findings_of(wrong, "skipped_steps"), IsEmpty()) << "wrong at equal weights, too";
   RunView far = skipping(5, 100, 1.5);
   far.add_deviation(
       1,
       {.step = 100, .of = Deviation::Of::weight, .name = "", .n = 9, .error = 0.6, .ratio = 0.4});
-  EXPECT_THAT(found_by(far, "skipped_steps"), IsEmpty()) << "5% of the way is not 60%";
+  EXPECT_THAT(findings_of(far, "skipped_steps"), IsEmpty()) << "5% of the way is not 60%";
 }
 
 TEST(SkippedShare, IsTheLargerOfStepsAndGradients) {

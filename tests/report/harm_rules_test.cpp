@@ -27,14 +27,6 @@ using Of = Deviation::Of;
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<Finding> findings_of(const RunView& run, const std::string& rule) {
-  std::vector<Finding> found;
-  for (Finding& finding : run_rules(run)) {
-    if (finding.rule == rule) found.push_back(std::move(finding));
-  }
-  return found;
-}
-
 /// Gradients that no loss scale suits, in a lane whose loss is float32's to the last bit.
 RunView without_a_loss_scale() {
   RunSpec spec = no_scale_spec();

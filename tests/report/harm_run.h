@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/rules.h"
 #include "analysis/run_view.h"
 #include "core/policy/policy.h"
 
@@ -102,6 +103,15 @@ inline RunView harm_inference(const std::vector<HarmLane>& lanes) {
     }
   }
   return run;
+}
+
+/// What a rule finds.
+inline std::vector<Finding> findings_of(const RunView& run, const std::string& rule) {
+  std::vector<Finding> found;
+  for (Finding& finding : run_rules(run)) {
+    if (finding.rule == rule) found.push_back(std::move(finding));
+  }
+  return found;
 }
 
 }  // namespace halfscope::test
