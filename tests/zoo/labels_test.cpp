@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// The labels of the zoo, checked by running: under its plan a failure does harm, with the smallest
+// fix of its label it does not, and without any part of that fix it does again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/lower/weight_average.h"
+#include "tests/zoo/trial.h"
+
+namespace halfscope::zoo {
+namespace {
+
+/// The lane with that change, which the plan's own rules do not undo.
+LaneChoice changed(LaneChoice lane, const Change& change) {
+  PlanRule rule{.path = exact_glob(change.path), .op = ""};
+  switch (change.kind) {
+    case FixKind::operator_fp32:
+      rule.read = rule.write = kFp32;
+      break;
+    case FixKind::store_fp32:
+      rule.write = kFp32;
+      break;
+    case FixKind::accumulate_fp32:
+      rule.accumulation = Accumulation::fp32;
+      break;
+    case FixKind::weights_fp32:
+      lane.plan.storage = kFp32;
+      return lane;
+    case FixKind::update_fp32:
+      lane.plan.update_compute = kFp32;
+      return lane;
+    case FixKind::average_fp32:
+      lane.plan.average = lane.plan.average_compute = kFp32;
+      return lane;
+    case FixKind::state_fp32:
+      lane.state_format = kFp32;
+      return lane;
+    case FixKind::gradient_sum_fp32:
+      lane.sum_format = kFp32;
+      return lane;
+    case FixKind::loss_scale:
+      lane.scaler = parse_loss_scale("static:1024");
+      return lane;
+    case FixKind::scale_round_up:
+      for (PlanRule& each : lane.plan.rules) {
+        if (each.scale) each.scale = parse_scale("mx:up").value();
+      }
+      return lane;
+    case FixKind::stochastic_rounding:
+      for (PlanRule& each : lane.plan.rules) {
+        if (each.scale) each.grad_rounding = RoundingChoice{.mode = RoundingMode::stochastic};
+      }
+      return lane;
+    default:
+      ADD_FAILURE() << "no way to try " << fix_name(change.kind);
+      return lane;
+  }
+  lane.plan.rules.push_back(rule);
+  return lane;
+}
+
+LaneChoice changed(LaneChoice lane, const std::vector<Change>& changes) {
+  for (const Change& change : changes) lane = changed(std::move(lane), change);
+  return lane;
+}
+
+/// The same operators, each of which sums in fp32 and rounds once.
+LaneChoice fused(LaneChoice lane) {
+  lane.plan.defaults.stagewise = false;
+  accumulate_in(lane.plan, Accumulation::fp32);
+  for (PlanRule& rule : lane.plan.rules) rule.stagewise.reset();
+  return lane;
+}
+
+/// The case with as many steps as show what it shows in a moment.
+Case quick(Case which) {
+  which.make = [make = which.make] {
+    Setup setup = make();
+    int64_t each = 200 * (setup.train.micro_batches - 1);
+    for (const SampleArray& array : setup.data.train.arrays)
+      each += setup.train.batch * element_count(array.sample_shape);
+    constexpr int64_t kMost = 200'000;
+    if (each > 0)
+      setup.train.steps = std::min(setup.train.steps, std::max<int64_t>(4, kMost / each));
+    return setup;
+  };
+  return which;
+}
+
+std::vector<std::string> ids_where(bool (*wanted)(const Case&)) {
+  std::vector<std::string> ids;
+  for (const Case& each : all_cases()) {
+    if (wanted(each)) ids.push_back(each.id);
+  }
+  return ids;
+}
+
+std::vector<std::string> failures() {
+  return ids_where([](const Case& each) { return each.fails; });
+}
+
+/// Failures whose documented fix is another network.
+std::vector<std::string> repaired() {
+  return ids_where([](const Case& each) { return static_cast<bool>(each.repaired); });
+}
+
+class Labelled : public testing::TestWithParam<std::string> {
+ protected:
+  Labelled() : case_(quick(find_case(GetParam()))), stage_(case_, {}) {}
+
+  bool does_harm(const LaneChoice& lane) { return stage_.truth(lane).harm == Harm::real; }
+  const Labels& labels() const { return stage_.setup().labels; }
+  LaneChoice lane() const { return case_.lane(case_.right.at(0)); }
+
+  Case case_;
+  Stage stage_;
+};
+
+TEST_P(Labelled, SmallestFixHelpsAndNoPartOfItDoes) {
+  EXPECT_TRUE(does_harm(lane()));
+  ASSERT_FALSE(labels().fix.empty());
+  EXPECT_FALSE(does_harm(changed(lane(), labels().fix)));
+  const size_t count = labels().fix.size();
+  for (size_t i = 0; i < count && count > 1; ++i) {
+    std::vector<Change> rest = labels().fix;
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_TRUE(does_harm(changed(lane(), rest)))
+        << fix_name(labels().fix[i].kind) << " of " << labels().fix[i].path << " is not needed";
+    EXPECT_TRUE(count == 2 || does_harm(changed(lane(), labels().fix[i])));
+  }
+}
+
+TEST_P(Labelled, ShowsWithoutStagewiseRoundingUnlessItSaysSo) {
+  EXPECT_EQ(!does_harm(fused(lane())), case_.about.stagewise);
+}
+
+class Repaired : public Labelled {};
+
+TEST_P(Repaired, IsHealthy) {
+  Case repaired = case_;
+  repaired.make = case_.repaired;
+  repaired = quick(repaired);
+  Stage stage(repaired, {});
+  EXPECT_NE(stage.truth(lane()).harm, Harm::real);
+}
+
+TEST_P(Labelled, NamesNodesAndVariablesThatAreThere) {
+  std::set<std::string> paths;
+  const Graph& graph = stage_.setup().model.graph;
+  for (const Node& node : graph.nodes()) paths.insert(node.path);
+  for (const Variable& variable : graph.variables()) {
+    paths.insert(variable.path);
+    paths.insert(average_path(variable.path));
+  }
+  const auto known = [&](const std::string& path) {
+    const size_t part = path.find('/');  // of an operator that runs as several
+    return paths.contains(path) || paths.contains(path.substr(0, part));
+  };
+  for (const std::string& path : labels().root) EXPECT_TRUE(known(path)) << path;
+  EXPECT_TRUE(known(labels().first_symptom)) << labels().first_symptom;
+  for (const std::string& decoy : labels().decoys) {
+    EXPECT_TRUE(known(decoy)) << decoy;
+    const auto is_decoy = [&](const Change& change) { return change.path == decoy; };
+    EXPECT_TRUE(std::none_of(labels().fix.begin(), labels().fix.end(), is_decoy)) << decoy;
+    EXPECT_EQ(std::count(labels().root.begin(), labels().root.end(), decoy), 0) << decoy;
+  }
+}
+
+TEST_P(Labelled, KindsOfFixesGoFromTheCheapestAndHoldTheSmallest) {
+  const std::vector<FixKind>& fixes = case_.about.fixes;
+  EXPECT_TRUE(std::is_sorted(fixes.begin(), fixes.end()));
+  for (const Change& change : labels().fix) {
+    EXPECT_EQ(std::count(fixes.begin(), fixes.end(), change.kind), 1) << fix_name(change.kind);
+  }
+  EXPECT_NE(case_.about.mechanism, Mechanism::unknown);
+  EXPECT_FALSE(case_.about.seen.empty());
+}
+
+constexpr auto kName = [](const auto& info) { return info.param; };
+INSTANTIATE_TEST_SUITE_P(Zoo, Labelled, testing::ValuesIn(failures()), kName);
+INSTANTIATE_TEST_SUITE_P(Zoo, Repaired, testing::ValuesIn(repaired()), kName);
+
+}  // namespace
+}  // namespace halfscope::zoo
