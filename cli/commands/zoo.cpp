@@ -73,7 +73,7 @@ Json case_json(const zoo::Case& which) {
   json["first_symptom"] = labels.first_symptom.empty() ? Json(nullptr) : Json(labels.first_symptom);
   json["decoys"] = labels.decoys;
   json["smallest_fix"] = Json::array();
-  for (const zoo::Change& change : labels.fix) {
+  for (const Change& change : labels.fix.changes) {
     json["smallest_fix"].push_back(
         {{"kind", fix_name(change.kind)},
          {"path", change.path.empty() ? Json(nullptr) : Json(change.path)}});
@@ -142,7 +142,7 @@ std::string story_of(const zoo::Case& which, const TextStyle& style) {
     fixes += (fixes.empty() ? "" : ", or ") + std::string(fix_text(kind));
   row("fix", fixes);
   std::string changes;
-  for (const zoo::Change& change : setup.labels.fix) {
+  for (const Change& change : setup.labels.fix.changes) {
     changes += (changes.empty() ? "" : ", ") + std::string(fix_name(change.kind)) +
                (change.path.empty() ? "" : " of " + place_text(graph, change.path));
   }

@@ -12,57 +12,12 @@
 namespace halfscope::zoo {
 namespace {
 
-/// The lane with that change, which the plan's own rules do not undo.
-LaneChoice changed(LaneChoice lane, const Change& change) {
-  PlanRule rule{.path = exact_glob(change.path), .op = ""};
-  switch (change.kind) {
-    case FixKind::operator_fp32:
-      rule.read = rule.write = kFp32;
-      break;
-    case FixKind::store_fp32:
-      rule.write = kFp32;
-      break;
-    case FixKind::accumulate_fp32:
-      rule.accumulation = Accumulation::fp32;
-      break;
-    case FixKind::weights_fp32:
-      lane.plan.storage = kFp32;
-      return lane;
-    case FixKind::update_fp32:
-      lane.plan.update_compute = kFp32;
-      return lane;
-    case FixKind::average_fp32:
-      lane.plan.average = lane.plan.average_compute = kFp32;
-      return lane;
-    case FixKind::state_fp32:
-      lane.state_format = kFp32;
-      return lane;
-    case FixKind::gradient_sum_fp32:
-      lane.sum_format = kFp32;
-      return lane;
-    case FixKind::loss_scale:
-      lane.scaler = parse_loss_scale("static:1024");
-      return lane;
-    case FixKind::scale_round_up:
-      for (PlanRule& each : lane.plan.rules) {
-        if (each.scale) each.scale = parse_scale("mx:up").value();
-      }
-      return lane;
-    case FixKind::stochastic_rounding:
-      for (PlanRule& each : lane.plan.rules) {
-        if (each.scale) each.grad_rounding = RoundingChoice{.mode = RoundingMode::stochastic};
-      }
-      return lane;
-    default:
-      ADD_FAILURE() << "no way to try " << fix_name(change.kind);
-      return lane;
+/// The lane with these changes.
+LaneChoice changed(LaneChoice lane, const PlanEdit& edit) {
+  lane.plan = edit.apply(lane.plan);
+  if (const std::optional<double> scale = edit.loss_scale()) {
+    lane.scaler = {.kind = LossScalerConfig::Kind::constant, .initial = static_cast<float>(*scale)};
   }
-  lane.plan.rules.push_back(rule);
-  return lane;
-}
-
-LaneChoice changed(LaneChoice lane, const std::vector<Change>& changes) {
-  for (const Change& change : changes) lane = changed(std::move(lane), change);
   return lane;
 }
 
@@ -120,15 +75,16 @@ class Labelled : public testing::TestWithParam<std::string> {
 
 TEST_P(Labelled, SmallestFixHelpsAndNoPartOfItDoes) {
   EXPECT_TRUE(does_harm(lane()));
-  ASSERT_FALSE(labels().fix.empty());
+  const std::vector<Change>& changes = labels().fix.changes;
+  ASSERT_FALSE(changes.empty());
   EXPECT_FALSE(does_harm(changed(lane(), labels().fix)));
-  const size_t count = labels().fix.size();
-  for (size_t i = 0; i < count && count > 1; ++i) {
-    std::vector<Change> rest = labels().fix;
-    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
-    EXPECT_TRUE(does_harm(changed(lane(), rest)))
-        << fix_name(labels().fix[i].kind) << " of " << labels().fix[i].path << " is not needed";
-    EXPECT_TRUE(count == 2 || does_harm(changed(lane(), labels().fix[i])));
+  for (size_t i = 0; i < changes.size() && changes.size() > 1; ++i) {
+    PlanEdit rest = labels().fix;
+    rest.changes.erase(rest.changes.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_TRUE(does_harm(changed(lane(), rest))) << changes[i].name() << " is not needed";
+    if (changes.size() > 2) {
+      EXPECT_TRUE(does_harm(changed(lane(), {.changes = {changes[i]}})));
+    }
   }
 }
 
@@ -163,7 +119,8 @@ TEST_P(Labelled, NamesNodesAndVariablesThatAreThere) {
   for (const std::string& decoy : labels().decoys) {
     EXPECT_TRUE(known(decoy)) << decoy;
     const auto is_decoy = [&](const Change& change) { return change.path == decoy; };
-    EXPECT_TRUE(std::none_of(labels().fix.begin(), labels().fix.end(), is_decoy)) << decoy;
+    EXPECT_TRUE(std::none_of(labels().fix.changes.begin(), labels().fix.changes.end(), is_decoy))
+        << decoy;
     EXPECT_EQ(std::count(labels().root.begin(), labels().root.end(), decoy), 0) << decoy;
   }
 }
@@ -171,7 +128,7 @@ TEST_P(Labelled, NamesNodesAndVariablesThatAreThere) {
 TEST_P(Labelled, KindsOfFixesGoFromTheCheapestAndHoldTheSmallest) {
   const std::vector<FixKind>& fixes = case_.about.fixes;
   EXPECT_TRUE(std::is_sorted(fixes.begin(), fixes.end()));
-  for (const Change& change : labels().fix) {
+  for (const Change& change : labels().fix.changes) {
     EXPECT_EQ(std::count(fixes.begin(), fixes.end(), change.kind), 1) << fix_name(change.kind);
   }
   EXPECT_NE(case_.about.mechanism, Mechanism::unknown);

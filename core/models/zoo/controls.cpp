@@ -183,6 +183,7 @@ Case healthy_variant(const std::vector<Case>& cases, const std::string& id, cons
     control.what = why;
     control.fails = false;
     control.right = {};
+    control.repaired = {};
     control.plain = std::move(plans);
     return control;
   }

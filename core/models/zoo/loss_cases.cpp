@@ -181,7 +181,7 @@ Setup f48() {
   n.root(first);
   n.symptom(first);
   n.decoy(n.made_by(first).inputs[1]);
-  n.fix(FixKind::loss_scale);
+  n.fix(Change{.kind = FixKind::loss_scale, .value = 1024.0});
   return n.train_squares(prediction, n.draw.normals(kSamples, 5.0), "sgd:lr=1e-4", 40);
 }
 

@@ -88,9 +88,11 @@ class Net {
   void symptom(ValueId value) { symptom(path_of(value)); }
   void decoy(const std::string& path) { labels_.decoys.push_back(path); }
   void decoy(ValueId value) { decoy(path_of(value)); }
-  /// Of a change of the whole lane.
-  void fix(FixKind kind) { labels_.fix.push_back({kind, ""}); }
-  void fix(FixKind kind, const std::string& path) { labels_.fix.push_back({kind, path}); }
+  /// Adds a change to the smallest fix.
+  void fix(const Change& change) { labels_.fix.add(change); }
+  /// Of the whole lane.
+  void fix(FixKind kind) { fix(Change{.kind = kind}); }
+  void fix(FixKind kind, const std::string& path) { fix(Change{.kind = kind, .path = path}); }
   void fix(FixKind kind, ValueId value) { fix(kind, path_of(value)); }
   void fix_each(FixKind kind, const std::vector<ValueId>& values) {
     for (const ValueId value : values) fix(kind, value);

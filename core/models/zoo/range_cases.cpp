@@ -90,7 +90,7 @@ Setup f5(double least) {
   n.root(guarded);
   n.symptom(y);
   n.decoy(last);
-  n.fix_each(kOperator, {guarded, y});
+  n.fix(FixKind::constant, guarded);
   return n.infer(last);
 }
 
@@ -111,7 +111,7 @@ Setup f6(float mask_value) {
   n.root(masked);
   n.symptom(masked);
   n.decoy(mixed);
-  n.fix_each(kOperator, {masked, p});
+  n.fix(FixKind::constant, masked);
   return n.infer(mixed);
 }
 

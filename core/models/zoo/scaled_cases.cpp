@@ -87,7 +87,7 @@ Setup f45() {
   const ValueId y = n.linear(x, 16, n.draw.normals(256, 0.25));
   n.root(y);
   n.symptom(y);
-  n.fix(FixKind::stochastic_rounding);
+  n.fix(Change{.kind = FixKind::stochastic_rounding, .text = "gradients"});
   Setup setup = n.train_loss(n.mean_of_all(n.mul(y, weight)), "adam:lr=0.01", 60);
   setup.train.shuffle = false;
   return setup;

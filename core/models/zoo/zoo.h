@@ -12,17 +12,10 @@
 #include "core/graph/model.h"
 #include "core/models/zoo/plans.h"
 #include "core/plan/causes.h"
+#include "core/plan/plan_edit.h"
 #include "core/train/trainer.h"
 
 namespace halfscope::zoo {
-
-/// One change that helps: of the node with this path, or of the whole lane if there is no path.
-struct Change {
-  FixKind kind = FixKind::nothing;
-  std::string path{};
-
-  friend bool operator==(const Change&, const Change&) = default;
-};
 
 /// What a diagnosis should find, as paths of nodes and variables.
 struct Labels {
@@ -30,8 +23,8 @@ struct Labels {
   std::string first_symptom;        ///< where NaN, infinity or the visible error shows first
   std::vector<std::string> decoys;  ///< what is easily blamed, and must not be in any advice
   /// The smallest fix that a plan or a setting can hold: with all of these changes the case is
-  /// healthy, without any of them it is not. Empty if there is none.
-  std::vector<Change> fix;
+  /// healthy, without any of them it is not.
+  PlanEdit fix;
 };
 
 /// A network and what it runs or trains on.
