@@ -53,7 +53,7 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "core/numeric/scaling", "core/numeric/sums", "core/numeric/sum_orders",
      "core/numeric/statistics", "core/bodies", "core/data", "core/plan", "core/graph", "core/ops",
      "core/policy", "core/models", "core/lower", "core/onnx", "core/backend", "core/observe",
-     "core/train",
+     "core/train", "core/models/zoo",
      //
      "emulation", "emulation/measure", "emulation/gemm", "emulation/engine",
      //
