@@ -155,6 +155,30 @@ std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   return suspect;
 }
 
+/// Weights that are 0 or infinite as they are stored: what reads them shows no loss of its own.
+std::optional<Suspect> lost_weights(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const TensorStats& stats = total_of(lane, order);
+  const std::optional<int> theirs = lane.reference_site(order);
+  if (site.role != Role::weight || !lane.inference() || !theirs || lane.reference() < 0) {
+    return std::nullopt;
+  }
+  const TensorStats& reference = lane.run().total(lane.reference(), *theirs);
+  const int64_t infinite = stats.non_finite() - reference.non_finite();
+  const int64_t zeros = stats.zero - reference.zero;
+  const bool large = infinite > 0;
+  const double share = static_cast<double>(large ? infinite : zeros) / static_cast<double>(stats.n);
+  if (!large && !(share >= kLeastShare)) return std::nullopt;
+  Suspect suspect{.node = node, .site = order};
+  suspect.mechanism = large ? Mechanism::forward_overflow : Mechanism::forward_flush;
+  suspect.weight = large ? 1.0 : std::min(share, 0.9);
+  suspect.text = fmt::format(
+      "{} of the weights of {} are {} in {}, whose {} number is {}", percent(share), site.path,
+      large ? "infinite" : "0", format_name(site.format), large ? "largest" : "smallest",
+      short_number(large ? site.format.max_finite() : site.format.min_subnormal()));
+  return suspect;
+}
+
 /// Scales under which the largest values of blocks are cut off.
 std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
@@ -243,6 +267,7 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
     consider(overflow);
     consider(flush);
     if (!scaled) consider(lost_integers(lane, node, order));
+    if (!overflow && !flush) consider(lost_weights(lane, node, order));
   }
   std::optional<Suspect> error = own_error(lane, node);
   // A result that is not finite because of what was read as 0 or infinity.
