@@ -156,6 +156,17 @@ void write_lane(Database& database, int64_t index, const LaneInfo& lane) {
   }
 }
 
+/// The nodes whose file has another name for them.
+nlohmann::json node_names(const RunInfo& run) {
+  nlohmann::json names = nlohmann::json::object();
+  for (const LaneInfo& lane : run.lanes) {
+    for (const LayerInfo& layer : lane.layers) {
+      if (!layer.alias.empty()) names[layer.path] = layer.alias;
+    }
+  }
+  return names;
+}
+
 void write_meta(Database& database, const RunInfo& run) {
   Statement insert(database, "INSERT INTO meta VALUES(?1,?2)");
   const auto put = [&insert](const char* key, const std::string& value) {
@@ -182,6 +193,9 @@ void write_meta(Database& database, const RunInfo& run) {
   put("every", std::to_string(run.every));
   put("isa", run.isa);
   put("version", run.version);
+  if (const nlohmann::json names = node_names(run); !names.empty()) {
+    put("node_names", to_text(names));
+  }
 }
 
 }  // namespace

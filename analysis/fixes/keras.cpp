@@ -25,7 +25,7 @@ for path in KEEP_FP32:
 }  // namespace
 
 std::string keras_text(const LaneInfo& lane, const PlanEdit& edit) {
-  const std::vector<Place> kept =
+  const std::vector<ModulePlace> kept =
       places_of(edit, lane, {FixKind::operator_fp32, FixKind::store_fp32});
   std::vector<std::string> paths = modules_of(kept);
   std::string text;
@@ -43,7 +43,7 @@ std::string keras_text(const LaneInfo& lane, const PlanEdit& edit) {
         "A layer has one dtype for what it reads and writes: layers whose results "
         "alone need fp32 compute in it.");
   }
-  for (const Place& place : kept) {
+  for (const ModulePlace& place : kept) {
     if (place.is_module()) continue;
     text += comment(
         fmt::format("{}: in {}, cast with keras.ops.cast(x, \"float32\") before {}.", place.path,

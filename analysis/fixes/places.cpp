@@ -63,8 +63,8 @@ std::string ordinal(int number) {
 
 }  // namespace
 
-Place place_of(const std::string& path, const LaneInfo& lane) {
-  Place place{.path = path, .op = "", .module = path, .call = "", .part = ""};
+ModulePlace place_of(const std::string& path, const LaneInfo& lane) {
+  ModulePlace place{.path = path, .op = "", .module = path, .call = "", .part = ""};
   const LayerInfo* layer = layer_at(lane, path);
   if (layer != nullptr) place.op = layer->op;
   if (!has_module_names(lane)) {
@@ -97,12 +97,12 @@ Place place_of(const std::string& path, const LaneInfo& lane) {
   return place;
 }
 
-std::vector<Place> places_of(const PlanEdit& edit, const LaneInfo& lane,
-                             std::vector<FixKind> kinds) {
-  std::vector<Place> places;
+std::vector<ModulePlace> places_of(const PlanEdit& edit, const LaneInfo& lane,
+                                   std::vector<FixKind> kinds) {
+  std::vector<ModulePlace> places;
   for (const Change& change : edit.changes) {
     const bool wanted = std::find(kinds.begin(), kinds.end(), change.kind) != kinds.end();
-    const bool is_there = std::any_of(places.begin(), places.end(), [&](const Place& place) {
+    const bool is_there = std::any_of(places.begin(), places.end(), [&](const ModulePlace& place) {
       return place.path == change.path;
     });
     if (wanted && !is_there && !change.path.empty()) places.push_back(place_of(change.path, lane));
@@ -110,9 +110,9 @@ std::vector<Place> places_of(const PlanEdit& edit, const LaneInfo& lane,
   return places;
 }
 
-std::vector<std::string> modules_of(const std::vector<Place>& places) {
+std::vector<std::string> modules_of(const std::vector<ModulePlace>& places) {
   std::vector<std::string> modules;
-  for (const Place& place : places) {
+  for (const ModulePlace& place : places) {
     const bool is_there = std::find(modules.begin(), modules.end(), place.module) != modules.end();
     if (place.is_module() && !is_there) modules.push_back(place.module);
   }
@@ -157,7 +157,7 @@ std::string comment(const std::string& text) {
   return out;
 }
 
-std::string expression_in_fp32(const Place& place) {
+std::string expression_in_fp32(const ModulePlace& place) {
   static const std::map<std::string, std::string, std::less<>> kExpressions{
       {"Add", "a.float() + b.float()"},
       {"Attention", "F.scaled_dot_product_attention(q.float(), k.float(), v.float())"},
@@ -187,7 +187,7 @@ std::string expression_in_fp32(const Place& place) {
   return fmt::format("{}(x.float())", is_name ? place.call : "f");
 }
 
-std::string where_text(const Place& place) {
+std::string where_text(const ModulePlace& place) {
   const std::string what = place.which > 1
                                ? fmt::format("the {} {}", ordinal(place.which), place.call)
                                : "the " + place.call;

@@ -11,7 +11,7 @@
 
 namespace halfscope::fixes {
 
-struct Place {
+struct ModulePlace {
   std::string path;    ///< the node's, "layer1.0:add_2"
   std::string op;      ///< its operator, "Add"; "" if the lane does not know the node
   std::string module;  ///< "layer1.0"; "" for the model itself
@@ -23,14 +23,14 @@ struct Place {
   bool is_module() const { return call.empty(); }
 };
 
-Place place_of(const std::string& path, const LaneInfo& lane);
+ModulePlace place_of(const std::string& path, const LaneInfo& lane);
 
 /// The nodes that changes of these kinds name, each once.
-std::vector<Place> places_of(const PlanEdit& edit, const LaneInfo& lane,
-                             std::vector<FixKind> kinds);
+std::vector<ModulePlace> places_of(const PlanEdit& edit, const LaneInfo& lane,
+                                   std::vector<FixKind> kinds);
 
 /// Their modules, each once.
-std::vector<std::string> modules_of(const std::vector<Place>& places);
+std::vector<std::string> modules_of(const std::vector<ModulePlace>& places);
 
 /// A string literal of Python.
 std::string python_string(const std::string& text);
@@ -41,8 +41,8 @@ std::string python_list(const std::string& name, const std::vector<std::string>&
 std::string comment(const std::string& text);
 
 /// "x.float() ..." that computes the operator in fp32.
-std::string expression_in_fp32(const Place& place);
+std::string expression_in_fp32(const ModulePlace& place);
 /// "the 2nd add in the forward of layer1.0".
-std::string where_text(const Place& place);
+std::string where_text(const ModulePlace& place);
 
 }  // namespace halfscope::fixes

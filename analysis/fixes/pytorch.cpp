@@ -64,9 +64,9 @@ std::string dtype_of(const FloatFormat& format) {
   return "";
 }
 
-std::string function_comments(const std::vector<Place>& places) {
+std::string function_comments(const std::vector<ModulePlace>& places) {
   std::string text;
-  for (const Place& place : places) {
+  for (const ModulePlace& place : places) {
     if (place.is_module()) continue;
     text += comment(fmt::format("{}: compute {} in fp32:", place.path, where_text(place)));
     if (!place.part.empty()) {
@@ -83,9 +83,9 @@ std::string function_comments(const std::vector<Place>& places) {
   return text;
 }
 
-std::string part_comments(const std::vector<Place>& places) {
+std::string part_comments(const std::vector<ModulePlace>& places) {
   std::string text;
-  for (const Place& place : places) {
+  for (const ModulePlace& place : places) {
     if (!place.is_module() || place.module == place.path) continue;
     const bool scopes = place.part.empty() && place.path.find(':') == std::string::npos;
     if (scopes) continue;
@@ -98,10 +98,10 @@ std::string part_comments(const std::vector<Place>& places) {
 }
 
 std::string store_comments(const PlanEdit& edit, const LaneInfo& lane) {
-  const std::vector<Place> stored = places_of(edit, lane, {FixKind::store_fp32});
+  const std::vector<ModulePlace> stored = places_of(edit, lane, {FixKind::store_fp32});
   if (stored.empty()) return "";
   std::string names;
-  for (const Place& place : stored) names += (names.empty() ? "" : ", ") + place.path;
+  for (const ModulePlace& place : stored) names += (names.empty() ? "" : ", ") + place.path;
   return comment("Only the results of " + names +
                  " need fp32. PyTorch's operators write what they read, so they also read fp32 "
                  "here: at least as precise, and slower.");
@@ -114,7 +114,7 @@ bool is_product(const std::string& op) {
 std::string sum_comments(const PlanEdit& edit, const LaneInfo& lane) {
   std::string text;
   bool products = false;
-  for (const Place& place : places_of(edit, lane, {FixKind::accumulate_fp32})) {
+  for (const ModulePlace& place : places_of(edit, lane, {FixKind::accumulate_fp32})) {
     if (is_product(place.op)) {
       products = true;
       continue;
@@ -135,7 +135,7 @@ std::string constant_comments(const PlanEdit& edit, const LaneInfo& lane) {
   std::string text;
   for (const Change& change : edit.changes) {
     if (change.kind != FixKind::constant) continue;
-    const Place place = place_of(change.path, lane);
+    const ModulePlace place = place_of(change.path, lane);
     const std::string where = place.is_module() ? "the module " + place.module : where_text(place);
     if (change.value != 0.0) {
       text += comment(
@@ -226,7 +226,7 @@ std::string not_expressed(const std::string& framework, const PlanEdit& edit,
 }
 
 std::string pytorch_text(const LaneInfo& lane, const FloatFormat& storage, const PlanEdit& edit) {
-  const std::vector<Place> kept =
+  const std::vector<ModulePlace> kept =
       places_of(edit, lane, {FixKind::operator_fp32, FixKind::store_fp32});
   const std::vector<std::string> modules = modules_of(kept);
   const std::string narrow =

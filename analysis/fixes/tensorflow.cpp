@@ -54,11 +54,11 @@ const std::map<std::string, Names, std::less<>>& operators() {
 }  // namespace
 
 std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit) {
-  const std::vector<Place> kept =
+  const std::vector<ModulePlace> kept =
       places_of(edit, lane, {FixKind::operator_fp32, FixKind::store_fp32});
   std::set<std::string> ops, denied;
   std::string unknown;
-  for (const Place& place : kept) {
+  for (const ModulePlace& place : kept) {
     const auto found = operators().find(place.op);
     if (found == operators().end()) {
       unknown +=
@@ -84,8 +84,9 @@ std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit) {
             "    os.environ[\"TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_\" + edit] = DENIED\n";
     std::vector<std::string> others;
     for (const LayerInfo& layer : lane.layers) {
-      const bool asked = std::any_of(kept.begin(), kept.end(),
-                                     [&](const Place& place) { return place.path == layer.path; });
+      const bool asked = std::any_of(kept.begin(), kept.end(), [&](const ModulePlace& place) {
+        return place.path == layer.path;
+      });
       if (ops.contains(layer.op) && !asked) others.push_back(layer.path);
     }
     if (!others.empty()) {

@@ -8,7 +8,7 @@
 namespace halfscope::fixes {
 
 std::string torchao_text(const LaneInfo& lane, const PlanEdit& edit) {
-  const std::vector<Place> kept =
+  const std::vector<ModulePlace> kept =
       places_of(edit, lane, {FixKind::operator_fp32, FixKind::store_fp32});
   const std::vector<std::string> modules = modules_of(kept);
   std::string text;
@@ -23,7 +23,7 @@ std::string torchao_text(const LaneInfo& lane, const PlanEdit& edit) {
                 "model: --fix-as pytorch keeps them in fp32. torchao converts nn.Linear alone; "
                 "other modules were not in float8 before.");
   }
-  for (const Place& place : kept) {
+  for (const ModulePlace& place : kept) {
     if (place.is_module()) continue;
     text += comment(fmt::format("{}: torchao never converts {}.", place.path, where_text(place)));
   }

@@ -11,6 +11,7 @@
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
+#include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/run_input.h"
 #include "cli/tasks/training.h"
@@ -133,7 +134,7 @@ int convert_network(const Settings& settings) {
   check_result_file(settings.out, settings.force);
   NetworkOptions wanted = network_options(settings);
   if (settings.batch > 0) wanted.batch = settings.batch;
-  if (!settings.data.empty()) describe_samples(load_dataset(settings.data), wanted);
+  if (!settings.data.empty()) describe_samples(load_data(settings.data), wanted);
   std::optional<Dataset> samples;
   if (!settings.inputs.empty()) samples = read_inputs(settings.inputs);
   const Written made = settings.batch == 0 ? written_open(settings, wanted)

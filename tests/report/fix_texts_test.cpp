@@ -13,7 +13,7 @@
 namespace halfscope {
 namespace {
 
-using fixes::Place;
+using fixes::ModulePlace;
 using fixes::place_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -53,7 +53,7 @@ LaneInfo exported() {
 TEST(FixPlaces, NamesSayModuleAndCall) {
   const LaneInfo lane = exported();
   const auto at = [&](const char* path) {
-    const Place place = place_of(path, lane);
+    const ModulePlace place = place_of(path, lane);
     return place.module + "|" + place.call + "|" + std::to_string(place.which) + "|" + place.part;
   };
   EXPECT_EQ(at("layer1.0.conv2"), "layer1.0.conv2||1|");
