@@ -152,8 +152,8 @@ def check_proof(bench: Bench) -> str:
     text = bench.text("mixed_float16", "pytorch", "--verify")
     kept = paste(text, model=Network())["KEEP_FP32"]
     plan = json.loads(bench.text("mixed_float16", "plan"))
-    fp32 = [rule["path"] for rule in plan["rules"] if rule.get("format") == "fp32"
-            and "path" in rule]
+    fp32 = [rule["path"] for rule in plan["rules"] if "path" in rule
+            and "fp32" in (rule.get("format"), rule.get("write"))]
     assert set(kept) <= set(fp32), f"{kept} and {fp32}"
     return f"{kept}, the plan {fp32}"
 
