@@ -304,6 +304,24 @@ class Recorder::Writer {
     checks_.push_back({lane, check});
   }
 
+  void reduction(int lane, const ReductionError& error) {
+    require(State::running);
+    if (!is_site(lane, error.site)) {
+      throw Error(fmt::format("a reduction came of lane {}, site {}", lane, error.site));
+    }
+    if (!rows_.empty()) throw Error("a reduction came in the middle of a step");
+    reductions_.emplace_back(lane, error);
+  }
+
+  /// Of the step that comes next, or whose other lanes have come.
+  void ranks(int lane, const RankSpread& spread) {
+    require(State::running);
+    if (!is_lane(lane)) {
+      throw Error(fmt::format("ranks of lane {} came, which does not exist", lane));
+    }
+    spreads_.emplace_back(lane, spread);
+  }
+
   /// Written with the next step, or at the end.
   void deviation(int lane, const Deviation& deviation) {
     require(State::running);
@@ -420,6 +438,8 @@ class Recorder::Writer {
     write_deviations();
     for (const LaneSums& sums : sums_) sql.rows.write(sums.lane, sums.sums, step);
     for (const LaneCheck& check : checks_) sql.rows.write(check.lane, check.check, step);
+    for (const auto& [lane, error] : reductions_) sql.rows.write(lane, error, step);
+    for (const auto& [lane, spread] : spreads_) sql.rows.write(lane, spread, step);
     if (recorded_) write_window(step);
     transaction.commit();
     last_step_ = step;
@@ -428,6 +448,8 @@ class Recorder::Writer {
     errors_.clear();
     sums_.clear();
     checks_.clear();
+    reductions_.clear();
+    spreads_.clear();
     packed_step_.clear();
     recorded_ = false;
   }
@@ -531,6 +553,8 @@ class Recorder::Writer {
   std::vector<std::pair<int, Deviation>> deviations_;
   std::vector<LaneSums> sums_;
   std::vector<LaneCheck> checks_;
+  std::vector<std::pair<int, ReductionError>> reductions_;
+  std::vector<std::pair<int, RankSpread>> spreads_;
   bool recorded_ = false;             // some lane came with statistics
   std::vector<uint8_t> packed_step_;  // its statistics, all lanes
   std::vector<uint8_t> packed_last_;  // those of the last window
@@ -566,6 +590,12 @@ void Recorder::deviation(int lane, const Deviation& deviation) {
 }
 
 void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
+
+void Recorder::reduction(int lane, const ReductionError& error) {
+  writer_->reduction(lane, error);
+}
+
+void Recorder::ranks(int lane, const RankSpread& spread) { writer_->ranks(lane, spread); }
 
 void Recorder::lost(int lane, int64_t step, const std::string& why) {
   writer_->lost(lane, step, why);

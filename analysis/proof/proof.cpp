@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-/// Layers by name, then the storage, then the loss scale.
+/// Layers by name, then the storage, the reduction and the loss scale.
 std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
   std::vector<PlanEdit> members = edit.members();
   const auto end = members.begin() + static_cast<int64_t>(edit.fp32_layers.size());
@@ -25,6 +25,7 @@ std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
 
 std::string in_words(const PlanEdit& member) {
   if (!member.fp32_layers.empty()) return member.fp32_layers.front();
+  if (member.reduction) return "the other reduction over ranks";
   return member.fp32_storage ? "the fp32 variables" : "the loss scale";
 }
 
@@ -33,7 +34,7 @@ std::string in_words(const PlanEdit& member) {
 bool finds_its_scale(const PlanEdit& edit, const LossScalerConfig& scaler) {
   constexpr double kComesDown = 0x1p16;
   const double start = static_cast<double>(scaler.initial);
-  const bool alone = edit.fp32_layers.empty() && !edit.fp32_storage;
+  const bool alone = edit.fp32_layers.empty() && !edit.fp32_storage && !edit.reduction;
   return scaler.kind == LossScalerConfig::Kind::dynamic && !alone && start >= *edit.loss_scale &&
          start <= kComesDown * *edit.loss_scale;
 }

@@ -20,6 +20,7 @@ const char* severity_name(Severity severity) noexcept {
 const char* action_name(const PlanEdit& edit) noexcept {
   if (!edit.fp32_layers.empty()) return "keep_fp32";
   if (edit.fp32_storage) return "format";
+  if (edit.reduction) return "reduce";
   return edit.loss_scale ? "loss_scale" : "none";
 }
 

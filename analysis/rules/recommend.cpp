@@ -36,6 +36,9 @@ std::string sentence(const PlanEdit& edit, bool dynamic) {
     parts.push_back("keep " + name_list(edit.fp32_layers) + " in fp32");
   if (edit.fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
   if (edit.buffers_on_step) parts.push_back("let running statistics move with the update");
+  if (edit.reduction) {
+    parts.push_back("reduce over ranks by " + reduction_text(*edit.reduction));
+  }
   if (edit.loss_scale) {
     const std::string scale = scale_text(*edit.loss_scale);
     parts.push_back(dynamic ? "start dynamic loss scaling at " + scale +

@@ -13,6 +13,7 @@
 #include "core/lower/add_planned.h"
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
+#include "core/lower/rank_gradients.h"
 #include "core/lower/rounded_steps.h"
 #include "core/lower/sites.h"
 #include "core/near_miss.h"
@@ -519,7 +520,13 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.keep_sum = graph.add_input("keep_sum", {});
   const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
                               out.correction_2};
-  std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients;
+  out.ranks = spec.ranks;
+  out.reduction = plan.reduction.value_or(spec.reduction);
+  if (spec.ranks > 1) {
+    out.rank = graph.add_input("rank", {});
+    out.rank_takes_part = graph.add_input("rank_takes_part", {spec.ranks});
+  }
+  std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients, rank_gradients;
   if (classifies) grad_targets.push_back(out.accuracy);
   std::vector<ValueId> update_targets = buffers.committed;
   std::vector<size_t> trained;  // of the variables, in the order of step_gradients
@@ -542,6 +549,15 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
       names[gradient] = {variable.path, "_grad_sum", Role::weight_grad, Phase::backward};
       sum_targets.push_back(gradient);
     }
+    if (spec.ranks > 1) {
+      rank_gradients.push_back(gradient);
+      const RankSum sum = add_rank_sum(graph, i, gradient, {out.rank, out.rank_takes_part},
+                                       spec.ranks, out.reduction);
+      out.reduced.push_back({variable.path, sum.stack, sum.reduced});
+      sum_targets.push_back(sum.stored);
+      gradient = sum.reduced;
+      names[gradient] = {variable.path, "_grad_reduced", Role::weight_grad, Phase::backward};
+    }
     step_gradients.push_back(gradient);
     trained.push_back(i);
   }
@@ -550,6 +566,11 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   }
   out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
+  if (spec.ranks > 1) {
+    out.rank_norm = graph.add1("GradientNorm", "metrics/rank_norm", rank_gradients);
+    graph.node(graph.value(out.rank_norm).producer).phase = Phase::backward;
+    sum_targets.push_back(out.rank_norm);
+  }
   add_steps(out, plan, spec, scalars, trained, std::move(step_gradients), names, update_targets);
 
   for (const Variable& variable : graph.variables()) {

@@ -21,11 +21,13 @@ void PlanEdit::add(const PlanEdit& other) {
   fp32_storage = fp32_storage || other.fp32_storage;
   buffers_on_step = buffers_on_step || other.buffers_on_step;
   if (!loss_scale) loss_scale = other.loss_scale;
+  if (!reduction) reduction = other.reduction;
 }
 
 Plan PlanEdit::apply(Plan plan) const {
   if (fp32_storage) plan.storage = kFp32;
   if (buffers_on_step) plan.buffers = BufferCommit::on_step;
+  if (reduction) plan.reduction = reduction;
   for (const std::string& layer : fp32_layers) keep_fp32(plan, exact_glob(layer));
   return plan;
 }
@@ -34,6 +36,7 @@ std::vector<PlanEdit> PlanEdit::members() const {
   std::vector<PlanEdit> members;
   for (const std::string& layer : fp32_layers) members.push_back({.fp32_layers = {layer}});
   if (fp32_storage) members.push_back({.fp32_storage = true});
+  if (reduction) members.push_back({.reduction = reduction});
   if (loss_scale) members.push_back({.loss_scale = loss_scale});
   return members;
 }
@@ -44,12 +47,14 @@ PlanEdit PlanEdit::without(const PlanEdit& member) const {
   if (member.fp32_storage) rest.fp32_storage = false;
   if (member.buffers_on_step) rest.buffers_on_step = false;
   if (member.loss_scale) rest.loss_scale.reset();
+  if (member.reduction) rest.reduction.reset();
   return rest;
 }
 
 std::string PlanEdit::member_name() const {
   if (!fp32_layers.empty()) return fp32_layers.front();
-  return fp32_storage ? "variables.storage" : "loss_scale";
+  if (fp32_storage) return "variables.storage";
+  return reduction ? "variables.reduce" : "loss_scale";
 }
 
 }  // namespace halfscope

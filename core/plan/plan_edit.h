@@ -16,13 +16,14 @@ struct PlanEdit {
   bool fp32_storage = false;               ///< of variables and of the optimizer's state
   bool buffers_on_step = false;            ///< running statistics move with the update
   std::optional<double> loss_scale{};      ///< a static one; no plan holds it
+  std::optional<Reduction> reduction{};    ///< of data-parallel ranks
 
   friend bool operator==(const PlanEdit&, const PlanEdit&) = default;
 
   bool empty() const noexcept { return !changes_plan() && !loss_scale; }
   /// Whether apply() does anything.
   bool changes_plan() const noexcept {
-    return !fp32_layers.empty() || fp32_storage || buffers_on_step;
+    return !fp32_layers.empty() || fp32_storage || buffers_on_step || reduction;
   }
   bool keeps(const std::string& layer) const noexcept;
   /// Adds or takes out a layer.
@@ -33,12 +34,12 @@ struct PlanEdit {
   /// The plan with these changes, which win over all its rules.
   Plan apply(Plan plan) const;
 
-  /// The parts that training may need one by one: an edit for each layer, for the storage and for
-  /// the loss scale. Buffers are no part, as no loss of a training depends on them.
+  /// The parts that training may need one by one: an edit for each layer, for the storage, for the
+  /// reduction and for the loss scale. Buffers are no part, as no loss of a training depends on them.
   std::vector<PlanEdit> members() const;
   PlanEdit without(const PlanEdit& member) const;
   /// Of a member, as run files and reports name it: the layer's path, "variables.storage",
-  /// "loss_scale".
+  /// "variables.reduce", "loss_scale".
   std::string member_name() const;
 };
 

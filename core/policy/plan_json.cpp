@@ -113,6 +113,14 @@ void read_update_formats(const Json& variables, Plan& plan) {
   read("ema_compute", plan.average_compute);
   read("update_compute", plan.update_compute);
   read("clip", plan.clip);
+  if (variables.contains("reduce")) {
+    const std::string text = text_of(variables, "reduce", "variables");
+    try {
+      plan.reduction = parse_reduction(text);
+    } catch (const Error& error) {
+      throw error.with_text("plan: variables.reduce: " + std::string(error.what()));
+    }
+  }
   if (variables.contains("clip_mode")) {
     plan.clip_stagewise = stagewise_of(variables, "clip_mode", "variables");
     if (plan.clip_stagewise && plan.clip == kFp32) {
@@ -131,6 +139,7 @@ void write_update_formats(const Plan& plan, Json& variables) {
   write("update_compute", plan.update_compute);
   write("clip", plan.clip);
   if (plan.clip_stagewise) variables["clip_mode"] = "stagewise";
+  if (plan.reduction) variables["reduce"] = reduction_text(*plan.reduction);
 }
 
 /// The operators that a rule can meet.
@@ -373,7 +382,7 @@ Plan plan_from_json(std::string_view text) {
   if (json.contains("variables")) {
     check_keys(json["variables"], "variables",
                {"storage", "rounding", "buffers", "ema", "ema_compute", "update_compute", "clip",
-                "clip_mode"});
+                "clip_mode", "reduce"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("rounding"))

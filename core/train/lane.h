@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/backend/rank_steps.h"
 #include "core/observe/comparator.h"
 #include "core/observe/kernel_check.h"
 
@@ -63,6 +64,8 @@ struct Lane {
   bool lost = false;
   int reference = -1;  ///< the lane that it is judged by
   StepState state{};  ///< after the last step that was collected
+
+  RankSteps* ranks = nullptr;  ///< `steps`, where there are several ranks
 
   // Of training.
   bool waits = true;     ///< what is launched is done

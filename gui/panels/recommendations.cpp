@@ -58,6 +58,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
     }
     if (!action.edit.fp32_layers.empty()) continue;
     row.edit.fp32_storage = action.edit.fp32_storage;
+    row.edit.reduction = action.edit.reduction;
     const bool scales = !frame.run.view().info().inference;
     if (scales && action.edit.loss_scale && !scale_named) {
       row.edit.loss_scale = action.edit.loss_scale;
@@ -85,6 +86,12 @@ void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
   } else if (row.edit.fp32_storage) {
     ui::checkbox(path + "/what_if", "", &edits.fp32_storage);
     ui::tip("Keeps the variables and the optimizer's state in fp32 (master weights).");
+  } else if (row.edit.reduction) {
+    bool on = edits.reduction == row.edit.reduction;
+    if (ui::checkbox(path + "/what_if", "", &on)) {
+      edits.reduction = on ? row.edit.reduction : std::nullopt;
+    }
+    ui::tip("Sums the gradients of the ranks in this way.");
   } else if (row.edit.loss_scale) {
     bool on = edits.loss_scale == row.edit.loss_scale;
     if (ui::checkbox(path + "/what_if", "", &on)) {
