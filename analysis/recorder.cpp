@@ -283,7 +283,7 @@ class Recorder::Writer {
                               error.site, error.other_lane, error.other_site));
     }
     if (!rows_.empty()) throw Error("an error came in the middle of a step");
-    errors_.push_back({lane, error});
+    errors_.emplace_back(lane, error);
   }
 
   void sums(int lane, const SiteSums& sums) {
@@ -292,7 +292,7 @@ class Recorder::Writer {
       throw Error(fmt::format("diagnostics came of lane {}, site {}", lane, sums.site));
     }
     if (!rows_.empty()) throw Error("diagnostics came in the middle of a step");
-    sums_.push_back({lane, sums});
+    sums_.emplace_back(lane, sums);
   }
 
   void kernel(int lane, const KernelCheck& check) {
@@ -301,7 +301,7 @@ class Recorder::Writer {
       throw Error(fmt::format("a check came of lane {}, site {}", lane, check.site));
     }
     if (!rows_.empty()) throw Error("a check came in the middle of a step");
-    checks_.push_back({lane, check});
+    checks_.emplace_back(lane, check);
   }
 
   void reduction(int lane, const ReductionError& error) {
@@ -376,19 +376,6 @@ class Recorder::Writer {
     int lane;
     StepRow row;
   };
-  struct LaneError {
-    int lane;
-    SiteError error;
-  };
-
-  struct LaneSums {
-    int lane;
-    SiteSums sums;
-  };
-  struct LaneCheck {
-    int lane;
-    KernelCheck check;
-  };
 
   void require(State state) const {
     if (state_ == state) return;
@@ -434,10 +421,10 @@ class Recorder::Writer {
     const int64_t step = rows_.front().row.step;
     Transaction transaction(*database_, sql.begin, sql.commit);
     for (const LaneRow& each : rows_) sql.rows.write(each.lane, each.row);
-    for (const LaneError& error : errors_) sql.rows.write(error.lane, error.error, step);
+    for (const auto& [lane, error] : errors_) sql.rows.write(lane, error, step);
     write_deviations();
-    for (const LaneSums& sums : sums_) sql.rows.write(sums.lane, sums.sums, step);
-    for (const LaneCheck& check : checks_) sql.rows.write(check.lane, check.check, step);
+    for (const auto& [lane, sums] : sums_) sql.rows.write(lane, sums, step);
+    for (const auto& [lane, check] : checks_) sql.rows.write(lane, check, step);
     for (const auto& [lane, error] : reductions_) sql.rows.write(lane, error, step);
     for (const auto& [lane, spread] : spreads_) sql.rows.write(lane, spread, step);
     if (recorded_) write_window(step);
@@ -549,10 +536,10 @@ class Recorder::Writer {
   std::vector<LaneRow> rows_;  // of the lanes that have come
   size_t due_ = 0;             // the lane whose step comes next
   std::map<size_t, nlohmann::json> lost_;
-  std::vector<LaneError> errors_;
+  std::vector<std::pair<int, SiteError>> errors_;
   std::vector<std::pair<int, Deviation>> deviations_;
-  std::vector<LaneSums> sums_;
-  std::vector<LaneCheck> checks_;
+  std::vector<std::pair<int, SiteSums>> sums_;
+  std::vector<std::pair<int, KernelCheck>> checks_;
   std::vector<std::pair<int, ReductionError>> reductions_;
   std::vector<std::pair<int, RankSpread>> spreads_;
   bool recorded_ = false;             // some lane came with statistics
@@ -591,9 +578,7 @@ void Recorder::deviation(int lane, const Deviation& deviation) {
 
 void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
 
-void Recorder::reduction(int lane, const ReductionError& error) {
-  writer_->reduction(lane, error);
-}
+void Recorder::reduction(int lane, const ReductionError& error) { writer_->reduction(lane, error); }
 
 void Recorder::ranks(int lane, const RankSpread& spread) { writer_->ranks(lane, spread); }
 

@@ -62,8 +62,7 @@ StepRows::StepRows(sqlite::Database& database)
       insert_sums_(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"),
       insert_kernel_(database,
                      "INSERT INTO kernels VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)"),
-      insert_reduction_(database,
-                        "INSERT INTO reductions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
+      insert_reduction_(database, "INSERT INTO reductions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
       insert_ranks_(database, "INSERT INTO ranks VALUES(?1,?2,?3,?4,?5)") {}
 
 void StepRows::write(int lane, const StepRow& row) {
@@ -140,9 +139,9 @@ void StepRows::write(int lane, const KernelCheck& check, int64_t step) {
 void StepRows::write(int lane, const ReductionError& error, int64_t step) {
   check_step("a reduction", error.step, step);
   int parameter = 0;
-  for (const int64_t value : {error.step, static_cast<int64_t>(lane),
-                              static_cast<int64_t>(error.site), error.ranks, error.n,
-                              error.broken}) {
+  for (const int64_t value :
+       {error.step, static_cast<int64_t>(lane), static_cast<int64_t>(error.site), error.ranks,
+        error.n, error.broken}) {
     insert_reduction_.bind(++parameter, value);
   }
   insert_reduction_.bind(7, error.error);

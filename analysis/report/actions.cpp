@@ -10,6 +10,7 @@
 #include "analysis/report/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/rank_facts.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope::report {
@@ -288,8 +289,8 @@ void add_actions(const RunView& run, Report& report) {
   }
   if (advice.edit.reduction) {
     ActionReport action{.edit = {.reduction = advice.edit.reduction}, .lane = advice.lane};
-    action.text = fmt::format("Reduce the gradients of the ranks by {}.",
-                              reduction_text(*advice.edit.reduction));
+    action.text = reduction_change(LaneFacts(run, advice.lane), *advice.edit.reduction) + ".";
+    action.text[0] = static_cast<char>(action.text[0] - 'a' + 'A');  // a small letter
     action.effect = reason(report, action);
     finish(report, std::move(action));
   }

@@ -45,7 +45,8 @@ void find_rank_disagreement(const LaneFacts& lane, std::vector<Finding>& finding
                       {"distance", last.distance},
                       {"largest_distance", largest}};
   finding.text = fmt::format(
-      "At step {} {} of {} ranks skipped the update and the others did not, because each decides by "
+      "At step {} {} of {} ranks skipped the update and the others did not, because each decides "
+      "by "
       "its own gradient. They disagreed in {}, and at step {} {}. Only rank 0 is evaluated.",
       first.step, first.skipped, first.ranks, counted(times, "step"), last.step, apart);
   finding.action.text =

@@ -60,7 +60,8 @@ std::vector<InexactReduction> inexact_reductions(const LaneFacts& lane) {
   for (auto& [site, each] : by_site) {
     const ReductionError& worst = each.worst;
     each.matters = worst.broken > 0 || worst.error > kMattersFrom;
-    each.by_order = worst.broken == 0 && worst.stored <= kMostOfIt * worst.error;
+    each.by_order = worst.broken == 0 && worst.stored <= kMattersFrom &&
+                    worst.stored <= kMostOfIt * worst.error;
     found.push_back(each);
   }
   return found;
@@ -81,6 +82,17 @@ std::optional<Reduction> advised_reduction(const LaneFacts& lane) {
   }
   if (!lane.run().ranks(lane.lane()).empty()) advised.vote = Reduction::Vote::all;
   return advised == before ? std::nullopt : std::optional(advised);
+}
+
+std::string reduction_change(const LaneFacts& lane, const Reduction& advised) {
+  const Reduction before = reduction_of_lane(lane);
+  Reduction same_vote = before;
+  same_vote.vote = advised.vote;
+  const char* vote = advised.vote == Reduction::Vote::all ? "let all ranks skip a step together"
+                                                          : "let each rank skip steps by itself";
+  if (same_vote == advised && before != advised) return vote;
+  const std::string text = "reduce over ranks by " + reduction_text(advised);
+  return before.vote == advised.vote ? text : text + " and " + vote;
 }
 
 }  // namespace halfscope

@@ -22,8 +22,8 @@ std::string growth(const LaneFacts& lane, const ReductionError& worst) {
   for (const ReductionError& row : lane.run().reductions(lane.lane())) {
     if (row.step != worst.step || row.site != worst.site || row.broken > 0) continue;
     const bool first = parts.empty();
-    parts.push_back(fmt::format("{} over {}{}", percent(row.error), row.ranks,
-                                first ? " ranks" : ""));
+    parts.push_back(
+        fmt::format("{} over {}{}", percent(row.error), row.ranks, first ? " ranks" : ""));
   }
   return parts.size() < 2 ? "" : name_list(parts, parts.size());
 }
@@ -61,12 +61,11 @@ void find_rank_reduction(const LaneFacts& lane, std::vector<Finding>& findings) 
   finding.site = site.name();
   finding.layer = site.path;
   finding.step = most.first_step;
-  const std::string off =
-      worst.broken > 0
-          ? fmt::format("{} values of {} overflow while {} ranks sum them", worst.broken,
-                        site.name(), worst.ranks)
-          : fmt::format("the sum over {} ranks puts {} {} off", worst.ranks, site.name(),
-                        percent(worst.error));
+  const std::string off = worst.broken > 0
+                              ? fmt::format("{} values of {} overflow while {} ranks sum them",
+                                            worst.broken, site.name(), worst.ranks)
+                              : fmt::format("the sum over {} ranks puts {} {} off", worst.ranks,
+                                            site.name(), percent(worst.error));
   finding.mechanism = fmt::format("{} ({} in {})", off, named, format);
   std::vector<std::string> layers;
   for (const InexactReduction& each : inexact) layers.push_back(lane.site(each.worst.site).path);

@@ -260,7 +260,8 @@ std::vector<Setting> training_rows() {
        "Format that micro-batches accumulate gradients in [default: the variable's]",
        format(&Settings::accumulate_grads), Kept::settings, formats},
       {"--ranks", kTrain, kTraining,
-       "Train as N data-parallel ranks, simulated in one process; each takes its share of the batch",
+       "Train as N data-parallel ranks, simulated in one process; each takes its share of the "
+       "batch",
        whole(&Settings::ranks, 1, kMostRanks), Kept::settings},
       {"--reduce", kTrain, kTraining,
        "How ranks sum their gradients: ring, tree, halving or all-to-all, with options after a "

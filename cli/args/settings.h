@@ -30,7 +30,7 @@ struct Settings {
   std::optional<uint64_t> random_input{};
   std::map<std::string, int64_t> dimensions{};
   std::vector<std::string> trainable{}, frozen{}, untied{};  ///< globs over weights of a file
-  int64_t limit = 0;  ///< samples; 0 for all
+  int64_t limit = 0;                                         ///< samples; 0 for all
   bool no_shuffle = false;
 
   // Training

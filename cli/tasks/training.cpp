@@ -29,8 +29,7 @@ void check_needs(const Settings& s) {
   const Need needs[] = {
       {!s.accumulate_grads || s.micro_batches > 1, "accumulate_grads",
        "--accumulate-grads needs more than one micro-batch", "add --micro-batches N"},
-      {!s.reduction || s.ranks > 1, "reduce", "--reduce needs more than one rank",
-       "add --ranks N"},
+      {!s.reduction || s.ranks > 1, "reduce", "--reduce needs more than one rank", "add --ranks N"},
       {!s.evaluate_average || s.average, "eval_ema", "--eval-ema needs moving averages",
        "add --ema DECAY"},
       {s.save_ema.empty() || s.average, "save_ema", "--save-ema needs moving averages",

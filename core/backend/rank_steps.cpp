@@ -18,7 +18,9 @@ RankSteps::RankSteps(Program& program, const Executable& executable, const StepR
     if (std::any_of(executable.reduced.begin(), executable.reduced.end(), stacks)) continue;
     own_.push_back(value);
     if (variable.buffer) buffers_.push_back(value);
-    const auto trained = [&](const ReducedGradient& each) { return each.variable == variable.path; };
+    const auto trained = [&](const ReducedGradient& each) {
+      return each.variable == variable.path;
+    };
     if (std::any_of(executable.reduced.begin(), executable.reduced.end(), trained)) {
       weights_.push_back(value);
     }
@@ -50,8 +52,7 @@ void RankSteps::begin_rank(int64_t rank) {
   if (!replicas_.empty()) load(replicas_[static_cast<size_t>(rank)].variables);
   if (rank > 0 || !replicas_.empty()) load(at_start_);
   program_.write_scalar(executable_.rank, static_cast<double>(rank));
-  const StepState& state =
-      replicas_.empty() ? state_ : replicas_[static_cast<size_t>(rank)].state;
+  const StepState& state = replicas_.empty() ? state_ : replicas_[static_cast<size_t>(rank)].state;
   program_.write_scalar(executable_.loss_scale,
                         static_cast<double>(state.scaler.scale) / static_cast<double>(parts_));
 }
@@ -134,7 +135,7 @@ double RankSteps::largest_distance() const {
     double difference = 0.0;
     for (const ValueId weight : weights_) {
       const std::vector<double>&a = replica.variables.at(weight),
-      &b = replicas_.front().variables.at(weight);
+            &b = replicas_.front().variables.at(weight);
       for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]);
     }
     const double distance = difference == 0.0 ? 0.0 : std::sqrt(difference / norm);

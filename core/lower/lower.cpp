@@ -520,12 +520,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.keep_sum = graph.add_input("keep_sum", {});
   const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
                               out.correction_2};
-  out.ranks = spec.ranks;
-  out.reduction = plan.reduction.value_or(spec.reduction);
-  if (spec.ranks > 1) {
-    out.rank = graph.add_input("rank", {});
-    out.rank_takes_part = graph.add_input("rank_takes_part", {spec.ranks});
-  }
+  add_rank_inputs(out, plan, spec);
   std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients, rank_gradients;
   if (classifies) grad_targets.push_back(out.accuracy);
   std::vector<ValueId> update_targets = buffers.committed;
@@ -551,11 +546,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     }
     if (spec.ranks > 1) {
       rank_gradients.push_back(gradient);
-      const RankSum sum = add_rank_sum(graph, i, gradient, {out.rank, out.rank_takes_part},
-                                       spec.ranks, out.reduction);
-      out.reduced.push_back({variable.path, sum.stack, sum.reduced});
-      sum_targets.push_back(sum.stored);
-      gradient = sum.reduced;
+      gradient = add_rank_sum(out, i, gradient, sum_targets);
       names[gradient] = {variable.path, "_grad_reduced", Role::weight_grad, Phase::backward};
     }
     step_gradients.push_back(gradient);
@@ -566,11 +557,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   }
   out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
-  if (spec.ranks > 1) {
-    out.rank_norm = graph.add1("GradientNorm", "metrics/rank_norm", rank_gradients);
-    graph.node(graph.value(out.rank_norm).producer).phase = Phase::backward;
-    sum_targets.push_back(out.rank_norm);
-  }
+  if (spec.ranks > 1) sum_targets.push_back(add_rank_norm(out, rank_gradients));
   add_steps(out, plan, spec, scalars, trained, std::move(step_gradients), names, update_targets);
 
   for (const Variable& variable : graph.variables()) {

@@ -63,8 +63,8 @@ struct TrainingSpec {
 
 /// Of one of several ranks: a variable's gradients on all of them, and what is made of these.
 struct ReducedGradient {
-  std::string variable;                         ///< its path
-  ValueId stack = kNone;                        ///< [ranks, ...], a variable
+  std::string variable;   ///< its path
+  ValueId stack = kNone;  ///< [ranks, ...], a variable
   ValueId reduced = kNone;
 };
 

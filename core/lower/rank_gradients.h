@@ -3,24 +3,22 @@
 // one node makes their mean as an all-reduce does.
 #pragma once
 
-#include "core/graph/graph.h"
-#include "core/numeric/sums/reduction.h"
+#include <vector>
+
+#include "core/lower/lower.h"
 
 namespace halfscope {
 
-struct RankInputs {
-  ValueId rank = kNone;        ///< scalar: whose gradients have just been computed
-  ValueId takes_part = kNone;  ///< by rank: 0 where it adds nothing to the sums
-};
+/// Takes over how many ranks there are and how they reduce, and adds the inputs that say which one
+/// computes and who takes part.
+void add_rank_inputs(Executable& out, const Plan& plan, const TrainingSpec& spec);
 
-struct RankSum {
-  ValueId stack = kNone;    ///< the variable [ranks, ...] with the gradients of all ranks
-  ValueId stored = kNone;   ///< the same after a rank's gradient was stored
-  ValueId reduced = kNone;  ///< their mean
-};
+/// Adds both for graph.variables()[variable], whose gradient on one rank this is; returns the mean.
+/// What stores a rank's gradient is added to `stores`.
+ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
+                     std::vector<ValueId>& stores);
 
-/// Adds both for graph.variables()[variable], whose gradient on one rank this is.
-RankSum add_rank_sum(Graph& graph, size_t variable, ValueId gradient, const RankInputs& inputs,
-                     int64_t ranks, const Reduction& how);
+/// Adds the sum of squares of one rank's gradients, by which it sees whether all are finite.
+ValueId add_rank_norm(Executable& out, const std::vector<ValueId>& gradients);
 
 }  // namespace halfscope

@@ -23,7 +23,7 @@ struct RankStack {
   Reduction how;
   FloatFormat format;
   int64_t n;
-  const std::vector<float>* rows;         ///< [ranks, n]
+  const std::vector<float>* rows;        ///< [ranks, n]
   const std::vector<float>* takes_part;  ///< by rank
 };
 

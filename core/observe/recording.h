@@ -194,9 +194,9 @@ struct ReductionError {
   int site = 0;       ///< SiteInfo::order of the reduced gradient
   int64_t ranks = 0;  ///< whose gradients were summed
   int64_t n = 0;
-  int64_t broken = 0;  ///< elements that are not finite although their mean is
-  double error = 0.0;  ///< ||x - mean|| / ||mean||, 2-norms over elements finite in both
-  double stored = 0.0;  ///< the same of a sum in fp32 that is stored once in the same format
+  int64_t broken = 0;     ///< elements that are not finite although their mean is
+  double error = 0.0;     ///< ||x - mean|| / ||mean||, 2-norms over elements finite in both
+  double stored = 0.0;    ///< the same of a sum in fp32 that is stored once in the same format
   int64_t additions = 0;  ///< of numbers that are not zero
   int64_t swamped = 0;    ///< of these, which left the larger of the two as it was
 };

@@ -132,8 +132,7 @@ Attributes reduction_attributes(const Reduction& reduction) {
 
 Reduction reduction_of(const Node& node) {
   Reduction reduction;
-  reduction.algorithm =
-      static_cast<Reduction::Algorithm>(int_attribute(node, "algorithm", 0));
+  reduction.algorithm = static_cast<Reduction::Algorithm>(int_attribute(node, "algorithm", 0));
   reduction.average = static_cast<Reduction::Average>(int_attribute(node, "average", 0));
   return reduction;
 }

@@ -35,7 +35,8 @@ struct PlanEdit {
   Plan apply(Plan plan) const;
 
   /// The parts that training may need one by one: an edit for each layer, for the storage, for the
-  /// reduction and for the loss scale. Buffers are no part, as no loss of a training depends on them.
+  /// reduction and for the loss scale. Buffers are no part, as no loss of a training depends on
+  /// them.
   std::vector<PlanEdit> members() const;
   PlanEdit without(const PlanEdit& member) const;
   /// Of a member, as run files and reports name it: the layer's path, "variables.storage",

@@ -63,7 +63,7 @@ struct Lane {
   std::unique_ptr<KernelChecker> checker{};  ///< of kernels that are not the emulator's
   bool lost = false;
   int reference = -1;  ///< the lane that it is judged by
-  StepState state{};  ///< after the last step that was collected
+  StepState state{};   ///< after the last step that was collected
 
   RankSteps* ranks = nullptr;  ///< `steps`, where there are several ranks
 

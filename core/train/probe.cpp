@@ -170,8 +170,7 @@ TrainingProbe::Result TrainingProbe::run_reference(const Batch& batch,
     program.run(Entry::accumulate, {});
   }
   if (batch.ranks > 1) {
-    program.write(exe.rank_takes_part,
-                  std::vector<float>(static_cast<size_t>(batch.ranks), 1.0f));
+    program.write(exe.rank_takes_part, std::vector<float>(static_cast<size_t>(batch.ranks), 1.0f));
     program.run(Entry::norm, {});
   }
   Result result{.loss = program.read_scalar(exe.loss), .gradients = {}};

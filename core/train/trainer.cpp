@@ -103,8 +103,8 @@ void Trainer::make_queue(Lane& lane) const {
                         config_.optimizer.beta2};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
   if (config_.ranks > 1) {
-    auto steps = std::make_unique<RankSteps>(*lane.program, lane.executable, rules,
-                                             config_.micro_batches);
+    auto steps =
+        std::make_unique<RankSteps>(*lane.program, lane.executable, rules, config_.micro_batches);
     lane.ranks = steps.get();
     lane.steps = std::move(steps);
     return;
@@ -138,9 +138,9 @@ void Trainer::check_data() const {
   }
   for (const LaneConfig& lane : config_.lanes) {
     if (config_.ranks == 1 || !has_own_kernels(lane.backend->name())) continue;
-    throw usage_error("lane " + lane.name() + ": ranks are not simulated on " +
-                          std::string(lane.backend->name()),
-                      "use the backend emulated, or leave out --ranks")
+    throw usage_error(
+        "lane " + lane.name() + ": ranks are not simulated on " + std::string(lane.backend->name()),
+        "use the backend emulated, or leave out --ranks")
         .about({"ranks", "backend", "lanes"});
   }
   if (config_.micro_batches < 1 || config_.batch % config_.micro_batches != 0) {
@@ -211,9 +211,9 @@ void Trainer::run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const i
   steps.run(Entry::begin, false);
   for (int64_t i = 0; i < config_.micro_batches; ++i) {
     const int64_t part = rank * config_.micro_batches + i;
-    feed_->write(exe, program, data_.train,
-                 indices.subspan(static_cast<size_t>(part * micro_size_),
-                                 static_cast<size_t>(micro_size_)));
+    feed_->write(
+        exe, program, data_.train,
+        indices.subspan(static_cast<size_t>(part * micro_size_), static_cast<size_t>(micro_size_)));
     program.set_random(config_.seed, static_cast<uint64_t>(step * parts() + part));
     program.write_scalar(exe.keep_sum, i > 0 ? 1.0 : 0.0);
     steps.run(Entry::grad, record);
@@ -292,8 +292,8 @@ void Trainer::settle() {
     if (sink_ == nullptr) continue;
     const bool apart = report.rank_distance > 0.0;
     if (apart || (report.ranks_skipped > 0 && report.ranks_skipped < report.ranks)) {
-      sink_->ranks(static_cast<int>(i), {launched.step, report.ranks, report.ranks_skipped,
-                                         report.rank_distance});
+      sink_->ranks(static_cast<int>(i),
+                   {launched.step, report.ranks, report.ranks_skipped, report.rank_distance});
     }
     sink_->step(static_cast<int>(i), row, report.stats);
   }
@@ -356,8 +356,11 @@ void Trainer::probe(size_t which, int64_t step, const std::vector<int64_t>& indi
   const size_t other = static_cast<size_t>(lanes_[which].reference);
   if (lanes_[which].lost || lanes_[other].lost) return;
   const Lane& reference = lanes_[other];
-  TrainingProbe::Batch batch{
-      .step = step, .parts = parts(), .ranks = config_.ranks, .seed = config_.seed, .own_weights = step > 0};
+  TrainingProbe::Batch batch{.step = step,
+                             .parts = parts(),
+                             .ranks = config_.ranks,
+                             .seed = config_.seed,
+                             .own_weights = step > 0};
   batch.feed = [&](int64_t part, Program& program) {
     feed_->write(reference.executable, program, data_.train,
                  std::span(indices).subspan(static_cast<size_t>(part * micro_size_),

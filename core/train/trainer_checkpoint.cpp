@@ -206,8 +206,8 @@ void Trainer::resume_replicas(Lane& lane, const Checkpoint& checkpoint) const {
       const auto tensor = saved->second.variables.find(variable.path);
       if (tensor == saved->second.variables.end() ||
           tensor->second.shape != lane.executable.graph.value(variable.value).shape) {
-        throw Error("the checkpoint of lane " + name + " is damaged: rank " +
-                        std::to_string(rank) + " has no " + variable.path,
+        throw Error("the checkpoint of lane " + name + " is damaged: rank " + std::to_string(rank) +
+                        " has no " + variable.path,
                     "resume from another checkpoint");
       }
       replica.variables[variable.value] = tensor->second.data;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Gradients of data-parallel ranks (formulas in core/ops/training.cpp). Elements are reduced in
 // blocks that stay in the first-level caches; the Program makes the last rounding.
+#include "core/ops/rank_reduction.h"
+
 #include <algorithm>
 #include <vector>
 
-#include "core/ops/rank_reduction.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/measure/measure.h"
 

@@ -279,7 +279,7 @@ TEST(Recorder, SchemaIsTheContract) {
   const std::string created =
       database.query_text("SELECT group_concat(sql, ';') FROM sqlite_schema WHERE sql NOT NULL");
   EXPECT_EQ(table_statements(created), table_statements(sql));
-  EXPECT_EQ(table_statements(sql).size(), 12u);
+  EXPECT_EQ(table_statements(sql).size(), 14u);
 
   EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);

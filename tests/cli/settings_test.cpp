@@ -106,7 +106,8 @@ TEST_P(EachCommand, ReadsTheWordsThatItKeeps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, EachCommand, testing::Values(kTrain, kRun, kConvert, kDoctor, kInspect));
+INSTANTIATE_TEST_SUITE_P(Settings, EachCommand,
+                         testing::Values(kTrain, kRun, kConvert, kDoctor, kInspect));
 
 class EachFile : public testing::TestWithParam<Commands> {};
 

@@ -14,7 +14,8 @@ using testing::ElementsAre;
 const PlanEdit kAll{.fp32_layers = {"b/conv*", "a"},
                     .fp32_storage = true,
                     .buffers_on_step = true,
-                    .loss_scale = 1024.0};
+                    .loss_scale = 1024.0,
+                    .reduction = Reduction{.algorithm = Reduction::Algorithm::tree}};
 
 TEST(PlanEdit, AppliesAfterAllRules) {
   Plan plan = preset_plan("float16").value();
@@ -27,6 +28,7 @@ TEST(PlanEdit, AppliesAfterAllRules) {
   EXPECT_EQ(resolve(edited, "b/conv1", "Conv").write, kE4m3fn) << "a path is no glob";
   EXPECT_EQ(edited.storage, kFp32);
   EXPECT_EQ(edited.buffers, BufferCommit::on_step);
+  EXPECT_EQ(reduction_text(edited.reduction.value()), "tree");
   EXPECT_EQ(edited.name, plan.name);
   EXPECT_EQ(plan_to_json(PlanEdit{}.apply(plan)), plan_to_json(plan));
 }
@@ -37,10 +39,11 @@ TEST(PlanEdit, MembersArePartsThatCanBeTakenAway) {
   for (const PlanEdit& member : kAll.members()) {
     names.push_back(member.member_name());
     EXPECT_THAT(member.members(), ElementsAre(member));
-    EXPECT_EQ(kAll.without(member).members().size(), 3u) << names.back();
+    EXPECT_EQ(kAll.without(member).members().size(), 4u) << names.back();
     rest = rest.without(member);
   }
-  EXPECT_THAT(names, ElementsAre("b/conv*", "a", "variables.storage", "loss_scale"));
+  EXPECT_THAT(names,
+              ElementsAre("b/conv*", "a", "variables.storage", "variables.reduce", "loss_scale"));
   EXPECT_EQ(rest, PlanEdit{.buffers_on_step = true});
   EXPECT_TRUE(rest.members().empty());
   EXPECT_FALSE(rest.empty());

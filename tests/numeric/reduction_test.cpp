@@ -69,7 +69,8 @@ RankBuffers normal_gradients(int64_t ranks, int64_t n, const FloatFormat& format
   std::normal_distribution<double> normal;
   RankBuffers gradients(static_cast<size_t>(ranks));
   for (std::vector<float>& each : gradients) {
-    for (int64_t i = 0; i < n; ++i) each.push_back(stored(static_cast<float>(normal(words)), format));
+    for (int64_t i = 0; i < n; ++i)
+      each.push_back(stored(static_cast<float>(normal(words)), format));
   }
   return gradients;
 }
@@ -78,8 +79,7 @@ TEST(Reduction, EveryAlgorithmIsMessagePassing) {
   for (const std::string& name : reduction_names()) {
     for (const char* average : {"before", "after"}) {
       for (const char* format : {"fp32", "bf16", "fp16", "e4m3fn"}) {
-        const Reduction how =
-            parse_reduction(name + ":format=" + format + ",average=" + average);
+        const Reduction how = parse_reduction(name + ":format=" + format + ",average=" + average);
         for (const int64_t ranks : {2, 3, 4, 5, 6, 7, 8, 12, 16}) {
           for (const int64_t n : {1, 5, 33}) {
             const RankBuffers gradients = normal_gradients(ranks, n, kFp32);

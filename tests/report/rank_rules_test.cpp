@@ -64,7 +64,8 @@ TEST(RankReduction, SaysHowFarWhereAndWhatToDo) {
   EXPECT_EQ(finding.step, 10);
   EXPECT_EQ(std::get<std::string>(finding.evidence.at("cause")), "gradient_sum");
   EXPECT_EQ(std::get<double>(finding.evidence.at("error")), 0.026);
-  EXPECT_THAT(finding.mechanism, HasSubstr("the sum over 384 ranks puts conv2.weight_grad 2.6% off"));
+  EXPECT_THAT(finding.mechanism,
+              HasSubstr("the sum over 384 ranks puts conv2.weight_grad 2.6% off"));
   EXPECT_THAT(finding.text, HasSubstr("0.18% over 2 ranks, 0.34% over 8, 1.24% over 96"));
   EXPECT_THAT(finding.text, HasSubstr("conv2 and fc1"));
   EXPECT_THAT(finding.text, HasSubstr("25% of the additions change nothing"));

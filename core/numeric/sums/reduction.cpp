@@ -39,7 +39,9 @@ std::vector<RankAddition> halving_additions(int32_t ranks) {
   const int32_t rest = ranks - power;
   std::vector<RankAddition> additions;
   for (int32_t i = 0; i < rest; ++i) additions.push_back({2 * i + 1, 2 * i});
-  const auto rank_at = [rest](int32_t place) { return place < rest ? 2 * place + 1 : place + rest; };
+  const auto rank_at = [rest](int32_t place) {
+    return place < rest ? 2 * place + 1 : place + rest;
+  };
   for (int32_t distance = power / 2; distance > 0; distance /= 2) {
     for (int32_t place = 0; place < distance; ++place) {
       additions.push_back({rank_at(place), rank_at(place + distance)});
