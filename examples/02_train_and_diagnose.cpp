@@ -54,6 +54,6 @@ int main() {
   const RunView cured = train(plan_from_json(advice->plan_json), data);
   std::printf("cured: %ld steps skipped, loss %.4f\n", static_cast<long>(skipped_steps(cured)),
               cured.steps(0).back().loss);
-  const bool right = advice->edit.fp32_layers == std::vector<std::string>{"conv2"};
+  const bool right = advice->edit.fp32_layers() == std::vector<std::string>{"conv2"};
   return right && skipped_steps(cured) == 0 ? 0 : 1;
 }

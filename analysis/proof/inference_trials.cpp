@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "analysis/memory_sink.h"
 #include "analysis/proof/trial_runner.h"
 #include "analysis/rules/text.h"
 #include "core/error.h"
@@ -110,6 +111,22 @@ class InferenceTrials final : public TrialRunner {
     outcome.trial.passes = worst != nullptr && wrong.empty();
     if (!wrong.empty()) outcome.why = wrong.front().text;
     return outcome;
+  }
+
+  std::optional<RunView> record(const LaneConfig& lane) override {
+    RunnerConfig config = config_;
+    config.every = 1;
+    config.lanes = {{.plan = reference_of(lane.plan),
+                     .scaler = {},
+                     .backend = request_.backend,
+                     .own_name = "float32"},
+                    lane};
+    Runner runner(request_.network(), config, data_);
+    MemorySink sink;
+    sink.begin(runner.describe());
+    runner.run(&sink, {}, stop_);
+    if (stop_) return std::nullopt;
+    return sink.view();
   }
 
   std::string distance(const Outcome& outcome) const override {

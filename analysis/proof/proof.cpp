@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
+#include "analysis/proof/search.h"
+#include "analysis/proof/trial_book.h"
 #include "analysis/proof/trial_runner.h"
 #include "analysis/rules/text.h"
 #include "core/policy/policy.h"
@@ -14,19 +15,21 @@
 namespace halfscope {
 namespace {
 
-/// Layers by name, then the storage, the reduction and the loss scale.
+/// Changes of nodes by name, then the lane's, then the loss scale.
 std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
   std::vector<PlanEdit> members = edit.members();
-  const auto end = members.begin() + static_cast<int64_t>(edit.fp32_layers.size());
+  const auto end = std::find_if(members.begin(), members.end(), [](const PlanEdit& member) {
+    return member.changes.front().path.empty();
+  });
   std::sort(members.begin(), end,
             [](const PlanEdit& a, const PlanEdit& b) { return a.member_name() < b.member_name(); });
   return members;
 }
 
 std::string in_words(const PlanEdit& member) {
-  if (!member.fp32_layers.empty()) return member.fp32_layers.front();
-  if (member.reduction) return "the other reduction over ranks";
-  return member.fp32_storage ? "the fp32 variables" : "the loss scale";
+  if (member.has(FixKind::weights_fp32)) return "the fp32 variables";
+  if (member.reduction()) return "the other reduction over ranks";
+  return member.loss_scale() ? "the loss scale" : member.member_name();
 }
 
 /// Dynamic scaling comes down to a scale that suits the advised plan, unless it starts far above;
@@ -34,27 +37,40 @@ std::string in_words(const PlanEdit& member) {
 bool finds_its_scale(const PlanEdit& edit, const LossScalerConfig& scaler) {
   constexpr double kComesDown = 0x1p16;
   const double start = static_cast<double>(scaler.initial);
-  const bool alone = edit.fp32_layers.empty() && !edit.fp32_storage && !edit.reduction;
-  return scaler.kind == LossScalerConfig::Kind::dynamic && !alone && start >= *edit.loss_scale &&
-         start <= kComesDown * *edit.loss_scale;
+  const bool alone =
+      edit.fp32_layers().empty() && !edit.has(FixKind::weights_fp32) && !edit.reduction();
+  return scaler.kind == LossScalerConfig::Kind::dynamic && !alone && start >= *edit.loss_scale() &&
+         start <= kComesDown * *edit.loss_scale();
 }
 
 class Prover {
  public:
   Prover(LaneConfig original, const Recommendation& advice, TrialRunner& trials,
-         const std::atomic<bool>& stop)
-      : original_(std::move(original)), trials_(trials), stop_(stop), edit_(advice.edit) {
-    edit_.fp32_storage = edit_.fp32_storage && original_.plan.storage != kFp32;
-    if (edit_.loss_scale && finds_its_scale(edit_, original_.scaler)) edit_.loss_scale.reset();
+         const SearchOptions& search, const std::atomic<bool>& stop)
+      : original_(std::move(original)),
+        trials_(trials),
+        search_(search),
+        stop_(stop),
+        book_(original_, trials, stop, search.budget),
+        edit_(advice.edit) {
+    if (original_.plan.storage == kFp32) edit_.set(FixKind::weights_fp32, false);
+    if (edit_.loss_scale() && finds_its_scale(edit_, original_.scaler)) edit_.set_loss_scale({});
     const std::string advised = plan_from_json(advice.plan_json).name;
     advised_name_ = advised == original_.plan.name ? advised + "+advice" : advised;
+    for (const TriedEdit& tried : search.tried) book_.add(tried);
+    if (search.on_trial) book_.on_trial = [this] { search_.on_trial(book_.tried()); };
   }
 
-  std::optional<Proof> run(Proof proof) {
+  std::optional<Proof> run(Proof proof, SearchRequest request) {
     proof.lane = original_.plan.name;
     proof.advised = advised_name_;
     nothing_ = trials_.prepare(original_, proof);
     const Outcome original = outcome({}, Trial::Kind::original, proof.lane);
+    if (search_.on && nothing_.empty() && !original.trial.passes && !stop_) {
+      request.original = original_.plan;
+      request.advice = edit_;
+      find(std::move(request), proof);
+    }
     const bool cures = outcome(edit_, Trial::Kind::advised, advised_name_).trial.passes;
     proof.holds = cures && (!original.trial.passes || edit_.members().empty());
     if (proof.holds) drop_needless(proof);
@@ -65,32 +81,25 @@ class Prover {
     }
     if (stop_) return std::nullopt;
     proof.edit = edit_;
-    proof.plan_json = plan_to_json(lane(edit_, advised_name_).plan);
+    proof.plan_json = plan_to_json(book_.lane(edit_, advised_name_).plan);
+    proof.tried = book_.tried();
     proof.text = sentence(proof, original, advised);
     return proof;
   }
 
  private:
-  /// The original lane with some members of the advice.
-  LaneConfig lane(const PlanEdit& edit, const std::string& name) const {
-    LaneConfig lane = original_;
-    lane.plan = edit.apply(original_.plan);
-    lane.plan.name = name;
-    if (edit.loss_scale) {
-      lane.scaler = {.kind = LossScalerConfig::Kind::constant,
-                     .initial = static_cast<float>(*edit.loss_scale)};
-    }
-    return lane;
+  /// Puts the smallest edit that a search finds in place of the advice.
+  void find(SearchRequest request, Proof& proof) {
+    SearchResult result = search(book_, request);
+    proof.exhausted = result.exhausted;
+    if (!result.cure) return;
+    edit_ = *result.cure;
+    proof.alternatives = std::move(result.alternatives);
+    proof.suspects = std::move(result.suspects);
   }
 
   Outcome outcome(const PlanEdit& edit, Trial::Kind kind, const std::string& name) {
-    std::vector<std::string> members;
-    for (const PlanEdit& member : sorted_members(edit)) members.push_back(member.member_name());
-    const auto [place, is_new] = outcomes_.try_emplace(std::move(members));
-    if (is_new && !stop_) {
-      place->second = trials_.run(lane(edit, name), kind == Trial::Kind::original);
-    }
-    Outcome result = place->second;
+    Outcome result = book_.outcome(edit);
     result.trial.passes = result.trial.passes && nothing_.empty();
     result.trial.kind = kind;
     result.trial.name = name;
@@ -157,13 +166,20 @@ class Prover {
 
   LaneConfig original_;
   TrialRunner& trials_;
+  const SearchOptions& search_;
   const std::atomic<bool>& stop_;
+  TrialBook book_;
   PlanEdit edit_;  ///< what is left of the advice
   std::string advised_name_;
-  std::string nothing_;                                   ///< why nothing can be proved
-  std::map<std::vector<std::string>, Outcome> outcomes_;  ///< by members
-  std::vector<std::string> dropped_;                      ///< in words
+  std::string nothing_;               ///< why nothing can be proved
+  std::vector<std::string> dropped_;  ///< in words
 };
+
+SearchRequest search_request(const SearchOptions& options) {
+  SearchRequest request{.evidence = options.evidence, .lane = options.lane};
+  if (options.evidence != nullptr) request.layers = options.evidence->lane(options.lane).layers;
+  return request;
+}
 
 }  // namespace
 
@@ -175,7 +191,15 @@ std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
   const LaneConfig original{
       .plan = request.original, .scaler = request.scaler, .backend = request.backend};
   const std::unique_ptr<TrialRunner> trials = training_trials(request, data, progress, stop);
-  return Prover(original, request.advice, *trials, stop).run(std::move(proof));
+  SearchRequest wanted = search_request(request.search);
+  wanted.trains = true;
+  wanted.state_format = request.training.state_format;
+  wanted.sum_format =
+      request.training.micro_batches > 1 ? request.training.sum_format : std::nullopt;
+  wanted.ranks = request.training.ranks;
+  wanted.reduction = request.training.reduction;
+  return Prover(original, request.advice, *trials, request.search, stop)
+      .run(std::move(proof), std::move(wanted));
 }
 
 std::optional<Proof> prove(const InferenceProofRequest& request, const Dataset& data,
@@ -183,10 +207,11 @@ std::optional<Proof> prove(const InferenceProofRequest& request, const Dataset& 
   Proof proof;
   proof.seed = request.run.seed;
   Recommendation advice = request.advice;
-  advice.edit.loss_scale.reset();  // there is no loss
+  advice.edit.set_loss_scale({});  // there is no loss
   const LaneConfig original{.plan = request.original, .scaler = {}, .backend = request.backend};
   const std::unique_ptr<TrialRunner> trials = inference_trials(request, data, progress, stop);
-  return Prover(original, advice, *trials, stop).run(std::move(proof));
+  return Prover(original, advice, *trials, request.search, stop)
+      .run(std::move(proof), search_request(request.search));
 }
 
 }  // namespace halfscope

@@ -4,7 +4,8 @@
 // lane) does. How far right results are apart is told by noise twins in training and by moved
 // inputs and weights in inference. A trial passes if its results are within the tolerances of
 // analysis/rules/harm.h. The advice holds if the lane as it is fails, the advised one passes and no
-// member can be spared; members that can are dropped.
+// member can be spared; members that can are dropped. Where the advice does not cure, a search
+// (search.h) looks for the smallest edit that does.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,23 @@
 
 namespace halfscope {
 
+/// What a search costs; nothing is a limit that is 0.
+struct TrialBudget {
+  int64_t trials = 0;
+  double seconds = 0.0;
+};
+
+/// Whether the smallest edit that cures is looked for where the advice does not.
+struct SearchOptions {
+  bool on = false;
+  TrialBudget budget{};
+  const RunView* evidence = nullptr;  ///< the run, which outlives the proof
+  int lane = -1;                      ///< of the run
+  std::vector<TriedEdit> tried{};     ///< by an earlier search of the same lane
+  /// Called after every trial with all that was tried.
+  std::function<void(const std::vector<TriedEdit>&)> on_trial{};
+};
+
 struct ProofRequest {
   TrainConfig training;  ///< of the run; its lanes are left aside
   Plan original;
@@ -38,6 +56,7 @@ struct ProofRequest {
   std::vector<Deviation> deviations = {};
   std::vector<HarmItem> harm = {};
   std::optional<Twins> twins = std::nullopt;  ///< if they have just been trained
+  SearchOptions search{};
 };
 
 struct InferenceProofRequest {
@@ -48,6 +67,7 @@ struct InferenceProofRequest {
   const Backend* backend = nullptr;
   /// What the run recorded of the original lane's outputs; empty if it cannot be compared.
   std::vector<Deviation> recorded = {};
+  SearchOptions search{};
 };
 
 /// Trains or runs all that is needed; nothing if `stop` became true on the way. Throws Error if

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/rules/text.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -95,9 +96,11 @@ std::optional<Proof> read_proof(const std::string& text) {
   Proof proof;
   proof.lane = string_of(json, "lane");
   proof.advised = string_of(json, "advised");
-  proof.edit.fp32_layers = names_of(json, "layers");
-  if (json.contains("loss_scale") && json["loss_scale"].is_number()) {
-    proof.edit.loss_scale = json["loss_scale"].get<double>();
+  const std::optional<PlanEdit> changes =
+      json.contains("changes") ? edit_from_json(json["changes"].dump()) : std::nullopt;
+  proof.edit = changes ? *changes : PlanEdit::in_fp32(names_of(json, "layers"));
+  if (!changes && json.contains("loss_scale") && json["loss_scale"].is_number()) {
+    proof.edit.set_loss_scale(json["loss_scale"].get<double>());
   }
   proof.holds = flag_of(json, "holds");
   proof.steps = count_of(json, "steps");
@@ -127,11 +130,12 @@ std::optional<Proof> read_proof(const std::string& text) {
 }
 
 std::string proof_json(const Proof& proof) {
-  const std::optional<double>& scale = proof.edit.loss_scale;
+  const std::optional<double> scale = proof.edit.loss_scale();
   Json json{{"lane", proof.lane},
             {"advised", proof.advised},
-            {"layers", proof.edit.fp32_layers},
+            {"layers", proof.edit.fp32_layers()},
             {"loss_scale", scale ? Json(*scale) : Json(nullptr)},
+            {"changes", Json::parse(edit_to_json(proof.edit))},
             {"holds", proof.holds},
             {"steps", proof.steps},
             {"seed", proof.seed},

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/causes/evidence.h"
 #include "core/observe/recording.h"
 #include "core/plan/plan_edit.h"
 
@@ -25,6 +26,13 @@ struct Trial {
 };
 const char* trial_name(Trial::Kind kind) noexcept;  // "leave_one_out"
 
+/// An edit that was tried on the way.
+struct TriedEdit {
+  PlanEdit edit{};
+  double gap = 0.0;  ///< as of a Trial
+  bool passes = false;
+};
+
 struct Proof {
   std::string lane, advised;  ///< names of the lane and of the advised plan
   PlanEdit edit;              ///< what was tried, without the members that proved needless
@@ -36,7 +44,12 @@ struct Proof {
   double tolerance = 0.0;    ///< of the gap
   std::vector<Trial> trials;
   std::vector<std::string> dropped;  ///< members that proved needless
-  std::string text;                  ///< one or two sentences
+  // Of a search.
+  std::vector<TriedEdit> tried{};        ///< in the order of the trials
+  std::vector<PlanEdit> alternatives{};  ///< other edits, not larger, that pass
+  std::vector<Suspect> suspects{};       ///< what was seen of the nodes of the edit
+  bool exhausted = false;                ///< the budget ended it
+  std::string text;                      ///< one or two sentences
   /// What was measured of the lane, beside the spread of right trainings: for store_deviations(),
   /// no part of the JSON.
   std::vector<Deviation> deviations;

@@ -158,6 +158,23 @@ class TrainingTrials final : public TrialRunner {
     return outcome;
   }
 
+  std::optional<RunView> record(const LaneConfig& lane) override {
+    TrainConfig config = config_;
+    config.every = std::max(request_.training.every, 1);
+    config.errors.enabled = true;
+    config.lanes = {{.plan = reference_of(lane.plan),
+                     .scaler = {},
+                     .backend = request_.backend,
+                     .own_name = "float32"},
+                    lane};
+    Trainer trainer(config, data_);
+    TrialSink sink(1, lane.plan.name, ++count_, progress_, stop_, {});
+    sink.begin(trainer.describe());
+    trainer.run(&sink, {}, sink.give_up);
+    if (stop_) return std::nullopt;
+    return sink.view();
+  }
+
   std::string distance(const Outcome& outcome) const override {
     const double gap = outcome.trial.gap;
     return fmt::format("the loss is {} from fp32's {}",

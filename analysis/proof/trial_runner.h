@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "analysis/proof/proof.h"
+#include "analysis/run_view.h"
 
 namespace halfscope {
 
@@ -28,6 +30,10 @@ class TrialRunner {
   virtual std::string prepare(const LaneConfig& original, Proof& proof) = 0;
   /// Runs a lane. Throws Error if it is the original and does not repeat what was recorded.
   virtual Outcome run(const LaneConfig& lane, bool is_original) = 0;
+
+  /// Runs a lane beside its reference with statistics, comparisons and sums recorded, for rules to
+  /// look at; the lane is the last. Nothing if it was stopped.
+  virtual std::optional<RunView> record(const LaneConfig& lane) = 0;
 
   // Words.
   /// "the loss is 12% from fp32's over the last fifth of 30 steps".

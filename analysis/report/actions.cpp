@@ -25,7 +25,7 @@ const Proof* proof_of(const Report& report, const ActionReport& action) {
 }
 
 const LaneReport* cure_of(const Report& report, const ActionReport& action) {
-  return cure_with(report, action.lane, action.edit.fp32_layers);
+  return cure_with(report, action.lane, action.edit.fp32_layers());
 }
 
 const Trial* trial_of(const Proof* proof, Trial::Kind kind) {
@@ -128,7 +128,7 @@ std::string reason(const Report& report, const ActionReport& action) {
     if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
     const std::string_view kind = action_name(finding.action.edit);
     if (kind != action_name(action.edit) || finding.mechanism.empty()) continue;
-    const bool widens = !action.edit.reduction;
+    const bool widens = !action.edit.reduction();
     return capitalized(finding) + (widens ? ". In fp32 that limit is gone." : ".");
   }
   return "";
@@ -136,7 +136,7 @@ std::string reason(const Report& report, const ActionReport& action) {
 
 /// Of gradients or updates, whichever the action is about.
 std::string share_effect(const Report& report, const ActionReport& action) {
-  const bool updates = action.edit.fp32_storage;
+  const bool updates = action.edit.has(FixKind::weights_fp32);
   const SiteReport* worst = nullptr;
   double most = 0.0;
   for (const LayerReport& layer : report.layers) {
@@ -168,16 +168,16 @@ std::string what_would_speak_against(const Report& report, const ActionReport& a
   }
   const std::string reference =
       report.reference >= 0 ? report.lanes[static_cast<size_t>(report.reference)].name : "fp32";
-  if (!action.edit.fp32_layers.empty()) {
+  if (!action.edit.fp32_layers().empty()) {
     return fmt::format(
         "the advised plan diverges from {0}, or the lane matches {0} without {1} in fp32 when it "
         "is trained on other data, from other weights or with a lower learning rate",
-        reference, name_list(action.edit.fp32_layers, 3));
+        reference, name_list(action.edit.fp32_layers(), 3));
   }
-  if (action.edit.fp32_storage)
+  if (action.edit.has(FixKind::weights_fp32))
     return fmt::format("a longer training follows {} although updates are lost", reference);
-  if (action.edit.reduction) return "the lane is as good when more ranks train it";
-  if (action.edit.loss_scale)
+  if (action.edit.reduction()) return "the lane is as good when more ranks train it";
+  if (action.edit.loss_scale())
     return "gradients of a longer training leave the window of scales seen here";
   return "the next run shows the same";
 }
@@ -224,9 +224,9 @@ std::string pytorch_of(const Report& report, const Recommendation& advice) {
   if (fp32_storage) {
     text += "model.float()  # master weights: let autocast narrow them, not model.half()\n";
   }
-  if (!advice.edit.fp32_layers.empty()) {
+  if (!advice.edit.fp32_layers().empty()) {
     text += "KEEP_FP32 = {  # as in model.named_modules()\n";
-    for (const std::string& layer : advice.edit.fp32_layers) {
+    for (const std::string& layer : advice.edit.fp32_layers()) {
       text += "    " + python_string(module_name(layer)) + ",\n";
     }
     text +=
@@ -244,10 +244,10 @@ std::string pytorch_of(const Report& report, const Recommendation& advice) {
         "    if name in KEEP_FP32:\n"
         "        keep_in_fp32(module)\n";
   }
-  if (advice.edit.loss_scale) {
+  if (advice.edit.loss_scale()) {
     text += fmt::format(
         "scaler = torch.cuda.amp.GradScaler(init_scale={:.17g})  # dynamic from there\n",
-        *advice.edit.loss_scale);
+        *advice.edit.loss_scale());
   }
   return text;
 }
@@ -271,9 +271,9 @@ void add_actions(const RunView& run, Report& report) {
   const Recommendation& advice = *report.recommendation;
   const LaneInfo& lane = run.lane(advice.lane);
   const bool fp32_storage = widens_storage(lane.plan_json, advice.plan_json);
-  const std::vector<std::string>& layers = advice.edit.fp32_layers;
+  const std::vector<std::string> layers = advice.edit.fp32_layers();
   if (!layers.empty()) {
-    ActionReport action{.edit = {.fp32_layers = layers}, .lane = advice.lane};
+    ActionReport action{.edit = PlanEdit::in_fp32(layers), .lane = advice.lane};
     action.text = keep_in_fp32(layers).text;
     action.effect = overflow_effect(report, action);
     if (action.effect.empty()) action.effect = reason(report, action);
@@ -281,23 +281,24 @@ void add_actions(const RunView& run, Report& report) {
     finish(report, std::move(action));
   }
   if (fp32_storage) {
-    ActionReport action{.edit = {.fp32_storage = true}, .lane = advice.lane};
+    ActionReport action{.edit = PlanEdit::of(FixKind::weights_fp32), .lane = advice.lane};
     action.text = "Keep the variables in fp32 (master weights).";
     action.effect = share_effect(report, action);
     action.cost = cost_of_fp32_storage(lane);
     finish(report, std::move(action));
   }
-  if (advice.edit.reduction) {
-    ActionReport action{.edit = {.reduction = advice.edit.reduction}, .lane = advice.lane};
-    action.text = reduction_change(LaneFacts(run, advice.lane), *advice.edit.reduction) + ".";
+  if (const std::optional<Change> change = advice.edit.reduction_change()) {
+    ActionReport action{.edit = {.changes = {*change}}, .lane = advice.lane};
+    action.text = reduction_advice(LaneFacts(run, advice.lane), *advice.edit.reduction()) + ".";
     action.text[0] = static_cast<char>(action.text[0] - 'a' + 'A');  // a small letter
     action.effect = reason(report, action);
     finish(report, std::move(action));
   }
-  if (advice.edit.loss_scale) {
-    ActionReport action{.edit = {.loss_scale = advice.edit.loss_scale}, .lane = advice.lane};
+  if (advice.edit.loss_scale()) {
+    ActionReport action{.edit = PlanEdit::with_loss_scale(*advice.edit.loss_scale()),
+                        .lane = advice.lane};
     action.text = fmt::format("Use dynamic loss scaling, or a static scale of {}.",
-                              scale_text(*advice.edit.loss_scale));
+                              scale_text(*advice.edit.loss_scale()));
     action.effect = share_effect(report, action);
     finish(report, std::move(action));
   }

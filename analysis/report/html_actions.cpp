@@ -14,10 +14,10 @@ namespace halfscope::html {
 namespace {
 
 std::string cost_text(const ActionReport& action) {
-  if (!action.cost) return action.edit.loss_scale ? "None." : "";
+  if (!action.cost) return action.edit.loss_scale() ? "None." : "";
   const Cost& cost = *action.cost;
   std::vector<std::string> parts;
-  if (action.edit.fp32_storage) {
+  if (action.edit.has(FixKind::weights_fp32)) {
     parts.push_back(fmt::format("{} more for weights and optimizer state",
                                 report::bytes_text(cost.weight_bytes)));
     parts.push_back(percent(cost.weight_share) + " of the weights move to fp32");
@@ -54,7 +54,7 @@ std::string action_card(const Report& report, const ActionReport& action) {
       "<div><dt>Confidence</dt><dd>{} <span>{}</span></dd></div>"
       "<div><dt>What would change this advice</dt><dd>If {}.</dd></div></dl>",
       tag(action.confidence, action.confidence), prose(action.basis), prose(action.change_my_mind));
-  const std::vector<std::string>& layers = action.edit.fp32_layers;
+  const std::vector<std::string> layers = action.edit.fp32_layers();
   if (!layers.empty()) {
     html += "<p class=\"soft\">Layers: ";
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -140,7 +140,7 @@ std::string actions_section(const Report& report) {
   if (report.recommendation) {
     const std::string& lane = report.lanes[static_cast<size_t>(report.recommendation->lane)].name;
     const bool done = report::cure_with(report, report.recommendation->lane,
-                                        report.recommendation->edit.fp32_layers) != nullptr;
+                                        report.recommendation->edit.fp32_layers()) != nullptr;
     const bool refuted =
         report.proof && !report.proof->holds && report.proof_lane == report.recommendation->lane;
     const char* before = done ? "Tested for" : refuted ? "Tried for" : "For";

@@ -107,7 +107,7 @@ Json finding_json(const Report& report, size_t index) {
   Json action;
   action["kind"] = action_name(finding.action.edit);
   action["layers"] = finding.action.layers;
-  action["loss_scale"] = number(finding.action.edit.loss_scale);
+  action["loss_scale"] = number(finding.action.edit.loss_scale());
   action["text"] = finding.action.text;
 
   Json json;
@@ -140,8 +140,8 @@ Json action_json(const Report& report, const ActionReport& action) {
   Json json;
   json["kind"] = action_name(action.edit);
   json["lane"] = lane_name(report, action.lane);
-  json["layers"] = action.edit.fp32_layers;
-  json["loss_scale"] = number(action.edit.loss_scale);
+  json["layers"] = action.edit.fp32_layers();
+  json["loss_scale"] = number(action.edit.loss_scale());
   json["text"] = action.text;
   json["effect"] = action.effect;
   json["cost"] = cost_json(action.cost);
@@ -298,11 +298,11 @@ Json recommendation_json(const Report& report) {
   const Recommendation& advice = *report.recommendation;
   Json json;
   json["lane"] = lane_name(report, advice.lane);
-  json["layers"] = advice.edit.fp32_layers;
+  json["layers"] = advice.edit.fp32_layers();
   json["plan"] = object_of(advice.plan_json);
-  json["loss_scale"] = number(advice.edit.loss_scale);
+  json["loss_scale"] = number(advice.edit.loss_scale());
   json["text"] = advice.text;
-  const LaneReport* cure = report::cure_with(report, advice.lane, advice.edit.fp32_layers);
+  const LaneReport* cure = report::cure_with(report, advice.lane, advice.edit.fp32_layers());
   json["cured_by"] = cure != nullptr ? Json(cure->name) : Json(nullptr);
   json["pytorch"] = report::pytorch_of(report, advice);
   return json;

@@ -177,10 +177,10 @@ void add_layer_advice(Report& report) {
     const auto key = std::make_pair(finding.lane, finding.layer);
     if (std::string_view(action_name(finding.action.edit)) == "loss_scale")
       words.emplace(key, "change the loss scale");
-    if (finding.action.edit.fp32_storage) words.emplace(key, "fp32 master weights");
+    if (finding.action.edit.has(FixKind::weights_fp32)) words.emplace(key, "fp32 master weights");
   }
   if (report.recommendation) {
-    for (const std::string& layer : report.recommendation->edit.fp32_layers) {
+    for (const std::string& layer : report.recommendation->edit.fp32_layers()) {
       words[{report.recommendation->lane, layer}] = "keep in fp32";
     }
   }

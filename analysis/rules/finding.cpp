@@ -18,15 +18,15 @@ const char* severity_name(Severity severity) noexcept {
 }
 
 const char* action_name(const PlanEdit& edit) noexcept {
-  if (!edit.fp32_layers.empty()) return "keep_fp32";
-  if (edit.fp32_storage) return "format";
-  if (edit.reduction) return "reduce";
-  return edit.loss_scale ? "loss_scale" : "none";
+  if (!edit.fp32_layers().empty()) return "keep_fp32";
+  if (edit.has(FixKind::weights_fp32)) return "format";
+  if (edit.reduction()) return "reduce";
+  return edit.loss_scale() ? "loss_scale" : "none";
 }
 
 Action keep_in_fp32(std::vector<std::string> layers) {
   std::string text = "Keep " + name_list(layers) + " in fp32.";
-  return {.edit = {.fp32_layers = layers}, .layers = std::move(layers), .text = std::move(text)};
+  return {.edit = PlanEdit::in_fp32(layers), .layers = std::move(layers), .text = std::move(text)};
 }
 
 std::string Finding::id(const RunView& run) const {

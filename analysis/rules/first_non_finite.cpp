@@ -248,7 +248,8 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
   if (scale >= used) return;  // no scale fixes that
   const char* how = dynamic ? "Start dynamic loss scaling at or below "
                             : "Use dynamic loss scaling, or a static scale of at most ";
-  finding.action = {.edit = {.loss_scale = scale}, .text = how + scale_text(scale) + "."};
+  finding.action = {.edit = PlanEdit::with_loss_scale(scale),
+                    .text = how + scale_text(scale) + "."};
 }
 
 /// Of the updates that were left out because a gradient overflowed.

@@ -62,7 +62,7 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window,
     return keep_in_fp32({layer});
   }
   const std::string scale = scale_text(window->scale);
-  return {.edit = {.loss_scale = window->scale},
+  return {.edit = PlanEdit::with_loss_scale(window->scale),
           .text = lane.scales_dynamically()
                       ? fmt::format("Start dynamic loss scaling at {}.", scale)
                       : fmt::format("Use a loss scale of {}, or dynamic loss scaling.", scale)};

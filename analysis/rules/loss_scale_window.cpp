@@ -141,7 +141,7 @@ Action advise_within(const LaneFacts& lane, const ScaleWindow& window, double us
   std::string text = fmt::format("A static loss scale of {} {}; ", scale_text(window.scale), place);
   text += scales ? fmt::format("the last one, {}, is outside.", scale_text(used))
                  : std::string("without loss scaling the gradients are outside.");
-  return {.edit = {.loss_scale = window.scale}, .text = std::move(text)};
+  return {.edit = PlanEdit::with_loss_scale(window.scale), .text = std::move(text)};
 }
 
 }  // namespace
@@ -259,7 +259,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.action = keep_in_fp32(layers);
   if (window.scale > 0.0) {
-    finding.action.edit.loss_scale = window.scale;
+    finding.action.edit.set_loss_scale(window.scale);
     finding.action.text +=
         fmt::format(" Loss scales from {} then suit all other layers, for example {}.",
                     interval_text(window.rest), scale_text(window.scale));

@@ -172,7 +172,7 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
     finding.text += " A loss scale does not help: it is divided out before the update.";
   }
   finding.text += " Weights in fp32 (master weights) keep them.";
-  finding.action = {.edit = {.fp32_storage = true},
+  finding.action = {.edit = PlanEdit::of(FixKind::weights_fp32),
                     .layers = found.layers,
                     .text =
                         "Keep the variables in fp32 (master weights): "

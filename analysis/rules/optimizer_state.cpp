@@ -107,7 +107,7 @@ Action advise_wide_state(const LaneFacts& lane, std::vector<std::string> layers)
   if (stored && full_precision(*stored)) {  // only the state is narrow
     return {.text = "Keep the optimizer state in fp32: leave out --optimizer-state."};
   }
-  return {.edit = {.fp32_storage = true},
+  return {.edit = PlanEdit::of(FixKind::weights_fp32),
           .layers = std::move(layers),
           .text =
               "Keep variables and optimizer state in fp32: "

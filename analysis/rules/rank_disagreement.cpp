@@ -52,7 +52,7 @@ void find_rank_disagreement(const LaneFacts& lane, std::vector<Finding>& finding
   finding.action.text =
       "All-reduce the overflow flag, so that all ranks skip a step together (\"reduce\" with "
       "vote=all).";
-  finding.action.edit.reduction = advised_reduction(lane);
+  finding.action.edit = reduction_edit(lane);
   findings.push_back(std::move(finding));
 }
 

@@ -84,7 +84,17 @@ std::optional<Reduction> advised_reduction(const LaneFacts& lane) {
   return advised == before ? std::nullopt : std::optional(advised);
 }
 
-std::string reduction_change(const LaneFacts& lane, const Reduction& advised) {
+PlanEdit reduction_edit(const LaneFacts& lane) {
+  const std::optional<Reduction> advised = advised_reduction(lane);
+  if (!advised) return {};
+  const Reduction before = reduction_of_lane(lane);
+  const FixKind kind = advised->algorithm != before.algorithm ? FixKind::reduce_order
+                       : advised->format != before.format     ? FixKind::reduce_fp32
+                                                              : FixKind::config;
+  return PlanEdit::with_reduction(kind, *advised);
+}
+
+std::string reduction_advice(const LaneFacts& lane, const Reduction& advised) {
   const Reduction before = reduction_of_lane(lane);
   Reduction same_vote = before;
   same_vote.vote = advised.vote;

@@ -9,6 +9,7 @@
 
 #include "analysis/rules/lane_facts.h"
 #include "core/numeric/sums/reduction.h"
+#include "core/plan/plan_edit.h"
 
 namespace halfscope {
 
@@ -27,8 +28,10 @@ std::vector<InexactReduction> inexact_reductions(const LaneFacts& lane);
 
 /// The lane's reduction with all that the rules find cured; nothing if they find nothing.
 std::optional<Reduction> advised_reduction(const LaneFacts& lane);
+/// The same as an edit; empty if they find nothing.
+PlanEdit reduction_edit(const LaneFacts& lane);
 
 /// "reduce over ranks by tree and let all ranks skip a step together": what differs.
-std::string reduction_change(const LaneFacts& lane, const Reduction& advised);
+std::string reduction_advice(const LaneFacts& lane, const Reduction& advised);
 
 }  // namespace halfscope

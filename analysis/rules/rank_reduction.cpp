@@ -96,7 +96,7 @@ void find_rank_reduction(const LaneFacts& lane, std::vector<Finding>& findings) 
   }
   finding.action.layers = layers;
   if (const std::optional<Reduction> advised = advised_reduction(lane); advised && most.matters) {
-    finding.action.edit.reduction = advised;
+    finding.action.edit = reduction_edit(lane);
     finding.action.text = how_it_helps(*advised);
   } else {
     finding.action.text = "Nothing to do: gradients are known to fewer digits than that.";

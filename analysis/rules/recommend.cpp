@@ -34,13 +34,15 @@ std::string advised_name(const std::string& name) {
 std::string sentence(const PlanEdit& edit, const LaneFacts& lane) {
   const bool dynamic = lane.scales_dynamically();
   std::vector<std::string> parts;
-  if (!edit.fp32_layers.empty())
-    parts.push_back("keep " + name_list(edit.fp32_layers) + " in fp32");
-  if (edit.fp32_storage) parts.push_back("keep the variables in fp32 (master weights)");
-  if (edit.buffers_on_step) parts.push_back("let running statistics move with the update");
-  if (edit.reduction) parts.push_back(reduction_change(lane, *edit.reduction));
-  if (edit.loss_scale) {
-    const std::string scale = scale_text(*edit.loss_scale);
+  if (!edit.fp32_layers().empty())
+    parts.push_back("keep " + name_list(edit.fp32_layers()) + " in fp32");
+  if (edit.has(FixKind::weights_fp32))
+    parts.push_back("keep the variables in fp32 (master weights)");
+  if (edit.has(FixKind::buffers_on_step))
+    parts.push_back("let running statistics move with the update");
+  if (edit.reduction()) parts.push_back(reduction_advice(lane, *edit.reduction()));
+  if (edit.loss_scale()) {
+    const std::string scale = scale_text(*edit.loss_scale());
     parts.push_back(dynamic ? "start dynamic loss scaling at " + scale +
                                   " or use that as a static scale"
                             : "use dynamic loss scaling or a static scale of " + scale);
@@ -86,8 +88,8 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   }
   if (edit.empty()) return std::nullopt;
   const LaneFacts facts(run, lane);
-  edit.fp32_layers = facts.in_order(std::move(edit.fp32_layers));
-  if (!edit.fp32_layers.empty() && !edit.loss_scale) edit.loss_scale = hidden_scale(facts);
+  for (const std::string& layer : facts.in_order(edit.fp32_layers())) edit.keep(layer, true);
+  if (!edit.fp32_layers().empty() && !edit.loss_scale()) edit.set_loss_scale(hidden_scale(facts));
 
   Plan plan = edit.apply(plan_of(run.lane(lane)));
   if (edit.changes_plan()) plan.name = advised_name(run.lane(lane).name);

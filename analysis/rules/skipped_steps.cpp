@@ -55,7 +55,7 @@ void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
       "longer: then these steps matter less.",
       finding.mechanism);
   finding.action = {
-      .edit = {.loss_scale = taken->loss_scale},
+      .edit = PlanEdit::with_loss_scale(taken->loss_scale),
       .text = fmt::format("Start dynamic loss scaling at {}.", scale_text(taken->loss_scale))};
   findings.push_back(std::move(finding));
 }

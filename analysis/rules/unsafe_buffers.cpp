@@ -57,7 +57,7 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
       steps.size() == 1 ? "1 step was"
                         : counted(static_cast<int64_t>(steps.size()), "step") + " were",
       steps.front());
-  finding.action = {.edit = {.buffers_on_step = true}, .text = kCure};
+  finding.action = {.edit = PlanEdit::of(FixKind::buffers_on_step), .text = kCure};
   findings.push_back(std::move(finding));
 }
 
@@ -95,7 +95,8 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
       "had already updated them. Training is not affected; every evaluation after that step is "
       "wrong.",
       name_list(layers), first_step);
-  finding.action = {.edit = {.buffers_on_step = true}, .layers = layers, .text = kCure};
+  finding.action = {
+      .edit = PlanEdit::of(FixKind::buffers_on_step), .layers = layers, .text = kCure};
   findings.push_back(std::move(finding));
 }
 

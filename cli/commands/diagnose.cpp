@@ -69,7 +69,7 @@ struct NextTry {
 
 NextTry next_try(const RunView& run, const Recommendation& advice,
                  const std::optional<Proof>& proof) {
-  const std::optional<double>& scale = proof ? proof->edit.loss_scale : advice.edit.loss_scale;
+  const std::optional<double> scale = proof ? proof->edit.loss_scale() : advice.edit.loss_scale();
   return {proof ? proof->plan_json : advice.plan_json,
           scale ? "static:" + shortest(*scale) : run.lane(advice.lane).loss_scale};
 }

@@ -410,7 +410,7 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
   for (size_t i = 0; i < trained.size(); ++i) {
     const Variable variable = graph.variables()[trained[i]];
     const FloatFormat stored = graph.value(variable.value).format;
-    const FloatFormat state = spec.state_format.value_or(stored);
+    const FloatFormat state = plan.state.value_or(spec.state_format.value_or(stored));
     const Update update =
         plan.update_compute == kFp32
             ? add_update(graph, trained[i], gradients[i], spec.optimizer, used, state)
@@ -539,8 +539,9 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     ValueId gradient = found->second;
     grad_targets.push_back(gradient);
     if (spec.micro_batches > 1) {
-      gradient = add_gradient_sum(graph, i, gradient, out.keep_sum,
-                                  spec.sum_format.value_or(graph.value(variable.value).format));
+      gradient = add_gradient_sum(
+          graph, i, gradient, out.keep_sum,
+          plan.gradient_sum.value_or(spec.sum_format.value_or(graph.value(variable.value).format)));
       names[gradient] = {variable.path, "_grad_sum", Role::weight_grad, Phase::backward};
       sum_targets.push_back(gradient);
     }

@@ -2,6 +2,7 @@
 #include "core/lower/narrow.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -22,8 +23,10 @@ bool carries_gradient(const Graph& graph, ValueId value) {
 class Narrower {
  public:
   explicit Narrower(Graph& graph) : graph_(graph) {
-    for (const Constant& constant : graph.constants()) {
+    for (size_t i = 0; i < graph.constants().size(); ++i) {
+      const Constant& constant = graph.constants()[i];
       if (element_count(constant.tensor.shape) == 1) numbers_.insert(constant.value);
+      constants_.emplace(constant.value, i);
     }
   }
 
@@ -41,11 +44,14 @@ class Narrower {
     const size_t readable =
         std::min(graph_.node(id).inputs.size(), find_op(graph_.node(id).op).stored_inputs_from);
     for (size_t i = 0; i < readable; ++i) {
-      const ValueId input = graph_.node(id).inputs[i];
+      ValueId input = graph_.node(id).inputs[i];
       if (input == kNone || graph_.value(input).type != ElementType::real) continue;
       const FloatFormat read = read_format(graph_, graph_.node(id), i);
       if (read.contains(graph_.value(input).format)) continue;
       if (reads_number(graph_.node(id), input) || is_unrounded(graph_, input)) continue;
+      if (graph_.node(id).plan.constants_in_range && constants_.contains(input)) {
+        input = in_range(input, read);
+      }
       RoundingChoice rounding = graph_.node(id).plan.rounding;
       if (graph_.node(id).plan.grad_rounding && find_op(graph_.node(id).op).sums_products() &&
           carries_gradient(graph_, input)) {
@@ -61,6 +67,21 @@ class Narrower {
 
   bool reads_number(const Node& node, ValueId input) const {
     return find_op(node.op).reads_numbers && !node.plan.stagewise && numbers_.contains(input);
+  }
+
+  /// The constant with what is too large or too small for the format brought into its range.
+  ValueId in_range(ValueId constant, const FloatFormat& format) {
+    const std::string how = format_name(format);
+    const auto [place, is_new] = in_range_.try_emplace({constant, how}, constant);
+    if (!is_new) return place->second;
+    Tensor tensor = graph_.constants()[constants_.at(constant)].tensor;
+    const float most = static_cast<float>(format.max_finite());
+    const float least = static_cast<float>(format.min_normal());
+    for (float& x : tensor.data) {
+      if (x == 0.0f || !std::isfinite(x)) continue;
+      x = std::copysign(std::clamp(std::fabs(x), least, most), x);
+    }
+    return place->second = graph_.add_constant(std::move(tensor));
   }
 
   ValueId cast(NodeId reader, ValueId input, const FloatFormat& read,
@@ -179,7 +200,9 @@ class Narrower {
   }
 
   Graph& graph_;
-  std::set<ValueId> numbers_;  ///< constants of one element
+  std::set<ValueId> numbers_;            ///< constants of one element
+  std::map<ValueId, size_t> constants_;  ///< their places in Graph::constants()
+  std::map<std::pair<ValueId, std::string>, ValueId> in_range_;
   Narrowed result_;
   std::map<std::pair<ValueId, std::string>, ValueId> casts_;
   std::map<std::pair<ValueId, std::string>, Scaled> scaled_;

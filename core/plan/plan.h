@@ -31,6 +31,9 @@ struct NodePlan {
   std::optional<RoundingChoice> grad_rounding = std::nullopt;
   bool stagewise = false;
   bool follows = false;  ///< read and write are the widest format among the inputs
+  /// Constants that are narrowed for the node and are too large or too small for its read format
+  /// become the format's largest or smallest normal number, with their sign.
+  bool constants_in_range = false;
 };
 
 /// One rule. What is not set is left as earlier rules have it.
@@ -47,6 +50,7 @@ struct PlanRule {
   /// A rule that sets `rounding` without `grad_rounding` sets both.
   std::optional<RoundingChoice> grad_rounding = std::nullopt;
   std::optional<bool> stagewise = std::nullopt;
+  std::optional<bool> constants_in_range = std::nullopt;
 
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
 };
@@ -62,6 +66,9 @@ struct Plan {
   NodePlan defaults;
   FloatFormat storage = kFp32;        ///< of variables and optimizer state
   RoundingChoice storage_rounding{};  ///< of their new values
+  /// Of the optimizer's state, and of sums of gradients over micro-batches. What is not set here is
+  /// as the training says, and by default the variable's format.
+  std::optional<FloatFormat> state = std::nullopt, gradient_sum = std::nullopt;
   BufferCommit buffers = BufferCommit::on_step;
   /// Of moving averages of the variables (TrainingSpec::average): what they are kept in, by default
   /// the variable's format, and what each operation on them is rounded to.

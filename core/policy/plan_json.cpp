@@ -96,6 +96,19 @@ bool stagewise_of(const Json& object, const char* key, const std::string& where)
   return text == "stagewise";
 }
 
+constexpr const char* kInRange = "in-range";
+constexpr const char* kAsGiven = "as-given";
+
+/// Whether constants are brought into the range of a format.
+bool constants_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "constants", where);
+  if (text != kInRange && text != kAsGiven) {
+    throw usage_error("plan: " + where + ".constants: unknown value \"" + text + "\"",
+                      "use in-range or as-given");
+  }
+  return text == kInRange;
+}
+
 BufferCommit buffers_of(const Json& variables) {
   const std::string text = text_of(variables, "buffers", "variables");
   if (text == "on_step") return BufferCommit::on_step;
@@ -109,6 +122,8 @@ void read_update_formats(const Json& variables, Plan& plan) {
   const auto read = [&](const char* key, auto& format) {
     if (variables.contains(key)) format = format_of(variables, key, "variables");
   };
+  read("state", plan.state);
+  read("gradient_sum", plan.gradient_sum);
   read("ema", plan.average);
   read("ema_compute", plan.average_compute);
   read("update_compute", plan.update_compute);
@@ -131,6 +146,8 @@ void read_update_formats(const Json& variables, Plan& plan) {
 }
 
 void write_update_formats(const Plan& plan, Json& variables) {
+  if (plan.state) variables["state"] = format_name(*plan.state);
+  if (plan.gradient_sum) variables["gradient_sum"] = format_name(*plan.gradient_sum);
   if (plan.average) variables["ema"] = format_name(*plan.average);
   const auto write = [&](const char* key, const FloatFormat& format) {
     if (format != kFp32) variables[key] = format_name(format);
@@ -154,7 +171,7 @@ std::vector<std::string> operators_of_models() {
 PlanRule rule_from(const Json& object, const std::string& where) {
   check_keys(object, where,
              {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
-              "rounding", "grad_rounding", "mode"});
+              "rounding", "grad_rounding", "mode", "constants"});
   PlanRule rule;
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
@@ -190,6 +207,7 @@ PlanRule rule_from(const Json& object, const std::string& where) {
     rule.grad_rounding = rounding_of(object, "grad_rounding", where);
   }
   if (object.contains("mode")) rule.stagewise = stagewise_of(object, "mode", where);
+  if (object.contains("constants")) rule.constants_in_range = constants_of(object, where);
   return rule;
 }
 
@@ -211,6 +229,7 @@ Json rule_to(const PlanRule& rule) {
   if (rule.rounding) json["rounding"] = rounding_name(*rule.rounding);
   if (rule.grad_rounding) json["grad_rounding"] = rounding_name(*rule.grad_rounding);
   if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
+  if (rule.constants_in_range) json["constants"] = *rule.constants_in_range ? kInRange : kAsGiven;
   return json;
 }
 
@@ -381,8 +400,8 @@ Plan plan_from_json(std::string_view text) {
   }
   if (json.contains("variables")) {
     check_keys(json["variables"], "variables",
-               {"storage", "rounding", "buffers", "ema", "ema_compute", "update_compute", "clip",
-                "clip_mode", "reduce"});
+               {"storage", "rounding", "buffers", "state", "gradient_sum", "reduce", "ema",
+                "ema_compute", "update_compute", "clip", "clip_mode"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("rounding"))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
+#include "core/plan/plan_edit.h"
 
 namespace halfscope {
 
@@ -24,6 +25,12 @@ Plan load_plan(const std::string& name_or_file);
 Plan plan_from_json(std::string_view text);
 /// Stable: the same plan gives the same text, two-space indented.
 std::string plan_to_json(const Plan& plan);
+
+/// An edit as a JSON array: [{"kind": "operator_fp32", "path": "conv2"}, ...]. What is 0 or empty
+/// is left out.
+std::string edit_to_json(const PlanEdit& edit);
+/// The way back; nothing if the text is no such array.
+std::optional<PlanEdit> edit_from_json(std::string_view text);
 
 /// The items of "float32,cuda:mixed_float16,{...}": commas inside a plan's JSON separate nothing.
 std::vector<std::string> split_lanes(std::string_view list);

@@ -247,7 +247,7 @@ std::optional<double> scale_to_use(const Shown& shown) {
 void draw_scale_text(const Shown& shown) {
   const Frame& frame = shown.frame;
   const std::optional<double> scale = scale_to_use(shown);
-  const bool is_used = scale && frame.view.edits.loss_scale == scale;
+  const bool is_used = scale && frame.view.edits.loss_scale() == scale;
   const char* name = is_used ? "in the plan" : "use in plan";
   const float button = text_width(frame.fonts.text, name) + 2 * ImGui::GetStyle().FramePadding.x;
   const float gap = 8.0f * frame.scale;
@@ -259,7 +259,7 @@ void draw_scale_text(const Shown& shown) {
   if (!scale) return;
   ImGui::SameLine(right - button);
   ImGui::BeginDisabled(is_used);
-  if (ui::button("values/use", name)) frame.view.edits.loss_scale = scale;
+  if (ui::button("values/use", name)) frame.view.edits.set_loss_scale(scale);
   ImGui::EndDisabled();
   ui::tip(("Makes " + power_text(std::log2(*scale)) +
            " the static loss scale of the edited plan, which can be saved or tried.")

@@ -49,53 +49,56 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
             .rule = finding.rule,
             .severity = finding.severity,
             .finding = &finding};
-    for (const std::string& layer : action.edit.fp32_layers) {
+    for (const std::string& layer : action.edit.fp32_layers()) {
       if (!kept.insert(layer).second) continue;
       row.layer = layer;
       row.action = "Keep in fp32.";
-      row.edit = {.fp32_layers = {layer}};
+      row.edit = PlanEdit::in_fp32({layer});
       rows.push_back(row);
     }
-    if (!action.edit.fp32_layers.empty()) continue;
-    row.edit.fp32_storage = action.edit.fp32_storage;
-    row.edit.reduction = action.edit.reduction;
+    if (!action.edit.fp32_layers().empty()) continue;
+    row.edit.set(FixKind::weights_fp32, action.edit.has(FixKind::weights_fp32));
+    if (const std::optional<Change> reduces = action.edit.reduction_change())
+      row.edit.add(*reduces);
     const bool scales = !frame.run.view().info().inference;
-    if (scales && action.edit.loss_scale && !scale_named) {
-      row.edit.loss_scale = action.edit.loss_scale;
+    if (scales && action.edit.loss_scale() && !scale_named) {
+      row.edit.set_loss_scale(action.edit.loss_scale());
       scale_named = true;
     }
     rows.push_back(row);
   }
-  for (const std::string& layer : frame.view.edits.fp32_layers) {
+  for (const std::string& layer : frame.view.edits.fp32_layers()) {
     if (kept.contains(layer)) continue;
     rows.push_back({.layer = layer,
                     .action = "Keep in fp32.",
                     .evidence = "Your own choice: no rule asks for it.",
                     .rule = "-",
-                    .edit = {.fp32_layers = {layer}}});
+                    .edit = PlanEdit::in_fp32({layer})});
   }
   return rows;
 }
 
 void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
   PlanEdit& edits = frame.view.edits;
-  if (!row.edit.fp32_layers.empty()) {
+  if (!row.edit.fp32_layers().empty()) {
     bool on = edits.keeps(row.layer);
     if (ui::checkbox(path + "/what_if", "", &on)) edits.keep(row.layer, on);
     ui::tip("Puts it into the edited plan. Nothing changes until the plan is tried or saved.");
-  } else if (row.edit.fp32_storage) {
-    ui::checkbox(path + "/what_if", "", &edits.fp32_storage);
+  } else if (row.edit.has(FixKind::weights_fp32)) {
+    bool on = edits.has(FixKind::weights_fp32);
+    if (ui::checkbox(path + "/what_if", "", &on)) edits.set(FixKind::weights_fp32, on);
     ui::tip("Keeps the variables and the optimizer's state in fp32 (master weights).");
-  } else if (row.edit.reduction) {
-    bool on = edits.reduction == row.edit.reduction;
+  } else if (const std::optional<Change> reduces = row.edit.reduction_change()) {
+    bool on = edits.reduction() == row.edit.reduction();
     if (ui::checkbox(path + "/what_if", "", &on)) {
-      edits.reduction = on ? row.edit.reduction : std::nullopt;
+      if (const auto before = edits.reduction_change()) std::erase(edits.changes, *before);
+      if (on) edits.add(*reduces);
     }
     ui::tip("Sums the gradients of the ranks in this way.");
-  } else if (row.edit.loss_scale) {
-    bool on = edits.loss_scale == row.edit.loss_scale;
+  } else if (row.edit.loss_scale()) {
+    bool on = edits.loss_scale() == row.edit.loss_scale();
     if (ui::checkbox(path + "/what_if", "", &on)) {
-      edits.loss_scale = on ? row.edit.loss_scale : std::nullopt;
+      edits.set_loss_scale(on ? row.edit.loss_scale() : std::nullopt);
     }
     ui::tip("Trains with this static loss scale instead of the lane's own scaling.");
   }
@@ -151,10 +154,10 @@ std::string predicted(const Frame& frame) {
                      : std::string("none");
   };
   std::string text;
-  if (!edits.fp32_layers.empty()) {
+  if (!edits.fp32_layers().empty()) {
     text = fmt::format("Estimate: removes {} of the overflows and {} of the underflows.",
                        share(kept_overflow, overflow), share(kept_underflow, underflow));
-    const Cost cost = report::cost_of_fp32(frame.lane_info(), edits.fp32_layers);
+    const Cost cost = report::cost_of_fp32(frame.lane_info(), edits.fp32_layers());
     text +=
         fmt::format(" Adds {} for weights ({} of them in fp32) and {} for a batch's activations",
                     report::bytes_text(cost.weight_bytes), percent(cost.weight_share),
@@ -164,14 +167,14 @@ std::string predicted(const Frame& frame) {
     }
     text += ".";
   }
-  if (edits.fp32_storage) {
+  if (edits.has(FixKind::weights_fp32)) {
     const Cost cost = report::cost_of_fp32_storage(frame.lane_info());
     text += fmt::format("{}Variables in fp32 add {}.", text.empty() ? "" : " ",
                         report::bytes_text(cost.weight_bytes));
   }
-  if (edits.loss_scale) {
+  if (edits.loss_scale()) {
     text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : " ",
-                        scale_text(*edits.loss_scale));
+                        scale_text(*edits.loss_scale()));
   }
   return text;
 }

@@ -45,10 +45,10 @@ std::vector<std::string> trial_command(const RunInfo& run, int reference, const 
     words.insert(words.end(), {"--record", out, "--force"});
     return words;
   }
-  if (edits.loss_scale) {
-    std::string scale = short_number(*edits.loss_scale);
-    const int64_t whole = static_cast<int64_t>(*edits.loss_scale);
-    if (static_cast<double>(whole) == *edits.loss_scale) scale = std::to_string(whole);
+  if (edits.loss_scale()) {
+    std::string scale = short_number(*edits.loss_scale());
+    const int64_t whole = static_cast<int64_t>(*edits.loss_scale());
+    if (static_cast<double>(whole) == *edits.loss_scale()) scale = std::to_string(whole);
     words.insert(words.end(), {"--loss-scale", "static:" + scale});
   } else {
     const auto flag = std::find(run.lane_settings.begin(), run.lane_settings.end(), "--loss-scale");

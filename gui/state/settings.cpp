@@ -174,13 +174,17 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   take(json, "tensor_rows", view.tensor_rows);
   take_named(json, "order", kLayerOrders, layer_order_name, view.order);
   take(json, "lens", view.lens);
-  take(json, "fp32_layers", view.edits.fp32_layers);
-  take(json, "fp32_storage", view.edits.fp32_storage);
+  std::vector<std::string> layers;
+  bool storage = false;
+  take(json, "fp32_layers", layers);
+  take(json, "fp32_storage", storage);
+  view.edits = PlanEdit::in_fp32(std::move(layers));
+  view.edits.set(FixKind::weights_fp32, storage);
   take(json, "whole_run", view.whole_run);
   take(json, "log_counts", view.log_counts);
   double scale = 0.0;
   take(json, "loss_scale", scale);
-  if (scale > 0.0) view.edits.loss_scale = scale;
+  if (scale > 0.0) view.edits.set_loss_scale(scale);
   const auto bookmarks = json.find("bookmarks");
   if (bookmarks == json.end() || !bookmarks->is_array()) return view;
   for (const Json& each : *bookmarks) {
@@ -199,11 +203,11 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
   json.update({{"tensor_rows", view.tensor_rows},
                {"order", layer_order_name(view.order)},
                {"lens", view.lens},
-               {"fp32_layers", view.edits.fp32_layers},
-               {"fp32_storage", view.edits.fp32_storage},
+               {"fp32_layers", view.edits.fp32_layers()},
+               {"fp32_storage", view.edits.has(FixKind::weights_fp32)},
                {"whole_run", view.whole_run},
                {"log_counts", view.log_counts},
-               {"loss_scale", view.edits.loss_scale.value_or(0.0)}});
+               {"loss_scale", view.edits.loss_scale().value_or(0.0)}});
   Json bookmarks = Json::array();
   for (const Bookmark& each : view.bookmarks) {
     Json one{{"name", each.name}};

@@ -11,11 +11,15 @@ namespace {
 
 using testing::ElementsAre;
 
-const PlanEdit kAll{.fp32_layers = {"b/conv*", "a"},
-                    .fp32_storage = true,
-                    .buffers_on_step = true,
-                    .loss_scale = 1024.0,
-                    .reduction = Reduction{.algorithm = Reduction::Algorithm::tree}};
+PlanEdit all_parts() {
+  PlanEdit edit = PlanEdit::in_fp32({"b/conv*", "a"});
+  edit.set(FixKind::weights_fp32, true);
+  edit.set(FixKind::buffers_on_step, true);
+  edit.set_loss_scale(1024.0);
+  edit.add(PlanEdit::with_reduction(FixKind::reduce_order, parse_reduction("tree")));
+  return edit;
+}
+const PlanEdit kAll = all_parts();
 
 TEST(PlanEdit, AppliesAfterAllRules) {
   Plan plan = preset_plan("float16").value();
@@ -43,28 +47,114 @@ TEST(PlanEdit, MembersArePartsThatCanBeTakenAway) {
     rest = rest.without(member);
   }
   EXPECT_THAT(names,
-              ElementsAre("b/conv*", "a", "variables.storage", "variables.reduce", "loss_scale"));
-  EXPECT_EQ(rest, PlanEdit{.buffers_on_step = true});
+              ElementsAre("b/conv*", "a", "variables.storage", "reduce_order tree", "loss_scale"));
+  EXPECT_EQ(rest, PlanEdit::of(FixKind::buffers_on_step));
   EXPECT_TRUE(rest.members().empty());
   EXPECT_FALSE(rest.empty());
 }
 
 TEST(PlanEdit, AddsWhatAnotherChanges) {
-  PlanEdit edit{.fp32_layers = {"a"}, .loss_scale = 2.0};
-  edit.add({.fp32_layers = {"b", "a"}, .loss_scale = 4.0});
-  edit.add({.fp32_storage = true});
-  EXPECT_EQ(edit, (PlanEdit{.fp32_layers = {"a", "b"}, .fp32_storage = true, .loss_scale = 2.0}));
+  PlanEdit edit = PlanEdit::in_fp32({"a"});
+  edit.set_loss_scale(2.0);
+  PlanEdit other = PlanEdit::in_fp32({"b", "a"});
+  other.set_loss_scale(4.0);
+  edit.add(other);
+  edit.add(PlanEdit::of(FixKind::weights_fp32));
+  EXPECT_THAT(edit.fp32_layers(), ElementsAre("a", "b"));
+  EXPECT_TRUE(edit.has(FixKind::weights_fp32));
+  EXPECT_EQ(edit.loss_scale(), 2.0);
+  EXPECT_EQ(edit.changes.size(), 4u);
   EXPECT_TRUE(edit.changes_plan());
-  EXPECT_FALSE(PlanEdit{.loss_scale = 2.0}.changes_plan());
-  EXPECT_FALSE(PlanEdit{.loss_scale = 2.0}.empty());
+  EXPECT_FALSE(PlanEdit::with_loss_scale(2.0).changes_plan());
+  EXPECT_FALSE(PlanEdit::with_loss_scale(2.0).empty());
   EXPECT_TRUE(PlanEdit{}.empty());
+}
+
+Change at(FixKind kind, const char* path) { return {.kind = kind, .path = path}; }
+
+TEST(PlanEdit, ChangesOfOneNodeLeaveTheOthers) {
+  Plan plan = preset_plan("float16").value();
+  plan.defaults.accumulation = Accumulation::format;
+  PlanEdit edit;
+  edit.add(at(FixKind::store_fp32, "a"));
+  edit.add(at(FixKind::accumulate_fp32, "b"));
+  edit.add(at(FixKind::constant, "c"));
+  const Plan edited = edit.apply(plan);
+  EXPECT_EQ(resolve(edited, "a", "Gemm").read, kFp16);
+  EXPECT_EQ(resolve(edited, "a", "Gemm").write, kFp32);
+  EXPECT_EQ(resolve(edited, "b", "Gemm").accumulation, Accumulation::fp32);
+  EXPECT_EQ(resolve(edited, "b", "Gemm").write, kFp16);
+  EXPECT_EQ(resolve(edited, "a", "Gemm").accumulation, Accumulation::format);
+  EXPECT_TRUE(resolve(edited, "c", "Add").constants_in_range);
+  EXPECT_FALSE(resolve(edited, "a", "Add").constants_in_range);
+}
+
+TEST(PlanEdit, ChangesOfTheLaneSetItsFormats) {
+  Plan plan = preset_plan("bfloat16").value();
+  plan.update_compute = plan.clip = kBf16;
+  plan.clip_stagewise = true;
+  plan.average = plan.average_compute = kBf16;
+  plan.state = plan.gradient_sum = kBf16;
+  PlanEdit edit;
+  for (const FixKind kind : {FixKind::state_fp32, FixKind::update_fp32, FixKind::average_fp32,
+                             FixKind::gradient_sum_fp32, FixKind::clip_fp32}) {
+    edit.set(kind, true);
+  }
+  const Plan edited = edit.apply(plan);
+  EXPECT_EQ(edited.state, kFp32);
+  EXPECT_EQ(edited.gradient_sum, kFp32);
+  EXPECT_EQ(edited.update_compute, kFp32);
+  EXPECT_EQ(edited.average, kFp32);
+  EXPECT_EQ(edited.average_compute, kFp32);
+  EXPECT_EQ(edited.clip, kFp32);
+  EXPECT_FALSE(edited.clip_stagewise);
+  EXPECT_EQ(edited.storage, kBf16) << "weights are another matter";
+}
+
+TEST(PlanEdit, AnotherFormatTakesThePlaceOfNarrowOnes) {
+  const Plan plan = preset_plan("float16").value();
+  const Plan edited = PlanEdit{.changes = {{.kind = FixKind::format, .text = "bf16"}}}.apply(plan);
+  EXPECT_EQ(resolve(edited, "a", "Gemm").read, kBf16);
+  EXPECT_EQ(edited.storage, kBf16);
+  const Plan mixed = PlanEdit{.changes = {{.kind = FixKind::format, .text = "bf16"}}}.apply(
+      preset_plan("mixed_float16").value());
+  EXPECT_EQ(mixed.storage, kFp32) << "what is fp32 stays";
+  EXPECT_EQ(resolve(mixed, "a", "Softmax").write, kFp32);
+}
+
+TEST(PlanEdit, BlocksRoundTheirScalesUp) {
+  Plan plan = preset_plan("mxfp8").value();
+  for (PlanRule& rule : plan.rules) {
+    if (rule.scale) rule.scale = parse_scale("mx").value();
+  }
+  const Plan edited = PlanEdit::of(FixKind::scale_round_up).apply(plan);
+  EXPECT_EQ(scale_name(resolve(edited, "a", "Gemm").scale), "mx:up");
+}
+
+TEST(PlanEdit, JsonKeepsEveryChange) {
+  PlanEdit edit = kAll;
+  edit.add(at(FixKind::constant, "c"));
+  edit.add({.kind = FixKind::format, .text = "bf16"});
+  const std::optional<PlanEdit> again = edit_from_json(edit_to_json(edit));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, edit);
+  EXPECT_FALSE(edit_from_json("{}"));
+  EXPECT_FALSE(edit_from_json(R"([{"kind": "magic"}])"));
+}
+
+TEST(Causes, HaveNamesThatReadBack) {
+  for (const Mechanism each : all_mechanisms())
+    EXPECT_EQ(parse_mechanism(mechanism_name(each)), each);
+  for (const FixKind each : all_fixes()) EXPECT_EQ(parse_fix(fix_name(each)), each);
+  EXPECT_FALSE(parse_mechanism("operator_fp32"));
+  EXPECT_FALSE(parse_fix(""));
 }
 
 TEST(PlanEdit, KeepsALayerOnce) {
   PlanEdit edit;
   edit.keep("a", true);
   edit.keep("a", true);
-  EXPECT_THAT(edit.fp32_layers, ElementsAre("a"));
+  EXPECT_THAT(edit.fp32_layers(), ElementsAre("a"));
   EXPECT_TRUE(edit.keeps("a"));
   edit.keep("a", false);
   edit.keep("b", false);

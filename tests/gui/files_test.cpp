@@ -191,13 +191,13 @@ TEST(EditedPlan, KeepsTheLayersAndNothingElse) {
   LaneInfo lane;
   lane.name = "mixed_float16";
   lane.plan_json = plan_to_json(*preset_plan("mixed_float16"));
-  const Plan plan = plan_from_json(edited_plan(lane, {.fp32_layers = {"block*/conv"}}));
+  const Plan plan = plan_from_json(edited_plan(lane, PlanEdit::in_fp32({"block*/conv"})));
   EXPECT_EQ(resolve(plan, "block*/conv", "Conv").write, kFp32);
   EXPECT_EQ(resolve(plan, "block2/conv", "Conv").write, kFp16) << "a path is no glob";
   EXPECT_EQ(plan.name, "mixed_float16+edited");
   lane.plan_json = plan_to_json(*preset_plan("float16"));
   EXPECT_EQ(plan_from_json(edited_plan(lane, {})).storage, kFp16);
-  EXPECT_EQ(plan_from_json(edited_plan(lane, {.fp32_storage = true})).storage, kFp32);
+  EXPECT_EQ(plan_from_json(edited_plan(lane, PlanEdit::of(FixKind::weights_fp32))).storage, kFp32);
 }
 
 TEST(TrialCommand, StaysOnTheBackendOfTheLane) {

@@ -127,7 +127,7 @@ TEST_F(Histogram, TheScaleGoesIntoThePlan) {
   EXPECT_NE(text.find(power_text(std::log2(row->loss_scale))), std::string::npos) << text;
   EXPECT_NE(text.find(power_text(std::log2(row->loss_scale) + 3.0)), std::string::npos) << text;
   ui().click("values/use");
-  EXPECT_EQ(view().edits.loss_scale, row->loss_scale * 8.0);
+  EXPECT_EQ(view().edits.loss_scale(), row->loss_scale * 8.0);
   EXPECT_EQ(ui().text("values/use"), "in the plan");
 }
 

@@ -45,7 +45,7 @@ TEST(Edits, KeepLayersOnce) {
   EXPECT_TRUE(edits.empty());
   edits.keep("fc1", true);
   edits.keep("fc1", true);
-  EXPECT_EQ(edits.fp32_layers.size(), 1u);
+  EXPECT_EQ(edits.fp32_layers().size(), 1u);
   EXPECT_TRUE(edits.keeps("fc1"));
   edits.keep("fc1", false);
   EXPECT_TRUE(edits.empty());

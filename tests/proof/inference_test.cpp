@@ -56,7 +56,7 @@ InferenceProofRequest request_of(const RunnerConfig& run, const std::string& pla
   Plan advised = request.original;
   for (const std::string& layer : layers) keep_fp32(advised, layer);
   advised.name += "+fp32";
-  request.advice.edit.fp32_layers = layers;
+  request.advice.edit.add(PlanEdit::in_fp32(layers));
   request.advice.plan_json = plan_to_json(advised);
   return request;
 }
@@ -70,7 +70,7 @@ TEST(InferenceProof, OfLayersThatOverflowHolds) {
   // fc3 would read what fc2 gives in fp16; fc1 can be spared.
   const Proof proof = proof_of(request_of(hot_network(), "mixed_float16", {"fc1", "fc2", "fc3"}));
   EXPECT_TRUE(proof.holds) << proof.text;
-  EXPECT_THAT(proof.edit.fp32_layers, ElementsAre("fc2", "fc3"));
+  EXPECT_THAT(proof.edit.fp32_layers(), ElementsAre("fc2", "fc3"));
   EXPECT_THAT(proof.dropped, ElementsAre("fc1"));
   ASSERT_EQ(proof.trials.size(), 4u);
   EXPECT_EQ(proof.trials[0].gap, std::numeric_limits<double>::infinity());

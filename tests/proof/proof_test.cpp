@@ -54,7 +54,7 @@ Recommendation advice_of(const TrainConfig& config, const Words& layers) {
   plan.name += "+fp32";
   Recommendation advice;
   advice.lane = 1;
-  advice.edit.fp32_layers = layers;
+  advice.edit.add(PlanEdit::in_fp32(layers));
   advice.plan_json = plan_to_json(plan);
   return advice;
 }
@@ -105,8 +105,8 @@ TEST(Proof, OfALayerHolds) {
   expect_holds(proof, {"conv2"});
   EXPECT_EQ(proof.lane, "mixed_float16");
   EXPECT_EQ(proof.advised, "mixed_float16+fp32");
-  EXPECT_THAT(proof.edit.fp32_layers, ElementsAre("conv2"));
-  EXPECT_FALSE(proof.edit.loss_scale) << "dynamic scaling finds its own";
+  EXPECT_THAT(proof.edit.fp32_layers(), ElementsAre("conv2"));
+  EXPECT_FALSE(proof.edit.loss_scale()) << "dynamic scaling finds its own";
   EXPECT_EQ(proof.steps, kSteps);
   EXPECT_EQ(proof.seed, 1u);
   EXPECT_EQ(proof.trials[0].skipped, kSteps);
@@ -121,7 +121,7 @@ TEST(Proof, OfTheStorageHolds) {
   const TrainConfig adam = training(kMlp, "float16", "dynamic", "adam");
   const Proof proof = proof_of(adam, advice_on(adam));
   expect_holds(proof, {"variables.storage"});
-  EXPECT_THAT(proof.edit.fp32_layers, IsEmpty());
+  EXPECT_THAT(proof.edit.fp32_layers(), IsEmpty());
   EXPECT_EQ(plan_from_json(proof.plan_json).storage, kFp32);
   EXPECT_THAT(proof.text, HasSubstr("Taking the fp32 variables away"));
 }
@@ -130,8 +130,8 @@ TEST(Proof, OfALossScaleHolds) {
   const TrainConfig loud = training(kMlp, "mixed_float16", "static:1e30");
   const Proof proof = proof_of(loud, advice_on(loud));
   expect_holds(proof, {"loss_scale"});
-  ASSERT_TRUE(proof.edit.loss_scale);
-  EXPECT_LE(*proof.edit.loss_scale, 0x1p20);
+  ASSERT_TRUE(proof.edit.loss_scale());
+  EXPECT_LE(*proof.edit.loss_scale(), 0x1p20);
   // The plan is the old one, so the lane needs a name of its own.
   EXPECT_EQ(proof.advised, "mixed_float16+advice");
   EXPECT_THAT(proof.text, HasSubstr("Taking the loss scale away"));
@@ -142,12 +142,12 @@ TEST(Proof, OfALossScaleHolds) {
 TEST(Proof, ADynamicScaleThatStartsFarUpIsPartOfTheAdvice) {
   const TrainConfig far = training(kMlp, "mixed_float16", "dynamic:1e30");
   const Recommendation advice = advice_on(far);
-  ASSERT_TRUE(advice.edit.loss_scale);
+  ASSERT_TRUE(advice.edit.loss_scale());
   expect_holds(proof_of(far, advice), {"loss_scale"});
 
   TrainConfig hot = training("lenet-hot", "mixed_float16", "dynamic:1e30");
   Recommendation both = advice_of(hot, {"conv2"});
-  both.edit.loss_scale = 1024.0;
+  both.edit.set_loss_scale(1024.0);
   expect_holds(proof_of(hot, both), {"conv2", "loss_scale"});
   // From where it starts usually it finds its way.
   hot.lanes[1].scaler = parse_loss_scale("dynamic");
@@ -157,21 +157,21 @@ TEST(Proof, ADynamicScaleThatStartsFarUpIsPartOfTheAdvice) {
 TEST(Proof, BothOfTwoMembersAreNeeded) {
   const TrainConfig broken = training("lenet-hot", "mixed_float16", "static:1e9");
   Recommendation advice = advice_of(broken, {"conv2"});
-  advice.edit.loss_scale = 1024.0;
+  advice.edit.set_loss_scale(1024.0);
   const Proof proof = proof_of(broken, advice);
   expect_holds(proof, {"conv2", "loss_scale"});
-  EXPECT_EQ(proof.edit.loss_scale, 1024.0);
+  EXPECT_EQ(proof.edit.loss_scale(), 1024.0);
   EXPECT_THAT(proof.text, HasSubstr("any one of conv2 and the loss scale"));
 }
 
 TEST(Proof, NeedlessMembersAreDropped) {
   const TrainConfig hot = training("lenet-hot", "mixed_float16", "static:1024");
   Recommendation advice = advice_of(hot, {"conv1", "conv2", "fc1"});
-  advice.edit.loss_scale = 2048.0;
+  advice.edit.set_loss_scale(2048.0);
   const Proof proof = proof_of(hot, advice);
   expect_holds(proof, {"conv2"});
-  EXPECT_THAT(proof.edit.fp32_layers, ElementsAre("conv2"));
-  EXPECT_FALSE(proof.edit.loss_scale);
+  EXPECT_THAT(proof.edit.fp32_layers(), ElementsAre("conv2"));
+  EXPECT_FALSE(proof.edit.loss_scale());
   EXPECT_THAT(proof.dropped, ElementsAre("conv1", "fc1", "loss_scale"));
   EXPECT_THAT(proof.text, HasSubstr("Needless, and dropped: conv1, fc1 and the loss scale."));
   const Plan plan = plan_from_json(proof.plan_json);
@@ -183,7 +183,7 @@ TEST(Proof, NeedlessMembersAreDropped) {
 TEST(Proof, SkippedStepsCountWhateverTheLoss) {
   const TrainConfig idle = training(kMlp, "mixed_float16", "dynamic:1e30", "sgd:lr=0");
   Recommendation advice = advice_of(idle, {});
-  advice.edit.loss_scale = 1024.0;
+  advice.edit.set_loss_scale(1024.0);
   const Proof proof = proof_of(idle, advice);
   expect_holds(proof, {"loss_scale"});
   EXPECT_LE(proof.trials[0].gap, proof.tolerance);
@@ -197,7 +197,7 @@ TEST(Proof, AdviceThatDoesNotHelpDoesNotHold) {
   EXPECT_FALSE(proof.holds);
   ASSERT_EQ(proof.trials.size(), 2u);
   EXPECT_FALSE(proof.trials[1].passes);
-  EXPECT_THAT(proof.edit.fp32_layers, ElementsAre("fc1")) << "it is what was tried";
+  EXPECT_THAT(proof.edit.fp32_layers(), ElementsAre("fc1")) << "it is what was tried";
   EXPECT_THAT(proof.dropped, IsEmpty());
   EXPECT_THAT(proof.text, StartsWith("Not proved: with the advice the loss is "));
   EXPECT_THAT(proof.text, HasSubstr("It skips 30 steps."));
@@ -245,7 +245,7 @@ TEST(Proof, LanesWithoutHopeEndEarly) {
   far.steps = 120;
   steps.clear();
   Recommendation advice = advice_of(far, {});
-  advice.edit.loss_scale = 1024.0;
+  advice.edit.set_loss_scale(1024.0);
   const std::optional<Proof> late = try_to_prove(
       far, advice, [&](const std::string& name, int, const StepRow&) { ++steps[name]; }, never);
   ASSERT_TRUE(late);

@@ -59,8 +59,8 @@ TEST(RealRuns, AdamInFloat16LosesItsSecondMoment) {
   }
   const auto advice = recommend(run, findings, 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->edit.fp32_layers.empty()) << advice->text;
-  EXPECT_FALSE(advice->edit.loss_scale) << advice->text;
+  EXPECT_TRUE(advice->edit.fp32_layers().empty()) << advice->text;
+  EXPECT_FALSE(advice->edit.loss_scale()) << advice->text;
   EXPECT_EQ(plan_from_json(advice->plan_json).storage, kFp32);
 }
 

@@ -54,7 +54,7 @@ TEST(LocalError, IsTheLargestOfASingleOperator) {
   EXPECT_EQ(found[0].site, "b.activation") << "the larger one in double";
   EXPECT_EQ(found[0].mechanism, "b, computed in fp16, is 30% off its exact result");
   EXPECT_EQ(found[0].severity, Severity::error);
-  EXPECT_THAT(found[0].action.edit.fp32_layers, testing::ElementsAre("b"));
+  EXPECT_THAT(found[0].action.edit.fp32_layers(), testing::ElementsAre("b"));
   EXPECT_EQ(std::get<double>(found[0].evidence.at("local_error")), 0.3);
   EXPECT_THAT(findings_of(run, "harm").at(0).text, testing::Not(HasSubstr("not found")));
 }
@@ -142,7 +142,7 @@ TEST(SkippedSteps, ExplainALossThatEndsElsewhere) {
   EXPECT_EQ(found[0].mechanism,
             "5 of its 100 steps were skipped while the loss scale came down from 65536 (2^16) to "
             "2048 (2^11)");
-  EXPECT_EQ(found[0].action.edit.loss_scale, 2048.0);
+  EXPECT_EQ(found[0].action.edit.loss_scale(), 2048.0);
   EXPECT_NEAR(std::get<double>(found[0].evidence.at("share_of_way")), 0.05, 1e-12);
 }
 

@@ -78,14 +78,14 @@ TEST(LossScaleAdvice, OfARunWithoutAFiniteStepComesFromTheReference) {
   const Finding first = the_finding(run, "first_non_finite");
   EXPECT_EQ(first.severity, Severity::warning);
   EXPECT_THAT(first.text, HasSubstr("at the static loss scale of 2^100 gradients overflow"));
-  const double scale = first.action.edit.loss_scale.value();
+  const double scale = first.action.edit.loss_scale().value();
   EXPECT_STREQ(action_name(first.action.edit), "loss_scale");
   EXPECT_EQ(scale, std::exp2(std::round(std::log2(scale)))) << "a power of two";
   EXPECT_FALSE(any_overflow(spec, scale)) << scale;
   EXPECT_TRUE(any_overflow(spec, 8.0 * scale)) << "not lower than it has to be: " << scale;
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
-  EXPECT_EQ(advice->edit.loss_scale, scale);
+  EXPECT_EQ(advice->edit.loss_scale(), scale);
   EXPECT_THAT(advice->text, testing::StartsWith("Use dynamic loss scaling or a static scale of"));
 }
 
@@ -104,7 +104,7 @@ TEST(LossScaleAdvice, WithoutAReferenceItIsDynamicScaling) {
   EXPECT_FALSE(scale_ceiling(LaneFacts(run, 0)));
   const Finding first = the_finding(run, "first_non_finite");
   EXPECT_EQ(first.severity, Severity::warning);
-  EXPECT_FALSE(first.action.edit.loss_scale);
+  EXPECT_FALSE(first.action.edit.loss_scale());
   EXPECT_THAT(first.action.text,
               HasSubstr("Use dynamic loss scaling: the recorded gradients do not say"));
   EXPECT_FALSE(recommend(run, run_rules(run), 0));
@@ -122,7 +122,7 @@ TEST(LossScaleAdvice, DynamicScalingThatStartsTooHighIsNotToldToBeDynamic) {
     EXPECT_THAT(first.text, Not(HasSubstr("does not settle")));
     EXPECT_THAT(first.text, HasSubstr(settles ? "started far too high, at 2^40"
                                               : "still looking for its scale, from 2^100"));
-    EXPECT_FALSE(any_overflow(spec, first.action.edit.loss_scale.value()));
+    EXPECT_FALSE(any_overflow(spec, first.action.edit.loss_scale().value()));
     const auto advice = recommend(run, run_rules(run), 1);
     ASSERT_TRUE(advice);
     EXPECT_THAT(advice->text, testing::StartsWith("Start dynamic loss scaling at "));
@@ -151,7 +151,7 @@ TEST(LossScaleAdvice, AScaleInTheWindowMayStay) {
   const Finding inside = the_finding(make_run(spec), "loss_scale_window");
   EXPECT_EQ(inside.severity, Severity::info);
   EXPECT_STREQ(action_name(inside.action.edit), "none");
-  EXPECT_FALSE(inside.action.edit.loss_scale);
+  EXPECT_FALSE(inside.action.edit.loss_scale());
   EXPECT_THAT(inside.action.text, HasSubstr("399, is in the window: nothing needs to change"));
   const double advised = std::get<double>(inside.evidence.at("advised_scale"));
   EXPECT_EQ(advised, std::exp2(std::round(std::log2(advised))));
@@ -159,7 +159,7 @@ TEST(LossScaleAdvice, AScaleInTheWindowMayStay) {
   spec.lanes[1].loss_scale = std::get<double>(inside.evidence.at("window_low")) / 2.0;
   const Finding below = the_finding(make_run(spec), "loss_scale_window");
   EXPECT_STREQ(action_name(below.action.edit), "loss_scale");
-  EXPECT_GT(below.action.edit.loss_scale.value(), spec.lanes[1].loss_scale);
+  EXPECT_GT(below.action.edit.loss_scale().value(), spec.lanes[1].loss_scale);
   EXPECT_THAT(below.action.text, HasSubstr("is in the window; the last one, "));
   EXPECT_THAT(below.action.text, HasSubstr("is outside"));
 }
@@ -212,11 +212,11 @@ TEST(LossScaleAdvice, AScaleThatAForwardOverflowHides) {
       }
       const auto advice = recommend(named, run_rules(named), 1);
       ASSERT_TRUE(advice);
-      EXPECT_EQ(advice->edit.fp32_layers, std::vector<std::string>{"conv2"});
-      EXPECT_EQ(advice->edit.loss_scale.has_value(), scale > 1024.0) << dynamic;
-      if (!advice->edit.loss_scale) continue;
+      EXPECT_EQ(advice->edit.fp32_layers(), std::vector<std::string>{"conv2"});
+      EXPECT_EQ(advice->edit.loss_scale().has_value(), scale > 1024.0) << dynamic;
+      if (!advice->edit.loss_scale()) continue;
       RunSpec mended = healthy_spec();  // as hot_spec, but for conv2's output
-      EXPECT_FALSE(any_overflow(mended, *advice->edit.loss_scale));
+      EXPECT_FALSE(any_overflow(mended, *advice->edit.loss_scale()));
     }
   }
 }
@@ -233,7 +233,7 @@ TEST(LossScaleAdvice, APathIsNoGlobInTheAdvisedPlan) {
   const RunView run = make_run(spec);
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
-  EXPECT_EQ(advice->edit.fp32_layers, std::vector<std::string>{"c*"});
+  EXPECT_EQ(advice->edit.fp32_layers(), std::vector<std::string>{"c*"});
   const Plan plan = plan_from_json(advice->plan_json);
   EXPECT_EQ(resolve(plan, "c*", "Conv").write, kFp32);
   EXPECT_EQ(resolve(plan, "conv1", "Conv").write, kFp16);

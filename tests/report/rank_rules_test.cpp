@@ -69,8 +69,8 @@ TEST(RankReduction, SaysHowFarWhereAndWhatToDo) {
   EXPECT_THAT(finding.text, HasSubstr("0.18% over 2 ranks, 0.34% over 8, 1.24% over 96"));
   EXPECT_THAT(finding.text, HasSubstr("conv2 and fc1"));
   EXPECT_THAT(finding.text, HasSubstr("25% of the additions change nothing"));
-  ASSERT_TRUE(finding.action.edit.reduction);
-  EXPECT_EQ(reduction_text(*finding.action.edit.reduction), "all-to-all:format=bf16");
+  ASSERT_TRUE(finding.action.edit.reduction());
+  EXPECT_EQ(reduction_text(*finding.action.edit.reduction()), "all-to-all:format=bf16");
   EXPECT_THAT(finding.action.text, HasSubstr("all-to-all:format=fp32"));
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
@@ -83,7 +83,7 @@ TEST(RankReduction, AdvisesFp32WhereTheFormatItselfIsTooNarrow) {
   add_reduced(run, "fc1.weight_grad", 8, 0.08, 0.06);
   const std::vector<Finding> found = rank_findings(run, "rank_reduction");
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(reduction_text(found[0].action.edit.reduction.value()), "tree:format=fp32");
+  EXPECT_EQ(reduction_text(found[0].action.edit.reduction().value()), "tree:format=fp32");
 }
 
 TEST(RankReduction, OverflowOnTheWayIsAWarning) {
@@ -93,7 +93,7 @@ TEST(RankReduction, OverflowOnTheWayIsAWarning) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].severity, Severity::warning);
   EXPECT_THAT(found[0].mechanism, HasSubstr("3 values of fc1.weight_grad overflow"));
-  EXPECT_EQ(reduction_text(found[0].action.edit.reduction.value()),
+  EXPECT_EQ(reduction_text(found[0].action.edit.reduction().value()),
             "ring:format=fp32,average=after");
 }
 
@@ -123,7 +123,7 @@ TEST(RankDisagreement, SaysWhenHowOftenAndHowFar) {
   EXPECT_THAT(found[0].text, HasSubstr("At step 4 1 of 2 ranks skipped"));
   EXPECT_THAT(found[0].text, HasSubstr("They disagreed in 2 steps, and at step 6"));
   EXPECT_THAT(found[0].text, HasSubstr("differ by 2%"));
-  EXPECT_EQ(reduction_text(found[0].action.edit.reduction.value()), "ring");
+  EXPECT_EQ(reduction_text(found[0].action.edit.reduction().value()), "ring");
 
   RunView near = ranked_run("ring:vote=one");
   near.add_ranks(1, {4, 2, 1, 0.001});
@@ -141,7 +141,7 @@ TEST(RankRules, AdviseOneReduction) {
   run.add_ranks(1, {4, 2, 1, 0.5});
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
-  EXPECT_EQ(reduction_text(advice->edit.reduction.value()), "all-to-all:format=bf16");
+  EXPECT_EQ(reduction_text(advice->edit.reduction().value()), "all-to-all:format=bf16");
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ TEST(ReportActions, CostIsWhatTheAdvisedLaneReallyKeeps) {
   ASSERT_FALSE(report.actions.empty());
   const ActionReport& action = report.actions.front();
   EXPECT_STREQ(action_name(action.edit), "keep_fp32");
-  EXPECT_THAT(action.edit.fp32_layers, ElementsAre("conv2"));
+  EXPECT_THAT(action.edit.fp32_layers(), ElementsAre("conv2"));
   ASSERT_TRUE(action.cost);
   EXPECT_THAT(action.cost->followers, ElementsAre("rescale2", "relu2"));
   // 512 elements each: conv2's weight; conv2, rescale2 and relu2 kept in 4 bytes instead of 2.
@@ -219,7 +219,7 @@ TEST(ReportProof, ReadsWhatProveWritesAndNothingElse) {
   const std::optional<Proof> proof = read_proof(proof_json());
   ASSERT_TRUE(proof);
   EXPECT_TRUE(proof->holds);
-  EXPECT_FALSE(proof->edit.loss_scale);
+  EXPECT_FALSE(proof->edit.loss_scale());
   ASSERT_EQ(proof->trials.size(), 4u);
   EXPECT_TRUE(std::isinf(proof->trials[0].gap));
   EXPECT_TRUE(std::isnan(proof->trials[2].gap));

@@ -211,7 +211,7 @@ TEST(StateBesideFp32, AdviceNamesTheSettingThatKeepsItNarrow) {
   spec.lanes[1] = {.name = "float16", .format = kFp16, .storage = kFp16, .loss_scale = 16384.0};
   spec.lanes[1].state = 17.0;
   const RunView made = make_run(spec);
-  EXPECT_TRUE(found_by(made, "optimizer_state").at(0).action.edit.fp32_storage);
+  EXPECT_TRUE(found_by(made, "optimizer_state").at(0).action.edit.has(FixKind::weights_fp32));
   RunInfo info = made.info();
   auto plan = nlohmann::ordered_json::parse(info.lanes[1].plan_json);
   plan["variables"]["storage"] = "fp32";  // weights are wide already
@@ -323,7 +323,7 @@ TEST(Calibration, ALossScaleBeyondTheFormatIsAMatterOfTheScale) {
     const Finding finding = found_by(run, "first_non_finite").at(0);
     EXPECT_EQ(finding.severity, dynamic ? Severity::info : Severity::warning);
     if (dynamic) continue;
-    EXPECT_EQ(finding.action.edit.loss_scale, 16384.0) << "one power of two to spare";
+    EXPECT_EQ(finding.action.edit.loss_scale(), 16384.0) << "one power of two to spare";
   }
 }
 

@@ -83,7 +83,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
 
   const auto advice = recommend(run, findings, 1);
   ASSERT_TRUE(advice);
-  EXPECT_THAT(advice->edit.fp32_layers, ElementsAre("conv2"));
+  EXPECT_THAT(advice->edit.fp32_layers(), ElementsAre("conv2"));
   const auto plan = nlohmann::json::parse(advice->plan_json);
   EXPECT_EQ(plan["name"], "mixed_float16+fp32");
   EXPECT_EQ(plan["rules"].back(), (nlohmann::json{{"path", "conv2"}, {"format", "fp32"}}));
@@ -93,7 +93,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
 TEST(Rules, AdviceAppliedMakesTheRunHealthy) {
   RunSpec spec = hot_spec();
   const RunView broken = make_run(spec);
-  spec.lanes[1].keep_fp32 = recommend(broken, run_rules(broken), 1)->edit.fp32_layers;
+  spec.lanes[1].keep_fp32 = recommend(broken, run_rules(broken), 1)->edit.fp32_layers();
   spec.lanes[1].loss_scale = 16384.0;
   const std::vector<Finding> findings = run_rules(make_run(spec));
   EXPECT_LT(worst_severity(findings).value_or(Severity::info), Severity::warning)
@@ -154,11 +154,11 @@ TEST(Rules, EmptyWindowNamesTheSmallestSet) {
   // One of the two has to go; the other layers lie between them.
   ASSERT_EQ(window[0].action.layers.size(), 1u) << all_text(findings);
   EXPECT_TRUE(window[0].action.layers[0] == "conv1" || window[0].action.layers[0] == "fc2");
-  ASSERT_TRUE(window[0].action.edit.loss_scale);
+  ASSERT_TRUE(window[0].action.edit.loss_scale());
 
   RunSpec mended = no_scale_spec();
   mended.lanes[1].keep_fp32 = window[0].action.layers;
-  mended.lanes[1].loss_scale = *window[0].action.edit.loss_scale;
+  mended.lanes[1].loss_scale = *window[0].action.edit.loss_scale();
   const std::vector<Finding> after = run_rules(make_run(mended));
   EXPECT_LT(worst_severity(after).value_or(Severity::info), Severity::warning) << all_text(after);
 }
@@ -178,11 +178,11 @@ TEST(Rules, GradientUnderflowAtASmallStaticScale) {
     EXPECT_GT(std::get<double>(finding.evidence.at("flushed_share")), 0.3);
   }
   const auto advice = recommend(run, findings, 1);
-  ASSERT_TRUE(advice && advice->edit.loss_scale);
-  EXPECT_TRUE(advice->edit.fp32_layers.empty());
+  ASSERT_TRUE(advice && advice->edit.loss_scale());
+  EXPECT_TRUE(advice->edit.fp32_layers().empty());
   EXPECT_EQ(make_report(run).verdict.state, Verdict::State::attention);
 
-  spec.lanes[1].loss_scale = *advice->edit.loss_scale;
+  spec.lanes[1].loss_scale = *advice->edit.loss_scale();
   EXPECT_TRUE(of_rule(run_rules(make_run(spec)), "gradient_underflow").empty());
 }
 
@@ -215,7 +215,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   EXPECT_TRUE(of_rule(findings, "loss_scale_window").empty());
   const auto advice = recommend(run, findings, 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->edit.fp32_layers.empty());
+  EXPECT_TRUE(advice->edit.fp32_layers().empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 
   // Rounded at random, small updates count on average.
@@ -267,7 +267,8 @@ TEST(Rules, StaticScaleTooHighIsAdvisedDown) {
   const auto first = of_rule(findings, "first_non_finite");
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].severity, Severity::warning);
-  EXPECT_EQ(first[0].action.edit.loss_scale, 8192.0);  // 65520 / 131072 * 65536, one power to spare
+  EXPECT_EQ(first[0].action.edit.loss_scale(),
+            8192.0);  // 65520 / 131072 * 65536, one power to spare
   ASSERT_TRUE(recommend(made, findings, 1));
 }
 
@@ -395,7 +396,7 @@ TEST(Rules, NamesChangeNothingButNames) {
       EXPECT_EQ(plain[i].rule, other[i].rule);
       EXPECT_EQ(plain[i].severity, other[i].severity);
       EXPECT_EQ(renamed(plain[i].layer), other[i].layer);
-      EXPECT_EQ(plain[i].action.edit.loss_scale, other[i].action.edit.loss_scale);
+      EXPECT_EQ(plain[i].action.edit.loss_scale(), other[i].action.edit.loss_scale());
       ASSERT_EQ(plain[i].action.layers.size(), other[i].action.layers.size());
       for (size_t k = 0; k < plain[i].action.layers.size(); ++k) {
         EXPECT_EQ(renamed(plain[i].action.layers[k]), other[i].action.layers[k]);

@@ -53,7 +53,7 @@ TEST(OptimizerState, FlushedBesideUpdatesOutOfProportion) {
   EXPECT_THAT(state[0].text, HasSubstr("The largest of fp32 is"));
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->edit.fp32_layers.empty());
+  EXPECT_TRUE(advice->edit.fp32_layers().empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 }
 
@@ -170,14 +170,14 @@ TEST(OptimizerState, ConsequencesAreDemotedAndWhatCameBeforeIsNot) {
   EXPECT_THAT(consequence[0].action.text, HasSubstr("Caused by the optimizer state above"));
   const auto advice = recommend(after.run(), run_rules(after.run()), 1);
   ASSERT_TRUE(advice);
-  EXPECT_TRUE(advice->edit.fp32_layers.empty());
+  EXPECT_TRUE(advice->edit.fp32_layers().empty());
   EXPECT_EQ(nlohmann::json::parse(advice->plan_json)["variables"]["storage"], "fp32");
 
   const ByHand before = made(1);
   const auto cause = of_rule(before.run(), "forward_overflow");
   ASSERT_EQ(cause.size(), 1u);
   EXPECT_EQ(cause[0].severity, Severity::error);
-  EXPECT_THAT(recommend(before.run(), run_rules(before.run()), 1)->edit.fp32_layers,
+  EXPECT_THAT(recommend(before.run(), run_rules(before.run()), 1)->edit.fp32_layers(),
               ElementsAre("conv2"));
 }
 

@@ -361,7 +361,7 @@ TEST(Ranks, AReductionThatLosesIsJudged) {
   EXPECT_EQ(found->lane, 1);
   EXPECT_THAT(found->mechanism, HasSubstr("the sum over 16 ranks puts"));
   EXPECT_THAT(found->text, HasSubstr("over 2 ranks"));
-  ASSERT_TRUE(found->action.edit.reduction.has_value());
+  ASSERT_TRUE(found->action.edit.reduction().has_value());
   // One rounding to e5m2 alone costs 6%, so another order does not help enough.
   EXPECT_GT(std::get<double>(found->evidence.at("error")), 0.01);
 }

@@ -174,7 +174,7 @@ TEST(ScaledTraining, RulesTellScalesThatDoNotFit) {
     }
     const auto advice = recommend(*run, findings, 1);
     ASSERT_TRUE(advice);
-    EXPECT_FALSE(advice->edit.loss_scale) << "no loss scale reaches the codes";
+    EXPECT_FALSE(advice->edit.loss_scale()) << "no loss scale reaches the codes";
   }
 }
 

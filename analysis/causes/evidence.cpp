@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/causes/evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
+#include "core/policy/policy.h"
+
+namespace halfscope {
+namespace {
+
+/// From here on a share of a tensor is worth a word.
+constexpr double kLeastShare = 0.001;
+/// An operator of one rounding is off by at most half an ulp in every element.
+constexpr double kRoundings = 4.0;
+/// Beyond this growth an operator makes an error large, rather than handing it on.
+constexpr double kGrowth = 8.0;
+constexpr double kLeastError = 1e-6;
+
+double unit_of(const FloatFormat& format) { return std::ldexp(1.0, -format.mantissa_bits - 1); }
+
+bool is_constant(const SiteInfo& site) {
+  return site.role == Role::input && site.tensor.starts_with("constant");
+}
+
+/// The statistics of a site over the whole run.
+const TensorStats& total_of(const LaneFacts& lane, int site) {
+  return lane.run().total(lane.lane(), site);
+}
+
+/// The comparisons of a site with the lane's reference that say most: the one with the largest
+/// local error.
+const SiteError* worst_error(const LaneFacts& lane, int site) {
+  const int reference = reference_lane(lane.run(), lane.lane());
+  const SiteError* worst = nullptr;
+  const auto local = [](const SiteError& e) {
+    const double own = std::isnan(e.local_fp64) ? e.local_fp32 : e.local_fp64;
+    return std::isnan(own) ? -1.0 : own;
+  };
+  for (const SiteError& each : lane.run().errors(lane.lane())) {
+    if (each.site != site || each.other_lane != reference) continue;
+    if (worst == nullptr || local(each) > local(*worst)) worst = &each;
+  }
+  return worst;
+}
+
+double local_error(const SiteError& error) {
+  return std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
+}
+
+int64_t reference_zeros(const LaneFacts& lane, int site) {
+  const std::optional<int> theirs = lane.reference_site(site);
+  if (!theirs || lane.reference() < 0) return 0;
+  const TensorStats& stats = lane.run().total(lane.reference(), *theirs);
+  return stats.zero + stats.underflow;
+}
+
+/// Whether all numbers of a tensor look like integers.
+bool has_integers(const TensorStats& stats) {
+  const auto whole = [](double x) { return std::isfinite(x) && x == std::floor(x); };
+  return stats.non_zero() > 0 && stats.non_finite() == 0 && stats.min_abs >= 1.0f &&
+         whole(static_cast<double>(stats.min_abs)) && whole(static_cast<double>(stats.max_abs)) &&
+         whole(stats.sum) && whole(stats.sum_sq);
+}
+
+/// Sites of the forward pass that belong to a node: what it reads narrowed, and its result.
+std::vector<int> forward_sites(const LaneFacts& lane, int node) {
+  std::vector<int> sites;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase == Phase::forward && site.role != Role::state &&
+        lane.node_of(site.order) == node && !is_loss_scale(site)) {
+      sites.push_back(site.order);
+    }
+  }
+  return sites;
+}
+
+bool sums_in_its_format(const LaneFacts& lane, const std::string& path) {
+  const std::string op = [&] {
+    for (const LayerInfo& layer : lane.info().layers) {
+      if (layer.path == path) return layer.op;
+    }
+    return std::string();
+  }();
+  const Plan plan = plan_from_json(lane.info().plan_json);
+  const NodePlan own = resolve(plan, path, op);
+  return own.accumulation.sums_in_format() && own.write != kFp32;
+}
+
+/// A constant that the format makes 0 or infinite.
+std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
+                                    const std::vector<int>& sites) {
+  for (const int order : sites) {
+    const SiteInfo& site = lane.site(order);
+    const TensorStats& stats = total_of(lane, order);
+    if (!is_constant(site) || stats.overflow + stats.underflow == 0) continue;
+    const bool large = stats.overflow > 0;
+    Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::constant, .weight = 1.0};
+    suspect.text =
+        fmt::format("{} reads the constant {} in {}, where it is {}", site.path,
+                    short_number(static_cast<double>(large ? stats.max_abs : stats.min_abs)),
+                    format_name(site.format), large ? "infinite" : "0");
+    return suspect;
+  }
+  return std::nullopt;
+}
+
+std::optional<Suspect> overflow_at(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const TensorStats& stats = total_of(lane, order);
+  const int64_t finite = stats.n - stats.non_finite();
+  if (stats.overflow == 0 || finite == 0) return std::nullopt;
+  const double share = static_cast<double>(stats.overflow) / static_cast<double>(stats.n);
+  Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::forward_overflow};
+  suspect.weight = 1.0;
+  const bool own = site.role == Role::activation;
+  suspect.text = fmt::format(
+      "{} overflows {}: {} of {} are larger than {}, up to {}", site.path, format_name(site.format),
+      percent(share), own ? "its results" : "the values it reads",
+      short_number(site.format.max_finite()), short_number(static_cast<double>(stats.max_abs)));
+  return suspect;
+}
+
+std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const TensorStats& stats = total_of(lane, order);
+  const int64_t more = stats.zero + stats.underflow - reference_zeros(lane, order);
+  if (stats.underflow == 0 || more <= 0) return std::nullopt;
+  const double share = rates_of(stats, site.format).underflow;
+  if (share < kLeastShare) return std::nullopt;
+  Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::forward_flush};
+  suspect.weight = std::min(share, 0.9);
+  suspect.text = fmt::format(
+      "{} makes 0 of {} of {} in {}, whose smallest number is {}", site.path, percent(share),
+      site.role == Role::activation ? "its non-zero results" : "the non-zero values it reads",
+      format_name(site.format), short_number(site.format.min_subnormal()));
+  return suspect;
+}
+
+/// What a result that is too far from the exact one has to do with.
+std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
+  const int order = lane.nodes()[static_cast<size_t>(node)].output_site;
+  if (order < 0 || lane.nodes()[static_cast<size_t>(node)].layer < 0) return std::nullopt;
+  const SiteInfo& site = lane.site(order);
+  const SiteError* error = worst_error(lane, order);
+  if (error == nullptr) return std::nullopt;
+  const double local = local_error(*error);
+  if (std::isnan(local)) return std::nullopt;
+  const double unit = unit_of(site.format);
+  Suspect suspect{.node = node, .site = order, .step = error->step};
+  if (local >= kRoundings * unit) {
+    const bool stalls = sums_in_its_format(lane, site.path);
+    suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
+    suspect.weight = std::min(1.0, local);
+    suspect.text =
+        std::isfinite(local)
+            ? fmt::format("{} is {} off what it would be with exact arithmetic{}", site.path,
+                          percent(local),
+                          stalls ? fmt::format(": it sums in {}", format_name(site.format)) : "")
+            : fmt::format("{} is not finite although its operands are", site.path);
+    return suspect;
+  }
+  return std::nullopt;
+}
+
+/// Integers beyond what the format counts one by one.
+std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const TensorStats& stats = total_of(lane, order);
+  const double end = std::ldexp(1.0, site.format.mantissa_bits + 1);
+  if (static_cast<double>(stats.max_abs) <= end || stats.overflow > 0) return std::nullopt;
+  const std::optional<int> theirs = lane.reference_site(order);
+  if (!theirs || lane.reference() < 0) return std::nullopt;
+  if (!has_integers(lane.run().total(lane.reference(), *theirs))) return std::nullopt;
+  Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::integer_in_float};
+  suspect.weight = 0.95;
+  suspect.text = fmt::format("{} holds integers up to {} in {}, which counts only to {}", site.path,
+                             short_number(static_cast<double>(stats.max_abs)),
+                             format_name(site.format), short_number(end));
+  return suspect;
+}
+
+bool is_narrow(const FloatFormat& format) { return format != kFp32 && kFp32.contains(format); }
+
+/// Whether one of these is above the node in the forward graph.
+bool is_below_any(const LaneFacts& lane, int node, const std::vector<Suspect>& suspects) {
+  return std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& each) {
+    return each.node != node && lane.downstream(each.node)[static_cast<size_t>(node)];
+  });
+}
+
+}  // namespace
+
+std::vector<int> planned_nodes(const LaneFacts& lane, int node) {
+  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
+  return own.layer < 0 ? own.readers : std::vector<int>{node};
+}
+
+std::optional<Suspect> examine(const LaneFacts& lane, int node) {
+  const std::vector<int> sites = forward_sites(lane, node);
+  if (std::optional<Suspect> found = bad_constant(lane, node, sites)) return found;
+  for (const int order : sites) {
+    if (!is_narrow(lane.site(order).format)) continue;
+    if (std::optional<Suspect> found = overflow_at(lane, node, order)) return found;
+  }
+  for (const int order : sites) {
+    if (!is_narrow(lane.site(order).format)) continue;
+    if (std::optional<Suspect> found = lost_integers(lane, node, order)) return found;
+  }
+  std::optional<Suspect> error = own_error(lane, node);
+  for (const int order : sites) {
+    if (!is_narrow(lane.site(order).format)) continue;
+    std::optional<Suspect> found = flush_at(lane, node, order);
+    if (found && (!error || found->weight >= 0.5 * error->weight)) return found;
+  }
+  return error;
+}
+
+std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
+  std::vector<Suspect> all;
+  for (size_t node = 0; node < lane.nodes().size(); ++node) {
+    if (std::optional<Suspect> found = examine(lane, static_cast<int>(node))) {
+      all.push_back(std::move(*found));
+    }
+  }
+  // What comes first in the network explains what follows; the heavier first among equals.
+  std::vector<bool> below;
+  for (const Suspect& each : all) below.push_back(is_below_any(lane, each.node, all));
+  std::vector<size_t> order(all.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const bool lost_a = all[a].weight >= 1.0, lost_b = all[b].weight >= 1.0;
+    if (lost_a != lost_b) return lost_a;
+    if (lost_a && below[a] != below[b]) return static_cast<bool>(below[b]);
+    return all[a].weight > all[b].weight;
+  });
+  std::vector<Suspect> sorted;
+  for (const size_t i : order) sorted.push_back(std::move(all[i]));
+  return sorted;
+}
+
+std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
+  std::vector<Suspect> all;
+  std::set<int> seen;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward || !is_narrow(site.format)) continue;
+    const TensorStats& stats = total_of(lane, site.order);
+    const SiteError* error = worst_error(lane, site.order);
+    const double share = stats.n > 0 ? rates_of(stats, site.format).underflow : 0.0;
+    const double local = error == nullptr ? 0.0 : local_error(*error);
+    Suspect suspect{.node = lane.node_of(site.order), .site = site.order};
+    if (stats.overflow > 0 && stats.n > stats.non_finite()) {
+      suspect.mechanism = Mechanism::gradient_overflow;
+      suspect.weight = 1.0;
+      suspect.text =
+          fmt::format("gradients at {} overflow {}", site.name(), format_name(site.format));
+    } else if (local >= kRoundings * unit_of(site.format) && std::isfinite(local)) {
+      const bool stalls = sums_in_its_format(lane, site.path);
+      suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
+      suspect.weight = std::min(1.0, local);
+      suspect.text = fmt::format(
+          "{} is {} off what it would be with exact arithmetic{}", site.name(), percent(local),
+          stalls ? fmt::format(": it sums in {}", format_name(site.format)) : "");
+    } else if (share >= 0.01) {
+      suspect.mechanism = Mechanism::gradient_flush;
+      suspect.weight = std::min(share, 0.9);
+      suspect.text = fmt::format("{} of the gradients at {} become 0 in {}", percent(share),
+                                 site.name(), format_name(site.format));
+    } else {
+      continue;
+    }
+    if (seen.insert(suspect.node).second) all.push_back(std::move(suspect));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Suspect& a, const Suspect& b) { return a.weight > b.weight; });
+  return all;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What a recorded lane shows of its nodes: which make an error themselves, by which mechanism, and
+// which changes of the plan would take that error away. Pure functions of a run; nothing is tried
+// here.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/rules/harm.h"
+#include "core/plan/plan_edit.h"
+
+namespace halfscope {
+
+/// A node that makes an error by itself.
+struct Suspect {
+  int node = -1;  ///< LaneFacts::nodes()
+  int site = -1;  ///< where it shows
+  int64_t step = -1;
+  Mechanism mechanism = Mechanism::unknown;
+  /// How much of the tensor it spoils, from 0 to 1; what is not finite counts 1.
+  double weight = 0.0;
+  std::string text{};  ///< "conv2 overflows fp16: 22% of its results are larger than 65504"
+};
+
+/// What the node does to the numbers in this run; nothing if its results are as exact as a rounding
+/// to its format leaves them.
+std::optional<Suspect> examine(const LaneFacts& lane, int node);
+
+/// The nodes of the forward pass whose own arithmetic spoils numbers, those first with which the
+/// trouble starts: no other suspect is above them.
+std::vector<Suspect> forward_suspects(const LaneFacts& lane);
+
+/// Nodes whose gradients overflow or become 0 although their forward pass is right.
+std::vector<Suspect> backward_suspects(const LaneFacts& lane);
+
+/// The node, for a node of the network's input those that read it: what a plan has rules for.
+std::vector<int> planned_nodes(const LaneFacts& lane, int node);
+
+}  // namespace halfscope

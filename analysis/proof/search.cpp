@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/proof/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/ops/ops.h"
+#include "core/policy/policy.h"
+
+namespace halfscope {
+namespace {
+
+constexpr int kRounds = 8;
+/// Suspects with less than this part of the first one's weight wait for the next round.
+constexpr double kHeavy = 0.5;
+/// How many other answers are tried.
+constexpr int kAlternatives = 8;
+
+bool is_narrow_format(const FloatFormat& format) {
+  return format != kFp32 && kFp32.contains(format);
+}
+bool is_narrow_format(const std::optional<FloatFormat>& format) {
+  return format && is_narrow_format(*format);
+}
+
+Change in_fp32(const std::string& path) { return {.kind = FixKind::operator_fp32, .path = path}; }
+
+PlanEdit edit_of(std::vector<Change> changes) { return {.changes = std::move(changes)}; }
+
+class Searcher {
+ public:
+  Searcher(TrialBook& book, const SearchRequest& request) : book_(book), request_(request) {}
+
+  SearchResult run() {
+    std::optional<PlanEdit> cure = find_cure();
+    if (cure) {
+      cure = smaller(*cure);
+      cure = cheaper(*cure);
+      result_.cure = cure;
+      find_alternatives(*cure);
+      keep_suspects(*cure);
+    }
+    result_.exhausted = book_.exhausted() && !book_.stopped();
+    return std::move(result_);
+  }
+
+ private:
+  std::optional<PlanEdit> find_cure() {
+    if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
+    const std::vector<Change> of_lane = lane_changes(request_);
+    const bool lane_first = request_.trains && forward_is_right();
+    if (lane_first) {
+      if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
+    }
+    if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
+    if (!lane_first) {
+      if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
+    }
+    return try_everything(of_lane);
+  }
+
+  /// Whether nothing is wrong with results at equal weights, so that updates must be.
+  bool forward_is_right() const {
+    if (request_.evidence == nullptr) return false;
+    const Harm harm = harm_of(LaneFacts(*request_.evidence, request_.lane));
+    return std::all_of(harm.items.begin(), harm.items.end(), [](const HarmItem& item) {
+      using Of = HarmItem::Of;
+      return item.of != Of::output && item.of != Of::loss && item.of != Of::gradient;
+    });
+  }
+
+  /// One change of the whole lane after the other, then all of them.
+  std::optional<PlanEdit> try_lane(const std::vector<Change>& changes) {
+    for (const Change& change : changes) {
+      if (book_.exhausted()) return std::nullopt;
+      if (book_.passes(edit_of({change}))) return edit_of({change});
+    }
+    if (changes.size() > 1 && book_.passes(edit_of(changes))) return edit_of(changes);
+    return std::nullopt;
+  }
+
+  /// Adds the suspects of the lane as it is with `edit`, and of what is left after that.
+  std::optional<PlanEdit> grow(PlanEdit edit) {
+    for (int round = 0; round < kRounds && !book_.exhausted(); ++round) {
+      std::optional<RunView> recorded;
+      const RunView* view = request_.evidence;
+      int lane = request_.lane;
+      if (!edit.empty() || view == nullptr) {
+        recorded = book_.record(edit);
+        if (!recorded) return std::nullopt;
+        view = &*recorded;
+        lane = view->lane_count() - 1;
+      }
+      const size_t before = edit.changes.size();
+      add_suspects(LaneFacts(*view, lane), edit);
+      if (edit.changes.size() == before) return std::nullopt;
+      if (book_.passes(edit)) return edit;
+    }
+    return std::nullopt;
+  }
+
+  void add_suspects(const LaneFacts& lane, PlanEdit& edit) {
+    const bool forward = !request_.trains || !forward_fine(lane);
+    const std::vector<Suspect> suspects =
+        forward ? forward_suspects(lane) : backward_suspects(lane);
+    double heaviest = 0.0;
+    std::vector<bool> below(lane.nodes().size(), false);
+    for (const Suspect& suspect : suspects) {
+      std::vector<std::string> paths = paths_of(lane, suspect.node);
+      std::erase_if(paths, [&](const std::string& path) { return edit.keeps(path); });
+      if (paths.empty() || below[static_cast<size_t>(suspect.node)]) continue;
+      if (suspect.weight < kHeavy * heaviest) continue;
+      heaviest = std::max(heaviest, suspect.weight);
+      for (const std::string& path : paths) {
+        edit.add(in_fp32(path));
+        seen_.try_emplace(path, suspect);
+      }
+      if (suspect.weight < 1.0) continue;
+      const std::vector<bool> reached = lane.downstream(suspect.node);
+      for (size_t i = 0; i < below.size(); ++i) below[i] = below[i] || reached[i];
+    }
+  }
+
+  static bool forward_fine(const LaneFacts& lane) {
+    const Harm harm = harm_of(lane);
+    if (harm.items.empty()) return false;
+    return std::none_of(harm.items.begin(), harm.items.end(), [](const HarmItem& item) {
+      using Of = HarmItem::Of;
+      return item.of == Of::output || item.of == Of::loss;
+    });
+  }
+
+  static std::vector<std::string> paths_of(const LaneFacts& lane, int node) {
+    std::vector<std::string> paths;
+    for (const int each : planned_nodes(lane, node)) {
+      paths.push_back(lane.nodes()[static_cast<size_t>(each)].path);
+    }
+    return paths;
+  }
+
+  /// Every node in fp32, without and with the changes of the whole lane; then halves of it.
+  std::optional<PlanEdit> try_everything(const std::vector<Change>& of_lane) {
+    std::vector<Change> nodes;
+    for (const LayerInfo& layer : request_.layers) {
+      if (is_narrow_format(layer.read) || is_narrow_format(layer.write) || layer.follows) {
+        nodes.push_back(in_fp32(layer.path));
+      }
+    }
+    std::vector<Change> both = of_lane;
+    both.insert(both.end(), nodes.begin(), nodes.end());
+    for (const std::vector<Change>* all : {&nodes, &both}) {
+      if (all->empty() || book_.exhausted()) continue;
+      if (book_.passes(edit_of(*all))) return halved(*all);
+    }
+    const Change format{.kind = FixKind::format, .text = "bf16"};
+    if (!book_.exhausted() && uses_fp16() && book_.passes(edit_of({format}))) {
+      return edit_of({format});
+    }
+    return std::nullopt;
+  }
+
+  bool uses_fp16() const {
+    return std::any_of(request_.layers.begin(), request_.layers.end(), [](const LayerInfo& layer) {
+      return layer.read == kFp16 || layer.write == kFp16;
+    });
+  }
+
+  /// Delta debugging (Zeller and Hildebrandt 2002): takes away ever smaller parts as long as the
+  /// rest still passes. Suspects stand last, so that the others go first.
+  PlanEdit halved(std::vector<Change> changes) {
+    std::stable_partition(changes.begin(), changes.end(),
+                          [&](const Change& change) { return !seen_.contains(change.path); });
+    size_t parts = 2;
+    while (changes.size() > 1 && !book_.exhausted()) {
+      const size_t size = (changes.size() + parts - 1) / parts;
+      bool smaller = false;
+      for (size_t from = 0; from < changes.size() && !book_.exhausted(); from += size) {
+        std::vector<Change> rest = changes;
+        const auto begin = rest.begin() + static_cast<int64_t>(from);
+        rest.erase(begin, begin + static_cast<int64_t>(std::min(size, rest.size() - from)));
+        if (rest.empty() || !book_.passes(edit_of(rest))) continue;
+        changes = std::move(rest);
+        parts = std::max<size_t>(parts - 1, 2);
+        smaller = true;
+        break;
+      }
+      if (smaller) continue;
+      if (size == 1) break;
+      parts = std::min(parts * 2, changes.size());
+    }
+    return edit_of(std::move(changes));
+  }
+
+  /// Takes out single members as long as the rest still cures.
+  PlanEdit smaller(PlanEdit edit) {
+    constexpr size_t kMany = 6;
+    if (edit.changes.size() > kMany) edit = halved(edit.changes);
+    for (bool dropped = true; dropped && !book_.exhausted();) {
+      dropped = false;
+      for (const PlanEdit& member : edit.members()) {
+        if (book_.exhausted()) break;
+        const PlanEdit rest = edit.without(member);
+        if (rest.members().empty() || !book_.passes(rest)) continue;
+        edit = rest;
+        dropped = true;
+      }
+    }
+    return edit;
+  }
+
+  /// For each node in fp32 the cheapest change in its place that still cures.
+  PlanEdit cheaper(PlanEdit edit) {
+    const std::vector<Change> members = edit.changes;
+    for (const Change& member : members) {
+      if (member.kind != FixKind::operator_fp32) continue;
+      for (const FixKind kind : cheaper_kinds(member.path)) {
+        if (book_.exhausted()) return edit;
+        PlanEdit other = edit;
+        for (Change& change : other.changes) {
+          if (change == member) change.kind = kind;
+        }
+        if (!book_.passes(other)) continue;
+        edit = other;
+        break;
+      }
+    }
+    return edit;
+  }
+
+  std::vector<FixKind> cheaper_kinds(const std::string& path) const {
+    std::vector<FixKind> kinds;
+    const auto layer = std::find_if(request_.layers.begin(), request_.layers.end(),
+                                    [&](const LayerInfo& each) { return each.path == path; });
+    if (layer == request_.layers.end()) return kinds;
+    const NodePlan plan = resolve(request_.original, path, layer->op);
+    if (has_bad_constant(path)) kinds.push_back(FixKind::constant);
+    if (plan.accumulation.sums_in_format()) kinds.push_back(FixKind::accumulate_fp32);
+    if (is_narrow_format(layer->write)) kinds.push_back(FixKind::store_fp32);
+    return kinds;
+  }
+
+  /// Whether the node reads a constant that its format makes 0 or infinite.
+  bool has_bad_constant(const std::string& path) const {
+    if (request_.evidence == nullptr) return false;
+    const LaneInfo& lane = request_.evidence->lane(request_.lane);
+    return std::any_of(lane.sites.begin(), lane.sites.end(), [&](const SiteInfo& site) {
+      if (site.path != path || site.role != Role::input || !site.tensor.starts_with("constant")) {
+        return false;
+      }
+      const TensorStats& stats = request_.evidence->total(request_.lane, site.order);
+      return stats.overflow + stats.underflow > 0;
+    });
+  }
+
+  /// Other answers that are not larger: one change near the cure, or another format.
+  void find_alternatives(const PlanEdit& cure) {
+    std::vector<PlanEdit> candidates;
+    const auto add = [&](Change change) {
+      const PlanEdit edit = edit_of({std::move(change)});
+      if (std::find(candidates.begin(), candidates.end(), edit) == candidates.end() &&
+          edit != cure) {
+        candidates.push_back(edit);
+      }
+    };
+    for (const Change& change : lane_changes(request_)) add(change);
+    for (const Change& member : cure.changes) {
+      if (member.path.empty()) continue;
+      if (has_bad_constant(member.path)) add({.kind = FixKind::constant, .path = member.path});
+      if (cure.changes.size() > 1) add(in_fp32(member.path));
+      for (const std::string& path : neighbours(member.path)) add(in_fp32(path));
+    }
+    if (uses_fp16()) add({.kind = FixKind::format, .text = "bf16"});
+    int tried = 0;
+    for (const PlanEdit& each : candidates) {
+      if (book_.exhausted() || ++tried > kAlternatives) return;
+      if (book_.passes(each)) result_.alternatives.push_back(each);
+    }
+  }
+
+  /// What a node reads, and what reads it.
+  std::vector<std::string> neighbours(const std::string& path) const {
+    std::vector<std::string> paths;
+    for (const LayerInfo& layer : request_.layers) {
+      const bool reads =
+          std::find(layer.inputs.begin(), layer.inputs.end(), path) != layer.inputs.end();
+      if (reads) paths.push_back(layer.path);
+      if (layer.path != path) continue;
+      for (const std::string& input : layer.inputs) {
+        const bool is_layer =
+            std::any_of(request_.layers.begin(), request_.layers.end(),
+                        [&](const LayerInfo& each) { return each.path == input; });
+        if (is_layer) paths.push_back(input);
+      }
+    }
+    return paths;
+  }
+
+  void keep_suspects(const PlanEdit& cure) {
+    for (const Change& change : cure.changes) {
+      const auto found = seen_.find(change.path);
+      if (found != seen_.end()) result_.suspects.push_back(found->second);
+    }
+  }
+
+  TrialBook& book_;
+  const SearchRequest& request_;
+  SearchResult result_;
+  std::map<std::string, Suspect> seen_;  ///< by path of the node that was added for it
+};
+
+/// Reductions over ranks that agree, add in fp32 or are fp32 altogether.
+void add_reductions(const Reduction& before, std::vector<Change>& changes) {
+  const auto add = [&](FixKind kind, const Reduction& after) {
+    if (after != before) changes.push_back({.kind = kind, .text = reduction_text(after)});
+  };
+  Reduction after = before;
+  after.vote = Reduction::Vote::all;
+  add(FixKind::config, after);
+  if (before.format == kFp32) return;
+  Reduction in_order = after;
+  in_order.algorithm = Reduction::Algorithm::all_to_all;
+  add(FixKind::reduce_order, in_order);
+  after.format = kFp32;
+  add(FixKind::reduce_fp32, after);
+}
+
+}  // namespace
+
+std::vector<Change> lane_changes(const SearchRequest& request) {
+  const Plan& plan = request.original;
+  std::vector<Change> changes;
+  const auto add = [&](bool applies, FixKind kind, const char* text = "") {
+    if (applies) changes.push_back({.kind = kind, .text = text});
+  };
+  const auto scales = [&](const auto& is) {
+    return is(plan.defaults.scale) ||
+           std::any_of(plan.rules.begin(), plan.rules.end(),
+                       [&](const PlanRule& rule) { return rule.scale && is(*rule.scale); });
+  };
+  add(scales([](const TensorScale& scale) {
+        return scale.kind == TensorScale::Kind::block && scale.rule != ScaleRule::up;
+      }),
+      FixKind::scale_round_up);
+  if (!request.trains) return changes;
+  if (request.ranks > 1) add_reductions(plan.reduction.value_or(request.reduction), changes);
+  const FloatFormat storage = plan.storage;
+  const bool state_is_narrow = is_narrow_format(plan.state) ||
+                               (!plan.state && is_narrow_format(request.state_format)) ||
+                               is_narrow_format(storage);
+  add(is_narrow_format(plan.gradient_sum) ||
+          (!plan.gradient_sum && is_narrow_format(request.sum_format)),
+      FixKind::gradient_sum_fp32);
+  add(is_narrow_format(plan.clip), FixKind::clip_fp32);
+  add(is_narrow_format(plan.update_compute), FixKind::update_fp32);
+  add(is_narrow_format(plan.average_compute) || is_narrow_format(plan.average),
+      FixKind::average_fp32);
+  add(state_is_narrow, FixKind::state_fp32);
+  add(is_narrow_format(storage), FixKind::weights_fp32);
+  add(scales([](const TensorScale& scale) { return scale.any(); }), FixKind::stochastic_rounding,
+      "gradients");
+  return changes;
+}
+
+SearchResult search(TrialBook& book, const SearchRequest& request) {
+  return Searcher(book, request).run();
+}
+
+}  // namespace halfscope
