@@ -26,6 +26,10 @@ struct Action {
 /// The word for the weightiest part of an edit: "keep_fp32", "format", "reduce", "loss_scale" or
 /// "none".
 const char* action_name(const PlanEdit& edit) noexcept;
+/// "keep conv2 in fp32 and keep the result of fc1 in fp32".
+std::string edit_text(const PlanEdit& edit);
+/// The same as a sentence.
+std::string edit_sentence(const PlanEdit& edit);
 /// "Keep conv1 and fc1 in fp32."
 Action keep_in_fp32(std::vector<std::string> layers);
 

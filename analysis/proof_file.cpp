@@ -66,6 +66,16 @@ void store_proof(const fs::path& run, int lane, const std::string& json) {
   });
 }
 
+void store_trials(const fs::path& run, int lane, const std::string& json) {
+  change_run(run, [&](Database& database) {
+    check_lane(database, lane);
+    Statement insert(database, "INSERT OR REPLACE INTO meta VALUES(?1,?2)");
+    insert.bind(1, fmt::format("trials.{}", lane));
+    insert.bind(2, json);
+    insert.run();
+  });
+}
+
 bool proof_clears(const std::string& json) {
   if (json.empty()) return false;
   const nlohmann::json proof = nlohmann::json::parse(json, nullptr, false);

@@ -16,6 +16,9 @@ namespace halfscope {
 /// another schema version, or if it cannot be written.
 void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
 
+/// Keeps what a search has tried of a lane so far; RunView::trials reads it back. Throws as
+/// store_proof() does.
+void store_trials(const std::filesystem::path& run, int lane, const std::string& json);
 /// Returns whether a stored proof shows that the lane is right as it is: its trial `original`
 /// passes. False for "" and for text that is not a proof.
 bool proof_clears(const std::string& json);

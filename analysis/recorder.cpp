@@ -156,6 +156,17 @@ void write_lane(Database& database, int64_t index, const LaneInfo& lane) {
   }
 }
 
+/// The nodes whose file has another name for them.
+nlohmann::json node_names(const RunInfo& run) {
+  nlohmann::json names = nlohmann::json::object();
+  for (const LaneInfo& lane : run.lanes) {
+    for (const LayerInfo& layer : lane.layers) {
+      if (!layer.alias.empty()) names[layer.path] = layer.alias;
+    }
+  }
+  return names;
+}
+
 void write_meta(Database& database, const RunInfo& run) {
   Statement insert(database, "INSERT INTO meta VALUES(?1,?2)");
   const auto put = [&insert](const char* key, const std::string& value) {
@@ -182,6 +193,9 @@ void write_meta(Database& database, const RunInfo& run) {
   put("every", std::to_string(run.every));
   put("isa", run.isa);
   put("version", run.version);
+  if (const nlohmann::json names = node_names(run); !names.empty()) {
+    put("node_names", to_text(names));
+  }
 }
 
 }  // namespace
@@ -306,19 +320,14 @@ class Recorder::Writer {
 
   void reduction(int lane, const ReductionError& error) {
     require(State::running);
-    if (!is_site(lane, error.site)) {
-      throw Error(fmt::format("a reduction came of lane {}, site {}", lane, error.site));
-    }
+    if (!is_site(lane, error.site)) throw Error("a reduction of an unknown site came");
     if (!rows_.empty()) throw Error("a reduction came in the middle of a step");
     reductions_.emplace_back(lane, error);
   }
 
-  /// Of the step that comes next, or whose other lanes have come.
   void ranks(int lane, const RankSpread& spread) {
     require(State::running);
-    if (!is_lane(lane)) {
-      throw Error(fmt::format("ranks of lane {} came, which does not exist", lane));
-    }
+    if (!is_lane(lane)) throw Error(fmt::format("ranks came of lane {}, which is none", lane));
     spreads_.emplace_back(lane, spread);
   }
 
@@ -578,7 +587,7 @@ void Recorder::deviation(int lane, const Deviation& deviation) {
 
 void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
 
-void Recorder::reduction(int lane, const ReductionError& error) { writer_->reduction(lane, error); }
+void Recorder::reduction(int lane, const ReductionError& row) { writer_->reduction(lane, row); }
 
 void Recorder::ranks(int lane, const RankSpread& spread) { writer_->ranks(lane, spread); }
 

@@ -148,6 +148,10 @@ void RunView::set_proof(int lane, std::string json) {
   lanes_.at(static_cast<size_t>(lane)).proof = std::move(json);
 }
 
+void RunView::set_trials(int lane, std::string json) {
+  lanes_.at(static_cast<size_t>(lane)).trials = std::move(json);
+}
+
 void RunView::set_lost(int lane, LostLane lost) {
   lanes_.at(static_cast<size_t>(lane)).lost = std::move(lost);
 }
@@ -200,6 +204,10 @@ std::span<const RankSpread> RunView::ranks(int lane) const {
 
 const std::string& RunView::proof(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).proof;
+}
+
+const std::string& RunView::trials(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).trials;
 }
 
 const std::optional<LostLane>& RunView::lost(int lane) const {

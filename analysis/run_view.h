@@ -50,6 +50,7 @@ class RunView {
   void add_reduction(int lane, const ReductionError& error);
   void add_ranks(int lane, const RankSpread& spread);
   void set_proof(int lane, std::string json);
+  void set_trials(int lane, std::string json);
   void set_lost(int lane, LostLane lost);
   void set_status(RunStatus status) noexcept { status_ = status; }
 
@@ -79,6 +80,8 @@ class RunView {
   std::span<const Deviation> deviations(int lane) const;
   /// What `store_proof` has added, as JSON; "" if nothing.
   const std::string& proof(int lane) const;
+  /// What `store_trials` has kept, as JSON; "" if nothing.
+  const std::string& trials(int lane) const;
   /// Nothing if the lane was not lost.
   const std::optional<LostLane>& lost(int lane) const;
   /// `for (const PackedWindow& window : ...)`, or StatsWindow to have them unpacked.
@@ -100,7 +103,7 @@ class RunView {
     std::vector<KernelCheck> kernels;
     std::vector<ReductionError> reductions;
     std::vector<RankSpread> ranks;
-    std::string proof;
+    std::string proof, trials;
     std::optional<LostLane> lost;
     std::vector<SiteData> sites;
   };

@@ -58,6 +58,7 @@ class Reader {
       read_layers(static_cast<int64_t>(lane), info.lanes[lane]);
       read_sites(static_cast<int64_t>(lane), info.lanes[lane]);
     }
+    if (meta.contains("node_names")) name_nodes(meta_text(meta, "node_names"), info);
     RunView view(std::move(info), to_status(meta_text(meta, "status")));
     if (meta.contains("lost_lanes")) read_lost_lanes(meta_text(meta, "lost_lanes"), view);
     read_steps(view);
@@ -70,6 +71,10 @@ class Reader {
     read_reductions(view);
     read_ranks(view);
     read_proofs(view);
+    for (int lane = 0; lane < view.lane_count(); ++lane) {
+      const auto kept = meta.find(fmt::format("trials.{}", lane));
+      if (kept != meta.end()) view.set_trials(lane, kept->second);
+    }
     return view;
   }
 
@@ -161,6 +166,19 @@ class Reader {
       lane.plan_json = rows.text(3);
       lane.loss_scale = rows.text(4);
       info.lanes.push_back(std::move(lane));
+    }
+  }
+
+  void name_nodes(const std::string& text, RunInfo& info) {
+    const nlohmann::json names = nlohmann::json::parse(text, nullptr, false);
+    require(names.is_object(), "meta.node_names");
+    for (LaneInfo& lane : info.lanes) {
+      for (LayerInfo& layer : lane.layers) {
+        const auto name = names.find(layer.path);
+        if (name == names.end()) continue;
+        require(name->is_string(), "meta.node_names");
+        layer.alias = name->get<std::string>();
+      }
     }
   }
 
@@ -389,11 +407,7 @@ class Reader {
     Statement rows(database_,
                    "SELECT step, lane, ranks, skipped, distance FROM ranks ORDER BY step, lane");
     while (rows.step()) {
-      RankSpread row;
-      row.step = count(rows, 0);
-      row.ranks = count(rows, 2);
-      row.skipped = count(rows, 3);
-      row.distance = rows.real(4);
+      const RankSpread row{count(rows, 0), count(rows, 2), count(rows, 3), rows.real(4)};
       require(row.ranks > 1 && row.skipped <= row.ranks && row.distance >= 0.0, "ranks");
       view.add_ranks(lane_index(view, rows.integer(1)), row);
     }

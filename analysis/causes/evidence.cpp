@@ -110,22 +110,27 @@ std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
   return std::nullopt;
 }
 
+/// Values that are read are spoiled elsewhere, or only because the node reads them again in a
+/// narrow format; the node's own results count more.
+constexpr double kReads = 0.45;
+
+bool is_result(const SiteInfo& site) { return site.role == Role::activation; }
+
 std::optional<Suspect> overflow_at(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
-  const int64_t finite = stats.n - stats.non_finite();
-  if (stats.overflow == 0 || finite == 0) return std::nullopt;
+  if (stats.overflow == 0 || stats.n == stats.non_finite()) return std::nullopt;
   const double share = static_cast<double>(stats.overflow) / static_cast<double>(stats.n);
   Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::forward_overflow};
-  suspect.weight = 1.0;
-  const bool own = site.role == Role::activation;
+  suspect.weight = site.role == Role::input ? kReads : 1.0;
   suspect.text = fmt::format(
       "{} overflows {}: {} of {} are larger than {}, up to {}", site.path, format_name(site.format),
-      percent(share), own ? "its results" : "the values it reads",
+      percent(share), is_result(site) ? "its results" : "the values it reads",
       short_number(site.format.max_finite()), short_number(static_cast<double>(stats.max_abs)));
   return suspect;
 }
 
+/// Zeros that the reference does not have.
 std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
@@ -133,13 +138,36 @@ std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   if (stats.underflow == 0 || more <= 0) return std::nullopt;
   const double share = rates_of(stats, site.format).underflow;
   if (share < kLeastShare) return std::nullopt;
-  Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::forward_flush};
-  suspect.weight = std::min(share, 0.9);
-  suspect.text = fmt::format(
-      "{} makes 0 of {} of {} in {}, whose smallest number is {}", site.path, percent(share),
-      site.role == Role::activation ? "its non-zero results" : "the non-zero values it reads",
-      format_name(site.format), short_number(site.format.min_subnormal()));
+  Suspect suspect{.node = node, .site = order};
+  suspect.mechanism = site.scale.empty() ? Mechanism::forward_flush : Mechanism::outlier_scale;
+  suspect.weight = std::min(share, 0.9) * (site.role == Role::input ? kReads : 1.0);
+  const std::string what =
+      is_result(site) ? "its non-zero results" : "the non-zero values it reads";
+  suspect.text =
+      site.scale.empty()
+          ? fmt::format("{} makes 0 of {} of {} in {}, whose smallest number is {}", site.path,
+                        percent(share), what, format_name(site.format),
+                        short_number(site.format.min_subnormal()))
+          : fmt::format(
+                "the largest values take the scale of what {} reads in {}, and {} of the "
+                "others become 0",
+                site.path, format_name(site.format), percent(share));
   return suspect;
+}
+
+/// Scales under which the largest values of blocks are cut off.
+std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const TensorStats& stats = total_of(lane, order);
+  if (site.scale.empty() || stats.overflow == 0) return std::nullopt;
+  const double share = static_cast<double>(stats.overflow) / static_cast<double>(stats.n);
+  if (share < kLeastShare) return std::nullopt;
+  return Suspect{.node = node,
+                 .site = order,
+                 .mechanism = Mechanism::clipped_blocks,
+                 .weight = std::min(0.9, 10.0 * share),
+                 .text = fmt::format("scales clip {} of the values that {} reads in {}",
+                                     percent(share), site.path, format_name(site.format))};
 }
 
 /// What a result that is too far from the exact one has to do with.
@@ -155,14 +183,17 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   Suspect suspect{.node = node, .site = order, .step = error->step};
   if (local >= kRoundings * unit) {
     const bool stalls = sums_in_its_format(lane, site.path);
-    suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
+    suspect.mechanism = stalls                 ? Mechanism::stalled_sum
+                        : std::isfinite(local) ? Mechanism::rounding
+                                               : Mechanism::forward_overflow;
     suspect.weight = std::min(1.0, local);
     suspect.text =
         std::isfinite(local)
             ? fmt::format("{} is {} off what it would be with exact arithmetic{}", site.path,
                           percent(local),
                           stalls ? fmt::format(": it sums in {}", format_name(site.format)) : "")
-            : fmt::format("{} is not finite although its operands are", site.path);
+            : fmt::format("{} is not finite in {} although its operands are", site.path,
+                          format_name(site.format));
     return suspect;
   }
   return std::nullopt;
@@ -187,13 +218,6 @@ std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order)
 
 bool is_narrow(const FloatFormat& format) { return format != kFp32 && kFp32.contains(format); }
 
-/// Whether one of these is above the node in the forward graph.
-bool is_below_any(const LaneFacts& lane, int node, const std::vector<Suspect>& suspects) {
-  return std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& each) {
-    return each.node != node && lane.downstream(each.node)[static_cast<size_t>(node)];
-  });
-}
-
 }  // namespace
 
 std::vector<int> planned_nodes(const LaneFacts& lane, int node) {
@@ -203,22 +227,28 @@ std::vector<int> planned_nodes(const LaneFacts& lane, int node) {
 
 std::optional<Suspect> examine(const LaneFacts& lane, int node) {
   const std::vector<int> sites = forward_sites(lane, node);
-  if (std::optional<Suspect> found = bad_constant(lane, node, sites)) return found;
+  std::optional<Suspect> worst = bad_constant(lane, node, sites);
+  const auto consider = [&](std::optional<Suspect> found) {
+    if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
+  };
+  bool narrow_operand_lost = false;
   for (const int order : sites) {
-    if (!is_narrow(lane.site(order).format)) continue;
-    if (std::optional<Suspect> found = overflow_at(lane, node, order)) return found;
-  }
-  for (const int order : sites) {
-    if (!is_narrow(lane.site(order).format)) continue;
-    if (std::optional<Suspect> found = lost_integers(lane, node, order)) return found;
+    const SiteInfo& site = lane.site(order);
+    if (!is_narrow(site.format)) continue;
+    const bool scaled = !site.scale.empty();
+    const std::optional<Suspect> overflow =
+        scaled ? clipped_at(lane, node, order) : overflow_at(lane, node, order);
+    const std::optional<Suspect> flush = flush_at(lane, node, order);
+    narrow_operand_lost = narrow_operand_lost || (!is_result(site) && (overflow || flush));
+    consider(overflow);
+    consider(flush);
+    if (!scaled) consider(lost_integers(lane, node, order));
   }
   std::optional<Suspect> error = own_error(lane, node);
-  for (const int order : sites) {
-    if (!is_narrow(lane.site(order).format)) continue;
-    std::optional<Suspect> found = flush_at(lane, node, order);
-    if (found && (!error || found->weight >= 0.5 * error->weight)) return found;
-  }
-  return error;
+  // A result that is not finite because of what was read as 0 or infinity.
+  if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
+  consider(std::move(error));
+  return worst;
 }
 
 std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
@@ -229,8 +259,14 @@ std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
     }
   }
   // What comes first in the network explains what follows; the heavier first among equals.
-  std::vector<bool> below;
-  for (const Suspect& each : all) below.push_back(is_below_any(lane, each.node, all));
+  std::vector<bool> below(all.size(), false);
+  for (const Suspect& above : all) {
+    const std::vector<bool> reached = lane.downstream(above.node);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool is_below = all[i].node != above.node && reached[static_cast<size_t>(all[i].node)];
+      below[i] = below[i] || is_below;
+    }
+  }
   std::vector<size_t> order(all.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -242,6 +278,18 @@ std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
   std::vector<Suspect> sorted;
   for (const size_t i : order) sorted.push_back(std::move(all[i]));
   return sorted;
+}
+
+int cancelled_site(const LaneFacts& lane, int node) {
+  const std::vector<bool> below = lane.downstream(node);
+  for (const SiteInfo& site : lane.info().sites) {
+    const int owner = lane.node_of(site.order);
+    if (!is_result(site) || site.phase != Phase::forward || owner == node) continue;
+    if (!below[static_cast<size_t>(owner)] || !lane.reference_site(site.order)) continue;
+    const TensorStats& stats = total_of(lane, site.order);
+    if (stats.underflow == 0 && stats.zero > reference_zeros(lane, site.order)) return site.order;
+  }
+  return -1;
 }
 
 std::vector<Suspect> backward_suspects(const LaneFacts& lane) {

@@ -32,6 +32,10 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node);
 /// trouble starts: no other suspect is above them.
 std::vector<Suspect> forward_suspects(const LaneFacts& lane);
 
+/// The first result below the node that is 0 in places where the reference's is not, although
+/// nothing was flushed there: a difference was rounded away before. -1 if there is none.
+int cancelled_site(const LaneFacts& lane, int node);
+
 /// Nodes whose gradients overflow or become 0 although their forward pass is right.
 std::vector<Suspect> backward_suspects(const LaneFacts& lane);
 

@@ -65,7 +65,11 @@ class Prover {
     proof.lane = original_.plan.name;
     proof.advised = advised_name_;
     nothing_ = trials_.prepare(original_, proof);
-    const Outcome original = outcome({}, Trial::Kind::original, proof.lane);
+    Outcome original = outcome({}, Trial::Kind::original, proof.lane);
+    if (search_.on && original.trial.passes && search_.doubtful) {
+      book_.ask_for_half_of(original.trial.gap);
+      original.trial.passes = false;
+    }
     if (search_.on && nothing_.empty() && !original.trial.passes && !stop_) {
       request.original = original_.plan;
       request.advice = edit_;
@@ -80,6 +84,7 @@ class Prover {
       for (const PlanEdit& member : sorted_members(edit_)) proof.trials.push_back(without(member));
     }
     if (stop_) return std::nullopt;
+    if (proof.holds && search_.on) proof.causes = find_causes(book_, edit_);
     proof.edit = edit_;
     proof.plan_json = plan_to_json(book_.lane(edit_, advised_name_).plan);
     proof.tried = book_.tried();
@@ -95,7 +100,6 @@ class Prover {
     if (!result.cure) return;
     edit_ = *result.cure;
     proof.alternatives = std::move(result.alternatives);
-    proof.suspects = std::move(result.suspects);
   }
 
   Outcome outcome(const PlanEdit& edit, Trial::Kind kind, const std::string& name) {

@@ -36,7 +36,10 @@ struct SearchOptions {
   TrialBudget budget{};
   const RunView* evidence = nullptr;  ///< the run, which outlives the proof
   int lane = -1;                      ///< of the run
-  std::vector<TriedEdit> tried{};     ///< by an earlier search of the same lane
+  /// The lane's results are no further off than right ones may be, but rules warn of it: an edit
+  /// cures it that takes away half of its error.
+  bool doubtful = false;
+  std::vector<TriedEdit> tried{};  ///< by an earlier search of the same lane
   /// Called after every trial with all that was tried.
   std::function<void(const std::vector<TriedEdit>&)> on_trial{};
 };

@@ -68,13 +68,85 @@ std::string proof_sentence(const Proof& proof) {
   return text;
 }
 
+PlanEdit edit_of(const Json& item, const char* key) {
+  const auto place = item.find(key);
+  const std::optional<PlanEdit> edit =
+      place == item.end() ? std::nullopt : edit_from_json(place->dump());
+  return edit.value_or(PlanEdit{});
+}
+
+template <class Read>
+void each_object(const Json& json, const char* key, const Read& read) {
+  const auto place = json.find(key);
+  if (place == json.end() || !place->is_array()) return;
+  for (const Json& item : *place) {
+    if (item.is_object()) read(item);
+  }
+}
+
+/// What a search came to.
+void read_search(const Json& json, Proof& proof) {
+  proof.exhausted = flag_of(json, "exhausted");
+  each_object(json, "tried", [&](const Json& item) {
+    proof.tried.push_back(
+        {edit_of(item, "changes"), number_of(item, "gap", std::nan("")), flag_of(item, "passes")});
+  });
+  each_object(json, "alternatives",
+              [&](const Json& item) { proof.alternatives.push_back(edit_of(item, "changes")); });
+  each_object(json, "causes", [&](const Json& item) {
+    proof.causes.push_back(
+        {.layer = string_of(item, "layer"),
+         .site = string_of(item, "site"),
+         .mechanism = parse_mechanism(string_of(item, "mechanism")).value_or(Mechanism::unknown),
+         .weight = number_of(item, "weight", 0.0),
+         .text = string_of(item, "text")});
+  });
+}
+
 /// A number, or a word for what JSON cannot write.
 Json json_number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
+Json changes_of(const PlanEdit& edit) { return Json::parse(edit_to_json(edit)); }
+
+void write_search(const Proof& proof, Json& json) {
+  json["tried"] = Json::parse(tried_json(proof.tried));
+  json["alternatives"] = Json::array();
+  for (const PlanEdit& edit : proof.alternatives) {
+    json["alternatives"].push_back({{"changes", changes_of(edit)}});
+  }
+  json["causes"] = Json::array();
+  for (const Cause& cause : proof.causes) {
+    json["causes"].push_back({{"layer", cause.layer},
+                              {"site", cause.site},
+                              {"mechanism", mechanism_name(cause.mechanism)},
+                              {"weight", json_number(cause.weight)},
+                              {"text", cause.text}});
+  }
+  json["exhausted"] = proof.exhausted;
+}
+
 }  // namespace
+
+std::string tried_json(const std::vector<TriedEdit>& tried) {
+  Json list = Json::array();
+  for (const TriedEdit& each : tried) {
+    list.push_back({{"changes", changes_of(each.edit)},
+                    {"gap", json_number(each.gap)},
+                    {"passes", each.passes}});
+  }
+  return list.dump();
+}
+
+std::vector<TriedEdit> read_tried(const std::string& text) {
+  Json json = Json::object();
+  json["tried"] = Json::parse(text, nullptr, false);
+  Proof proof;
+  read_search(json, proof);
+  return proof.tried;
+}
 
 const char* trial_name(Trial::Kind kind) noexcept {
   switch (kind) {
@@ -122,6 +194,7 @@ std::optional<Proof> read_proof(const std::string& text) {
     trial.passes = flag_of(item, "passes");
     proof.trials.push_back(std::move(trial));
   }
+  read_search(json, proof);
   const auto plan = json.find("plan");
   if (plan != json.end() && plan->is_object()) proof.plan_json = plan->dump();
   proof.text = string_of(json, "text");
@@ -153,6 +226,7 @@ std::string proof_json(const Proof& proof) {
                               {"passes", trial.passes}});
   }
   json["dropped"] = proof.dropped;
+  write_search(proof, json);
   json["plan"] = proof.plan_json.empty() ? Json(nullptr) : Json::parse(proof.plan_json);
   json["text"] = proof.text;
   return json.dump();

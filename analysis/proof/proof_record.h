@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "analysis/causes/evidence.h"
 #include "core/observe/recording.h"
 #include "core/plan/plan_edit.h"
 
@@ -25,6 +24,15 @@ struct Trial {
   bool passes = false;
 };
 const char* trial_name(Trial::Kind kind) noexcept;  // "leave_one_out"
+
+/// What a node does to the numbers, seen when all other members of an edit were in place.
+struct Cause {
+  std::string layer{};  ///< the member
+  std::string site{};   ///< where it shows
+  Mechanism mechanism = Mechanism::unknown;
+  double weight = 0.0;  ///< see Suspect
+  std::string text{};
+};
 
 /// An edit that was tried on the way.
 struct TriedEdit {
@@ -47,13 +55,18 @@ struct Proof {
   // Of a search.
   std::vector<TriedEdit> tried{};        ///< in the order of the trials
   std::vector<PlanEdit> alternatives{};  ///< other edits, not larger, that pass
-  std::vector<Suspect> suspects{};       ///< what was seen of the nodes of the edit
+  std::vector<Cause> causes{};           ///< what members of the edit that are nodes do without it
   bool exhausted = false;                ///< the budget ended it
   std::string text;                      ///< one or two sentences
   /// What was measured of the lane, beside the spread of right trainings: for store_deviations(),
   /// no part of the JSON.
   std::vector<Deviation> deviations;
 };
+
+/// What a search has tried, as run files keep it while it goes on.
+std::string tried_json(const std::vector<TriedEdit>& tried);
+/// The way back; what is no trial is left out.
+std::vector<TriedEdit> read_tried(const std::string& json);
 
 /// The object `proof` of the report's JSON (docs/contracts.md), which run files store.
 std::string proof_json(const Proof& proof);

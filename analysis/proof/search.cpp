@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/proof/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
+#include "analysis/rules/error_source.h"
+#include "analysis/rules/text.h"
+#include "core/error.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
 
@@ -36,10 +42,10 @@ class Searcher {
     std::optional<PlanEdit> cure = find_cure();
     if (cure) {
       cure = smaller(*cure);
-      cure = cheaper(*cure);
+      cure = merged(*cure);
+      cure = smaller(cheaper(*cure));
       result_.cure = cure;
       find_alternatives(*cure);
-      keep_suspects(*cure);
     }
     result_.exhausted = book_.exhausted() && !book_.stopped();
     return std::move(result_);
@@ -47,14 +53,14 @@ class Searcher {
 
  private:
   std::optional<PlanEdit> find_cure() {
-    if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
     const std::vector<Change> of_lane = lane_changes(request_);
-    const bool lane_first = request_.trains && forward_is_right();
-    if (lane_first) {
+    const bool lane_first = request_.trains && (forward_is_right() || begins_right());
+    if (lane_first || !request_.trains) {
       if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
     }
+    if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
     if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
-    if (!lane_first) {
+    if (!lane_first && request_.trains) {
       if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
     }
     return try_everything(of_lane);
@@ -68,6 +74,17 @@ class Searcher {
       using Of = HarmItem::Of;
       return item.of != Of::output && item.of != Of::loss && item.of != Of::gradient;
     });
+  }
+
+  /// Whether the first recorded step was finite throughout and a later one was not: then updates
+  /// did it.
+  bool begins_right() const {
+    if (request_.evidence == nullptr) return false;
+    const LaneFacts lane(*request_.evidence, request_.lane);
+    const std::vector<RecordedStep>& steps = lane.recorded();
+    return steps.size() > 1 && steps.front().bad.empty() &&
+           std::any_of(steps.begin(), steps.end(),
+                       [](const RecordedStep& step) { return !step.bad.empty(); });
   }
 
   /// One change of the whole lane after the other, then all of them.
@@ -114,7 +131,7 @@ class Searcher {
       heaviest = std::max(heaviest, suspect.weight);
       for (const std::string& path : paths) {
         edit.add(in_fp32(path));
-        seen_.try_emplace(path, suspect);
+        seen_.insert(path);
       }
       if (suspect.weight < 1.0) continue;
       const std::vector<bool> reached = lane.downstream(suspect.node);
@@ -209,6 +226,31 @@ class Searcher {
     return edit;
   }
 
+  /// Primitives of one composite become the composite, which is one change to make.
+  PlanEdit merged(const PlanEdit& edit) {
+    std::map<std::string, int> parents;
+    for (const Change& change : edit.changes) {
+      const size_t slash = change.path.rfind('/');
+      if (change.kind == FixKind::operator_fp32 && slash != std::string::npos) {
+        ++parents[change.path.substr(0, slash)];
+      }
+    }
+    PlanEdit result = edit;
+    for (const auto& [parent, parts] : parents) {
+      if (parts < 2 || book_.exhausted()) continue;
+      PlanEdit other = result;
+      std::erase_if(other.changes,
+                    [&](const Change& change) { return change.path.starts_with(parent + "/"); });
+      other.add(in_fp32(parent));
+      try {
+        if (book_.passes(other)) result = std::move(other);
+      } catch (const Error& error) {  // it may be a scope, which no plan can name
+        if (error.kind() != ErrorKind::usage) throw;
+      }
+    }
+    return result;
+  }
+
   /// For each node in fp32 the cheapest change in its place that still cures.
   PlanEdit cheaper(PlanEdit edit) {
     const std::vector<Change> members = edit.changes;
@@ -296,17 +338,10 @@ class Searcher {
     return paths;
   }
 
-  void keep_suspects(const PlanEdit& cure) {
-    for (const Change& change : cure.changes) {
-      const auto found = seen_.find(change.path);
-      if (found != seen_.end()) result_.suspects.push_back(found->second);
-    }
-  }
-
   TrialBook& book_;
   const SearchRequest& request_;
   SearchResult result_;
-  std::map<std::string, Suspect> seen_;  ///< by path of the node that was added for it
+  std::set<std::string> seen_;  ///< paths of nodes that were suspects
 };
 
 /// Reductions over ranks that agree, add in fp32 or are fp32 altogether.
@@ -326,6 +361,14 @@ void add_reductions(const Reduction& before, std::vector<Change>& changes) {
 }
 
 }  // namespace
+
+bool is_doubtful(const RunView& run, std::span<const Finding> findings, int lane) {
+  const Harm harm = harm_of(LaneFacts(run, lane));
+  if (!harm.items.empty() || !harm.doubtful) return false;
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+    return finding.lane == lane && finding.severity >= Severity::warning;
+  });
+}
 
 std::vector<Change> lane_changes(const SearchRequest& request) {
   const Plan& plan = request.original;
@@ -360,6 +403,90 @@ std::vector<Change> lane_changes(const SearchRequest& request) {
   add(scales([](const TensorScale& scale) { return scale.any(); }), FixKind::stochastic_rounding,
       "gradients");
   return changes;
+}
+
+namespace {
+
+/// Whether the path is the member's, one of its primitives', or data that only it reads.
+bool belongs(const LaneFacts& lane, int node, const std::string& member) {
+  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
+  if (own.layer >= 0) return own.path == member || own.path.starts_with(member + "/");
+  return std::any_of(own.readers.begin(), own.readers.end(), [&](int reader) {
+    const std::string& path = lane.nodes()[static_cast<size_t>(reader)].path;
+    return path == member || path.starts_with(member + "/");
+  });
+}
+
+/// An error that only later operators make large.
+Cause passed_on(const LaneFacts& lane, const Change& member) {
+  Cause cause{.layer = member.path, .mechanism = Mechanism::early_rounding, .weight = 0.4};
+  const Harm harm = harm_of(lane);
+  std::string format = "its format";
+  for (const LayerInfo& layer : lane.info().layers) {
+    if (layer.path == member.path) format = format_name(layer.write);
+  }
+  cause.text = fmt::format("{} rounds its result to {}", member.path, format);
+  if (member.kind == FixKind::accumulate_fp32) {
+    cause.mechanism = Mechanism::stalled_sum;
+    cause.weight = 0.9;
+    cause.text = fmt::format("{} sums in {}, where small terms stop counting", member.path, format);
+    return cause;
+  }
+  for (size_t node = 0; node < lane.nodes().size(); ++node) {
+    if (lane.nodes()[node].path != member.path) continue;
+    const int zeros = cancelled_site(lane, static_cast<int>(node));
+    if (zeros < 0) break;
+    cause.weight = 0.8;
+    cause.text +=
+        fmt::format(", and then {} is 0 in places where fp32's is not", lane.site(zeros).path);
+    return cause;
+  }
+  if (harm.items.empty()) return cause;
+  const std::optional<ErrorSource> growth = grows_error(lane, harm);
+  if (!growth || lane.site(growth->site).path == member.path) {
+    cause.text += ", and what follows needs the bits that this drops";
+    return cause;
+  }
+  cause.text += fmt::format(", and {} makes an error of {} of that", lane.site(growth->site).path,
+                            percent(growth->after));
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit) {
+  std::vector<Cause> causes;
+  for (const Change& member : edit.changes) {
+    if (member.path.empty()) continue;
+    PlanEdit rest = edit;
+    std::erase(rest.changes, member);
+    const std::optional<RunView> run = book.record(rest);
+    if (!run) break;
+    const LaneFacts lane(*run, run->lane_count() - 1);
+    std::optional<Suspect> worst;
+    for (size_t node = 0; node < lane.nodes().size(); ++node) {
+      if (!belongs(lane, static_cast<int>(node), member.path)) continue;
+      std::optional<Suspect> found = examine(lane, static_cast<int>(node));
+      if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
+    }
+    if (!worst) {
+      for (Suspect& each : backward_suspects(lane)) {
+        if (!belongs(lane, each.node, member.path)) continue;
+        worst = std::move(each);
+        break;
+      }
+    }
+    if (!worst) {
+      causes.push_back(passed_on(lane, member));
+      continue;
+    }
+    causes.push_back({.layer = member.path,
+                      .site = lane.site(worst->site).name(),
+                      .mechanism = worst->mechanism,
+                      .weight = worst->weight,
+                      .text = worst->text});
+  }
+  return causes;
 }
 
 SearchResult search(TrialBook& book, const SearchRequest& request) {

@@ -10,10 +10,12 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "analysis/causes/evidence.h"
+#include "analysis/finding.h"
 #include "analysis/proof/trial_book.h"
 
 namespace halfscope {
@@ -33,15 +35,19 @@ struct SearchRequest {
 };
 
 struct SearchResult {
-  std::optional<PlanEdit> cure{};  ///< nothing if no edit that was tried passes
-  /// What was seen of the cure's nodes when they were added, in the order of the cure.
-  std::vector<Suspect> suspects{};
+  std::optional<PlanEdit> cure{};        ///< nothing if no edit that was tried passes
   std::vector<PlanEdit> alternatives{};  ///< of the same size or smaller that pass as well
   bool exhausted = false;                ///< the budget ended it
 };
 
 /// The original lane must have failed already.
 SearchResult search(TrialBook& book, const SearchRequest& request);
+
+/// Whether rules warn of a lane whose results are no further off than right ones may be.
+bool is_doubtful(const RunView& run, std::span<const Finding> findings, int lane);
+
+/// What each node of an edit does to the numbers while all other changes of it are in place.
+std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit);
 
 /// The changes of the whole lane that would widen anything in it, cheapest first.
 std::vector<Change> lane_changes(const SearchRequest& request);

@@ -33,12 +33,28 @@ const Outcome& TrialBook::outcome(const PlanEdit& edit) {
   if (!is_new || stop_) return place->second;
   const std::string name =
       edit.empty() ? original_.plan.name : original_.plan.name + "+" + edit.member_name();
-  place->second = runner_.run(lane(edit, name), edit.empty());
+  try {
+    place->second = runner_.run(lane(edit, name), edit.empty());
+  } catch (...) {
+    outcomes_.erase(place);
+    throw;
+  }
   ++trials_;
   if (stop_) place->second.trial.passes = false;
-  tried_.push_back({edit, place->second.trial.gap, place->second.trial.passes});
+  Trial& trial = place->second.trial;
+  if (strict_gap_) trial.passes = trial.passes && trial.gap <= 0.5 * *strict_gap_;
+  tried_.push_back({edit, trial.gap, trial.passes});
   if (on_trial && !stop_) on_trial();
   return place->second;
+}
+
+bool TrialBook::passes(const PlanEdit& edit) { return outcome(edit).trial.passes; }
+
+void TrialBook::ask_for_half_of(double gap) {
+  strict_gap_ = gap;
+  for (auto& [members, outcome] : outcomes_) {
+    outcome.trial.passes = outcome.trial.passes && outcome.trial.gap <= 0.5 * gap;
+  }
 }
 
 std::optional<RunView> TrialBook::record(const PlanEdit& edit) {

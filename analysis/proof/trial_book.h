@@ -26,7 +26,10 @@ class TrialBook {
   /// Runs the lane with that edit, unless that has been done. Once it is stopped, nothing is run
   /// and nothing passes.
   const Outcome& outcome(const PlanEdit& edit);
-  bool passes(const PlanEdit& edit) { return outcome(edit).trial.passes; }
+  bool passes(const PlanEdit& edit);
+  /// From now on only an edit passes that also takes at least half of this gap away: the lane's
+  /// results are doubtful, but not further off than right ones may be.
+  void ask_for_half_of(double gap);
   /// Runs it once more with everything recorded; nothing if it was stopped.
   std::optional<RunView> record(const PlanEdit& edit);
 
@@ -53,6 +56,7 @@ class TrialBook {
   std::map<std::vector<std::string>, Outcome> outcomes_;  ///< by members
   std::vector<TriedEdit> tried_;
   int64_t trials_ = 0;
+  std::optional<double> strict_gap_;
 };
 
 }  // namespace halfscope

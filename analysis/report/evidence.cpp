@@ -242,6 +242,32 @@ void add_proofs(const RunView& run, Report& report) {
   }
 }
 
+void add_diagnosis(const RunView& run, Report& report) {
+  const int lane = report.recommendation ? report.recommendation->lane
+                   : report.proof        ? report.proof_lane
+                                         : report.focus;
+  if (lane < 0 || report.lanes[static_cast<size_t>(lane)].reference) return;
+  const std::optional<Proof> proof = read_proof(run.proof(lane));
+  if (proof && proof->holds && !proof->edit.empty()) {
+    const bool is_advised =
+        report.recommendation &&
+        std::all_of(proof->edit.changes.begin(), proof->edit.changes.end(),
+                    [&](const Change& each) {
+                      const std::vector<Change>& advised = report.recommendation->edit.changes;
+                      return std::find(advised.begin(), advised.end(), each) != advised.end();
+                    });
+    if (!is_advised) {
+      report.recommendation = {.lane = lane,
+                               .edit = proof->edit,
+                               .plan_json = proof->plan_json,
+                               .text = edit_sentence(proof->edit)};
+    }
+  }
+  const PlanEdit advice = report.recommendation ? report.recommendation->edit : PlanEdit{};
+  Diagnosis found = diagnose(run, report.findings, lane, advice, proof);
+  if (found.harmed) report.diagnosis = std::move(found);
+}
+
 void add_events(const RunView& run, Report& report) {
   for (const Finding& finding : report.findings) {
     if (finding.rule != "first_non_finite" || finding.step < 0) continue;

@@ -331,6 +331,8 @@ std::string report_json(const Report& report) {
   }
   json["recommendation"] = recommendation_json(report);
   json["actions"] = list(report, report.actions, action_json);
+  json["diagnosis"] =
+      report.diagnosis ? Json::parse(diagnosis_json(*report.diagnosis)) : Json(nullptr);
   json["proof"] = report.proof ? Json::parse(proof_json(*report.proof)) : Json(nullptr);
   json["layers"] = list(report, report.layers, layer_json);
   json["errors"] = list(report, report.errors, errors_json);

@@ -253,6 +253,7 @@ Report make_report(const RunView& run) {
   report::add_lane_states(report);
   report::find_cure(run, report);
   report::add_proofs(run, report);
+  report::add_diagnosis(run, report);
   report::add_errors(run, report);
   report::add_sums(run, report);
   report::add_kernels(run, report);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/diagnosis/diagnosis.h"
 #include "analysis/finding.h"
 #include "analysis/proof/proof_record.h"
 #include "analysis/rules/harm.h"
@@ -197,8 +198,9 @@ struct Report {
   int sick = -1;            ///< the lane that suffers most; -1 if none does
   std::optional<int> cure;  ///< a healthy lane that computes as `sick` does, or wider
   std::vector<ActionReport> actions;
-  std::optional<Proof> proof;  ///< of the recommended lane, else of the first that has one
-  int proof_lane = -1;         ///< the lane it was stored with
+  std::optional<Proof> proof;          ///< of the recommended lane, else of the first that has one
+  int proof_lane = -1;                 ///< the lane it was stored with
+  std::optional<Diagnosis> diagnosis;  ///< of the lane that suffers; nothing if none does
   std::vector<std::string> lane_proofs;  ///< by lane: the JSON as stored; "" if none
   std::vector<LayerReport> layers;       ///< by lane, then execution order
   std::vector<ErrorReport> errors;       ///< by lane, then other lane

@@ -144,18 +144,18 @@ class Checker {
 
   void check_positionals() const {
     size_t least = 0, most = 0;
-    std::string name;
+    std::string missing;  // the first that is
     for (const CLI::Option* option : positionals_of(sub_)) {
       const bool many = option->get_items_expected_max() > 1;
       least += option->get_required() ? 1 : 0;
       most = many ? std::numeric_limits<size_t>::max() : most + 1;
-      name = value_name(*option);
+      if (least > positionals_.size() && missing.empty()) missing = value_name(*option);
     }
     for (const std::string& word : positionals_) {
       if (word.empty()) throw usage_error(fmt::format("{}: an empty argument", sub_.get_name()));
     }
     if (positionals_.size() < least) {
-      throw usage_error(fmt::format("{} needs {}", sub_.get_name(), article(name)),
+      throw usage_error(fmt::format("{} needs {}", sub_.get_name(), article(missing)),
                         example_of(sub_));
     }
     if (positionals_.size() > most) {
@@ -168,7 +168,8 @@ class Checker {
   }
 
   static std::string article(const std::string& name) {
-    return name == "RUN" ? "a run file" : "a " + name;
+    if (name == "RUN") return "a run file";
+    return (name.starts_with('A') ? "an " : "a ") + name;
   }
 
   const CLI::App& root_;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/args/arguments.h"
+#include "cli/args/zoo_case.h"
 #include "cli/terminal/network_summary.h"
 #include "core/error.h"
 #include "core/models/models.h"
@@ -113,12 +114,14 @@ std::vector<std::string> network_words() {
   for (std::string& name : names) {
     if (const size_t colon = name.find(':'); colon != std::string::npos) name.resize(colon + 1);
   }
+  names.emplace_back(zoo::kPrefix);
   return names;
 }
 
 std::vector<std::string> plan_words() {
   std::vector<std::string> words = preset_names();
   words.emplace_back(kAsExported);
+  for (const std::string& name : zoo::zoo_plan_names()) words.push_back("zoo:" + name);
   return words;
 }
 
@@ -139,6 +142,7 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
         "leave them out")
         .about({"model", "network", "trainable", "frozen", "untie"});
   }
+  if (zoo::is_zoo(spec)) return zoo_network(spec);
   Shape shape = options.sample_shape;
   int64_t classes = options.classes;
   if (spec.starts_with("mlp:") && !options.images) {
@@ -163,6 +167,7 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
 
 Plan network_plan(const std::string& plan, const std::string& network,
                   const NetworkOptions& options) {
+  if (zoo::is_zoo(plan)) return zoo_plan_of(plan);
   if (plan != kAsExported) return load_plan(plan);
   if (!is_network_file(network)) {
     throw usage_error(

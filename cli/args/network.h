@@ -50,7 +50,8 @@ std::vector<std::string> network_words();
 /// Whether the text names a file rather than a built-in network.
 bool is_network_file(const std::string& spec);
 
-/// The network without a loss. `spec` is a built-in name or a file *.onnx. Throws Error, of kind
+/// The network without a loss, but for cases of the zoo that have one. `spec` is a built-in name,
+/// "zoo:ID" or a file *.onnx. Throws Error, of kind
 /// usage for what cannot be a network.
 Model load_network(const std::string& spec, const NetworkOptions& options);
 
@@ -72,8 +73,8 @@ bool takes_batch(const OnnxImport& import, int64_t batch);
 /// The first dimension of the first input that has one for samples; 1 if none has.
 int64_t samples_at_once(const OnnxImport& import);
 
-/// A preset, a file, or kAsExported of that network. Throws Error, of kind usage for what cannot be
-/// a plan.
+/// A preset, a file, a plan of the zoo, or kAsExported of that network. Throws Error, of kind usage
+/// for what cannot be a plan.
 Plan network_plan(const std::string& plan, const std::string& network,
                   const NetworkOptions& options);
 

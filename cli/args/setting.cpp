@@ -5,6 +5,7 @@
 
 #include "cli/args/config_file.h"
 #include "cli/args/lanes.h"
+#include "cli/args/zoo_case.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -122,6 +123,7 @@ Settings read_settings(const CLI::App& app, Commands command) {
     // CLI11 gives a switch a result, too, which its read() ignores.
     for (const std::string& text : option.results()) row->value.read(settings, row->flag, text);
   }
+  take_case_settings(settings);
   fold_learning_rate(settings);
   return settings;
 }

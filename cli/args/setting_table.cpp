@@ -130,7 +130,7 @@ std::vector<Setting> network_rows() {
   const Offer networks{.words = network_words(), .files = "*.onnx"};
   const Offer data_sets{.words = {"digits", "mnist:", "cifar10:"},
                         .folders_after = {"mnist:", "cifar10:"}};
-  const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z or a file *.onnx";
+  const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z, zoo:ID or a file *.onnx";
   return {
       {"network", kRun | kConvert, group::kArguments, "Network: " + known,
        text("NETWORK", &Settings::model), Kept::always, networks},

@@ -14,6 +14,7 @@
 
 #include "analysis/finding.h"
 #include "analysis/rules/text.h"  // shell_quoted
+#include "cli/args/settings.h"
 
 namespace halfscope {
 
@@ -31,6 +32,11 @@ struct Invocation {
 void add_commands(CLI::App& app, Invocation& call);
 /// "diagnose" of "recommend": the command that an old name stands for, or the name itself.
 std::string command_name(const std::string& name);
+
+/// Does what `train` or `run` does with these settings, which `command_line` repeats. Returns the
+/// exit code.
+int train(const Settings& settings, const std::string& command_line);
+int run_network(const Settings& settings, const std::string& command_line);
 
 inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 

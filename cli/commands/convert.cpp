@@ -8,6 +8,7 @@
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
+#include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/training.h"
 #include "cli/terminal/output.h"
@@ -82,7 +83,7 @@ int convert_network(const Settings& settings) {
   check_result_file(settings.out, settings.force);
   NetworkOptions wanted = network_options(settings);
   if (settings.batch > 0) wanted.batch = settings.batch;
-  if (!settings.data.empty()) describe_samples(load_dataset(settings.data), wanted);
+  if (!settings.data.empty()) describe_samples(load_data(settings.data), wanted);
   const std::string bytes = settings.batch == 0 ? written_open(settings, wanted)
                                                 : written(settings, wanted, settings.batch);
   write_result(settings.out, bytes, settings.force);

@@ -24,10 +24,21 @@ namespace {
 constexpr size_t kIndent = 2, kHanging = 4;
 
 struct DiagnoseOptions {
-  std::string run, lane, out, fail_on;
+  std::string run, lane, out, fail_on, budget;
   bool verify = false, no_twins = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
+
+/// "40" is a number of trials, "90s" and "10m" are times.
+TrialBudget parse_budget(const std::string& text) {
+  if (text.empty()) return {};
+  const char unit = text.back();
+  if (unit != 's' && unit != 'm') {
+    return {.trials = static_cast<int64_t>(parse_integer("--budget", text, 1, 1000000))};
+  }
+  const double number = parse_number("--budget", text.substr(0, text.size() - 1), 0.0, 1e7);
+  return {.seconds = unit == 'm' ? 60.0 * number : number};
+}
 
 int lane_of(const RunView& run, const DiagnoseOptions& options, const Report& report) {
   if (options.lane.empty()) {
@@ -151,6 +162,27 @@ std::optional<Recommendation> advice_on(const RunView& run, const Report& report
   return recommend(run, report.findings, lane);
 }
 
+Diagnosis diagnosis_on(const RunView& run, const Report& report, int lane,
+                       const std::optional<Recommendation>& advice) {
+  return diagnose(run, report.findings, lane, advice ? advice->edit : PlanEdit{},
+                  read_proof(run.proof(lane)));
+}
+
+Json diagnosis_of(const RunView& run, const Report& report, int lane,
+                  const std::optional<Recommendation>& advice) {
+  return Json::parse(diagnosis_json(diagnosis_on(run, report, lane, advice)));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    lines.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return lines;
+}
+
 int diagnose(const DiagnoseOptions& options) {
   check_distinct({options.run, options.out});
   const bool plan_printed = options.out == kStandardOutput;
@@ -159,6 +191,7 @@ int diagnose(const DiagnoseOptions& options) {
     throw usage_error("--json and --out - both write to standard output", "leave out one of them");
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
+  parse_budget(options.budget);    // likewise
   if (options.threads > 0) omp_set_num_threads(options.threads);
   RunView run = RunView::open(options.run);
   Report report = make_report(run);
@@ -175,8 +208,10 @@ int diagnose(const DiagnoseOptions& options) {
   }
   const int advised = options.lane.empty() ? lane_of(run, options, report) : lane;
   std::optional<Recommendation> advice = advice_on(run, report, advised);
+  if (!advice && options.verify) advice = advice_to_try(run, report.findings, advised);
   if (advice && options.verify) {
-    verified = verify_advice(options.run, run, *advice, std::move(verified.check), options.quiet);
+    verified = verify_advice(options.run, run, *advice, std::move(verified.check), options.quiet,
+                             parse_budget(options.budget));
     if (verified.proof && !verified.not_stored) read_again();
   }
 
@@ -195,6 +230,7 @@ int diagnose(const DiagnoseOptions& options) {
     json["verdict"] = {{"state", verdict_name(report.verdict.state)},
                        {"text", report.verdict.text}};
     json.update(advice_json(report, advice, advised));
+    json["diagnosis"] = diagnosis_of(run, report, advised, advice);
     json["twins"] = twins_member(verified.check);
     json["not_checked"] = verified.check.problems;
     json["proof"] = proof_member(verified.proof);
@@ -213,6 +249,10 @@ int diagnose(const DiagnoseOptions& options) {
   std::string text = verdict_text(report.verdict, style);
   for (const std::string& line : verified.check.lines()) text += paragraph(line, style, 0, kIndent);
   text += findings_text(report, advised, style);
+  for (const std::string& line :
+       lines_of(diagnosis_lines(diagnosis_on(run, report, advised, advice)))) {
+    text += paragraph(line, style, 0, kIndent);
+  }
   text += paragraph(advice ? "advice: " + advice->text : no_advice_text(report.findings, advised),
                     style, 0, kIndent);
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
@@ -248,6 +288,12 @@ void add_diagnose(CLI::App& app, Invocation& call) {
   sub->add_flag("--verify", options->verify,
                 "Prove the advice by trying it beside fp32 and the lane as it was; write a plan "
                 "only if it holds")
+      ->group("Advice");
+  sub->add_option(
+         "--budget", options->budget,
+         "With --verify: end the search for the smallest change after N trials, or after a "
+         "time; the next --verify goes on there")
+      ->type_name("N|Ns|Nm")
       ->group("Advice");
   sub->add_flag("--no-twins", options->no_twins,
                 "Train no further float32 runs to find out how far apart right trainings end")

@@ -9,6 +9,7 @@
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
+#include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
@@ -33,9 +34,10 @@ std::optional<DoctorNetwork> examined(const Settings& settings) {
   wanted.batch = result.batch = settings.batch > 0 ? settings.batch : 128;
   wanted.batch_given = settings.batch > 0;
   // As in a training; files and fully connected networks say themselves what they take.
-  const bool takes_images = !is_network_file(settings.model) && !settings.model.starts_with("mlp:");
+  const bool takes_images = !is_network_file(settings.model) &&
+                            !settings.model.starts_with("mlp:") && !zoo::is_zoo(settings.model);
   if (!settings.data.empty() || takes_images) {
-    describe_samples(load_dataset(settings.data.empty() ? "digits" : settings.data), wanted);
+    describe_samples(load_data(settings.data.empty() ? "digits" : settings.data), wanted);
   }
   const Plan plan = plan_of(asked, settings);
   if (plan.double_precision) {
@@ -49,6 +51,7 @@ std::optional<DoctorNetwork> examined(const Settings& settings) {
     network = std::move(import.model);
   } else {
     network = load_network(settings.model, wanted);
+    if (zoo::is_zoo(settings.model)) result.batch = 0;  // it fixes that
   }
   result.layers = tensor_core_fits(lower_inference(network, plan));
   return result;

@@ -18,6 +18,7 @@
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
+#include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/forward.h"
 #include "cli/tasks/run_input.h"
@@ -230,6 +231,12 @@ void write_outputs(const Settings& settings, const Runner& runner, const RunInfo
 /// is depends on the samples, so that the runner knows best.
 void check_batch(const Settings& settings, const NetworkOptions& wanted, const Runner& runner) {
   if (settings.batch == 0 || runner.batch() == settings.batch) return;
+  if (zoo::is_zoo(settings.model)) {
+    throw usage_error(fmt::format("{} takes {} samples at once, not the {} of --batch",
+                                  settings.model, runner.batch(), settings.batch),
+                      "leave --batch out")
+        .about({"batch"});
+  }
   if (!is_network_file(settings.model)) return;
   const OnnxImport import = load_network_file(settings.model, wanted);
   // Random samples may have all of an input's shape.
@@ -237,6 +244,8 @@ void check_batch(const Settings& settings, const NetworkOptions& wanted, const R
   throw batch_error(settings.model, import, settings.batch,
                     whole ? samples_at_once(import) : runner.batch());
 }
+
+}  // namespace
 
 int run_network(const Settings& settings, const std::string& command_line) {
   check_sources(settings);
@@ -329,6 +338,8 @@ int run_network(const Settings& settings, const std::string& command_line) {
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }
+
+namespace {
 
 /// Prints the settings as a configuration file, if they fit together.
 int print_run_settings(const Settings& settings) {

@@ -185,6 +185,8 @@ Error lost_error(const Trainer& trainer) {
   return Error(text, trainer.lost_lanes().front().hint);
 }
 
+}  // namespace
+
 int train(const Settings& settings, const std::string& command_line) {
   TrainConfig config = train_config(settings);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
@@ -270,6 +272,8 @@ int train(const Settings& settings, const std::string& command_line) {
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }
+
+namespace {
 
 /// Prints the settings as a configuration file, if they fit together.
 int print_training_settings(const Settings& settings) {

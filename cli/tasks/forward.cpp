@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/args/lanes.h"
+#include "cli/args/zoo_case.h"
 #include "cli/tasks/run_input.h"
 #include "core/error.h"
 
@@ -18,7 +19,7 @@ constexpr int64_t kUsualBatch = 128;
 Samples read_samples(const Settings& settings) {
   Samples samples;
   if (!settings.data.empty()) {
-    samples.data = about({"data"}, [&] { return load_dataset(settings.data); });
+    samples.data = about({"data"}, [&] { return load_data(settings.data); });
     samples.data.train = {};
     if (samples.data.test.size() == 0) {
       throw usage_error("--data " + settings.data + " has no test part", "use --input")
@@ -66,6 +67,7 @@ Work read_work(const Settings& settings) {
     imported = load_network_file(settings.model, work.wanted);
   } else {
     imported.model = load_network(settings.model, work.wanted);
+    if (zoo::is_zoo(settings.model)) work.wanted.batch = samples_at_once(imported);
   }
   if (settings.random_input) {
     // A network of one sample at a time has a dimension of 1 for it, or none.

@@ -9,6 +9,7 @@
 
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
+#include "cli/args/zoo_case.h"
 #include "core/data/npz.h"
 #include "core/error.h"
 #include "core/models/loss.h"
@@ -46,6 +47,29 @@ void check_needs(const Settings& s) {
   for (const Need& need : needs) {
     if (!need.met) throw usage_error(need.what, need.hint).about({need.key});
   }
+}
+
+/// `variance` is the value of --running-variance; "" changes nothing.
+void set_variance(Model& network, const std::string& variance) {
+  if (variance.empty()) return;
+  about({"running_variance"}, [&] {
+    set_running_variance(
+        network, variance == "sample" ? RunningVariance::sample : RunningVariance::population);
+  });
+}
+
+/// Cases of the zoo have their losses.
+void attach_zoo(TrainConfig& config, const Settings& settings) {
+  if (!settings.loss.empty()) {
+    throw usage_error("--loss is for networks without a loss; " + settings.model + " has one",
+                      "leave it out")
+        .about({"model", "loss"});
+  }
+  config.build = [settings](int64_t) {
+    Model network = load_network(settings.model, network_options(settings));
+    set_variance(network, settings.running_variance);
+    return network;
+  };
 }
 
 }  // namespace
@@ -90,7 +114,8 @@ bool resumes_own_checkpoint(const Settings& settings) {
 std::vector<std::string> input_files(const Settings& settings) {
   std::vector<std::string> files;
   for (const LaneRequest& lane : lane_requests(settings)) {
-    if (!lane.spelled_out && !preset_plan(lane.plan)) files.push_back(lane.plan);
+    if (lane.spelled_out || preset_plan(lane.plan) || zoo::is_zoo(lane.plan)) continue;
+    files.push_back(lane.plan);
   }
   for (const std::string& file : {settings.init, settings.config}) {
     if (!file.empty()) files.push_back(file);
@@ -122,7 +147,7 @@ NamedTensors read_initial_weights(const Settings& settings) {
 }
 
 Dataset load_training_data(const Settings& settings) {
-  Dataset data = about({"data"}, [&] { return load_dataset(settings.data); });
+  Dataset data = about({"data"}, [&] { return load_data(settings.data); });
   if (!settings.normalize.empty()) {
     about({"normalize"}, [&] { normalize_images(data, settings.normalize); });
   }
@@ -131,6 +156,7 @@ Dataset load_training_data(const Settings& settings) {
 
 void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data,
                     NetworkSummary* summary) {
+  if (zoo::is_zoo(settings.model)) return attach_zoo(config, settings);
   const bool file = is_network_file(settings.model);
   NetworkOptions wanted = network_options(settings);
   if (!file && settings.loss.empty() && !data.sample_shape.empty() && !wanted.asks_for_file() &&
@@ -158,12 +184,7 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
       return std::move(import.model);
     });
     about({"loss"}, [&] { add_loss(network, loss); });
-    if (!variance.empty()) {
-      about({"running_variance"}, [&] {
-        set_running_variance(
-            network, variance == "sample" ? RunningVariance::sample : RunningVariance::population);
-      });
-    }
+    set_variance(network, variance);
     return network;
   };
 }

@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "analysis/live_writer.h"
+#include "analysis/proof/search.h"
 #include "analysis/proof_file.h"
 #include "analysis/report/report.h"
+#include "analysis/rules/rules.h"
 #include "cli/args/backends.h"
 #include "cli/tasks/forward.h"
 #include "cli/tasks/training.h"
@@ -133,8 +135,25 @@ void check_lanes(const std::string& file, const RunView& run, const std::vector<
   }
 }
 
+/// A search that goes on where an earlier one of this version ended, and keeps its trials.
+SearchOptions search_options(const std::string& file, const RunView& run, int lane,
+                             const TrialBudget& budget) {
+  SearchOptions options{.on = true, .budget = budget, .evidence = &run, .lane = lane};
+  options.doubtful = is_doubtful(run, run_rules(run), lane);
+  const Json kept = Json::parse(run.trials(lane), nullptr, false);
+  if (kept.is_object() && kept.value("version", "") == HALFSCOPE_VERSION &&
+      kept.contains("tried")) {
+    options.tried = read_tried(kept["tried"].dump());
+  }
+  options.on_trial = [file, lane](const std::vector<TriedEdit>& tried) {
+    const Json json{{"version", HALFSCOPE_VERSION}, {"tried", Json::parse(tried_json(tried))}};
+    store_trials(file, lane, json.dump());
+  };
+  return options;
+}
+
 std::optional<Proof> prove_training(const RunView& run, const Recommendation& advice,
-                                    const TwinCheck& check, bool quiet) {
+                                    const TwinCheck& check, SearchOptions search, bool quiet) {
   const LaneInfo& lane = run.lane(advice.lane);
   if (lane.loss_scale.empty()) {
     throw usage_error(fmt::format("the run does not say how the loss of {} was scaled", lane.name),
@@ -149,6 +168,7 @@ std::optional<Proof> prove_training(const RunView& run, const Recommendation& ad
   request.backend = &backend_for(request.original, lane.backend);
   request.recorded = steps_of(run, advice.lane);
   request.recorded_reference = steps_of(run, reference);
+  request.search = std::move(search);
   request.deviations.assign(run.deviations(advice.lane).begin(), run.deviations(advice.lane).end());
   request.harm = harm_of(LaneFacts(run, advice.lane)).items;
   const auto twins = check.twins.find(advice.lane);
@@ -159,7 +179,8 @@ std::optional<Proof> prove_training(const RunView& run, const Recommendation& ad
 }
 
 std::optional<Proof> prove_inference(const std::string& file, const RunView& run,
-                                     const Recommendation& advice, bool quiet) {
+                                     const Recommendation& advice, SearchOptions search,
+                                     bool quiet) {
   const LaneInfo& lane = run.lane(advice.lane);
   Settings settings = parse_settings(kRun, run.info().settings);
   settings.record = file;  // it was recorded
@@ -174,6 +195,7 @@ std::optional<Proof> prove_inference(const std::string& file, const RunView& run
     if (comparable && each.of == Deviation::Of::output) request.recorded.push_back(each);
   }
   request.run.init = read_initial_weights(settings);
+  request.search = std::move(search);
   const Work work = read_work(settings);
   request.network = [&work] { return work.network; };
   ProofLine line("proof", run.info(), run.info().steps_planned, quiet);
@@ -214,11 +236,14 @@ void Verified::check_stored() const {
 }
 
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
-                       TwinCheck check, bool quiet) {
+                       TwinCheck check, bool quiet, const TrialBudget& budget) {
   check_repeatable(file, run.info());
+  store_deviations(file, {});  // whether it can be written shows before the work
   Verified result{.check = std::move(check), .advice = advice};
-  result.proof = run.info().inference ? prove_inference(file, run, advice, quiet)
-                                      : prove_training(run, advice, result.check, quiet);
+  SearchOptions search = search_options(file, run, advice.lane, budget);
+  result.proof = run.info().inference
+                     ? prove_inference(file, run, advice, std::move(search), quiet)
+                     : prove_training(run, advice, result.check, std::move(search), quiet);
   if (!result.proof) return result;
   try {
     std::vector<std::pair<int, Deviation>> rows;
@@ -232,11 +257,21 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
   return result;
 }
 
+std::optional<Recommendation> advice_to_try(const RunView& run,
+                                            const std::vector<Finding>& findings, int lane) {
+  if (std::optional<Recommendation> advice = recommend(run, findings, lane)) return advice;
+  if (harm_of(LaneFacts(run, lane)).items.empty()) return std::nullopt;
+  return Recommendation{.lane = lane, .plan_json = run.lane(lane).plan_json};
+}
+
 Verified verify_run(const std::string& file, bool quiet) {
   std::optional<RunView> run = RunView::open(file);
   TwinCheck check = check_with_twins(file, *run, quiet);
   if (check.trainings > 0) run = RunView::open(file);
-  const std::optional<Recommendation> advice = make_report(*run).recommendation;
+  const Report report = make_report(*run);
+  const int lane = report.recommendation ? report.recommendation->lane : report.focus;
+  const std::optional<Recommendation> advice =
+      lane < 0 ? std::nullopt : advice_to_try(*run, report.findings, lane);
   if (!advice) return {.check = std::move(check)};
   return verify_advice(file, *run, *advice, std::move(check), quiet);
 }

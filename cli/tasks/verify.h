@@ -41,11 +41,15 @@ struct Verified {
   void check_stored() const;
 };
 
-/// Runs what the proof needs, with a progress line, and stores it in the run file; `check` is what
-/// has just been trained. Throws Error if the run does not say how it was made, or if it cannot be
-/// repeated.
+/// Runs what the proof needs, with a progress line, and stores it in the run file; where the advice
+/// does not cure the lane, it searches for what does. `check` is what has just been trained. Throws
+/// Error if the run does not say how it was made, or if it cannot be repeated.
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
-                       TwinCheck check, bool quiet);
+                       TwinCheck check, bool quiet, const TrialBudget& budget = {});
+
+/// The advice on a lane, an empty edit where nothing is advised although the lane is harmed.
+std::optional<Recommendation> advice_to_try(const RunView& run,
+                                            const std::vector<Finding>& findings, int lane);
 
 /// Makes the twins of a finished run, finds the advice on it and proves that.
 Verified verify_run(const std::string& file, bool quiet);

@@ -56,6 +56,7 @@ struct LayerInfo {
   FloatFormat write;                ///< format its result is written in
   bool follows = false;             ///< it has no format of its own: runs in what arrives
   int64_t parameters = 0;           ///< numbers in variables and constant tensors it reads
+  std::string alias{};              ///< its name in an imported file, if that is another
 };
 
 }  // namespace halfscope

@@ -194,6 +194,7 @@ std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
     layer.read = node.plan.read;
     layer.write = node.plan.write;
     layer.follows = node.plan.follows;
+    if (node.alias != node.path) layer.alias = node.alias;
     for (ValueId input : node.inputs) {
       if (input == kNone || graph.value(input).type != ElementType::real) continue;
       const ValueId source = before_narrowing(graph, input);

@@ -53,14 +53,14 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "core/numeric/scaling", "core/numeric/sums", "core/numeric/sum_orders",
      "core/numeric/statistics", "core/bodies", "core/data", "core/plan", "core/graph", "core/ops",
      "core/policy", "core/models", "core/lower", "core/onnx", "core/backend", "core/observe",
-     "core/train",
+     "core/train", "core/models/zoo",
      //
      "emulation", "emulation/measure", "emulation/gemm", "emulation/engine",
      //
      "gpu/bodies", "gpu/libraries", "gpu/engine", "gpu",
      //
      "analysis", "analysis/export", "analysis/rules", "analysis/causes", "analysis/proof",
-     "analysis/report",
+     "analysis/diagnosis", "analysis/report",
      //
      "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
      //

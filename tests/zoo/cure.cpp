@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "analysis/proof/search.h"
 #include "analysis/recorder.h"
 #include "analysis/report/report.h"
 #include "core/error.h"
@@ -33,6 +34,12 @@ Recommendation advice_for(const RunView& run, int lane) {
   const Report report = make_report(run);
   if (std::optional<Recommendation> advice = recommend(run, report.findings, lane)) return *advice;
   return {.lane = lane, .plan_json = run.lane(lane).plan_json};
+}
+
+SearchOptions search_of(const RunView& run, const TrialBudget& budget) {
+  SearchOptions options{.on = true, .budget = budget, .evidence = &run, .lane = 1};
+  options.doubtful = is_doubtful(run, make_report(run).findings, 1);
+  return options;
 }
 
 }  // namespace
@@ -66,7 +73,7 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
                            .backend = &emulation_backend()};
       request.deviations.assign(run.deviations(1).begin(), run.deviations(1).end());
       request.harm = harm_of(LaneFacts(run, 1)).items;
-      request.search = {.on = true, .budget = budget, .evidence = &run, .lane = 1};
+      request.search = search_of(run, budget);
       cure.proof = prove(request, setup.data, {}, kGoOn);
     } else {
       const RunnerConfig config{.lanes = lanes_of_case(choice), .errors = errors};
@@ -81,7 +88,7 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
                                     .original = choice.plan,
                                     .advice = advice_for(run, 1),
                                     .backend = &emulation_backend()};
-      request.search = {.on = true, .budget = budget, .evidence = &run, .lane = 1};
+      request.search = search_of(run, budget);
       cure.proof = prove(request, setup.data, {}, kGoOn);
     }
   } catch (const Error& error) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analysis/proof/proof.h"
-#include "tests/zoo/zoo_case.h"
+#include "core/models/zoo/zoo.h"
 
 namespace halfscope::zoo {
 

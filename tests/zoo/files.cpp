@@ -79,7 +79,7 @@ Case file_case(const fs::path& folder) {
   const CaseJson json = CaseJson::parse(stream);
   Case result;
   result.id = folder.filename().string();
-  result.mechanism = "file";
+  result.what = "file";
   result.fails = !json.value("healthy", false);
   result.right = texts(json, "expert");
   result.plain = texts(json, "lanes");

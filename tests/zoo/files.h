@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "tests/zoo/zoo_case.h"
+#include "core/models/zoo/zoo.h"
 
 namespace halfscope::zoo {
 

@@ -168,10 +168,10 @@ std::string markdown(const std::vector<Case>& cases, const std::vector<Trial>& t
       alarms += truth == Harm::none && trial.alarm ? 1 : 0;
     }
     if (each.fails) {
-      failing += fmt::format("| {} | {} {}| {}, {} | {}, {} |\n", each.id, each.mechanism, right,
-                             harm, noticed, clean, alarms);
+      failing += fmt::format("| {} | {} {}| {}, {} | {}, {} |\n", each.id, each.what, right, harm,
+                             noticed, clean, alarms);
     } else {
-      healthy += fmt::format("| {} | {} | {} | {}, {} | {}, {} |\n", each.id, each.mechanism,
+      healthy += fmt::format("| {} | {} | {} | {}, {} | {}, {} |\n", each.id, each.what,
                              percent(largest), clean, alarms, harm, noticed);
     }
   }

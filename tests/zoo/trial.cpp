@@ -12,13 +12,13 @@
 #include "analysis/recorder.h"
 #include "analysis/report/report.h"
 #include "analysis/run_view.h"
+#include "core/models/zoo/net.h"
+#include "core/models/zoo/plans.h"
 #include "core/numeric/formats/float_format.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "core/train/runner.h"
 #include "emulation/backends.h"
-#include "tests/zoo/net.h"
-#include "tests/zoo/plans.h"
 
 namespace halfscope::zoo {
 namespace {
@@ -207,6 +207,27 @@ std::string measured_text(const RunView& run) {
   return text.empty() ? text : text + "]";
 }
 
+Truth Stage::judge(const LaneChoice& lane, const Results& results) {
+  Truth truth;
+  const FloatFormat format = working_format(lane);
+  truth.drift = drift_of(format_name(format), FloatFormat::power_of_two(-format.mantissa_bits));
+  truth.error = error_of(results, truth.non_finite);
+  truth.moved = moved_by(results);
+  truth.harm = harm_of(truth, case_.ok, case_.harm);
+  return truth;
+}
+
+Truth Stage::truth(const LaneChoice& lane) {
+  const LaneConfig alone = emulated_lane(lane.plan, lane.scaler);
+  if (!setup_.trains) return judge(lane, infer(setup_, {.lanes = {alone}, .every = 0}, {}));
+  TrainConfig config = train_config(setup_);
+  config.every = 0;
+  config.lanes = {alone};
+  config.sum_format = lane.sum_format;
+  config.state_format = lane.state_format;
+  return judge(lane, train(config, setup_.data, {}));
+}
+
 Trial Stage::run(const std::string& plan) {
   const auto begin = std::chrono::steady_clock::now();
   Trial trial;
@@ -244,12 +265,7 @@ Trial Stage::run(const std::string& plan) {
   trial.alarm = is_alarm(trial.verdict) || is_alarm(of_run);
   if (!is_alarm(trial.verdict) && of_run != trial.verdict) trial.verdict += "/" + of_run;
 
-  const FloatFormat format = working_format(choice);
-  trial.truth.drift =
-      drift_of(format_name(format), FloatFormat::power_of_two(-format.mantissa_bits));
-  trial.truth.error = error_of(results, trial.truth.non_finite);
-  trial.truth.moved = moved_by(results);
-  trial.truth.harm = harm_of(trial.truth, case_.ok, case_.harm);
+  trial.truth = judge(choice, results);
   trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return trial;
 }

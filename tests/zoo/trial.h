@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/models/zoo/zoo.h"
 #include "core/tensor.h"
-#include "tests/zoo/zoo_case.h"
 
 namespace halfscope::zoo {
 
@@ -69,9 +69,13 @@ class Stage {
  public:
   Stage(const Case& which, std::filesystem::path folder);
   Trial run(const std::string& plan);
+  /// Runs it without HalfScope's rules, and judges the harm alone.
+  Truth truth(const LaneChoice& lane);
+  const Setup& setup() const { return setup_; }
 
  private:
   Results full_precision(const LaneConfig& lane, const NamedTensors& init) const;
+  Truth judge(const LaneChoice& lane, const Results& results);
   double error_of(const Results& x, int64_t& non_finite) const;
   double moved_by(const Results& x) const;
   double drift_of(const std::string& format, double unit);

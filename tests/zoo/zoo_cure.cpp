@@ -40,8 +40,9 @@ int main(int argc, char** argv) {
       for (const PlanEdit& edit : cure.proof->alternatives) {
         for (const Change& change : edit.changes) std::printf("[%s] ", change.name().c_str());
       }
-      for (const Suspect& s : cure.proof->suspects)
-        std::printf("\n        %s: %s", mechanism_name(s.mechanism), s.text.c_str());
+      for (const Cause& c : cure.proof->causes)
+        std::printf("\n        %s %.2f %s: %s", c.layer.c_str(), c.weight,
+                    mechanism_name(c.mechanism), c.text.c_str());
       if (!cure.proof->holds) std::printf("\n        %s", cure.proof->text.c_str());
       std::printf("\n");
       std::fflush(stdout);

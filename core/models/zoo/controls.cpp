@@ -2,8 +2,8 @@
 // Healthy networks: whatever is said of them is a false alarm.
 #include <limits>
 
-#include "tests/zoo/plans.h"
-#include "tests/zoo/shared_nets.h"
+#include "core/models/zoo/plans.h"
+#include "core/models/zoo/shared_nets.h"
 
 namespace halfscope::zoo {
 namespace {
@@ -180,9 +180,10 @@ Case healthy_variant(const std::vector<Case>& cases, const std::string& id, cons
     if (each.id != id) continue;
     Case control = each;
     control.id = name;
-    control.mechanism = why;
+    control.what = why;
     control.fails = false;
     control.right = {};
+    control.repaired = {};
     control.plain = std::move(plans);
     return control;
   }
@@ -195,7 +196,7 @@ std::vector<Case> controls() {
   const float none = -std::numeric_limits<float>::infinity();
   const auto inference = [](const char* id, const char* why, std::function<Setup()> make) {
     return Case{.id = id,
-                .mechanism = why,
+                .what = why,
                 .fails = false,
                 .make = std::move(make),
                 .right = {},
@@ -203,7 +204,7 @@ std::vector<Case> controls() {
   };
   const auto training = [](const char* id, const char* why, std::function<Setup()> make) {
     return Case{.id = id,
-                .mechanism = why,
+                .what = why,
                 .fails = false,
                 .make = std::move(make),
                 .right = {},
@@ -243,30 +244,6 @@ std::vector<Case> controls() {
   cases[13].ok = 0.04;  // the last normalization takes a mean away that is most of its input
   cases.push_back(zeros);
   return cases;
-}
-
-std::vector<Case> all_cases() {
-  std::vector<Case> all;
-  for (const auto& part :
-       {range_cases(), sum_cases(), state_cases(), rounding_cases(), scaled_cases(), controls()}) {
-    all.insert(all.end(), part.begin(), part.end());
-  }
-  return all;
-}
-
-std::vector<StandIn> stand_ins() {
-  return {
-      {"F24", "the loss of a training; what an evaluation with such statistics says is not judged"},
-      {"F36", "only products read scaled operands: the weights are the diagonal of one"},
-      {"F38",
-       "scales of the fp8 plans are guarded against zeros: the network quantizes itself, and "
-       "fp16 flushes its floor of 1e-12"},
-      {"F41",
-       "a network has one backward pass, made from its forward pass: both products stand in "
-       "the forward pass"},
-      {"F43", "ranks are micro-batches, whose sum rounds at every addition as a ring does"},
-      {"F46", "partial sums are always fp32; stored in bf16 they cannot be had"},
-  };
 }
 
 }  // namespace halfscope::zoo

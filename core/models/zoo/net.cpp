@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "tests/zoo/net.h"
+#include "core/models/zoo/net.h"
 
 #include <cmath>
 #include <stdexcept>
 
 #include "core/models/loss.h"
+#include "core/models/zoo/shared_nets.h"
 
 namespace halfscope::zoo {
 
@@ -96,6 +97,13 @@ ValueId Net::op_at(const std::string& path, const std::string& op, std::vector<V
   return graph().add1(op, path, std::move(inputs), std::move(attributes));
 }
 
+std::string Net::path_of(ValueId value) const {
+  const NodeId node = model_.graph.value(value).producer;
+  if (node != kNone) return model_.graph.node(node).path;
+  if (const Variable* variable = model_.graph.variable_of(value)) return variable->path;
+  throw std::logic_error("a value of a case has no path");
+}
+
 ValueId Net::mean_of_all(ValueId x) {
   std::vector<int64_t> axes;
   for (size_t i = 0; i < shape(x).size(); ++i) axes.push_back(static_cast<int64_t>(i));
@@ -157,6 +165,12 @@ ValueId Net::batch_norm(ValueId x) {
   return outputs[0];
 }
 
+void repair(std::vector<Case>& cases, const std::string& id, std::function<Setup()> repaired) {
+  for (Case& each : cases) {
+    if (each.id == id) each.repaired = std::move(repaired);
+  }
+}
+
 Setup Net::infer(ValueId output) {
   Setup setup;
   model_.outputs.push_back({name(), output});
@@ -164,6 +178,7 @@ Setup Net::infer(ValueId output) {
   setup.model.name = "network";
   setup.data.name = "arrays";
   setup.data.test.arrays = std::move(arrays_);
+  setup.labels = std::move(labels_);
   return setup;
 }
 
@@ -174,6 +189,7 @@ Setup Net::training(const std::string& optimizer, int64_t steps) {
   setup.model.name = "network";
   setup.data.name = "arrays";
   setup.data.train.arrays = std::move(arrays_);
+  setup.labels = std::move(labels_);
   setup.train.optimizer = parse_optimizer(optimizer);
   setup.train.batch = batch_;
   setup.train.steps = steps;

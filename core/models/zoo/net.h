@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "core/models/zoo/zoo.h"
 #include "core/numeric/formats/rng.h"
-#include "tests/zoo/zoo_case.h"
 
 namespace halfscope::zoo {
+
+inline constexpr FixKind kOperator = FixKind::operator_fp32, kStore = FixKind::store_fp32,
+                         kSums = FixKind::accumulate_fp32;
 
 /// Random numbers from a counter: the same on every machine, made by exact operations only.
 class Draw {
@@ -76,6 +79,25 @@ class Net {
   /// As it works in training.
   ValueId batch_norm(ValueId x);
 
+  /// The path of the node that made a value, or of the variable that it is.
+  std::string path_of(ValueId value) const;
+  // Labels of the case, by the values that nodes make or by path; see Labels.
+  void root(const std::string& path) { labels_.root.push_back(path); }
+  void root(ValueId value) { root(path_of(value)); }
+  void symptom(const std::string& path) { labels_.first_symptom = path; }
+  void symptom(ValueId value) { symptom(path_of(value)); }
+  void decoy(const std::string& path) { labels_.decoys.push_back(path); }
+  void decoy(ValueId value) { decoy(path_of(value)); }
+  /// Adds a change to the smallest fix.
+  void fix(const Change& change) { labels_.fix.add(change); }
+  /// Of the whole lane.
+  void fix(FixKind kind) { fix(Change{.kind = kind}); }
+  void fix(FixKind kind, const std::string& path) { fix(Change{.kind = kind, .path = path}); }
+  void fix(FixKind kind, ValueId value) { fix(kind, path_of(value)); }
+  void fix_each(FixKind kind, const std::vector<ValueId>& values) {
+    for (const ValueId value : values) fix(kind, value);
+  }
+
   /// Inference of these outputs on all samples that the inputs were given.
   Setup infer(ValueId output);
   /// Training: of a loss that the network computes itself, of scores with labels (one for each row)
@@ -86,6 +108,9 @@ class Net {
   Setup train_squares(ValueId prediction, std::vector<float> targets, const std::string& optimizer,
                       int64_t steps);
 
+  const Node& made_by(ValueId value) const {
+    return model_.graph.node(model_.graph.value(value).producer);
+  }
   const Shape& shape(ValueId value) const { return model_.graph.value(value).shape; }
   Graph& graph() { return model_.graph; }
 
@@ -99,6 +124,7 @@ class Net {
   Model model_;
   int64_t batch_ = 0;
   std::vector<SampleArray> arrays_;
+  Labels labels_;
 };
 
 }  // namespace halfscope::zoo

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Failures of what a training keeps: weights, optimizer state, moving averages.
-#include "tests/zoo/net.h"
+#include "core/models/zoo/net.h"
 
 namespace halfscope::zoo {
 namespace {
 
 /// Linear regression of `samples` rows; the columns from `live` on are zero.
 struct Regression {
-  ValueId prediction;
+  ValueId prediction, weight;
   std::vector<float> targets;
 };
 
@@ -29,6 +29,7 @@ Regression regression(Net& n, int64_t samples, int64_t batch, int64_t inputs, in
     }
   }
   r.prediction = n.linear(n.in({batch, inputs}, rows), out, std::move(weights));
+  r.weight = n.made_by(r.prediction).inputs[1];
   return r;
 }
 
@@ -37,6 +38,9 @@ Regression regression(Net& n, int64_t samples, int64_t batch, int64_t inputs, in
 Setup f15() {
   Net n(15);
   Regression r = regression(n, 128, 32, 8, 7, n.draw.normals(32, 0.5));
+  n.symptom(r.weight);
+  n.decoy(r.prediction);
+  n.fix(FixKind::update_fp32);
   return n.train_squares(r.prediction, r.targets, "adam:lr=0.01", 60);
 }
 
@@ -44,8 +48,13 @@ Setup f15() {
 Setup f16(double rate) {
   Net n(16);
   const ValueId x = n.in({4, 4}, std::vector<float>(16, 1.0f));
-  const ValueId y = n.op("MatMul", {x, n.variable({4, 1}, {1.0f, 1.0f, 1.0f, 1.0f})});
-  Setup setup = n.train_loss(n.mean_of_all(y), "sgd", 100);
+  const ValueId w = n.variable({4, 1}, {1.0f, 1.0f, 1.0f, 1.0f}), y = n.op("MatMul", {x, w});
+  const ValueId loss = n.mean_of_all(y);
+  n.root(w);
+  n.symptom(w);
+  n.decoy(loss);
+  n.fix(FixKind::weights_fp32);
+  Setup setup = n.train_loss(loss, "sgd", 100);
   setup.train.optimizer.learning_rate = rate;
   return setup;
 }
@@ -56,6 +65,9 @@ Setup f17() {
   std::vector<float> weights = n.draw.normals(16, 0.01);
   for (size_t i = 8; i < 16; ++i) weights[i] = 1.0f;
   Regression r = regression(n, 64, 16, 16, 8, weights);
+  n.root(r.weight);
+  n.symptom(r.weight);
+  n.fix(FixKind::weights_fp32);
   return n.train_squares(r.prediction, r.targets, "adamw:lr=1e-3,weight_decay=1", 300);
 }
 
@@ -63,6 +75,9 @@ Setup f17() {
 Setup f18(WeightAverage::Form form) {
   Net n(18);
   Regression r = regression(n, 128, 32, 8, 8, n.draw.normals(32));
+  n.symptom(average_path(n.path_of(r.weight)));
+  n.decoy(r.prediction);
+  n.fix(FixKind::average_fp32);
   Setup setup = n.train_squares(r.prediction, r.targets, "sgd:lr=0.02", 200);
   setup.train.average = WeightAverage{.decay = 0.999, .form = form};
   return setup;
@@ -74,7 +89,10 @@ Setup f42() {
   std::vector<float> rows(2000, 0.01f);
   rows[0] = 10.0f;
   const ValueId x = n.in({1, 1}, rows);
-  const ValueId y = n.op("MatMul", {x, n.variable({1, 1}, {1.0f})});
+  const ValueId w = n.variable({1, 1}, {1.0f}), y = n.op("MatMul", {x, w});
+  n.symptom(w);
+  n.decoy(y);
+  n.fix(FixKind::state_fp32);
   Setup setup = n.train_loss(n.mean_of_all(y), "adam:lr=1e-3", 2000);
   setup.train.shuffle = false;
   return setup;

@@ -4,20 +4,29 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/zoo/net.h"
+#include "core/models/zoo/net.h"
+#include "core/numeric/elementary/elementary.h"
 
 namespace halfscope::zoo {
 namespace {
 
 /// Sine and cosine of positions times frequencies.
-ValueId waves(Net& n, ValueId positions, int64_t count) {
+struct Waves {
+  ValueId angles, cosine, sine, both;
+};
+
+Waves waves(Net& n, ValueId positions, int64_t count) {
   std::vector<float> frequencies;
   for (int64_t i = 0; i < count; ++i) {
     frequencies.push_back(static_cast<float>(
-        std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(count))));
+        elementary::pow(10000.0, -static_cast<double>(i) / static_cast<double>(count))));
   }
-  const ValueId angles = n.mul(positions, n.constant({1, count}, frequencies));
-  return n.op("Concat", {n.op("Cos", {angles}), n.op("Sin", {angles})}, {{"axis", int64_t{1}}});
+  Waves w{};
+  w.angles = n.mul(positions, n.constant({1, count}, frequencies));
+  w.cosine = n.op("Cos", {w.angles});
+  w.sine = n.op("Sin", {w.angles});
+  w.both = n.op("Concat", {w.cosine, w.sine}, {{"axis", int64_t{1}}});
+  return w;
 }
 
 /// Rotary angles of positions up to 4095, as a bf16 tensor of positions has them.
@@ -25,7 +34,13 @@ Setup f19() {
   Net n(19);
   std::vector<float> positions;
   for (int i = 0; i < 2048; ++i) positions.push_back(static_cast<float>(2 * i + 1));
-  return n.infer(n.linear(waves(n, n.in({2048, 1}, positions), 8), 4));
+  const Waves w = waves(n, n.in({2048, 1}, positions), 8);
+  const ValueId last = n.linear(w.both, 4);
+  n.root(w.angles);
+  n.symptom(w.angles);
+  n.decoy(last);
+  n.fix_each(kOperator, {w.angles, w.cosine, w.sine});
+  return n.infer(last);
 }
 
 /// The row maximum occurs twice, so two weights are exactly 1, v1 + v2 is a tie, and a third term
@@ -54,7 +69,12 @@ Setup f35() {
   const ValueId delta = n.div(n.sum(n.mul(grad, out), {2}), total);
   const ValueId terms = n.sum(n.mul(grad, v), {2});
   const ValueId row = n.reshape(terms, {kRows, 1, 3});
-  return n.infer(n.mul(n.div(p, total), n.sub(row, delta)));
+  const ValueId share = n.div(p, total), difference = n.sub(row, delta);
+  n.root(out);
+  n.symptom(difference);
+  n.decoy(p);
+  n.fix(kStore, out);
+  return n.infer(n.mul(share, difference));
 }
 
 /// A router that takes the best of 32 experts in each of 8 groups: scores that are stored in bf16
@@ -62,9 +82,13 @@ Setup f35() {
 Setup f39() {
   Net n(39);
   const ValueId x = n.in({256, 64}, n.draw.normals(256 * 64));
-  const ValueId scores = n.reshape(n.linear(x, 256), {256 * 8, 32});
+  const ValueId logits = n.linear(x, 256), scores = n.reshape(logits, {256 * 8, 32});
   const ValueId best = n.op("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}});
   const ValueId experts = n.op("Gather", {n.variable({32, 8}, n.draw.normals(32 * 8)), best});
+  n.root(logits);
+  n.symptom(best);
+  n.decoy(experts);
+  n.fix(kOperator, logits);
   return n.infer(n.sum(n.reshape(experts, {256, 8, 8}), {1}));
 }
 
@@ -87,9 +111,9 @@ Setup f40() {
     }
     const auto top = std::max_element(logits.begin(), logits.end());
     double sum = 0.0;
-    for (const double z : logits) sum += std::exp(z - *top);
+    for (const double z : logits) sum += elementary::exp(z - *top);
     words.push_back(static_cast<int32_t>(top - logits.begin()));
-    old.push_back(static_cast<float>(-std::log(sum)));
+    old.push_back(static_cast<float>(-elementary::log(sum)));
   }
   const ValueId hidden = n.in({kSequences, kTokens, kWidth}, x);
   const ValueId logits = n.op("MatMul", {hidden, n.variable({kWidth, kWords}, w)});
@@ -97,7 +121,12 @@ Setup f40() {
   const ValueId picked = n.op("GatherElements", {all, n.index_in({kSequences, kTokens, 1}, words)},
                               {{"axis", int64_t{2}}});
   const ValueId gap = n.sub(picked, n.in({kSequences, kTokens, 1}, old));
-  return n.infer(n.op("Exp", {n.sum(gap, {1, 2})}));
+  const ValueId ratio = n.op("Exp", {n.sum(gap, {1, 2})});
+  n.root(logits);
+  n.symptom(ratio);
+  n.decoy(all);
+  n.fix(kOperator, logits);
+  return n.infer(ratio);
 }
 
 /// The log-sum-exp comes from logits in bf16, the probabilities from logits that the backward pass
@@ -109,16 +138,71 @@ Setup f41() {
   const Attributes transposed{{"transB", int64_t{1}}};
   const ValueId forward = n.op("Gemm", {x, w}, transposed);
   const ValueId sum = n.sub(forward, n.op("LogSoftmax", {forward}, {{"axis", int64_t{-1}}}));
-  const ValueId again = n.op_at("rusik", "Gemm", {x, w}, transposed);
-  return n.infer(n.op("Exp", {n.sub(again, sum)}));
+  const ValueId again = n.op_at(std::string(kWideLogits), "Gemm", {x, w}, transposed);
+  const ValueId p = n.op("Exp", {n.sub(again, sum)});
+  n.root(forward);
+  n.symptom(p);
+  n.decoy(again);
+  n.fix(kStore, forward);
+  return n.infer(p);
+}
+
+/// The residual of a linear system whose solution is nearly right: a small difference of products.
+Setup f27() {
+  constexpr int64_t kSize = 32, kSystems = 16;
+  Net n(27);
+  std::vector<float> matrix = n.draw.normals(kSize * kSize);
+  for (int64_t i = 0; i < kSize; ++i) matrix[static_cast<size_t>(i * (kSize + 1))] += 100.0f;
+  const std::vector<float> solution = n.draw.normals(kSystems * kSize);
+  std::vector<float> right;
+  for (int64_t i = 0; i < kSystems * kSize; ++i) {
+    double sum = 0.05 * n.draw.normal();
+    for (int64_t k = 0; k < kSize; ++k) {
+      sum += static_cast<double>(solution[static_cast<size_t>(i / kSize * kSize + k)]) *
+             static_cast<double>(matrix[static_cast<size_t>(k * kSize + i % kSize)]);
+    }
+    right.push_back(static_cast<float>(sum));
+  }
+  const ValueId x = n.in({kSystems, kSize}, solution), b = n.in({kSystems, kSize}, right);
+  const ValueId y = n.op("MatMul", {x, n.variable({kSize, kSize}, matrix)}), rest = n.sub(b, y);
+  n.root(y);
+  n.symptom(rest);
+  n.decoy(rest);
+  n.fix(kOperator, y);
+  return n.infer(rest);
+}
+
+/// What a convolution of width 5 and stride 3 leaves over of lengths up to 6000, by its formula.
+Setup f50() {
+  Net n(50);
+  std::vector<float> lengths;
+  for (int i = 0; i < 64; ++i) {  // 1 or 2 are left over, so that Floor is far from a step
+    lengths.push_back(static_cast<float>(2106 + 3 * n.draw.below(1300) + n.draw.below(2)));
+  }
+  const ValueId whole = n.sub(n.in({64, 1}, lengths), n.constant(5.0)), stride = n.constant(3.0);
+  const ValueId ratio = n.div(whole, stride), steps = n.op("Floor", {ratio});
+  const ValueId covered = n.mul(steps, stride), rest = n.sub(whole, covered);
+  const ValueId last = n.linear(rest, 4);
+  n.root(whole);
+  n.root(covered);
+  n.symptom(rest);
+  n.decoy(last);
+  n.fix_each(kOperator, {whole, ratio, steps, covered, rest});
+  return n.infer(last);
 }
 
 /// A time step in [0, 1) times 1000, then sine and cosine, then a small network.
 Setup f44() {
   Net n(44);
   const ValueId t = n.in({256, 1}, n.draw.uniforms(256, 0.5, 1.0));
-  const ValueId x = waves(n, n.mul(t, n.constant(1000.0)), 8);
-  return n.infer(n.linear(n.op("Relu", {n.linear(x, 32)}), 4));
+  const ValueId step = n.mul(t, n.constant(1000.0));
+  const Waves w = waves(n, step, 8);
+  const ValueId first = n.linear(w.both, 32);
+  n.root(step);
+  n.symptom(step);
+  n.decoy(first);
+  n.fix_each(kOperator, {step, w.angles, w.cosine, w.sine});
+  return n.infer(n.linear(n.op("Relu", {first}), 4));
 }
 
 }  // namespace
@@ -128,6 +212,12 @@ std::vector<Case> rounding_cases() {
   const std::vector<std::string> bf{"mixed_bfloat16", "bfloat16", "bfloat16_stagewise"};
   return {
       {"F19", "positions of a rotary table collapse", true, f19, step, bf},
+      {"F27",
+       "products in tf32 lose a small residual",
+       true,
+       f27,
+       {"tf32_products"},
+       {"tf32_products", "mixed_bfloat16"}},
       {"F35", "ties of an attention's output all break one way", true, f35, mixed, bf},
       {"F39", "scores of a router tie or swap", true, f39, mixed, bf},
       {"F40", "log-probabilities of a language model's head", true, f40, mixed, bf},
@@ -135,8 +225,14 @@ std::vector<Case> rounding_cases() {
        "log-sum-exp of rounded logits beside fresh ones",
        true,
        f41,
-       {"mixed_bfloat16 wide_result=rusik"},
+       {"wide_logits_bfloat16"},
        bf},
+      {"F50",
+       "lengths beyond 2048 are computed in floats",
+       true,
+       f50,
+       {"float16"},
+       {"mixed_float16", "float16", "float16_stagewise"}},
       {"F44", "a time step is rounded before its sine", true, f44, step, bf},
   };
 }

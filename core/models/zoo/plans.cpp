@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "tests/zoo/plans.h"
+#include "core/models/zoo/plans.h"
 
-#include <functional>
-#include <map>
 #include <sstream>
 #include <stdexcept>
 
@@ -11,16 +9,10 @@
 namespace halfscope::zoo {
 namespace {
 
-Plan stagewise(const std::string& name, const FloatFormat& format) {
+Plan naive(const FloatFormat& format) {
   Plan plan;
-  plan.name = name;
   plan.defaults.read = plan.defaults.write = plan.storage = format;
   plan.defaults.stagewise = true;
-  return plan;
-}
-
-Plan naive(const std::string& name, const FloatFormat& format) {
-  Plan plan = stagewise(name, format);
   plan.defaults.accumulation = Accumulation::format;
   for (const char* op : {"MatMul", "Gemm", "Conv"}) {
     PlanRule rule{.path = "", .op = op};
@@ -31,6 +23,27 @@ Plan naive(const std::string& name, const FloatFormat& format) {
 }
 
 std::optional<Plan> changed_preset(const std::string& name) {
+  if (name == "naive_float16") return naive(kFp16);
+  if (name == "naive_bfloat16") return naive(kBf16);
+  if (name == "tf32_products") {
+    Plan plan;
+    for (const char* op : {"MatMul", "Gemm", "Conv"}) {
+      plan.rules.push_back({.path = "", .op = op, .read = kTf32, .write = kFp32});
+    }
+    return plan;
+  }
+  if (name == "wide_logits_bfloat16") {
+    Plan plan = preset_plan("mixed_bfloat16").value();
+    PlanRule rule{.path = std::string(kWideLogits), .op = ""};
+    rule.write = kFp32;
+    plan.rules.push_back(rule);
+    return plan;
+  }
+  if (name == "live_buffers_float16") {
+    Plan plan = preset_plan("mixed_float16").value();
+    plan.buffers = BufferCommit::always;
+    return plan;
+  }
   if (name == "scatter_float16") {
     Plan plan;
     plan.defaults.read = plan.defaults.write = kFp16;
@@ -55,16 +68,10 @@ std::optional<Plan> changed_preset(const std::string& name) {
   return std::nullopt;
 }
 
-Plan named_plan(const std::string& name) {
+Plan plan_named(const std::string& name) {
   if (std::optional<Plan> preset = preset_plan(name)) return *preset;
-  if (name == "float16_stagewise") return stagewise(name, kFp16);
-  if (name == "bfloat16_stagewise") return stagewise(name, kBf16);
-  if (name == "naive_float16") return naive(name, kFp16);
-  if (name == "naive_bfloat16") return naive(name, kBf16);
-  std::optional<Plan> plan = changed_preset(name);
-  if (!plan) throw std::invalid_argument("no plan is called " + name);
-  plan->name = name;
-  return *plan;
+  if (std::optional<Plan> plan = zoo_plan(name)) return *plan;
+  throw std::invalid_argument("no plan is called " + name);
 }
 
 FloatFormat format_of(const std::string& text) {
@@ -86,12 +93,6 @@ void set(LaneChoice& lane, const std::string& key, const std::string& value) {
     lane.state_format = format_of(value);
   } else if (key == "scale") {
     lane.scaler = parse_loss_scale(value);
-  } else if (key == "buffers" && value == "always") {
-    lane.plan.buffers = BufferCommit::always;
-  } else if (key == "wide_result") {
-    PlanRule rule{.path = value, .op = ""};
-    rule.write = kFp32;
-    lane.plan.rules.push_back(rule);
   } else {
     throw std::invalid_argument("a plan has no setting " + key + "=" + value);
   }
@@ -99,11 +100,22 @@ void set(LaneChoice& lane, const std::string& key, const std::string& value) {
 
 }  // namespace
 
+std::vector<std::string> zoo_plan_names() {
+  return {"naive_float16", "naive_bfloat16",       "scatter_float16",      "mxfp8_floor",
+          "nvfp4_nearest", "wide_logits_bfloat16", "live_buffers_float16", "tf32_products"};
+}
+
+std::optional<Plan> zoo_plan(std::string_view name) {
+  std::optional<Plan> plan = changed_preset(std::string(name));
+  if (plan) plan->name = name;
+  return plan;
+}
+
 LaneChoice lane_choice(const std::string& text) {
   std::istringstream words(text);
   std::string word;
   words >> word;
-  LaneChoice lane{.plan = named_plan(word), .scaler = {}};
+  LaneChoice lane{.plan = plan_named(word), .scaler = {}};
   if (needs_loss_scaling(lane.plan)) lane.scaler = parse_loss_scale("dynamic");
   while (words >> word) {
     const size_t equals = word.find('=');

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/diagnosis/diagnosis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/diagnosis/chain.h"
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+Place place_of(const LaneFacts& lane, const std::string& path, const std::string& site) {
+  Place place{.layer = path, .site = site};
+  for (const LayerInfo& layer : lane.info().layers) {
+    if (layer.path == path) place.node = layer.alias;
+  }
+  return place;
+}
+
+int node_of_path(const LaneFacts& lane, const std::string& path) {
+  for (size_t i = 0; i < lane.nodes().size(); ++i) {
+    if (lane.nodes()[i].path == path) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+/// What a change of the whole lane cures, if nothing else says so.
+Mechanism mechanism_of(FixKind kind) {
+  switch (kind) {
+    case FixKind::loss_scale:
+      return Mechanism::loss_scale;
+    case FixKind::buffers_on_step:
+      return Mechanism::spoiled_statistics;
+    case FixKind::constant:
+      return Mechanism::constant;
+    case FixKind::scale_round_up:
+      return Mechanism::clipped_blocks;
+    case FixKind::stochastic_rounding:
+      return Mechanism::outlier_scale;
+    case FixKind::accumulate_fp32:
+      return Mechanism::stalled_sum;
+    case FixKind::gradient_sum_fp32:
+    case FixKind::reduce_fp32:
+    case FixKind::reduce_order:
+      return Mechanism::gradient_sum;
+    case FixKind::update_fp32:
+    case FixKind::weights_fp32:
+      return Mechanism::lost_update;
+    case FixKind::average_fp32:
+    case FixKind::state_fp32:
+      return Mechanism::stuck_state;
+    case FixKind::store_fp32:
+      return Mechanism::early_rounding;
+    case FixKind::operator_fp32:
+      return Mechanism::rounding;
+    default:
+      return Mechanism::unknown;
+  }
+}
+
+struct RuleMechanism {
+  const char* rule;
+  Mechanism mechanism;
+};
+constexpr RuleMechanism kRuleMechanisms[] = {
+    {"kernel_fault", Mechanism::kernel_fault},
+    {"forward_overflow", Mechanism::forward_overflow},
+    {"loss_scale_window", Mechanism::loss_scale},
+    {"gradient_underflow", Mechanism::gradient_flush},
+    {"scaled_operands", Mechanism::outlier_scale},
+    {"lost_updates", Mechanism::lost_update},
+    {"optimizer_state", Mechanism::flushed_state},
+    {"unsafe_buffers", Mechanism::spoiled_statistics},
+    {"swamped_additions", Mechanism::stalled_sum},
+    {"skipped_steps", Mechanism::loss_scale},
+    {"rank_reduction", Mechanism::gradient_sum},
+    {"rank_disagreement", Mechanism::rank_disagreement},
+    {"local_error", Mechanism::rounding},
+};
+
+Mechanism mechanism_of(const Finding& finding) {
+  for (const RuleMechanism& each : kRuleMechanisms) {
+    if (finding.rule == each.rule) return each.mechanism;
+  }
+  return Mechanism::unknown;
+}
+
+/// The layers whose variables are furthest from where the reference has moved them.
+std::vector<std::string> worst_variables(const LaneFacts& lane) {
+  double worst = 0.0;
+  std::string path;
+  for (const Deviation& each : lane.run().deviations(lane.lane())) {
+    const bool moves = each.of == Deviation::Of::weight || each.of == Deviation::Of::average;
+    if (!moves || each.name.empty() || !(each.error > worst)) continue;
+    worst = each.error;
+    path = each.name;
+  }
+  if (path.empty()) return {};
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::weight) continue;
+    if (site.name() == path || path.starts_with(site.path + ".")) return {site.path};
+  }
+  return {path};
+}
+
+class Diagnoser {
+ public:
+  Diagnoser(const RunView& run, std::span<const Finding> findings, int lane, const PlanEdit& advice,
+            const std::optional<Proof>& proof)
+      : lane_(run, lane), findings_(findings), advice_(advice), proof_(proof) {
+    result_.lane = lane;
+  }
+
+  Diagnosis run() {
+    harm_ = harm_of(lane_);
+    result_.harmed = !harm_.items.empty() || worst_finding() != nullptr;
+    if (!result_.harmed) return std::move(result_);
+    const bool cured = proof_ && proof_->holds && !proof_->edit.empty();
+    result_.fix = cured ? proof_->edit : advice_;
+    result_.verified = cured;
+    find_root();
+    find_symptom();
+    if (!result_.root.empty()) {
+      const int node = node_of_path(lane_, result_.root.front().layer);
+      if (node >= 0) result_.chain = chain_from(lane_, node);
+    }
+    read_trials();
+    reject_decoys();
+    judge();
+    if (!result_.fix.empty()) result_.fix_text = capitalized_sentence(edit_text(result_.fix));
+    return std::move(result_);
+  }
+
+ private:
+  static std::string capitalized_sentence(std::string text) {
+    if (text.empty()) return text;
+    if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+    return text + ".";
+  }
+
+  const Finding* worst_finding() const {
+    for (const Finding& finding : findings_) {  // sorted, the worst of a lane first
+      const bool counts = finding.lane == result_.lane && finding.severity >= Severity::warning;
+      if (counts && finding.rule != "harm") return &finding;
+    }
+    return nullptr;
+  }
+
+  void add_root(const std::string& path, const std::string& site) {
+    const bool known = std::any_of(result_.root.begin(), result_.root.end(),
+                                   [&](const Place& place) { return place.layer == path; });
+    if (!known) result_.root.push_back(place_of(lane_, path, site));
+  }
+
+  void find_root() {
+    if (from_causes()) return;
+    if (from_finding()) return;
+    from_evidence();
+  }
+
+  /// What the proof saw of each member of the fix when all others were in place.
+  bool from_causes() {
+    if (!result_.verified || proof_->causes.empty()) return false;
+    // What is rounded or lost by itself comes before what only has to read it.
+    const auto heavier = [](const Cause& a, const Cause& b) { return a.weight < b.weight; };
+    const auto heaviest =
+        std::max_element(proof_->causes.begin(), proof_->causes.end(), heavier)->weight;
+    for (const Cause& cause : proof_->causes) {
+      if (cause.weight < 0.5 * heaviest) continue;
+      add_root(cause.layer, cause.site);
+      if (result_.root.size() > 1) continue;
+      result_.mechanism = cause.mechanism;
+      result_.cause = capitalized_sentence(cause.text);
+    }
+    return true;
+  }
+
+  bool from_finding() {
+    const Finding* finding = worst_finding();
+    const bool of_lane = result_.verified && result_.fix.changes.front().path.empty();
+    if (of_lane) result_.mechanism = mechanism_of(result_.fix.changes.front().kind);
+    if (finding == nullptr) {
+      if (!of_lane) return false;
+      for (const std::string& path : worst_variables(lane_)) add_root(path, "");
+      result_.cause = capitalized_sentence(mechanism_text(result_.mechanism));
+      return true;
+    }
+    const Mechanism seen = mechanism_of(*finding);
+    if (!of_lane && seen == Mechanism::unknown) return false;
+    if (!of_lane) result_.mechanism = seen;
+    if (!finding->layer.empty()) add_root(finding->layer, finding->site);
+    if (finding->layer.empty()) {
+      for (const std::string& path : worst_variables(lane_)) add_root(path, "");
+    }
+    result_.cause = capitalized_sentence(finding->mechanism);
+    return true;
+  }
+
+  void from_evidence() {
+    const std::vector<Suspect> suspects = forward_suspects(lane_);
+    if (suspects.empty()) return;
+    const Suspect& first = suspects.front();
+    result_.mechanism = first.mechanism;
+    result_.cause = capitalized_sentence(first.text);
+    for (const int node : planned_nodes(lane_, first.node)) {
+      add_root(lane_.nodes()[static_cast<size_t>(node)].path, lane_.site(first.site).name());
+    }
+  }
+
+  void find_symptom() {
+    std::vector<int> roots;
+    for (const Place& place : result_.root) {
+      const int node = node_of_path(lane_, place.layer);
+      if (node >= 0) roots.push_back(node);
+    }
+    const int site = first_symptom_site(lane_, roots);
+    if (site < 0) {
+      if (!harm_.items.empty()) result_.symptom = harm_.items.front().text;
+      return;
+    }
+    const SiteInfo& info = lane_.site(site);
+    result_.first_symptom = place_of(lane_, info.path, info.name());
+    result_.symptom = hop_at(lane_, site).text;
+  }
+
+  void read_trials() {
+    if (!proof_) return;
+    result_.trials = static_cast<int64_t>(proof_->tried.size());
+    result_.alternatives = proof_->alternatives;
+    for (const TriedEdit& tried : proof_->tried) {
+      if (tried.passes || tried.edit.changes.size() != 1) continue;
+      const Change& change = tried.edit.changes.front();
+      const bool of_fix = std::find(result_.fix.changes.begin(), result_.fix.changes.end(),
+                                    change) != result_.fix.changes.end();
+      if (!of_fix) result_.does_not_help.push_back(tried);
+    }
+  }
+
+  bool is_root_or_fix(const std::string& path) const {
+    const bool of_fix = std::any_of(result_.fix.changes.begin(), result_.fix.changes.end(),
+                                    [&](const Change& change) { return change.path == path; });
+    return of_fix || std::any_of(result_.root.begin(), result_.root.end(),
+                                 [&](const Place& place) { return place.layer == path; });
+  }
+
+  void reject(const std::string& path, const std::string& site, const std::string& why) {
+    const bool known = std::any_of(result_.decoys.begin(), result_.decoys.end(),
+                                   [&](const Decoy& decoy) { return decoy.place.layer == path; });
+    if (!known && !is_root_or_fix(path)) {
+      result_.decoys.push_back({place_of(lane_, path, site), why});
+    }
+  }
+
+  /// What a look at the first NaN, or at the largest error, would blame.
+  void reject_decoys() {
+    if (result_.root.empty()) return;
+    for (const TriedEdit& tried : result_.does_not_help) {
+      const Change& change = tried.edit.changes.front();
+      if (change.path.empty()) continue;
+      reject(change.path, "", "It was tried by itself, and the results stay wrong.");
+    }
+    const int nan = first_nan_site(lane_);
+    if (nan >= 0) {
+      reject(lane_.site(nan).path, lane_.site(nan).name(),
+             "The first NaN shows here, but its operands were wrong already.");
+    }
+    if (result_.first_symptom) {
+      reject(result_.first_symptom->layer, result_.first_symptom->site,
+             "The trouble shows here first, but it comes from above.");
+    }
+  }
+
+  void judge() {
+    const bool known = result_.mechanism != Mechanism::unknown && !result_.root.empty();
+    if (result_.verified) {
+      result_.reasons.push_back(
+          fmt::format("The fix was tried ({}): it gives the results of fp32, and without any part "
+                      "of it they are wrong.",
+                      counted(result_.trials, "trial")));
+    } else if (proof_) {
+      result_.reasons.emplace_back("What was tried does not cure the lane.");
+    } else {
+      result_.reasons.emplace_back(
+          "Nothing was tried yet: `halfscope diagnose RUN --verify` searches and proves.");
+    }
+    if (known) result_.reasons.push_back("The run itself shows it: " + result_.cause);
+    if (!known) result_.reasons.emplace_back("No tensor of the run shows why.");
+    if (!result_.alternatives.empty()) {
+      result_.reasons.push_back(
+          fmt::format("{} as small cure it too, so part of the choice is a matter of cost.",
+                      counted(static_cast<int64_t>(result_.alternatives.size()), "other change")));
+    }
+    result_.confidence = result_.verified && known                ? Confidence::high
+                         : result_.verified || (known && !proof_) ? Confidence::medium
+                                                                  : Confidence::low;
+  }
+
+  LaneFacts lane_;
+  std::span<const Finding> findings_;
+  const PlanEdit& advice_;
+  const std::optional<Proof>& proof_;
+  Harm harm_;
+  Diagnosis result_;
+};
+
+}  // namespace
+
+const char* confidence_name(Confidence confidence) noexcept {
+  switch (confidence) {
+    case Confidence::low:
+      return "low";
+    case Confidence::medium:
+      return "medium";
+    case Confidence::high:
+      return "high";
+  }
+  return "unknown";
+}
+
+Diagnosis diagnose(const RunView& run, std::span<const Finding> findings, int lane,
+                   const PlanEdit& advice, const std::optional<Proof>& proof) {
+  return Diagnoser(run, findings, lane, advice, proof).run();
+}
+
+}  // namespace halfscope
