@@ -10,6 +10,7 @@
 #include "analysis/report/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/rank_facts.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope::report {
@@ -127,7 +128,8 @@ std::string reason(const Report& report, const ActionReport& action) {
     if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
     const std::string_view kind = action_name(finding.action.edit);
     if (kind != action_name(action.edit) || finding.mechanism.empty()) continue;
-    return capitalized(finding) + ". In fp32 that limit is gone.";
+    const bool widens = !action.edit.reduction();
+    return capitalized(finding) + (widens ? ". In fp32 that limit is gone." : ".");
   }
   return "";
 }
@@ -174,6 +176,7 @@ std::string what_would_speak_against(const Report& report, const ActionReport& a
   }
   if (action.edit.has(FixKind::weights_fp32))
     return fmt::format("a longer training follows {} although updates are lost", reference);
+  if (action.edit.reduction()) return "the lane is as good when more ranks train it";
   if (action.edit.loss_scale())
     return "gradients of a longer training leave the window of scales seen here";
   return "the next run shows the same";
@@ -248,6 +251,13 @@ void add_actions(const RunView& run, Report& report) {
     action.text = "Keep the variables in fp32 (master weights).";
     action.effect = share_effect(report, action);
     action.cost = cost_of_fp32_storage(lane);
+    finish(report, std::move(action));
+  }
+  if (const std::optional<Change> change = advice.edit.reduction_change()) {
+    ActionReport action{.edit = {.changes = {*change}}, .lane = advice.lane};
+    action.text = reduction_advice(LaneFacts(run, advice.lane), *advice.edit.reduction()) + ".";
+    action.text[0] = static_cast<char>(action.text[0] - 'a' + 'A');  // a small letter
+    action.effect = reason(report, action);
     finish(report, std::move(action));
   }
   if (advice.edit.loss_scale()) {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMostCounted = 1'000'000'000'000'000;  // steps, samples of all epochs
 constexpr uint64_t kMostSeed = 4294967295;
+constexpr uint64_t kMostRanks = 65536;
 constexpr double kMostReal = 3.4e38;  // the largest fp32 number
 
 constexpr const char* kNetwork = "Network and data";
@@ -262,6 +263,15 @@ std::vector<Setting> training_rows() {
       {"--accumulate-grads", kTrain, kTraining,
        "Format that micro-batches accumulate gradients in [default: the variable's]",
        format(&Settings::accumulate_grads), Kept::settings, formats},
+      {"--ranks", kTrain, kTraining,
+       "Train as N data-parallel ranks, simulated in one process; each takes its share of the "
+       "batch",
+       whole(&Settings::ranks, 1, kMostRanks), Kept::settings},
+      {"--reduce", kTrain, kTraining,
+       "How ranks sum their gradients: ring, tree, halving or all-to-all, with options after a "
+       "colon: ring:format=bf16,average=after,vote=one [default: ring]",
+       parsed("RECIPE", &Settings::reduction, parse_reduction, reduction_text), Kept::settings,
+       Offer{.words = {reduction_names().begin(), reduction_names().end()}}},
       {"--optimizer-state", kTrain, kTraining,
        "Format of the optimizer's state [default: the variable's]",
        format(&Settings::optimizer_state), Kept::settings, formats},

@@ -44,7 +44,8 @@ struct Settings {
   bool evaluate_average = false;
   Schedule schedule{};
   double clip_norm = 0.0;
-  int64_t micro_batches = 1;
+  int64_t micro_batches = 1, ranks = 1;
+  std::optional<Reduction> reduction{};
   int64_t early_stop = 0;
   uint64_t seed = 1;
 
