@@ -23,7 +23,8 @@ struct Action {
   std::vector<std::string> layers{};  ///< that it concerns: node paths, in execution order
   std::string text{};                 ///< in words
 };
-/// The word for the weightiest part of an edit: "keep_fp32", "format", "loss_scale" or "none".
+/// The word for the weightiest part of an edit: "keep_fp32", "format", "reduce", "loss_scale" or
+/// "none".
 const char* action_name(const PlanEdit& edit) noexcept;
 /// "keep conv2 in fp32 and keep the result of fc1 in fp32".
 std::string edit_text(const PlanEdit& edit);

@@ -36,6 +36,12 @@ class MemorySink : public TapSink {
 
   void kernel(int lane, const KernelCheck& check) override { open_view().add_kernel(lane, check); }
 
+  void reduction(int lane, const ReductionError& error) override {
+    open_view().add_reduction(lane, error);
+  }
+
+  void ranks(int lane, const RankSpread& spread) override { open_view().add_ranks(lane, spread); }
+
   void end(RunEnd how) override { open_view().set_status(status_after(how)); }
 
   /// What has been seen so far; begin() must have come.

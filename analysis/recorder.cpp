@@ -297,7 +297,7 @@ class Recorder::Writer {
                               error.site, error.other_lane, error.other_site));
     }
     if (!rows_.empty()) throw Error("an error came in the middle of a step");
-    errors_.push_back({lane, error});
+    errors_.emplace_back(lane, error);
   }
 
   void sums(int lane, const SiteSums& sums) {
@@ -306,7 +306,7 @@ class Recorder::Writer {
       throw Error(fmt::format("diagnostics came of lane {}, site {}", lane, sums.site));
     }
     if (!rows_.empty()) throw Error("diagnostics came in the middle of a step");
-    sums_.push_back({lane, sums});
+    sums_.emplace_back(lane, sums);
   }
 
   void kernel(int lane, const KernelCheck& check) {
@@ -315,7 +315,20 @@ class Recorder::Writer {
       throw Error(fmt::format("a check came of lane {}, site {}", lane, check.site));
     }
     if (!rows_.empty()) throw Error("a check came in the middle of a step");
-    checks_.push_back({lane, check});
+    checks_.emplace_back(lane, check);
+  }
+
+  void reduction(int lane, const ReductionError& error) {
+    require(State::running);
+    if (!is_site(lane, error.site)) throw Error("a reduction of an unknown site came");
+    if (!rows_.empty()) throw Error("a reduction came in the middle of a step");
+    reductions_.emplace_back(lane, error);
+  }
+
+  void ranks(int lane, const RankSpread& spread) {
+    require(State::running);
+    if (!is_lane(lane)) throw Error(fmt::format("ranks came of lane {}, which is none", lane));
+    spreads_.emplace_back(lane, spread);
   }
 
   /// Written with the next step, or at the end.
@@ -372,19 +385,6 @@ class Recorder::Writer {
     int lane;
     StepRow row;
   };
-  struct LaneError {
-    int lane;
-    SiteError error;
-  };
-
-  struct LaneSums {
-    int lane;
-    SiteSums sums;
-  };
-  struct LaneCheck {
-    int lane;
-    KernelCheck check;
-  };
 
   void require(State state) const {
     if (state_ == state) return;
@@ -430,10 +430,12 @@ class Recorder::Writer {
     const int64_t step = rows_.front().row.step;
     Transaction transaction(*database_, sql.begin, sql.commit);
     for (const LaneRow& each : rows_) sql.rows.write(each.lane, each.row);
-    for (const LaneError& error : errors_) sql.rows.write(error.lane, error.error, step);
+    for (const auto& [lane, error] : errors_) sql.rows.write(lane, error, step);
     write_deviations();
-    for (const LaneSums& sums : sums_) sql.rows.write(sums.lane, sums.sums, step);
-    for (const LaneCheck& check : checks_) sql.rows.write(check.lane, check.check, step);
+    for (const auto& [lane, sums] : sums_) sql.rows.write(lane, sums, step);
+    for (const auto& [lane, check] : checks_) sql.rows.write(lane, check, step);
+    for (const auto& [lane, error] : reductions_) sql.rows.write(lane, error, step);
+    for (const auto& [lane, spread] : spreads_) sql.rows.write(lane, spread, step);
     if (recorded_) write_window(step);
     transaction.commit();
     last_step_ = step;
@@ -442,6 +444,8 @@ class Recorder::Writer {
     errors_.clear();
     sums_.clear();
     checks_.clear();
+    reductions_.clear();
+    spreads_.clear();
     packed_step_.clear();
     recorded_ = false;
   }
@@ -541,10 +545,12 @@ class Recorder::Writer {
   std::vector<LaneRow> rows_;  // of the lanes that have come
   size_t due_ = 0;             // the lane whose step comes next
   std::map<size_t, nlohmann::json> lost_;
-  std::vector<LaneError> errors_;
+  std::vector<std::pair<int, SiteError>> errors_;
   std::vector<std::pair<int, Deviation>> deviations_;
-  std::vector<LaneSums> sums_;
-  std::vector<LaneCheck> checks_;
+  std::vector<std::pair<int, SiteSums>> sums_;
+  std::vector<std::pair<int, KernelCheck>> checks_;
+  std::vector<std::pair<int, ReductionError>> reductions_;
+  std::vector<std::pair<int, RankSpread>> spreads_;
   bool recorded_ = false;             // some lane came with statistics
   std::vector<uint8_t> packed_step_;  // its statistics, all lanes
   std::vector<uint8_t> packed_last_;  // those of the last window
@@ -580,6 +586,10 @@ void Recorder::deviation(int lane, const Deviation& deviation) {
 }
 
 void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
+
+void Recorder::reduction(int lane, const ReductionError& row) { writer_->reduction(lane, row); }
+
+void Recorder::ranks(int lane, const RankSpread& spread) { writer_->ranks(lane, spread); }
 
 void Recorder::lost(int lane, int64_t step, const std::string& why) {
   writer_->lost(lane, step, why);

@@ -41,6 +41,8 @@ class Recorder : public TapSink {
   void sums(int lane, const SiteSums& sums) override;
   void deviation(int lane, const Deviation& deviation) override;
   void kernel(int lane, const KernelCheck& check) override;
+  void reduction(int lane, const ReductionError& error) override;
+  void ranks(int lane, const RankSpread& spread) override;
   void lost(int lane, int64_t step, const std::string& why) override;
   void end(RunEnd how) override;
 

@@ -56,6 +56,12 @@ CREATE TABLE deviations(step INTEGER NOT NULL, lane INTEGER NOT NULL, kind TEXT 
   worst_channel_spread REAL, differences REAL, differences_spread REAL, noise REAL,
   channel_axis INTEGER, channel INTEGER,
   PRIMARY KEY(step, lane, kind, name)) WITHOUT ROWID;
+CREATE TABLE reductions(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT NULL,
+  ranks INTEGER NOT NULL, n INTEGER NOT NULL, broken INTEGER NOT NULL, error REAL NOT NULL,
+  stored REAL NOT NULL, additions INTEGER NOT NULL, swamped INTEGER NOT NULL,
+  PRIMARY KEY(step, lane, site, ranks)) WITHOUT ROWID;
+CREATE TABLE ranks(step INTEGER NOT NULL, lane INTEGER NOT NULL, ranks INTEGER NOT NULL,
+  skipped INTEGER NOT NULL, distance REAL NOT NULL, PRIMARY KEY(step, lane)) WITHOUT ROWID;
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";
 

@@ -14,7 +14,7 @@
 namespace halfscope {
 
 inline constexpr int64_t kApplicationId = 0x48534350;  // "HSCP"
-inline constexpr int64_t kSchemaVersion = 5;
+inline constexpr int64_t kSchemaVersion = 6;
 
 /// The meta key `evaluated` where evaluations took moving averages in place of the weights.
 inline constexpr const char* kEvaluatedAverages = "averages";

@@ -136,6 +136,14 @@ void RunView::add_kernel(int lane, const KernelCheck& row) {
   insert_in_order(lanes_.at(static_cast<size_t>(lane)).kernels, row);
 }
 
+void RunView::add_reduction(int lane, const ReductionError& row) {
+  insert_in_order(lanes_.at(static_cast<size_t>(lane)).reductions, row);
+}
+
+void RunView::add_ranks(int lane, const RankSpread& row) {
+  insert_by_step(lanes_.at(static_cast<size_t>(lane)).ranks, row);
+}
+
 void RunView::set_proof(int lane, std::string json) {
   lanes_.at(static_cast<size_t>(lane)).proof = std::move(json);
 }
@@ -184,6 +192,14 @@ std::span<const Deviation> RunView::deviations(int lane) const {
 
 std::span<const KernelCheck> RunView::kernels(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).kernels;
+}
+
+std::span<const ReductionError> RunView::reductions(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).reductions;
+}
+
+std::span<const RankSpread> RunView::ranks(int lane) const {
+  return lanes_.at(static_cast<size_t>(lane)).ranks;
 }
 
 const std::string& RunView::proof(int lane) const {

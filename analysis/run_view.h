@@ -47,6 +47,8 @@ class RunView {
   void add_sums(int lane, const SiteSums& sums);
   void add_deviation(int lane, const Deviation& deviation);
   void add_kernel(int lane, const KernelCheck& check);
+  void add_reduction(int lane, const ReductionError& error);
+  void add_ranks(int lane, const RankSpread& spread);
   void set_proof(int lane, std::string json);
   void set_trials(int lane, std::string json);
   void set_lost(int lane, LostLane lost);
@@ -70,6 +72,10 @@ class RunView {
   std::span<const SiteSums> sums(int lane) const;
   /// Ordered by step, site.
   std::span<const KernelCheck> kernels(int lane) const;
+  /// Ordered by step, site, number of ranks.
+  std::span<const ReductionError> reductions(int lane) const;
+  /// In ascending step order; empty while all ranks agree.
+  std::span<const RankSpread> ranks(int lane) const;
   /// Ordered by step; of one step as they came, or by kind and name.
   std::span<const Deviation> deviations(int lane) const;
   /// What `store_proof` has added, as JSON; "" if nothing.
@@ -95,6 +101,8 @@ class RunView {
     std::vector<SiteSums> sums;
     std::vector<Deviation> deviations;
     std::vector<KernelCheck> kernels;
+    std::vector<ReductionError> reductions;
+    std::vector<RankSpread> ranks;
     std::string proof, trials;
     std::optional<LostLane> lost;
     std::vector<SiteData> sites;

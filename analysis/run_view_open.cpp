@@ -68,6 +68,8 @@ class Reader {
     read_deviations(view);
     read_sums(view);
     read_kernels(view);
+    read_reductions(view);
+    read_ranks(view);
     read_proofs(view);
     for (int lane = 0; lane < view.lane_count(); ++lane) {
       const auto kept = meta.find(fmt::format("trials.{}", lane));
@@ -375,6 +377,39 @@ class Reader {
                   (check.differing > 0) == (check.worst >= 0),
               "kernels");
       view.add_kernel(lane, check);
+    }
+  }
+
+  void read_reductions(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, site, ranks, n, broken, error, stored, additions, swamped "
+                   "FROM reductions ORDER BY step, lane, site, ranks");
+    while (rows.step()) {
+      const int lane = lane_index(view, rows.integer(1));
+      ReductionError row;
+      row.step = count(rows, 0);
+      row.site = site_index(view, lane, rows.integer(2));
+      row.ranks = count(rows, 3);
+      row.n = count(rows, 4);
+      row.broken = count(rows, 5);
+      row.error = rows.real(6);
+      row.stored = rows.real(7);
+      row.additions = count(rows, 8);
+      row.swamped = count(rows, 9);
+      require(row.ranks > 1 && row.broken <= row.n && row.error >= 0.0 && row.stored >= 0.0 &&
+                  row.swamped <= row.additions,
+              "reductions");
+      view.add_reduction(lane, row);
+    }
+  }
+
+  void read_ranks(RunView& view) {
+    Statement rows(database_,
+                   "SELECT step, lane, ranks, skipped, distance FROM ranks ORDER BY step, lane");
+    while (rows.step()) {
+      const RankSpread row{count(rows, 0), count(rows, 2), count(rows, 3), rows.real(4)};
+      require(row.ranks > 1 && row.skipped <= row.ranks && row.distance >= 0.0, "ranks");
+      view.add_ranks(lane_index(view, rows.integer(1)), row);
     }
   }
 

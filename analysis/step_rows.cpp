@@ -61,7 +61,9 @@ StepRows::StepRows(sqlite::Database& database)
       insert_deviation_(database, kInsertDeviation),
       insert_sums_(database, "INSERT INTO sums VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"),
       insert_kernel_(database,
-                     "INSERT INTO kernels VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)") {}
+                     "INSERT INTO kernels VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)"),
+      insert_reduction_(database, "INSERT INTO reductions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
+      insert_ranks_(database, "INSERT INTO ranks VALUES(?1,?2,?3,?4,?5)") {}
 
 void StepRows::write(int lane, const StepRow& row) {
   insert_step_.bind(1, row.step);
@@ -132,6 +134,31 @@ void StepRows::write(int lane, const KernelCheck& check, int64_t step) {
   insert_kernel_.bind(12, check.explained);
   insert_kernel_.bind(13, check.unexplained);
   insert_kernel_.run();
+}
+
+void StepRows::write(int lane, const ReductionError& error, int64_t step) {
+  check_step("a reduction", error.step, step);
+  int parameter = 0;
+  for (const int64_t value :
+       {error.step, static_cast<int64_t>(lane), static_cast<int64_t>(error.site), error.ranks,
+        error.n, error.broken}) {
+    insert_reduction_.bind(++parameter, value);
+  }
+  insert_reduction_.bind(7, error.error);
+  insert_reduction_.bind(8, error.stored);
+  insert_reduction_.bind(9, error.additions);
+  insert_reduction_.bind(10, error.swamped);
+  insert_reduction_.run();
+}
+
+void StepRows::write(int lane, const RankSpread& spread, int64_t step) {
+  check_step("a disagreement of ranks", spread.step, step);
+  insert_ranks_.bind(1, spread.step);
+  insert_ranks_.bind(2, static_cast<int64_t>(lane));
+  insert_ranks_.bind(3, spread.ranks);
+  insert_ranks_.bind(4, spread.skipped);
+  insert_ranks_.bind(5, spread.distance);
+  insert_ranks_.run();
 }
 
 }  // namespace halfscope

@@ -26,9 +26,12 @@ class StepRows {
   void write(int lane, const SiteError& error, int64_t step);
   void write(int lane, const SiteSums& sums, int64_t step);
   void write(int lane, const KernelCheck& check, int64_t step);
+  void write(int lane, const ReductionError& error, int64_t step);
+  void write(int lane, const RankSpread& spread, int64_t step);
 
  private:
-  sqlite::Statement insert_step_, insert_error_, insert_deviation_, insert_sums_, insert_kernel_;
+  sqlite::Statement insert_step_, insert_error_, insert_deviation_, insert_sums_, insert_kernel_,
+      insert_reduction_, insert_ranks_;
   std::vector<uint8_t> bins_;
 };
 

@@ -256,6 +256,7 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
     if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
   };
   bool narrow_operand_lost = false;
+  std::optional<Suspect> error = own_error(lane, node);
   for (const int order : sites) {
     const SiteInfo& site = lane.site(order);
     if (!is_narrow(site.format)) continue;
@@ -266,10 +267,10 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
     narrow_operand_lost = narrow_operand_lost || (!is_result(site) && (overflow || flush));
     consider(overflow);
     consider(flush);
-    if (!scaled) consider(lost_integers(lane, node, order));
     if (!overflow && !flush) consider(lost_weights(lane, node, order));
+    // Integers that are only too large are off by one rounding, not by several.
+    if (!scaled && !error) consider(lost_integers(lane, node, order));
   }
-  std::optional<Suspect> error = own_error(lane, node);
   // A result that is not finite because of what was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
   consider(std::move(error));

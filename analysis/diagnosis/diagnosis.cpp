@@ -79,6 +79,7 @@ constexpr RuleMechanism kRuleMechanisms[] = {
     {"swamped_additions", Mechanism::stalled_sum},
     {"skipped_steps", Mechanism::loss_scale},
     {"rank_reduction", Mechanism::gradient_sum},
+    {"rank_disagreement", Mechanism::rank_disagreement},
     {"local_error", Mechanism::rounding},
 };
 

@@ -28,6 +28,7 @@ std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
 
 std::string in_words(const PlanEdit& member) {
   if (member.has(FixKind::weights_fp32)) return "the fp32 variables";
+  if (member.reduction()) return "the other reduction over ranks";
   return member.loss_scale() ? "the loss scale" : member.member_name();
 }
 
@@ -36,7 +37,8 @@ std::string in_words(const PlanEdit& member) {
 bool finds_its_scale(const PlanEdit& edit, const LossScalerConfig& scaler) {
   constexpr double kComesDown = 0x1p16;
   const double start = static_cast<double>(scaler.initial);
-  const bool alone = edit.fp32_layers().empty() && !edit.has(FixKind::weights_fp32);
+  const bool alone =
+      edit.fp32_layers().empty() && !edit.has(FixKind::weights_fp32) && !edit.reduction();
   return scaler.kind == LossScalerConfig::Kind::dynamic && !alone && start >= *edit.loss_scale() &&
          start <= kComesDown * *edit.loss_scale();
 }
@@ -203,6 +205,8 @@ std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
   wanted.state_format = request.training.state_format;
   wanted.sum_format =
       request.training.micro_batches > 1 ? request.training.sum_format : std::nullopt;
+  wanted.ranks = request.training.ranks;
+  wanted.reduction = request.training.reduction;
   return Prover(original, request.advice, *trials, request.search, stop)
       .run(std::move(proof), std::move(wanted));
 }

@@ -360,6 +360,22 @@ class Searcher {
   std::set<std::string> seen_;  ///< paths of nodes that were suspects
 };
 
+/// Reductions over ranks that agree, add in fp32 or are fp32 altogether.
+void add_reductions(const Reduction& before, std::vector<Change>& changes) {
+  const auto add = [&](FixKind kind, const Reduction& after) {
+    if (after != before) changes.push_back({.kind = kind, .text = reduction_text(after)});
+  };
+  Reduction after = before;
+  after.vote = Reduction::Vote::all;
+  add(FixKind::config, after);
+  if (before.format == kFp32) return;
+  Reduction in_order = after;
+  in_order.algorithm = Reduction::Algorithm::all_to_all;
+  add(FixKind::reduce_order, in_order);
+  after.format = kFp32;
+  add(FixKind::reduce_fp32, after);
+}
+
 }  // namespace
 
 bool is_doubtful(const RunView& run, std::span<const Finding> findings, int lane) {
@@ -386,6 +402,7 @@ std::vector<Change> lane_changes(const SearchRequest& request) {
       }),
       FixKind::scale_round_up);
   if (!request.trains) return changes;
+  if (request.ranks > 1) add_reductions(plan.reduction.value_or(request.reduction), changes);
   const FloatFormat storage = plan.storage;
   const bool state_is_narrow = is_narrow_format(plan.state) ||
                                (!plan.state && is_narrow_format(request.state_format)) ||

@@ -24,6 +24,8 @@ struct SearchRequest {
   Plan original{};
   /// Formats that the training has beside the plan.
   std::optional<FloatFormat> state_format = std::nullopt, sum_format = std::nullopt;
+  int64_t ranks = 1;  ///< of the training, and how they reduce
+  Reduction reduction{};
   bool trains = false;
   PlanEdit advice{};                                ///< of the rules: what is tried first
   std::optional<double> loss_scale = std::nullopt;  ///< that suits the gradients, if known

@@ -18,6 +18,11 @@ std::string change_text(const Change& change) {
       return "replace the constant that " + change.path + " reads by one that the format has";
     case FixKind::loss_scale:
       return "use a loss scale of " + scale_text(change.value);
+    case FixKind::reduce_order:
+    case FixKind::reduce_fp32:
+    case FixKind::config:
+      return std::string(fix_text(change.kind)) +
+             (change.text.empty() ? "" : " (" + change.text + ")");
     case FixKind::format:
       return "use " + change.text + " in place of the lane's narrow formats";
     case FixKind::stochastic_rounding:
@@ -60,6 +65,7 @@ const char* severity_name(Severity severity) noexcept {
 const char* action_name(const PlanEdit& edit) noexcept {
   if (!edit.fp32_layers().empty()) return "keep_fp32";
   if (edit.has(FixKind::weights_fp32)) return "format";
+  if (edit.reduction()) return "reduce";
   return edit.loss_scale() ? "loss_scale" : "none";
 }
 

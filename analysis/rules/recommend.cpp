@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/rank_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
@@ -30,7 +31,8 @@ std::string advised_name(const std::string& name) {
   return name.ends_with(kSuffix) ? name : name + kSuffix;
 }
 
-std::string sentence(const PlanEdit& edit, bool dynamic) {
+std::string sentence(const PlanEdit& edit, const LaneFacts& lane) {
+  const bool dynamic = lane.scales_dynamically();
   std::vector<std::string> parts;
   if (!edit.fp32_layers().empty())
     parts.push_back("keep " + name_list(edit.fp32_layers()) + " in fp32");
@@ -38,6 +40,7 @@ std::string sentence(const PlanEdit& edit, bool dynamic) {
     parts.push_back("keep the variables in fp32 (master weights)");
   if (edit.has(FixKind::buffers_on_step))
     parts.push_back("let running statistics move with the update");
+  if (edit.reduction()) parts.push_back(reduction_advice(lane, *edit.reduction()));
   if (edit.loss_scale()) {
     const std::string scale = scale_text(*edit.loss_scale());
     parts.push_back(dynamic ? "start dynamic loss scaling at " + scale +
@@ -91,7 +94,7 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   Plan plan = edit.apply(plan_of(run.lane(lane)));
   if (edit.changes_plan()) plan.name = advised_name(run.lane(lane).name);
   advice.plan_json = plan_to_json(plan);
-  advice.text = sentence(edit, facts.scales_dynamically());
+  advice.text = sentence(edit, facts);
   return advice;
 }
 

@@ -30,7 +30,7 @@ struct Settings {
   std::optional<uint64_t> random_input{};
   std::map<std::string, int64_t> dimensions{};
   std::vector<std::string> trainable{}, frozen{}, untied{};  ///< globs over weights of a file
-  int64_t limit = 0;  ///< samples; 0 for all
+  int64_t limit = 0;                                         ///< samples; 0 for all
   bool no_shuffle = false;
 
   // Training
@@ -44,7 +44,8 @@ struct Settings {
   bool evaluate_average = false;
   Schedule schedule{};
   double clip_norm = 0.0;
-  int64_t micro_batches = 1;
+  int64_t micro_batches = 1, ranks = 1;
+  std::optional<Reduction> reduction{};
   int64_t early_stop = 0;
   uint64_t seed = 1;
 
@@ -53,6 +54,7 @@ struct Settings {
   std::string backend = "emulated";
   bool fast = false, kernels = false;
   std::vector<std::string> fp32{};
+  bool typed = false, typed_io = false;
   std::optional<Accumulation> accumulation{};
   std::optional<LossScalerConfig> loss_scale{};
 

@@ -54,6 +54,8 @@ class Summary final : public TapSink {
     next_.deviation(lane, deviation);
   }
   void kernel(int lane, const KernelCheck& check) override { next_.kernel(lane, check); }
+  void reduction(int lane, const ReductionError& error) override { next_.reduction(lane, error); }
+  void ranks(int lane, const RankSpread& spread) override { next_.ranks(lane, spread); }
   void lost(int lane, int64_t step, const std::string& why) override {
     lanes_[static_cast<size_t>(lane)].lost = LostLane{step, why};
     next_.lost(lane, step, why);

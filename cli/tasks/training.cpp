@@ -30,6 +30,7 @@ void check_needs(const Settings& s) {
   const Need needs[] = {
       {!s.accumulate_grads || s.micro_batches > 1, "accumulate_grads",
        "--accumulate-grads needs more than one micro-batch", "add --micro-batches N"},
+      {!s.reduction || s.ranks > 1, "reduce", "--reduce needs more than one rank", "add --ranks N"},
       {!s.evaluate_average || s.average, "eval_ema", "--eval-ema needs moving averages",
        "add --ema DECAY"},
       {s.save_ema.empty() || s.average, "save_ema", "--save-ema needs moving averages",
@@ -85,6 +86,8 @@ TrainConfig train_config(const Settings& settings) {
   config.schedule = settings.schedule;
   config.clip_norm = settings.clip_norm;
   config.micro_batches = settings.micro_batches;
+  config.ranks = settings.ranks;
+  config.reduction = settings.reduction.value_or(Reduction{});
   config.sum_format = settings.accumulate_grads;
   config.state_format = settings.optimizer_state;
   config.average = settings.average;

@@ -34,8 +34,12 @@ void HostSteps::run(Entry entry, bool measured) {
 void HostSteps::keep(ValueId scalar) { current_.kept.push_back(program_.read_scalar(scalar)); }
 
 void HostSteps::update(bool measured) {
-  current_.sum_sq = program_.read_scalar(executable_.gradient_norm);
-  const StepDecision decision = decide(state_, rules_, current_.sum_sq);
+  const double sum_sq = program_.read_scalar(executable_.gradient_norm);
+  apply(decide(state_, rules_, sum_sq), sum_sq, measured);
+}
+
+void HostSteps::apply(const StepDecision& decision, double sum_sq, bool measured) {
+  current_.sum_sq = sum_sq;
   current_.skipped = decision.skipped;
   current_.next = state_ = decision.next;
   if (decision.skipped) return;

@@ -10,7 +10,7 @@
 
 namespace halfscope {
 
-class HostSteps final : public StepQueue {
+class HostSteps : public StepQueue {
  public:
   /// `program` runs `executable`; both outlive this.
   HostSteps(Program& program, const Executable& executable, const StepRules& rules,
@@ -24,13 +24,18 @@ class HostSteps final : public StepQueue {
   void close() override;
   StepReport collect() override;
 
- private:
+ protected:
+  /// Skips the step, or writes what the update reads and runs it.
+  void apply(const StepDecision& decision, double sum_sq, bool measured);
+
   Program& program_;
   const Executable& executable_;
   const StepRules rules_;
   const int64_t parts_;
   StepState state_{};
   StepReport current_{};
+
+ private:
   std::bitset<kEntryCount> measured_;    ///< entries of the current step
   std::vector<TensorStats> part_stats_;  ///< of a further micro-batch
   std::deque<StepReport> closed_;

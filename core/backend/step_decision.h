@@ -39,10 +39,10 @@ HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) 
   return std::sqrt(sum_sq) / static_cast<double>(scaler.scale);
 }
 
-HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules,
-                                 double sum_sq) noexcept {
+/// `finite`: what the step is skipped by.
+HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules, double sum_sq,
+                                 bool finite) noexcept {
   const auto is_finite = [](double x) { return x - x == 0.0; };
-  const bool finite = is_finite(sum_sq);
   StepDecision decision;
   // As torch: the inverse is taken in double and rounded to fp32. Of a scale that has collapsed
   // below 2^-128 it is infinite, and 0 * inf would make NaN of every weight.
@@ -60,6 +60,11 @@ HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules,
   decision.correction_1 = 1.0 - elementary::pow(rules.beta1, t);
   decision.correction_2 = 1.0 - elementary::pow(rules.beta2, t);
   return decision;
+}
+
+HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules,
+                                 double sum_sq) noexcept {
+  return decide(state, rules, sum_sq, sum_sq - sum_sq == 0.0);
 }
 
 }  // namespace halfscope

@@ -5,6 +5,8 @@
 //
 //   open, { inputs, run(grad), run(accumulate), keep(loss) ... } per micro-batch, run(norm),
 //   update, close                                                                     ... collect
+//
+// Of several ranks, each does its micro-batches between begin_rank() and end_rank().
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,9 @@ struct StepReport {
   /// Of all taps; empty if nothing was measured. Micro-batches are merged.
   std::vector<TensorStats> stats;
   double ms = std::numeric_limits<double>::quiet_NaN();  ///< on the device, where there is one
+  // Of data-parallel ranks.
+  int64_t ranks = 1, ranks_skipped = 0;
+  double rank_distance = 0.0;  ///< of the weights of the rank furthest from rank 0, over its norm
 };
 
 class StepQueue {
@@ -34,6 +39,9 @@ class StepQueue {
   /// Begins a step, and writes its loss scale. A null `state` is that which the step before leaves,
   /// whether it is known yet or not.
   virtual void open(const StepState* state) = 0;
+  /// Around what one of several ranks computes: its `begin` and its parts, in the order of ranks.
+  virtual void begin_rank(int64_t /*rank*/) {}
+  virtual void end_rank(int64_t /*rank*/) {}
   /// As Program::run(); `measured` if the statistics of its taps are wanted.
   virtual void run(Entry entry, bool measured) = 0;
   /// The scalar as it is now goes into the report.

@@ -13,6 +13,7 @@
 #include "core/lower/add_planned.h"
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
+#include "core/lower/rank_gradients.h"
 #include "core/lower/rounded_steps.h"
 #include "core/lower/sites.h"
 #include "core/near_miss.h"
@@ -519,7 +520,8 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.keep_sum = graph.add_input("keep_sum", {});
   const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
                               out.correction_2};
-  std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients;
+  add_rank_inputs(out, plan, spec);
+  std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients, rank_gradients;
   if (classifies) grad_targets.push_back(out.accuracy);
   std::vector<ValueId> update_targets = buffers.committed;
   std::vector<size_t> trained;  // of the variables, in the order of step_gradients
@@ -543,6 +545,11 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
       names[gradient] = {variable.path, "_grad_sum", Role::weight_grad, Phase::backward};
       sum_targets.push_back(gradient);
     }
+    if (spec.ranks > 1) {
+      rank_gradients.push_back(gradient);
+      gradient = add_rank_sum(out, i, gradient, sum_targets);
+      names[gradient] = {variable.path, "_grad_reduced", Role::weight_grad, Phase::backward};
+    }
     step_gradients.push_back(gradient);
     trained.push_back(i);
   }
@@ -551,6 +558,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   }
   out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;
+  if (spec.ranks > 1) sum_targets.push_back(add_rank_norm(out, rank_gradients));
   add_steps(out, plan, spec, scalars, trained, std::move(step_gradients), names, update_targets);
 
   for (const Variable& variable : graph.variables()) {

@@ -28,6 +28,7 @@
 #include "core/graph/model.h"
 #include "core/lower/optimizer.h"
 #include "core/lower/weight_average.h"
+#include "core/numeric/sums/reduction.h"
 #include "core/plan/plan.h"
 
 namespace halfscope {
@@ -36,8 +37,8 @@ namespace halfscope {
 enum class Entry : uint8_t {
   begin,       ///< working copies of buffers; may be empty
   grad,        ///< forward and backward
-  accumulate,  ///< adds the gradients to the step's sums; empty without micro-batches
-  norm,        ///< sum of squares of the step's gradients
+  accumulate,  ///< adds the gradients to the step's sums; empty without micro-batches and ranks
+  norm,        ///< the ranks' gradients become one; sum of squares of the step's gradients
   update,      ///< optimizer and buffers
   eval,        ///< loss and accuracy as in inference; of an executable for inference all there is
 };
@@ -54,6 +55,17 @@ struct TrainingSpec {
   /// Moving averages of the trained variables; buffers have none.
   std::optional<WeightAverage> average = std::nullopt;
   bool clips = false;  ///< gradients are clipped by their norm
+  /// Data-parallel ranks, each with its own micro-batches, and how their gradients become one; a
+  /// plan that says how wins.
+  int64_t ranks = 1;
+  Reduction reduction{};
+};
+
+/// Of one of several ranks: a variable's gradients on all of them, and what is made of these.
+struct ReducedGradient {
+  std::string variable;   ///< its path
+  ValueId stack = kNone;  ///< [ranks, ...], a variable
+  ValueId reduced = kNone;
 };
 
 /// A variable that keeps the moving average of another.
@@ -86,11 +98,18 @@ struct Executable {
   ValueId clip_limit = kNone;
   ValueId correction_1 = kNone, correction_2 = kNone;  ///< Adam's 1 - beta^t
   ValueId keep_sum = kNone;  ///< 0 for the first micro-batch of a step, else 1
+  // Of several ranks: which one computes, and whose gradients are summed (one flag per rank).
+  ValueId rank = kNone, rank_takes_part = kNone;
   // Read by the caller; accuracies are missing where there are no logits.
   std::vector<NamedValue> outputs;  ///< for inference
   ValueId loss = kNone, accuracy = kNone, logits = kNone;
   ValueId eval_loss = kNone, eval_accuracy = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
+  ValueId rank_norm = kNone;      ///< the same of the gradients of one of several ranks
+
+  int64_t ranks = 1;
+  Reduction reduction{};  ///< of several ranks
+  std::vector<ReducedGradient> reduced;
 
   const std::vector<NodeId>& entry(Entry which) const {
     return entries[static_cast<size_t>(which)];

@@ -41,7 +41,7 @@ class SiteFinder {
 
   std::vector<Tap> run() {
     for (const NodeId id : executable_.entry(executable_.forward)) visit(graph_.node(id));
-    for (Entry entry : {Entry::accumulate, Entry::update}) {
+    for (Entry entry : {Entry::accumulate, Entry::norm, Entry::update}) {
       for (NodeId id : executable_.entry(entry)) visit(graph_.node(id));
     }
     return std::move(taps_);

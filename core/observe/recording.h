@@ -186,6 +186,28 @@ struct Deviation {
 const char* deviation_name(Deviation::Of of) noexcept;  // "output"
 std::optional<Deviation::Of> parse_deviation(std::string_view name) noexcept;
 
+/// How the reduction over data-parallel ranks changed one variable's gradient in one step: beside
+/// the mean of the same gradients in double. Of fewer ranks than there are: what the same reduction
+/// makes of the first ones alone.
+struct ReductionError {
+  int64_t step = 0;
+  int site = 0;       ///< SiteInfo::order of the reduced gradient
+  int64_t ranks = 0;  ///< whose gradients were summed
+  int64_t n = 0;
+  int64_t broken = 0;     ///< elements that are not finite although their mean is
+  double error = 0.0;     ///< ||x - mean|| / ||mean||, 2-norms over elements finite in both
+  double stored = 0.0;    ///< the same of a sum in fp32 that is stored once in the same format
+  int64_t additions = 0;  ///< of numbers that are not zero
+  int64_t swamped = 0;    ///< of these, which left the larger of the two as it was
+};
+
+/// A step at which ranks did not all do the same, or after which their weights differ.
+struct RankSpread {
+  int64_t step = 0;
+  int64_t ranks = 0, skipped = 0;  ///< how many there are, and skipped the step
+  double distance = 0.0;  ///< ||w - w_0|| / ||w_0|| of the rank furthest from rank 0, all weights
+};
+
 /// A lane whose backend failed.
 struct LostLane {
   int64_t step = 0;  ///< the first that is missing; in inference a batch
@@ -219,6 +241,10 @@ class TapSink {
   virtual void sums(int lane, const SiteSums& sums) = 0;
   /// Likewise, once per tensor of a lane with kernels of its own.
   virtual void kernel(int /*lane*/, const KernelCheck& /*check*/) {}
+  /// Likewise, per variable of a lane with several ranks and number of them.
+  virtual void reduction(int /*lane*/, const ReductionError& /*error*/) {}
+  /// At any time between begin() and end(), at most once per lane and step.
+  virtual void ranks(int /*lane*/, const RankSpread& /*spread*/) {}
   /// At any time between begin() and end(), at most once per lane, step, kind and name.
   virtual void deviation(int /*lane*/, const Deviation& /*deviation*/) {}
   /// A lane's backend failed in that step, of which there is no step() of it then; the lane does

@@ -9,6 +9,10 @@
 //   as a balanced tree; the sums of all chunks of all g in one row are added likewise, until one is
 //   left.
 // GradientSum(sum, g, keep): keep ? sum + g : g
+// RankGradients(stack, g, rank): the stack of the ranks' gradients with row `rank` replaced by g
+// RankReduction(stack, takes_part): the mean over its rows as an all-reduce makes it
+//   (core/numeric/sums/reduction.h), attributes algorithm and average; what is sent and stored on
+//   the way is rounded to the result's format. Rows r with takes_part[r] = 0 count as zeros.
 // Assign(x): x
 // Momentum(w, g, inverse_scale, clip, v): momentum * v + g'
 // SgdUpdate(w, g, inverse_scale, clip, learning_rate[, v']) -> w', update
@@ -29,6 +33,7 @@
 //   update = (1 - d) (w' - e). Each operation but the one that makes e' is rounded to the node's
 //   write format, to nearest even; d and 1 - d are fp32 scalars.
 #include "core/ops/definitions.h"
+#include "core/ops/rank_reduction.h"
 
 namespace halfscope::ops {
 namespace {
@@ -52,6 +57,23 @@ std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
   return same_shapes(graph, node, kLeast, kMost, kOutputs);
 }
 
+std::vector<OutputType> infer_rank_gradients(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 3, "number of inputs");
+  const Shape& stack = graph.value(node.inputs[0]).shape;
+  const Shape& gradient = graph.value(node.inputs[1]).shape;
+  check_node(node, !stack.empty() && Shape(stack.begin() + 1, stack.end()) == gradient,
+             "the stack has no row for the gradient");
+  return {{stack}};
+}
+
+std::vector<OutputType> infer_rank_reduction(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 2, "number of inputs");
+  const Shape& stack = graph.value(node.inputs[0]).shape;
+  check_node(node, !stack.empty() && graph.value(node.inputs[1]).shape == Shape{stack[0]},
+             "one flag per rank");
+  return {{Shape(stack.begin() + 1, stack.end())}};
+}
+
 OpDef update_def(const char* name, std::vector<OutputType> (*infer)(const Graph&, const Node&),
                  bool rounds_itself = false) {
   return {.name = name,
@@ -71,6 +93,17 @@ const std::vector<OpDef>& training() {
        .autocast = Autocast::internal,
        .stored_inputs_from = 0},
       update_def("GradientSum", infer_same<3, 3, 1>),
+      {.name = "RankGradients",
+       .domain = "halfscope",
+       .infer = infer_rank_gradients,
+       .autocast = Autocast::internal,
+       .rounds_itself = true,
+       .stored_inputs_from = 0},
+      {.name = "RankReduction",
+       .domain = "halfscope",
+       .infer = infer_rank_reduction,
+       .autocast = Autocast::internal,
+       .stored_inputs_from = 0},
       {.name = "Assign",
        .domain = "halfscope",
        .infer = infer_same<1, 1, 1>,
@@ -89,3 +122,19 @@ const std::vector<OpDef>& training() {
 }
 
 }  // namespace halfscope::ops
+
+namespace halfscope {
+
+Attributes reduction_attributes(const Reduction& reduction) {
+  return {{"algorithm", static_cast<int64_t>(reduction.algorithm)},
+          {"average", static_cast<int64_t>(reduction.average)}};
+}
+
+Reduction reduction_of(const Node& node) {
+  Reduction reduction;
+  reduction.algorithm = static_cast<Reduction::Algorithm>(int_attribute(node, "algorithm", 0));
+  reduction.average = static_cast<Reduction::Average>(int_attribute(node, "average", 0));
+  return reduction;
+}
+
+}  // namespace halfscope

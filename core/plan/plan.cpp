@@ -23,8 +23,8 @@ bool is_full_precision(const Plan& plan) {
   bool all = full(plan.defaults.read) && full(plan.defaults.grad_read) &&
              full(plan.defaults.write) && full(plan.storage) && full(plan.average) &&
              full(plan.average_compute) && full(plan.update_compute) && full(plan.clip) &&
-             full(plan.state) && full(plan.gradient_sum) &&
-             !plan.defaults.accumulation.sums_in_format();
+             (!plan.reduction || full(plan.reduction->format)) && full(plan.state) &&
+             full(plan.gradient_sum) && !plan.defaults.accumulation.sums_in_format();
   for (const PlanRule& rule : plan.rules) {
     all = all && full(rule.read) && full(rule.grad_read) && full(rule.write) &&
           !(rule.accumulation && rule.accumulation->sums_in_format());

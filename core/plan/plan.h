@@ -13,6 +13,7 @@
 #include "core/numeric/formats/rounding.h"
 #include "core/numeric/scaling/tensor_scale.h"
 #include "core/numeric/sums/accumulation.h"
+#include "core/numeric/sums/reduction.h"
 
 namespace halfscope {
 
@@ -78,6 +79,8 @@ struct Plan {
   /// in double. `clip_stagewise`: squares and sums are rounded, too.
   FloatFormat clip = kFp32;
   bool clip_stagewise = false;
+  /// How the gradients of data-parallel ranks become one, in place of what the training says.
+  std::optional<Reduction> reduction = std::nullopt;
   std::vector<PlanRule> rules;
   /// Computes in double throughout, without rounding or taps; the reference "float64".
   bool double_precision = false;

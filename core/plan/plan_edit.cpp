@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
+
 namespace halfscope {
 namespace {
 
@@ -49,6 +51,20 @@ void round_stochastically(Plan& plan, const std::string& what) {
   plan.defaults.grad_rounding = stochastic;
   for (PlanRule& rule : plan.rules) {
     if (rule.rounding || rule.grad_rounding) rule.grad_rounding = stochastic;
+  }
+}
+
+/// How ranks reduce, in a change that says so.
+std::optional<Reduction> reduction_in(const Change& change) noexcept {
+  if (change.text.empty() ||
+      (change.kind != FixKind::reduce_order && change.kind != FixKind::reduce_fp32 &&
+       change.kind != FixKind::config)) {
+    return std::nullopt;
+  }
+  try {
+    return parse_reduction(change.text);
+  } catch (const Error&) {
+    return std::nullopt;  // of a newer version
   }
 }
 
@@ -105,6 +121,11 @@ void apply_change(Plan& plan, const Change& change) {
       plan.clip = kFp32;
       plan.clip_stagewise = false;
       return;
+    case FixKind::reduce_order:
+    case FixKind::reduce_fp32:
+    case FixKind::config:
+      if (const std::optional<Reduction> how = reduction_in(change)) plan.reduction = how;
+      return;
     case FixKind::buffers_on_step:
       plan.buffers = BufferCommit::on_step;
       return;
@@ -140,7 +161,7 @@ bool Change::can_be_tried() const noexcept {
     case FixKind::loss_scale:
       return true;
     default:
-      return false;
+      return reduction_in(*this).has_value();
   }
 }
 
@@ -166,6 +187,10 @@ PlanEdit PlanEdit::in_fp32(std::vector<std::string> layers) {
 
 PlanEdit PlanEdit::with_loss_scale(double scale) {
   return {.changes = {{.kind = FixKind::loss_scale, .value = scale}}};
+}
+
+PlanEdit PlanEdit::with_reduction(FixKind kind, const Reduction& how) {
+  return {.changes = {{.kind = kind, .text = reduction_text(how)}}};
 }
 
 bool PlanEdit::changes_plan() const noexcept {
@@ -200,6 +225,18 @@ std::optional<double> PlanEdit::loss_scale() const noexcept {
   return std::nullopt;
 }
 
+std::optional<Change> PlanEdit::reduction_change() const {
+  for (const Change& change : changes) {
+    if (reduction_in(change)) return change;
+  }
+  return std::nullopt;
+}
+
+std::optional<Reduction> PlanEdit::reduction() const {
+  const std::optional<Change> change = reduction_change();
+  return change ? reduction_in(*change) : std::nullopt;
+}
+
 void PlanEdit::keep(const std::string& layer, bool in_fp32) {
   std::erase(changes, Change{.kind = FixKind::operator_fp32, .path = layer});
   if (in_fp32) changes.push_back({.kind = FixKind::operator_fp32, .path = layer});
@@ -216,8 +253,9 @@ void PlanEdit::set_loss_scale(std::optional<double> scale) {
 }
 
 void PlanEdit::add(const Change& change) {
-  const bool is_there = change.kind == FixKind::loss_scale
-                            ? has(FixKind::loss_scale)
+  const bool is_there = change.kind == FixKind::loss_scale ? has(FixKind::loss_scale)
+                        : reduction_in(change)
+                            ? reduction().has_value()
                             : std::find(changes.begin(), changes.end(), change) != changes.end();
   if (!is_there) changes.push_back(change);
 }

@@ -23,6 +23,8 @@ namespace halfscope {
 ///   clip_fp32, buffers_on_step
 ///                         the lane: no path
 ///   loss_scale            the lane; `value` is a static scale, which no plan holds
+///   reduce_order, reduce_fp32, config
+///                         the lane; `text` is how ranks reduce: "ring:format=fp32"
 ///   format                the lane; `text` is the format in place of those with fewer bits than
 ///                         fp32
 ///
@@ -51,6 +53,8 @@ struct PlanEdit {
   /// Those nodes computed in fp32.
   static PlanEdit in_fp32(std::vector<std::string> layers);
   static PlanEdit with_loss_scale(double scale);
+  /// Another reduction over ranks.
+  static PlanEdit with_reduction(FixKind kind, const Reduction& how);
 
   bool empty() const noexcept { return changes.empty(); }
   /// Whether apply() does anything.
@@ -60,13 +64,16 @@ struct PlanEdit {
   /// Nodes to compute in fp32.
   std::vector<std::string> fp32_layers() const;
   std::optional<double> loss_scale() const noexcept;
+  std::optional<Reduction> reduction() const;
+  /// The change that says so.
+  std::optional<Change> reduction_change() const;
 
   /// Adds or takes out a layer.
   void keep(const std::string& layer, bool in_fp32);
   /// Adds or takes out a change of the whole lane.
   void set(FixKind kind, bool on);
   void set_loss_scale(std::optional<double> scale);
-  /// Takes over what the other changes; a loss scale that is there stays.
+  /// Takes over what the other changes; a loss scale and a reduction that are there stay.
   void add(const PlanEdit& other);
   void add(const Change& change);
 

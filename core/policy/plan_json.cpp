@@ -128,6 +128,14 @@ void read_update_formats(const Json& variables, Plan& plan) {
   read("ema_compute", plan.average_compute);
   read("update_compute", plan.update_compute);
   read("clip", plan.clip);
+  if (variables.contains("reduce")) {
+    const std::string text = text_of(variables, "reduce", "variables");
+    try {
+      plan.reduction = parse_reduction(text);
+    } catch (const Error& error) {
+      throw error.with_text("plan: variables.reduce: " + std::string(error.what()));
+    }
+  }
   if (variables.contains("clip_mode")) {
     plan.clip_stagewise = stagewise_of(variables, "clip_mode", "variables");
     if (plan.clip_stagewise && plan.clip == kFp32) {
@@ -148,6 +156,7 @@ void write_update_formats(const Plan& plan, Json& variables) {
   write("update_compute", plan.update_compute);
   write("clip", plan.clip);
   if (plan.clip_stagewise) variables["clip_mode"] = "stagewise";
+  if (plan.reduction) variables["reduce"] = reduction_text(*plan.reduction);
 }
 
 /// The operators that a rule can meet.
@@ -391,8 +400,8 @@ Plan plan_from_json(std::string_view text) {
   }
   if (json.contains("variables")) {
     check_keys(json["variables"], "variables",
-               {"storage", "rounding", "buffers", "state", "gradient_sum", "ema", "ema_compute",
-                "update_compute", "clip", "clip_mode"});
+               {"storage", "rounding", "buffers", "state", "gradient_sum", "reduce", "ema",
+                "ema_compute", "update_compute", "clip", "clip_mode"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("rounding"))

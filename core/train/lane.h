@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/backend/rank_steps.h"
 #include "core/observe/comparator.h"
 #include "core/observe/kernel_check.h"
 
@@ -62,7 +63,9 @@ struct Lane {
   std::unique_ptr<KernelChecker> checker{};  ///< of kernels that are not the emulator's
   bool lost = false;
   int reference = -1;  ///< the lane that it is judged by
-  StepState state{};  ///< after the last step that was collected
+  StepState state{};   ///< after the last step that was collected
+
+  RankSteps* ranks = nullptr;  ///< `steps`, where there are several ranks
 
   // Of training.
   bool waits = true;     ///< what is launched is done

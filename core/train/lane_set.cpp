@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/observe/mask.h"
+#include "core/observe/rank_check.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "core/train/probe.h"
@@ -108,6 +109,7 @@ void LaneSet::watch(TapSink* sink, int64_t step) {
 void LaneSet::release(Lane& lane) {
   lane.lost = true;
   lane.steps.reset();
+  lane.ranks = nullptr;
   lane.program.reset();
 }
 
@@ -135,6 +137,7 @@ void LaneSet::compare(int64_t step, const RandomSource& random, void (*probe)(co
     std::vector<SiteError> errors;
     std::vector<SiteSums> sums;
     std::vector<KernelCheck> checks;
+    std::vector<ReductionError> reductions;
     guarded(i, step, [&](const Lane& lane) {
       try {
         compare_lane(lane, step, errors);
@@ -146,10 +149,14 @@ void LaneSet::compare(int64_t step, const RandomSource& random, void (*probe)(co
       }
       if (lane.checker) checks = lane.checker->check(step, *lane.program, random);
       sums = diagnosed_sums(lane.executable, *lane.program, step);
+      if (!lane.config.plan.double_precision) {
+        reductions = check_reductions(step, lane.executable, *lane.program);
+      }
     });
     for (const SiteError& error : errors) sink_->error(static_cast<int>(i), error);
     for (const SiteSums& each : sums) sink_->sums(static_cast<int>(i), each);
     for (const KernelCheck& check : checks) sink_->kernel(static_cast<int>(i), check);
+    for (const ReductionError& each : reductions) sink_->reduction(static_cast<int>(i), each);
   }
 }
 

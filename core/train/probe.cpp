@@ -47,10 +47,12 @@ ValueId tap_of(const Executable& executable, const std::string& site) {
   return found == executable.taps.end() ? kNone : found->value;
 }
 
-/// What the update reads: the sum over micro-batches, where there is one.
+/// What the update reads: the mean over ranks or the sum over micro-batches, where there is one.
 ValueId gradient_of(const Executable& executable, const std::string& variable) {
   const std::string path =
       variable.find('.') == std::string::npos ? variable + ".weight" : variable;
+  const ValueId reduced = tap_of(executable, path + "_grad_reduced");
+  if (reduced != kNone) return reduced;
   const ValueId sum = tap_of(executable, path + "_grad_sum");
   return sum != kNone ? sum : tap_of(executable, path + "_grad");
 }
@@ -154,16 +156,22 @@ TrainingProbe::Result TrainingProbe::run_reference(const Batch& batch,
                                                    uint64_t seed) const {
   const Executable& exe = reference_.executable;
   Program& program = *reference_.program;
-  program.write_scalar(exe.loss_scale, 1.0 / static_cast<double>(batch.parts));
+  const int64_t of_rank = batch.parts / batch.ranks;
+  program.write_scalar(exe.loss_scale, 1.0 / static_cast<double>(of_rank));
   program.run(Entry::begin, {});
   for (int64_t part = 0; part < batch.parts; ++part) {
     batch.feed(part, program);
     const uint64_t words = static_cast<uint64_t>(batch.step * batch.parts + part);
     if (moved_inputs != nullptr) move_inputs(program, exe, *moved_inputs, seed + words);
     program.set_random(batch.seed, words);
-    program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
+    program.write_scalar(exe.keep_sum, part % of_rank > 0 ? 1.0 : 0.0);
+    if (batch.ranks > 1) program.write_scalar(exe.rank, static_cast<double>(part / of_rank));
     program.run(Entry::grad, {});
     program.run(Entry::accumulate, {});
+  }
+  if (batch.ranks > 1) {
+    program.write(exe.rank_takes_part, std::vector<float>(static_cast<size_t>(batch.ranks), 1.0f));
+    program.run(Entry::norm, {});
   }
   Result result{.loss = program.read_scalar(exe.loss), .gradients = {}};
   for (const Gradient& each : gradients_) {

@@ -67,7 +67,8 @@ class TrainingProbe {
   /// Writes the samples of a micro-batch to the reference.
   using Feeder = std::function<void(int64_t part, Program& program)>;
   struct Batch {
-    int64_t step = 0, parts = 1;
+    int64_t step = 0, parts = 1;  ///< of all ranks
+    int64_t ranks = 1;
     uint64_t seed = 0;
     bool own_weights = true;  ///< the reference gets the lane's; else both are where they began
     Feeder feed{};

@@ -42,7 +42,8 @@ std::vector<int64_t> BatchOrder::batch(int64_t step) const {
 Trainer::Trainer(const TrainConfig& config, const Dataset& data)
     : config_(config),
       data_(data),
-      micro_size_(std::max<int64_t>(1, config.batch / std::max<int64_t>(1, config.micro_batches))),
+      micro_size_(std::max<int64_t>(1, config.batch / std::max<int64_t>(1, config.micro_batches) /
+                                           std::max<int64_t>(1, config.ranks))),
       model_(config.build
                  ? config.build(micro_size_)
                  : build_model(config.model, micro_size_, data.sample_shape, data.classes)),
@@ -70,11 +71,15 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
   lanes_.check_any();
 }
 
-/// References sum gradients and keep states in fp32, whatever the others do.
+/// References sum gradients and keep states in fp32, whatever the others do, but over ranks in the
+/// same order.
 TrainingSpec Trainer::spec_of(const Plan& plan) const {
   TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                     config_.state_format, config_.average,       config_.clip_norm > 0.0};
+  spec.ranks = config_.ranks;
+  spec.reduction = config_.reduction;
   if (is_full_precision(plan)) {
+    spec.reduction.format = kFp32;
     spec.sum_format.reset();
     spec.state_format.reset();
   }
@@ -97,6 +102,13 @@ void Trainer::make_queue(Lane& lane) const {
   const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
                         config_.optimizer.beta2};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
+  if (config_.ranks > 1) {
+    auto steps =
+        std::make_unique<RankSteps>(*lane.program, lane.executable, rules, config_.micro_batches);
+    lane.ranks = steps.get();
+    lane.steps = std::move(steps);
+    return;
+  }
   lane.steps = lane.program->step_queue(rules, config_.micro_batches, measures);
   lane.waits = lane.steps == nullptr;
   if (!lane.waits) return;
@@ -109,6 +121,27 @@ void Trainer::check_data() const {
     throw usage_error("batch size " + std::to_string(config_.batch) + " does not fit the data",
                       "use 1 to " + std::to_string(data_.train.size()))
         .about({"batch"});
+  }
+  if (config_.ranks < 1 || config_.batch % config_.ranks != 0) {
+    throw usage_error("a batch of " + std::to_string(config_.batch) +
+                          " cannot be divided equally over " + std::to_string(config_.ranks) +
+                          " ranks",
+                      "use a number that divides it")
+        .about({"batch", "ranks"});
+  }
+  if (config_.ranks > 1 && config_.batch / config_.ranks % config_.micro_batches != 0) {
+    throw usage_error("the " + std::to_string(config_.batch / config_.ranks) +
+                          " samples of a rank cannot be split into " +
+                          std::to_string(config_.micro_batches) + " equal micro-batches",
+                      "use a batch that ranks times micro-batches divides")
+        .about({"batch", "ranks", "micro_batches"});
+  }
+  for (const LaneConfig& lane : config_.lanes) {
+    if (config_.ranks == 1 || !has_own_kernels(lane.backend->name())) continue;
+    throw usage_error(
+        "lane " + lane.name() + ": ranks are not simulated on " + std::string(lane.backend->name()),
+        "use the backend emulated, or leave out --ranks")
+        .about({"ranks", "backend", "lanes"});
   }
   if (config_.micro_batches < 1 || config_.batch % config_.micro_batches != 0) {
     throw usage_error("a batch of " + std::to_string(config_.batch) + " cannot be split into " +
@@ -143,8 +176,8 @@ void Trainer::check_feed(const Executable& executable) const {
     const std::string takes = std::to_string(feed_->batch());
     throw usage_error(
         "the network takes " + takes + " samples at once, not " + std::to_string(micro_size_),
-        "use --batch " + takes + ", or a multiple of it with --micro-batches")
-        .about({"batch", "micro_batches"});
+        "use --batch " + takes + ", or a multiple of it with --micro-batches or --ranks")
+        .about({"batch", "micro_batches", "ranks"});
   }
   if (executable.logits == kNone) {
     if (config_.evaluate && data_.test.size() > 0 && data_.test.size() < micro_size_) {
@@ -169,27 +202,39 @@ int64_t Trainer::test_samples() const {
   return partial ? samples : samples / micro_size_ * micro_size_;
 }
 
-/// Forward and backward of all micro-batches.
-void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices,
-                         bool record) {
-  const auto start = std::chrono::steady_clock::now();
+/// Forward and backward of all micro-batches of one rank.
+void Trainer::run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const int64_t> indices,
+                       bool record) {
   const Executable& exe = lane.executable;
   Program& program = *lane.program;
   StepQueue& steps = *lane.steps;
-  steps.open(lane.launched++ == 0 ? &lane.state : nullptr);
   steps.run(Entry::begin, false);
-  for (int64_t part = 0; part < config_.micro_batches; ++part) {
-    feed_->write(exe, program, data_.train,
-                 std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
-                                            static_cast<size_t>(micro_size_)));
-    program.set_random(config_.seed, static_cast<uint64_t>(step * config_.micro_batches + part));
-    program.write_scalar(exe.keep_sum, part > 0 ? 1.0 : 0.0);
+  for (int64_t i = 0; i < config_.micro_batches; ++i) {
+    const int64_t part = rank * config_.micro_batches + i;
+    feed_->write(
+        exe, program, data_.train,
+        indices.subspan(static_cast<size_t>(part * micro_size_), static_cast<size_t>(micro_size_)));
+    program.set_random(config_.seed, static_cast<uint64_t>(step * parts() + part));
+    program.write_scalar(exe.keep_sum, i > 0 ? 1.0 : 0.0);
     steps.run(Entry::grad, record);
     steps.run(Entry::accumulate, record);
     steps.keep(exe.loss);
     if (exe.accuracy != kNone) steps.keep(exe.accuracy);
   }
-  steps.run(Entry::norm, false);
+}
+
+/// Forward and backward of the whole batch.
+void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices,
+                         bool record) {
+  const auto start = std::chrono::steady_clock::now();
+  StepQueue& steps = *lane.steps;
+  steps.open(lane.launched++ == 0 ? &lane.state : nullptr);
+  for (int64_t rank = 0; rank < config_.ranks; ++rank) {
+    steps.begin_rank(rank);
+    run_rank(lane, step, rank, indices, record);
+    steps.end_rank(rank);
+  }
+  steps.run(Entry::norm, record && config_.ranks > 1);
   lane.spent = std::chrono::steady_clock::now() - start;
 }
 
@@ -213,7 +258,7 @@ StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
   StepReport report = lane.steps->collect();
   --lane.launched;
   const LossScalerState before = std::exchange(lane.state, report.next).scaler;
-  const double parts = static_cast<double>(config_.micro_batches);
+  const double parts = static_cast<double>(this->parts());
   const bool classifies = lane.executable.accuracy != kNone;
   row.loss = 0.0;
   row.accuracy = classifies ? 0.0 : std::numeric_limits<double>::quiet_NaN();
@@ -244,7 +289,13 @@ void Trainer::settle() {
     const auto collect = [&](Lane& lane) { report = collect_step(lane, seen); };
     if (!lanes_.guarded(i, launched.step, collect)) continue;
     row = seen;
-    if (sink_ != nullptr) sink_->step(static_cast<int>(i), row, report.stats);
+    if (sink_ == nullptr) continue;
+    const bool apart = report.rank_distance > 0.0;
+    if (apart || (report.ranks_skipped > 0 && report.ranks_skipped < report.ranks)) {
+      sink_->ranks(static_cast<int>(i),
+                   {launched.step, report.ranks, report.ranks_skipped, report.rank_distance});
+    }
+    sink_->step(static_cast<int>(i), row, report.stats);
   }
   if (*progress_) (*progress_)(rows);
 }
@@ -305,8 +356,11 @@ void Trainer::probe(size_t which, int64_t step, const std::vector<int64_t>& indi
   const size_t other = static_cast<size_t>(lanes_[which].reference);
   if (lanes_[which].lost || lanes_[other].lost) return;
   const Lane& reference = lanes_[other];
-  TrainingProbe::Batch batch{
-      .step = step, .parts = config_.micro_batches, .seed = config_.seed, .own_weights = step > 0};
+  TrainingProbe::Batch batch{.step = step,
+                             .parts = parts(),
+                             .ranks = config_.ranks,
+                             .seed = config_.seed,
+                             .own_weights = step > 0};
   batch.feed = [&](int64_t part, Program& program) {
     feed_->write(reference.executable, program, data_.train,
                  std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
@@ -370,7 +424,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
       }
     }
     if (compares) {  // needs the gradients of all lanes and the weights that they were made with
-      const uint64_t words = static_cast<uint64_t>((step + 1) * config_.micro_batches - 1);
+      const uint64_t words = static_cast<uint64_t>((step + 1) * parts() - 1);
       lanes_.compare(step, {config_.seed, words}, [](const Lane& lane) {
         static_cast<void>(lane.program->read_scalar(lane.executable.loss));
       });

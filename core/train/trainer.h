@@ -43,6 +43,10 @@ struct TrainConfig {
   int64_t micro_batches = 1;
   std::optional<FloatFormat> sum_format = std::nullopt;
   std::optional<FloatFormat> state_format = std::nullopt;  ///< see TrainingSpec
+  /// Data-parallel ranks that a batch is divided over, each of which may have micro-batches, and
+  /// how their gradients become one. On the processor only.
+  int64_t ranks = 1;
+  Reduction reduction{};
   int64_t steps = 200;
   Schedule schedule;
   std::optional<WeightAverage> average = std::nullopt;  ///< kept beside the weights
@@ -140,7 +144,10 @@ class Trainer {
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
   std::map<std::string, double> setup() const;
+  int64_t parts() const { return config_.ranks * config_.micro_batches; }
   void make_queue(Lane& lane) const;
+  void run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const int64_t> indices,
+                bool record);
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
   void end_step(Lane& lane, int64_t step, bool record);
   StepReport collect_step(Lane& lane, StepRow& row);
@@ -150,6 +157,7 @@ class Trainer {
   void tell_deviations();
   double learning_rate(int64_t step) const;
   void write_checkpoint() const;
+  void resume_replicas(Lane& lane, const Checkpoint& checkpoint) const;
   bool evaluate_all(int64_t step);
   EvalRow evaluate(Lane& lane, int64_t step);
   EvalRow evaluate_weights(Lane& lane, int64_t step);

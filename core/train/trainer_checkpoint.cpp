@@ -37,6 +37,17 @@ void check_scale_states(const std::string& lane, const Graph& graph, const LaneC
   }
 }
 
+/// The gradients of ranks are made anew in every step.
+bool is_rank_stack(const Executable& executable, ValueId variable) {
+  return std::any_of(executable.reduced.begin(), executable.reduced.end(),
+                     [&](const ReducedGradient& each) { return each.stack == variable; });
+}
+
+/// A rank that has parted from rank 0 is stored as if it were a lane.
+std::string replica_name(const std::string& lane, size_t rank) {
+  return lane + "#rank" + std::to_string(rank);
+}
+
 }  // namespace
 
 std::map<std::string, double> Trainer::setup() const {
@@ -56,6 +67,10 @@ std::map<std::string, double> Trainer::setup() const {
   if (!config_.loss.empty()) setup["loss"] = text_hash(config_.loss);
   if (!config_.running_variance.empty()) {
     setup["running_variance"] = text_hash(config_.running_variance);
+  }
+  if (config_.ranks > 1) {
+    setup["ranks"] = static_cast<double>(config_.ranks);
+    setup["reduce"] = text_hash(reduction_text(config_.reduction));
   }
   if (config_.average) setup["ema"] = text_hash(weight_average_text(*config_.average));
   if (config_.state_format) setup["state_format"] = text_hash(format_name(*config_.state_format));
@@ -88,8 +103,21 @@ Checkpoint Trainer::checkpoint() const {
     saved.best_loss = lane.best_loss;
     const Graph& graph = lane.executable.graph;
     for (const Variable& variable : graph.variables()) {
+      if (is_rank_stack(lane.executable, variable.value)) continue;
       saved.variables[variable.path] = {graph.value(variable.value).shape,
                                         lane.program->read_exact(variable.value)};
+    }
+    const std::vector<Replica> replicas =
+        lane.ranks != nullptr ? lane.ranks->replicas() : std::vector<Replica>{};
+    for (size_t rank = 0; rank < replicas.size(); ++rank) {
+      LaneCheckpoint& copy = result.lanes[replica_name(lane.config.name(), rank)];
+      copy.scaler = replicas[rank].state.scaler;
+      copy.updates = replicas[rank].state.updates;
+      for (const Variable& variable : graph.variables()) {
+        if (is_rank_stack(lane.executable, variable.value)) continue;
+        copy.variables[variable.path] = {graph.value(variable.value).shape,
+                                         replicas[rank].variables.at(variable.value)};
+      }
     }
   }
   return result;
@@ -108,7 +136,11 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
     throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
   }
-  for (const auto& [key, value] : setup()) {
+  std::map<std::string, double> wanted = setup();
+  for (const char* key : {"ranks", "reduce"}) {  // kept for several ranks only
+    if (checkpoint.setup.contains(key)) wanted.try_emplace(key, 0.0);
+  }
+  for (const auto& [key, value] : wanted) {
     const auto found = checkpoint.setup.find(key);
     if (found == checkpoint.setup.end() || found->second != value) {
       throw usage_error("the checkpoint was made with another value of " + key,
@@ -121,6 +153,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     const LaneCheckpoint& saved = checkpoint.lanes.at(name);
     const Graph& graph = lane->executable.graph;
     for (const Variable& variable : graph.variables()) {
+      if (is_rank_stack(lane->executable, variable.value)) continue;
       const auto tensor = saved.variables.find(variable.path);
       if (tensor == saved.variables.end() ||
           tensor->second.shape != graph.value(variable.value).shape) {
@@ -130,7 +163,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
             "resume with the model and optimizer of the run that wrote it");
       }
     }
-    if (saved.variables.size() != graph.variables().size()) {
+    if (saved.variables.size() + lane->executable.reduced.size() != graph.variables().size()) {
       throw usage_error(
           "the checkpoint of lane " + name + " holds variables that the run does not have",
           "resume with the model and optimizer of the run that wrote it");
@@ -148,14 +181,43 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
     lanes_.set_up(*lane, step_, [&] {
       for (const Variable& variable : lane->executable.graph.variables()) {
+        if (is_rank_stack(lane->executable, variable.value)) continue;
         lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
       }
     });
     lane->state = {saved.scaler, saved.updates};
     lane->best_loss = saved.best_loss;
+    if (lane->ranks != nullptr) resume_replicas(*lane, checkpoint);
   }
   lanes_.check_any();
   stale_evaluations_ = checkpoint.stale_evaluations;
+}
+
+void Trainer::resume_replicas(Lane& lane, const Checkpoint& checkpoint) const {
+  const std::string& name = lane.config.name();
+  std::vector<Replica> replicas;
+  for (size_t rank = 0; rank < static_cast<size_t>(config_.ranks); ++rank) {
+    const auto saved = checkpoint.lanes.find(replica_name(name, rank));
+    if (saved == checkpoint.lanes.end()) break;
+    Replica& replica = replicas.emplace_back();
+    replica.state = {saved->second.scaler, saved->second.updates};
+    for (const Variable& variable : lane.executable.graph.variables()) {
+      if (is_rank_stack(lane.executable, variable.value)) continue;
+      const auto tensor = saved->second.variables.find(variable.path);
+      if (tensor == saved->second.variables.end() ||
+          tensor->second.shape != lane.executable.graph.value(variable.value).shape) {
+        throw Error("the checkpoint of lane " + name + " is damaged: rank " + std::to_string(rank) +
+                        " has no " + variable.path,
+                    "resume from another checkpoint");
+      }
+      replica.variables[variable.value] = tensor->second.data;
+    }
+  }
+  if (!replicas.empty() && replicas.size() != static_cast<size_t>(config_.ranks)) {
+    throw Error("the checkpoint of lane " + name + " is damaged: a rank is missing",
+                "resume from another checkpoint");
+  }
+  lane.ranks->set_replicas(std::move(replicas));
 }
 
 }  // namespace halfscope

@@ -111,6 +111,8 @@ std::span<const KernelEntry<T>> loss_kernels();
 template <class T>
 std::span<const KernelEntry<T>> update_kernels();
 template <class T>
+std::span<const KernelEntry<T>> rank_kernels();
+template <class T>
 std::span<const KernelEntry<T>> quantize_kernels();
 
 /// Of operators that move elements and compute nothing; null of others.

@@ -413,7 +413,7 @@ NodeKernel<T> find_kernel(const Graph& graph, const Node& node) {
                         choice_kernels<T>(), sum_kernels<T>(), normalization_kernels<T>(),
                         group_normalization_kernels<T>(), softmax_kernels<T>(),
                         pooling_kernels<T>(), loss_kernels<T>(), update_kernels<T>(),
-                        quantize_kernels<T>(), conversion_kernels<T>()})};
+                        quantize_kernels<T>(), rank_kernels<T>(), conversion_kernels<T>()})};
 }
 
 template <class T>

@@ -58,6 +58,8 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
     }
     if (!action.edit.fp32_layers().empty()) continue;
     row.edit.set(FixKind::weights_fp32, action.edit.has(FixKind::weights_fp32));
+    if (const std::optional<Change> reduces = action.edit.reduction_change())
+      row.edit.add(*reduces);
     const bool scales = !frame.run.view().info().inference;
     if (scales && action.edit.loss_scale() && !scale_named) {
       row.edit.set_loss_scale(action.edit.loss_scale());
@@ -86,6 +88,13 @@ void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
     bool on = edits.has(FixKind::weights_fp32);
     if (ui::checkbox(path + "/what_if", "", &on)) edits.set(FixKind::weights_fp32, on);
     ui::tip("Keeps the variables and the optimizer's state in fp32 (master weights).");
+  } else if (const std::optional<Change> reduces = row.edit.reduction_change()) {
+    bool on = edits.reduction() == row.edit.reduction();
+    if (ui::checkbox(path + "/what_if", "", &on)) {
+      if (const auto before = edits.reduction_change()) std::erase(edits.changes, *before);
+      if (on) edits.add(*reduces);
+    }
+    ui::tip("Sums the gradients of the ranks in this way.");
   } else if (row.edit.loss_scale()) {
     bool on = edits.loss_scale() == row.edit.loss_scale();
     if (ui::checkbox(path + "/what_if", "", &on)) {

@@ -75,6 +75,43 @@ TEST(Recorder, EveryRoleReadsBack) {
   EXPECT_EQ(RunView::open(folder / "run.hscope").lane(0).sites[6].role, Role::state);
 }
 
+TEST(Recorder, RanksReadBack) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  const RunInfo info = sample_info();
+  {
+    Recorder recorder(file);
+    recorder.begin(info);
+    EXPECT_THROW(recorder.reduction(1, {.site = 6, .ranks = 2}), Error) << "no such site";
+    EXPECT_THROW(recorder.ranks(2, {.ranks = 2}), Error) << "no such lane";
+    recorder.reduction(1, {0, 4, 8, 100, 2, 0.25, 0.125, 700, 30});
+    recorder.reduction(1, {0, 4, 2, 100, 0, kInf, 0.0, 100, 3});
+    recorder.step(0, sample_step(0, 0), sample_all_stats(info, 0, 0));
+    recorder.ranks(1, {0, 8, 3, 0.5});
+    recorder.step(1, sample_step(1, 0), sample_all_stats(info, 1, 0));
+    recorder.end(RunEnd::complete);
+  }
+  const RunView run = RunView::open(file);
+  EXPECT_TRUE(run.reductions(0).empty());
+  ASSERT_EQ(run.reductions(1).size(), 2u);
+  const ReductionError &few = run.reductions(1)[0], &all = run.reductions(1)[1];
+  EXPECT_EQ(few.ranks, 2);
+  EXPECT_EQ(few.error, kInf);
+  EXPECT_EQ(all.step, 0);
+  EXPECT_EQ(all.site, 4);
+  EXPECT_EQ(all.ranks, 8);
+  EXPECT_EQ(all.n, 100);
+  EXPECT_EQ(all.broken, 2);
+  EXPECT_EQ(all.error, 0.25);
+  EXPECT_EQ(all.stored, 0.125);
+  EXPECT_EQ(all.additions, 700);
+  EXPECT_EQ(all.swamped, 30);
+  ASSERT_EQ(run.ranks(1).size(), 1u);
+  EXPECT_EQ(run.ranks(1)[0].ranks, 8);
+  EXPECT_EQ(run.ranks(1)[0].skipped, 3);
+  EXPECT_EQ(run.ranks(1)[0].distance, 0.5);
+}
+
 TEST(Recorder, EveryNumberOfADeviationReadsBack) {
   const TemporaryFolder folder;
   Deviation full{.step = 2, .of = Deviation::Of::output, .name = "y", .n = 9, .broken = 1};
@@ -242,12 +279,12 @@ TEST(Recorder, SchemaIsTheContract) {
   const std::string created =
       database.query_text("SELECT group_concat(sql, ';') FROM sqlite_schema WHERE sql NOT NULL");
   EXPECT_EQ(table_statements(created), table_statements(sql));
-  EXPECT_EQ(table_statements(sql).size(), 12u);
+  EXPECT_EQ(table_statements(sql).size(), 14u);
 
   EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
-  EXPECT_THAT(section, HasSubstr("`user_version` 5 "));
-  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 5);
+  EXPECT_THAT(section, HasSubstr("`user_version` 6 "));
+  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 6);
 
   // The meta keys that the text lists are those of the file.
   const size_t keys_begin = section.find("`meta` keys:");

@@ -44,6 +44,8 @@ const std::map<std::string, std::string>& samples() {
       {"clip_norm", "0.25"},
       {"micro_batches", "4"},
       {"accumulate_grads", "fp16"},
+      {"ranks", "8"},
+      {"reduce", "tree:format=bf16,vote=one"},
       {"optimizer_state", "bf16"},
       {"optimizer_compute", "bf16"},
       {"clip_format", "fp16"},
@@ -104,7 +106,8 @@ TEST_P(EachCommand, ReadsTheWordsThatItKeeps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, EachCommand, testing::Values(kTrain, kRun, kConvert, kDoctor, kInspect));
+INSTANTIATE_TEST_SUITE_P(Settings, EachCommand,
+                         testing::Values(kTrain, kRun, kConvert, kDoctor, kInspect));
 
 class EachFile : public testing::TestWithParam<Commands> {};
 

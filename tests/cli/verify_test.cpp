@@ -55,6 +55,25 @@ TEST(CliVerify, TrainProvesItsAdviceAndStoresTheProof) {
   EXPECT_EQ(written.at("proof").at("text"), proof.at("text"));
 }
 
+/// The run file has ranks and reduction, so that every trial repeats them but for the advice.
+TEST(CliVerify, AnotherReductionOverRanksIsProved) {
+  const Bench bench;
+  const Outcome outcome =
+      bench.run({"train", "--model", "mlp:784-16-10", "--batch", "96", "--steps", "40", "--lanes",
+                 "float32,mixed_bfloat16", "--ranks", "48", "--reduce", "ring:format=e5m2",
+                 "--threads", "1", "--quiet", "--verify", "--out", "run.hscope"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Outcome told = bench.run({"diagnose", "run.hscope", "--no-twins"});
+  EXPECT_THAT(told.out, HasSubstr("because the sum over 48 ranks puts fc2.bias_grad_reduced"));
+  EXPECT_THAT(told.out, HasSubstr("advice: Reduce over ranks by ring:format=fp32."));
+  const RunView run = RunView::open(bench / "run.hscope");
+  EXPECT_FALSE(run.reductions(1).empty());
+  const json proof = json::parse(run.proof(1));
+  EXPECT_EQ(proof.at("holds"), true);
+  EXPECT_THAT(run.info().settings,
+              testing::IsSupersetOf({"--ranks", "48", "--reduce", "ring:format=e5m2"}));
+}
+
 TEST(CliVerify, InJsonItIsOneObject) {
   const Bench bench;
   const Outcome outcome = bench.run(hot({"--verify", "--json"}));

@@ -16,6 +16,7 @@ PlanEdit all_parts() {
   edit.set(FixKind::weights_fp32, true);
   edit.set(FixKind::buffers_on_step, true);
   edit.set_loss_scale(1024.0);
+  edit.add(PlanEdit::with_reduction(FixKind::reduce_order, parse_reduction("tree")));
   return edit;
 }
 const PlanEdit kAll = all_parts();
@@ -31,6 +32,7 @@ TEST(PlanEdit, AppliesAfterAllRules) {
   EXPECT_EQ(resolve(edited, "b/conv1", "Conv").write, kE4m3fn) << "a path is no glob";
   EXPECT_EQ(edited.storage, kFp32);
   EXPECT_EQ(edited.buffers, BufferCommit::on_step);
+  EXPECT_EQ(reduction_text(edited.reduction.value()), "tree");
   EXPECT_EQ(edited.name, plan.name);
   EXPECT_EQ(plan_to_json(PlanEdit{}.apply(plan)), plan_to_json(plan));
 }
@@ -41,10 +43,11 @@ TEST(PlanEdit, MembersArePartsThatCanBeTakenAway) {
   for (const PlanEdit& member : kAll.members()) {
     names.push_back(member.member_name());
     EXPECT_THAT(member.members(), ElementsAre(member));
-    EXPECT_EQ(kAll.without(member).members().size(), 3u) << names.back();
+    EXPECT_EQ(kAll.without(member).members().size(), 4u) << names.back();
     rest = rest.without(member);
   }
-  EXPECT_THAT(names, ElementsAre("b/conv*", "a", "variables.storage", "loss_scale"));
+  EXPECT_THAT(names,
+              ElementsAre("b/conv*", "a", "variables.storage", "reduce_order tree", "loss_scale"));
   EXPECT_EQ(rest, PlanEdit::of(FixKind::buffers_on_step));
   EXPECT_TRUE(rest.members().empty());
   EXPECT_FALSE(rest.empty());

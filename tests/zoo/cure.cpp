@@ -41,7 +41,8 @@ Recommendation advice_for(const RunView& run, int lane) {
 }
 
 SearchOptions search_of(const RunView& run) {
-  SearchOptions options{.on = true, .evidence = &run, .lane = 1};
+  // No case of ours needs as long; those that are files may.
+  SearchOptions options{.on = true, .budget = {.seconds = 90.0}, .evidence = &run, .lane = 1};
   options.doubtful = is_doubtful(run, make_report(run).findings, 1);
   return options;
 }

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "core/lower/rank_gradients.h"
+
+#include <utility>
+
+#include "core/ops/rank_reduction.h"
+
+namespace halfscope {
+
+void add_rank_inputs(Executable& out, const Plan& plan, const TrainingSpec& spec) {
+  out.ranks = spec.ranks;
+  out.reduction = plan.reduction.value_or(spec.reduction);
+  if (spec.ranks == 1) return;
+  out.rank = out.graph.add_input("rank", {});
+  out.rank_takes_part = out.graph.add_input("rank_takes_part", {spec.ranks});
+}
+
+ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
+                     std::vector<ValueId>& stores) {
+  Graph& graph = out.graph;
+  const std::string of = graph.variables()[variable].path;
+  const std::string path = of.substr(0, of.rfind('.'));
+  const FloatFormat format = graph.value(gradient).format;
+  Shape shape = graph.value(gradient).shape;
+  shape.insert(shape.begin(), out.ranks);
+  const ValueId stack = graph.add_variable(of + ".rank_grads", shape, {});
+  const size_t index = graph.variables().size() - 1;
+  const auto add = [&](const char* op, std::vector<ValueId> operands, Attributes attributes) {
+    const ValueId result = graph.add1(op, path, std::move(operands), std::move(attributes));
+    graph.node(graph.value(result).producer).phase = Phase::update;
+    return result;
+  };
+  const ValueId stored = add("RankGradients", {stack, gradient, out.rank}, {});
+  graph.value(stack).format = graph.value(stored).format = format;
+  graph.variables()[index].next = stored;
+  stores.push_back(stored);
+  const ValueId reduced =
+      add("RankReduction", {stored, out.rank_takes_part}, reduction_attributes(out.reduction));
+  graph.value(reduced).format = out.reduction.format.value_or(format);
+  out.reduced.push_back({of, stack, reduced});
+  return reduced;
+}
+
+ValueId add_rank_norm(Executable& out, const std::vector<ValueId>& gradients) {
+  out.rank_norm = out.graph.add1("GradientNorm", "metrics/rank_norm", gradients);
+  out.graph.node(out.graph.value(out.rank_norm).producer).phase = Phase::backward;
+  return out.rank_norm;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// Searches on networks whose cure can be worked out by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/memory_sink.h"
+#include "analysis/proof/proof.h"
+#include "core/policy/policy.h"
+#include "core/train/lane_setup.h"
+#include "core/train/runner.h"
+#include "emulation/backends.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+
+const std::atomic<bool> kGoOn{false};
+
+/// Rows of eight numbers between 1 and 2.
+Dataset rows(int64_t samples, float size = 1.0f) {
+  Dataset set{.name = "rows", .sample_shape = {}, .train = {}, .test = {}};
+  SampleArray array{.name = "x", .sample_shape = {8}, .samples = samples};
+  for (int64_t i = 0; i < samples * 8; ++i) {
+    array.reals.push_back(size * (1.0f + 0.125f * static_cast<float>((i * 5) % 8)));
+  }
+  set.test.arrays.push_back(std::move(array));
+  return set;
+}
+
+/// A network of one input [4, 8].
+struct Sketch {
+  Model model;
+  ValueId x = kNone;
+
+  Sketch() { x = model.graph.add_input("x", {4, 8}); }
+  ValueId op(const std::string& path, const std::string& op, std::vector<ValueId> inputs,
+             Attributes attributes = {}) {
+    return model.graph.add1(op, path, std::move(inputs), std::move(attributes));
+  }
+  ValueId times(const std::string& path, ValueId value, float factor) {
+    return op(path, "Mul",
+              {value, model.graph.add_constant(Tensor{{8}, std::vector<float>(8, factor)})});
+  }
+  Model done(ValueId output) {
+    model.name = "sketch";
+    model.outputs = {{"y", output}};
+    return std::move(model);
+  }
+};
+
+/// Runs the network under `plan` beside fp32 and searches for what cures it.
+struct Search {
+  Search(const Model& network, const Plan& plan, const Dataset& data, TrialBudget budget = {},
+         std::vector<TriedEdit> tried = {}) {
+    const RunnerConfig config{
+        .lanes = with_references({{.plan = preset_plan("float32").value(),
+                                   .scaler = {},
+                                   .backend = &emulation_backend()},
+                                  {.plan = plan, .scaler = {}, .backend = &emulation_backend()}}),
+        .errors = {.enabled = true}};
+    Runner runner(network, config, data);
+    MemorySink sink;
+    sink.begin(runner.describe());
+    runner.run(&sink, {}, kGoOn);
+    InferenceProofRequest request{.run = config,
+                                  .network = [&] { return network; },
+                                  .original = plan,
+                                  .advice = {.lane = 1, .plan_json = plan_to_json(plan)},
+                                  .backend = &emulation_backend()};
+    request.search = {.on = true, .budget = budget, .evidence = &sink.view(), .lane = 1};
+    request.search.tried = std::move(tried);
+    request.search.on_trial = [this](const std::vector<TriedEdit>& all) { kept = all; };
+    proof = prove(request, data, {}, kGoOn).value();
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Change& change : proof.edit.changes) all.push_back(change.name());
+    return all;
+  }
+
+  Proof proof;
+  std::vector<TriedEdit> kept;
+};
+
+Plan half() { return preset_plan("float16").value(); }
+
+/// 1 to 2, made 1e5 times as large and brought back: the result between has to stay in fp32, and
+/// the next operator has to read it so.
+Model one_overflow() {
+  Sketch net;
+  const ValueId large = net.times("up", net.op("first", "Neg", {net.x}), 1e5f);
+  return net.done(net.op("last", "Neg", {net.times("down", large, 1e-5f)}));
+}
+
+TEST(Search, FindsBothSidesOfAnOverflow) {
+  const Search found(one_overflow(), half(), rows(8));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  EXPECT_THAT(found.names(), UnorderedElementsAre("up", "down"));
+  ASSERT_THAT(found.proof.causes, SizeIs(2));
+  for (const Cause& cause : found.proof.causes) {
+    // The number 1e5 is too large for fp16 as well.
+    EXPECT_TRUE(cause.mechanism == Mechanism::forward_overflow ||
+                cause.mechanism == Mechanism::constant)
+        << cause.text;
+  }
+}
+
+TEST(Search, FindsTwoFaultsThatHideEachOther) {
+  Sketch net;
+  const auto fault = [&](const std::string& name, ValueId value) {
+    const ValueId large = net.op(name + "_up", "Mul", {net.op(name + "_a", "Exp", {value}), value});
+    const ValueId power = net.op(name + "_power", "Mul", {large, large});
+    const ValueId more = net.op(name + "_more", "Mul", {power, power});
+    return net.op(name + "_log", "Log", {more});
+  };
+  // exp(2) * 2 = 15, to the fourth 4.8e4; twice as much is 7.7e5: beyond 65504.
+  const ValueId first = fault("a", net.op("twice", "Add", {net.x, net.x}));
+  const ValueId second =
+      fault("b", net.op("third", "Div", {first, net.model.graph.add_constant(4.0f)}));
+  const Search found(net.done(second), half(), rows(8));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  EXPECT_THAT(found.proof.tried, testing::Not(IsEmpty()));
+  // Powers and logarithms of both; the second one's square may be too large as well.
+  EXPECT_THAT(found.names(), testing::IsSupersetOf({"store_fp32 a_more", "a_log", "b_log"}));
+  EXPECT_LE(found.proof.edit.changes.size(), 5u);
+}
+
+TEST(Search, PutsASafeConstantBeforeFp32) {
+  // x / max(x - x, 1e-12) where x - x is 0: in fp16 1e-12 is 0, and 0 / 0 is NaN.
+  Sketch net;
+  const ValueId zero = net.op("zero", "Sub", {net.x, net.x});
+  const ValueId guard = net.op("guard", "Max", {zero, net.model.graph.add_constant(1e-12f)});
+  const ValueId share = net.op("share", "Div", {zero, guard});
+  Plan plan = half();
+  plan.defaults.stagewise = true;
+  const Search found(net.done(net.op("sum", "Add", {share, net.x})), plan, rows(8));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  EXPECT_THAT(found.names(), ElementsAre("constant guard"));
+  ASSERT_THAT(found.proof.causes, SizeIs(1));
+  EXPECT_EQ(found.proof.causes[0].mechanism, Mechanism::constant);
+}
+
+TEST(Search, WidensASumThatStalls) {
+  // 8 * 512 terms of 1 to 2, summed in bf16: beyond 256 they change nothing.
+  Sketch net;
+  ValueId wide =
+      net.op("repeat", "Concat", std::vector<ValueId>(512, net.x), {{"axis", int64_t{1}}});
+  const ValueId sum = net.op("sum", "ReduceSum", {wide},
+                             {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}});
+  Plan plan = preset_plan("bfloat16").value();
+  plan.defaults.accumulation = Accumulation::format;
+  const Search found(net.done(net.op("out", "Neg", {sum})), plan, rows(8));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  EXPECT_THAT(found.names(), ElementsAre("accumulate_fp32 sum"));
+  ASSERT_THAT(found.proof.causes, SizeIs(1));
+  EXPECT_EQ(found.proof.causes[0].mechanism, Mechanism::stalled_sum);
+}
+
+TEST(Search, FindsNoCureWhereFp32HasNone) {
+  Sketch net;
+  const ValueId root = net.op("root", "Neg", {net.x});
+  const Search found(net.done(root), half(), rows(8));
+  EXPECT_TRUE(found.proof.trials.at(0).passes) << "nothing is wrong";
+  EXPECT_TRUE(found.proof.edit.empty());
+  EXPECT_THAT(found.proof.tried, SizeIs(1)) << "the lane as it is, and nothing else";
+}
+
+TEST(Search, EndsWithItsBudget) {
+  const Search whole(one_overflow(), half(), rows(8));
+  const Search some(one_overflow(), half(), rows(8), {.trials = 2});
+  EXPECT_LT(some.proof.tried.size(), whole.proof.tried.size());
+  EXPECT_TRUE(some.proof.exhausted);
+  EXPECT_FALSE(whole.proof.exhausted);
+}
+
+TEST(Search, RunsNothingTwice) {
+  const Search first(one_overflow(), half(), rows(8));
+  ASSERT_GT(first.kept.size(), 3u);
+  std::vector<TriedEdit> known = first.kept;
+  std::erase_if(known, [](const TriedEdit& tried) { return tried.edit.empty(); });
+  const Search again(one_overflow(), half(), rows(8), {}, known);
+  EXPECT_EQ(again.names(), first.names());
+  EXPECT_EQ(again.proof.tried.size(), first.proof.tried.size());
+  const std::vector<TriedEdit> read = read_tried(tried_json(first.kept));
+  ASSERT_EQ(read.size(), first.kept.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].edit, first.kept[i].edit);
+    EXPECT_EQ(read[i].passes, first.kept[i].passes);
+  }
+}
+
+}  // namespace
+}  // namespace halfscope::test
