@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "analysis/memory_sink.h"
 #include "analysis/proof/proof.h"
@@ -170,6 +172,29 @@ TEST(Search, FindsNoCureWhereFp32HasNone) {
   EXPECT_TRUE(found.proof.trials.at(0).passes) << "nothing is wrong";
   EXPECT_TRUE(found.proof.edit.empty());
   EXPECT_THAT(found.proof.tried, SizeIs(1)) << "the lane as it is, and nothing else";
+}
+
+/// x times a weight, and divided by it again.
+Model one_weight(float weight) {
+  Sketch net;
+  const ValueId w = net.model.graph.add_variable("scaled.weight", {8}, {});
+  net.model.initial["scaled.weight"] = Tensor{{8}, std::vector<float>(8, weight)};
+  const ValueId scaled = net.op("scaled", "Mul", {net.x, w});
+  return net.done(net.op("back", "Mul", {scaled, net.model.graph.add_constant(1.0f / weight)}));
+}
+
+TEST(Search, SeesWeightsThatAreLostAsTheyAreStored) {
+  for (const auto& [weight, mechanism] :
+       {std::pair{0x1p-30f, Mechanism::forward_flush}, {0x1p20f, Mechanism::forward_overflow}}) {
+    const Search found(one_weight(weight), half(), rows(8));
+    EXPECT_TRUE(found.proof.holds) << found.proof.text;
+    EXPECT_THAT(found.names(), UnorderedElementsAre("scaled", "back"));
+    const auto cause = std::find_if(found.proof.causes.begin(), found.proof.causes.end(),
+                                    [](const Cause& each) { return each.layer == "scaled"; });
+    ASSERT_NE(cause, found.proof.causes.end());
+    EXPECT_EQ(cause->mechanism, mechanism) << cause->text;
+    EXPECT_THAT(cause->text, testing::HasSubstr("100% of the weights of scaled")) << cause->text;
+  }
 }
 
 TEST(Search, EndsWithItsBudget) {

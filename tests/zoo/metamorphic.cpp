@@ -27,19 +27,42 @@ bool is_overflow(Mechanism mechanism) {
   return mechanism == Mechanism::forward_overflow || mechanism == Mechanism::gradient_overflow;
 }
 
-/// Whether it makes 0 or infinity of numbers, so that labels of one scale say little of another.
+/// Whether it makes 0 or infinity of numbers, or counts them, so that labels of one scale say
+/// little of another.
 bool depends_on_scale(Mechanism mechanism) {
   using M = Mechanism;
   return is_overflow(mechanism) || mechanism == M::forward_flush || mechanism == M::constant ||
-         mechanism == M::flushed_state || mechanism == M::gradient_flush;
+         mechanism == M::flushed_state || mechanism == M::gradient_flush ||
+         mechanism == M::integer_in_float;
 }
 
-/// How the case is diagnosed as it is. Found once.
-const Cure& original_of(const Case& which, const std::filesystem::path& folder) {
-  static std::map<std::string, Cure> known;
+RunView run_in(const std::filesystem::path& folder) { return RunView::open(folder / "run.hscope"); }
+
+/// The nodes of a recorded run whose values become 0 in their format.
+std::set<int> flushing(const RunView& run) {
+  const LaneFacts lane(run, 1);
+  std::set<int> nodes;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::forward || run.total(1, site.order).underflow == 0) continue;
+    nodes.insert(lane.node_of(site.order));
+  }
+  return nodes;
+}
+
+/// How a case is diagnosed as it is.
+struct Original {
+  Cure cure;
+  std::set<int> flushing;
+};
+
+/// Found once.
+const Original& original_of(const Case& which, const std::filesystem::path& folder) {
+  static std::map<std::string, Original> known;
   const auto found = known.find(which.id);
   if (found != known.end()) return found->second;
-  return known[which.id] = find_cure(which, which.right.at(0), folder);
+  Original original{.cure = find_cure(which, which.right.at(0), folder), .flushing = {}};
+  original.flushing = flushing(run_in(folder));
+  return known[which.id] = std::move(original);
 }
 
 class Relation {
@@ -107,9 +130,15 @@ class Relation {
       return hold_against_magnitudes(cure);
     }
     if (depends_on_scale(which_.about.mechanism)) {
-      return leave_out("other numbers become 0 or infinite at another scale");
+      return leave_out("other numbers become 0, infinite or whole at another scale");
     }
+    const std::set<int> before = original_of(which_, folder_).flushing;
     by_truth(rescaled(which_, 1), plan_);
+    if (pair_.state == Pair::State::left_out) return;
+    const std::set<int> now = flushing(recorded());
+    if (!std::includes(before.begin(), before.end(), now.begin(), now.end())) {
+      leave_out("results of other nodes become 0 then");
+    }
   }
 
   void other_format() {
@@ -144,7 +173,7 @@ class Relation {
     return near ? Harm::unclear : truth.harm;
   }
 
-  RunView recorded() const { return RunView::open(folder_ / "run.hscope"); }
+  RunView recorded() const { return run_in(folder_); }
 
   /// The nodes at which the reference of a recorded run has values that the lane's formats do not
   /// have; what is narrowed for a node counts as its own.
@@ -184,7 +213,7 @@ class Relation {
 
   /// As much must be found as without the change.
   void expect_named(const Case& variant, const std::string& plan) {
-    const Cure& before = original_of(which_, folder_);
+    const Cure& before = original_of(which_, folder_).cure;
     const Cure now = find_cure(variant, plan, folder_);
     if (now.decoy_advised) return state(false, "a decoy is advised" + of(now));
     if (before.named && !now.named) return state(false, "the cause is not named" + of(now));
@@ -284,6 +313,7 @@ const std::vector<NamedChange>& changes() {
       {"layers_behind", [](Relation& r, const Case&) { r.deeper(End::back); }},
       {"widened", [](Relation& r, const Case& c) { r.measured(widened(c)); }},
       {"reseeded", [](Relation& r, const Case& c) { r.measured(reseeded(c, 3)); }},
+      {"reseeded_again", [](Relation& r, const Case& c) { r.measured(reseeded(c, 4)); }},
       {"smaller_data", [](Relation& r, const Case&) { r.smaller_data(); }},
       {"larger_data", [](Relation& r, const Case&) { r.larger_data(); }},
       {"other_format", [](Relation& r, const Case&) { r.other_format(); }},

