@@ -170,6 +170,35 @@ std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
                                      percent(share), site.path, format_name(site.format))};
 }
 
+/// Weights that the lane keeps in a format that cannot hold them. They are rounded before the pass,
+/// so only the reference's numbers show what is missing.
+std::optional<Suspect> weights_at(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const std::optional<int> theirs = lane.reference_site(order);
+  if (site.role != Role::weight || !theirs || lane.reference() < 0) return std::nullopt;
+  const TensorStats& own = total_of(lane, order);
+  const TensorStats& wide = lane.run().total(lane.reference(), *theirs);
+  Suspect suspect{.node = node, .site = order};
+  if (own.non_finite() > wide.non_finite()) {
+    suspect.mechanism = Mechanism::forward_overflow;
+    suspect.weight = 1.0;
+    suspect.text = fmt::format("{} has values up to {}, and {} ends at {}", site.name(),
+                               short_number(static_cast<double>(wide.max_abs)),
+                               format_name(site.format), short_number(site.format.max_finite()));
+    return suspect;
+  }
+  const int64_t zeros = own.zero - wide.zero;
+  const double share =
+      static_cast<double>(zeros) / static_cast<double>(std::max<int64_t>(own.n, 1));
+  if (share < 0.01) return std::nullopt;
+  suspect.mechanism = Mechanism::forward_flush;
+  suspect.weight = std::min(share, 0.9);
+  suspect.text =
+      fmt::format("{} of the values of {} are 0 in {}, whose smallest number is {}", percent(share),
+                  site.name(), format_name(site.format), short_number(site.format.min_subnormal()));
+  return suspect;
+}
+
 /// What a result that is too far from the exact one has to do with.
 std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   const int order = lane.nodes()[static_cast<size_t>(node)].output_site;
@@ -243,12 +272,16 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
     narrow_operand_lost = narrow_operand_lost || (!is_result(site) && (overflow || flush));
     consider(overflow);
     consider(flush);
+    consider(weights_at(lane, node, order));
     // Integers that are only too large are off by one rounding, not by several.
     if (!scaled && !error) consider(lost_integers(lane, node, order));
   }
   // A result that is not finite because of what was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
-  consider(std::move(error));
+  // Results that are 0 are as far off; that they are 0 says more.
+  const bool explained = error && worst && worst->mechanism == Mechanism::forward_flush &&
+                         worst->weight >= 0.5 * error->weight;
+  if (!explained) consider(std::move(error));
   return worst;
 }
 
