@@ -72,7 +72,7 @@ constexpr RuleMechanism kRuleMechanisms[] = {
     {"forward_overflow", Mechanism::forward_overflow},
     {"loss_scale_window", Mechanism::loss_scale},
     {"gradient_underflow", Mechanism::gradient_flush},
-    {"scaled_operands", Mechanism::outlier_scale},
+    {"scaled_operands", Mechanism::clipped_blocks},
     {"lost_updates", Mechanism::lost_update},
     {"optimizer_state", Mechanism::flushed_state},
     {"unsafe_buffers", Mechanism::spoiled_statistics},
@@ -132,16 +132,13 @@ class Diagnoser {
     read_trials();
     reject_decoys();
     judge();
-    if (!result_.fix.empty()) result_.fix_text = capitalized_sentence(edit_text(result_.fix));
+    if (!result_.fix.empty()) result_.fix_text = edit_sentence(result_.fix);
     return std::move(result_);
   }
 
  private:
-  static std::string capitalized_sentence(std::string text) {
-    if (text.empty()) return text;
-    if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
-    return text + ".";
-  }
+  /// It may begin with a name, so its first letter stays.
+  static std::string with_stop(const std::string& text) { return text.empty() ? "" : text + "."; }
 
   const Finding* worst_finding() const {
     for (const Finding& finding : findings_) {  // sorted, the worst of a lane first
@@ -175,30 +172,53 @@ class Diagnoser {
       add_root(cause.layer, cause.site);
       if (result_.root.size() > 1) continue;
       result_.mechanism = cause.mechanism;
-      result_.cause = capitalized_sentence(cause.text);
+      result_.cause = with_stop(cause.text);
     }
     return true;
   }
 
+  /// Of a cure of the whole lane the finding that has to do with it, else the worst.
+  const Finding* finding_of(Mechanism wanted) const {
+    for (const Finding& finding : findings_) {
+      const bool counts = finding.lane == result_.lane && finding.severity >= Severity::warning;
+      if (counts && finding.rule != "harm" && mechanism_of(finding) == wanted) return &finding;
+    }
+    return nullptr;
+  }
+
   bool from_finding() {
-    const Finding* finding = worst_finding();
     const bool of_lane = result_.verified && result_.fix.changes.front().path.empty();
-    if (of_lane) result_.mechanism = mechanism_of(result_.fix.changes.front().kind);
-    if (finding == nullptr) {
-      if (!of_lane) return false;
-      for (const std::string& path : worst_variables(lane_)) add_root(path, "");
-      result_.cause = capitalized_sentence(mechanism_text(result_.mechanism));
-      return true;
+    const Finding* finding = worst_finding();
+    if (of_lane) {
+      const auto lighter = [](const Change& a, const Change& b) { return a.kind < b.kind; };
+      const std::vector<Change>& all = result_.fix.changes;
+      result_.mechanism = mechanism_of(std::max_element(all.begin(), all.end(), lighter)->kind);
+      finding = finding_of(result_.mechanism);
+      if (finding == nullptr) {
+        for (const std::string& path : worst_variables(lane_)) add_root(path, "");
+        result_.cause = with_stop(mechanism_text(result_.mechanism));
+        return true;
+      }
+    } else {
+      if (finding == nullptr || mechanism_of(*finding) == Mechanism::unknown) return false;
+      result_.mechanism = mechanism_of(*finding);
     }
-    const Mechanism seen = mechanism_of(*finding);
-    if (!of_lane && seen == Mechanism::unknown) return false;
-    if (!of_lane) result_.mechanism = seen;
-    if (!finding->layer.empty()) add_root(finding->layer, finding->site);
-    if (finding->layer.empty()) {
-      for (const std::string& path : worst_variables(lane_)) add_root(path, "");
-    }
-    result_.cause = capitalized_sentence(finding->mechanism);
+    add_roots_of(*finding);
+    result_.cause = with_stop(finding->mechanism);
     return true;
+  }
+
+  void add_roots_of(const Finding& finding) {
+    const int node = node_of_path(lane_, finding.layer);
+    if (node < 0) {
+      if (!finding.layer.empty()) add_root(finding.layer, finding.site);
+    } else {
+      for (const int each : planned_nodes(lane_, node)) {
+        add_root(lane_.nodes()[static_cast<size_t>(each)].path, finding.site);
+      }
+    }
+    if (!result_.root.empty()) return;
+    for (const std::string& path : worst_variables(lane_)) add_root(path, "");
   }
 
   void from_evidence() {
@@ -206,7 +226,7 @@ class Diagnoser {
     if (suspects.empty()) return;
     const Suspect& first = suspects.front();
     result_.mechanism = first.mechanism;
-    result_.cause = capitalized_sentence(first.text);
+    result_.cause = with_stop(first.text);
     for (const int node : planned_nodes(lane_, first.node)) {
       add_root(lane_.nodes()[static_cast<size_t>(node)].path, lane_.site(first.site).name());
     }

@@ -53,6 +53,7 @@ class Prover {
         stop_(stop),
         book_(original_, trials, stop, search.budget),
         edit_(advice.edit) {
+    advised_scale_ = edit_.loss_scale();
     if (original_.plan.storage == kFp32) edit_.set(FixKind::weights_fp32, false);
     if (edit_.loss_scale() && finds_its_scale(edit_, original_.scaler)) edit_.set_loss_scale({});
     const std::string advised = plan_from_json(advice.plan_json).name;
@@ -73,6 +74,9 @@ class Prover {
     if (search_.on && nothing_.empty() && !original.trial.passes && !stop_) {
       request.original = original_.plan;
       request.advice = edit_;
+      if (original_.scaler.kind == LossScalerConfig::Kind::dynamic) {
+        request.loss_scale = advised_scale_;
+      }
       find(std::move(request), proof);
     }
     const bool cures = outcome(edit_, Trial::Kind::advised, advised_name_).trial.passes;
@@ -174,6 +178,7 @@ class Prover {
   const std::atomic<bool>& stop_;
   TrialBook book_;
   PlanEdit edit_;  ///< what is left of the advice
+  std::optional<double> advised_scale_;
   std::string advised_name_;
   std::string nothing_;               ///< why nothing can be proved
   std::vector<std::string> dropped_;  ///< in words

@@ -41,8 +41,8 @@ class Searcher {
   SearchResult run() {
     std::optional<PlanEdit> cure = find_cure();
     if (cure) {
-      cure = smaller(*cure);
-      cure = merged(*cure);
+      cure = merged(smaller(*cure));
+      cure = single(*cure);
       cure = smaller(cheaper(*cure));
       result_.cure = cure;
       find_alternatives(*cure);
@@ -251,6 +251,22 @@ class Searcher {
     return result;
   }
 
+  /// One cheap change at one of the nodes, where that cures alone: a wide result beside operands
+  /// that stay narrow may fit what a wide operator does not.
+  PlanEdit single(const PlanEdit& edit) {
+    constexpr size_t kFew = 6;
+    if (edit.changes.size() < 2 || edit.changes.size() > kFew) return edit;
+    for (const Change& member : edit.changes) {
+      if (member.kind != FixKind::operator_fp32) continue;
+      for (const FixKind kind : cheaper_kinds(member.path)) {
+        if (book_.exhausted()) return edit;
+        const PlanEdit other = edit_of({{.kind = kind, .path = member.path}});
+        if (book_.passes(other)) return other;
+      }
+    }
+    return edit;
+  }
+
   /// For each node in fp32 the cheapest change in its place that still cures.
   PlanEdit cheaper(PlanEdit edit) {
     const std::vector<Change> members = edit.changes;
@@ -391,6 +407,9 @@ std::vector<Change> lane_changes(const SearchRequest& request) {
   const bool state_is_narrow = is_narrow_format(plan.state) ||
                                (!plan.state && is_narrow_format(request.state_format)) ||
                                is_narrow_format(storage);
+  if (request.loss_scale) {
+    changes.push_back({.kind = FixKind::loss_scale, .value = *request.loss_scale});
+  }
   add(is_narrow_format(plan.gradient_sum) ||
           (!plan.gradient_sum && is_narrow_format(request.sum_format)),
       FixKind::gradient_sum_fp32);

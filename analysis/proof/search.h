@@ -27,8 +27,9 @@ struct SearchRequest {
   int64_t ranks = 1;  ///< of the training, and how they reduce
   Reduction reduction{};
   bool trains = false;
-  PlanEdit advice{};                ///< of the rules: what is tried first
-  std::vector<LayerInfo> layers{};  ///< of the original lane, in execution order
+  PlanEdit advice{};                                ///< of the rules: what is tried first
+  std::optional<double> loss_scale = std::nullopt;  ///< that suits the gradients, if known
+  std::vector<LayerInfo> layers{};                  ///< of the original lane, in execution order
   /// The original lane as it was recorded, beside its reference; the lane is the last of the two.
   const RunView* evidence = nullptr;
   int lane = -1;

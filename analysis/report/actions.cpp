@@ -194,21 +194,6 @@ void finish(Report& report, ActionReport action) {
   report.actions.push_back(std::move(action));
 }
 
-/// A module path as PyTorch spells it.
-std::string module_name(std::string path) {
-  std::replace(path.begin(), path.end(), '/', '.');
-  return path;
-}
-
-std::string python_string(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  }
-  return out + "\"";
-}
-
 /// The advised plan keeps variables in fp32 and the lane's own does not.
 bool widens_storage(const std::string& lane_plan, const std::string& advised_plan) {
   const std::string place = "/variables/storage", before = plan_text(lane_plan, place);
@@ -217,39 +202,20 @@ bool widens_storage(const std::string& lane_plan, const std::string& advised_pla
 
 }  // namespace
 
-std::string pytorch_of(const Report& report, const Recommendation& advice) {
-  const std::string& plan = report.lanes[static_cast<size_t>(advice.lane)].plan_json;
-  const bool fp32_storage = widens_storage(plan, advice.plan_json);
-  std::string text = "import torch\n\n";
-  if (fp32_storage) {
-    text += "model.float()  # master weights: let autocast narrow them, not model.half()\n";
+std::string fix_of(const Report& report, const Recommendation& advice, FixTarget target) {
+  const bool proved = report.proof && report.proof->holds && report.proof_lane == advice.lane;
+  LaneInfo lane;
+  lane.plan_json = report.lanes[static_cast<size_t>(advice.lane)].plan_json;
+  for (const LayerReport& each : report.layers) {
+    if (each.lane != advice.lane) continue;
+    LayerInfo layer;
+    layer.path = each.path;
+    layer.op = each.op;
+    layer.read = each.read;
+    layer.parameters = each.parameters;
+    lane.layers.push_back(std::move(layer));
   }
-  if (!advice.edit.fp32_layers().empty()) {
-    text += "KEEP_FP32 = {  # as in model.named_modules()\n";
-    for (const std::string& layer : advice.edit.fp32_layers()) {
-      text += "    " + python_string(module_name(layer)) + ",\n";
-    }
-    text +=
-        "}\n\n"
-        "def to_fp32(x):\n"
-        "    floating = torch.is_tensor(x) and x.is_floating_point()\n"
-        "    return x.float() if floating else x\n\n"
-        "def keep_in_fp32(module, device=\"cuda\"):\n"
-        "    forward = module.forward\n"
-        "    def in_fp32(*args, **kwargs):\n"
-        "        with torch.autocast(device, enabled=False):\n"
-        "            return forward(*map(to_fp32, args), **kwargs)\n"
-        "    module.forward = in_fp32\n\n"
-        "for name, module in model.named_modules():\n"
-        "    if name in KEEP_FP32:\n"
-        "        keep_in_fp32(module)\n";
-  }
-  if (advice.edit.loss_scale()) {
-    text += fmt::format(
-        "scaler = torch.cuda.amp.GradScaler(init_scale={:.17g})  # dynamic from there\n",
-        *advice.edit.loss_scale());
-  }
-  return text;
+  return fix_as(target, lane, proved ? report.proof->edit : advice.edit);
 }
 
 void add_actions(const RunView& run, Report& report) {

@@ -155,7 +155,7 @@ std::string actions_section(const Report& report) {
   if (report.recommendation) {
     html += "<div class=\"pair\">\n";
     html += copy_block("PyTorch: autocast off where it hurts",
-                       report::pytorch_of(report, *report.recommendation), true);
+                       report::fix_of(report, *report.recommendation, FixTarget::pytorch), false);
     html += copy_block("HalfScope: plan.json", report.plan_text + "\n", true);
     html += "</div>\n";
   }

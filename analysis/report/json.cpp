@@ -304,7 +304,11 @@ Json recommendation_json(const Report& report) {
   json["text"] = advice.text;
   const LaneReport* cure = report::cure_with(report, advice.lane, advice.edit.fp32_layers());
   json["cured_by"] = cure != nullptr ? Json(cure->name) : Json(nullptr);
-  json["pytorch"] = report::pytorch_of(report, advice);
+  json["pytorch"] = report::fix_of(report, advice, FixTarget::pytorch);
+  for (FixTarget target : all_fix_targets()) {
+    if (target == FixTarget::plan) continue;  // that is "plan"
+    json["fixes"][fix_target_name(target)] = report::fix_of(report, advice, target);
+  }
   return json;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "analysis/fixes/fixes.h"
 #include "analysis/report/report.h"
 #include "core/numeric/statistics/rates.h"
 
@@ -37,8 +38,8 @@ std::string of_evaluation(const RunInfo& run, const std::string& measure);
 /// One line a rule, so that a plan can be read and pasted.
 std::string compact_plan(const std::string& plan_json);
 
-/// The advice as code for PyTorch.
-std::string pytorch_of(const Report& report, const Recommendation& advice);
+/// The advice, or what its proof left of it, as text to paste.
+std::string fix_of(const Report& report, const Recommendation& advice, FixTarget target);
 
 /// The findings' worst of a lane at or above a severity; null if none.
 const Finding* worst_of(const Report& report, int lane, Severity at_least);

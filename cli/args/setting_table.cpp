@@ -157,6 +157,10 @@ std::vector<Setting> network_rows() {
        Kept::settings,
        Offer{.files = "*.np[yz]"},
        {"data", "random_input"}},
+      {"--input", kConvert, kNetwork,
+       "Samples to check a typed file with: x.npy, x.npz or NAME=x.npy; may be given several times "
+       "[default: random numbers]",
+       texts("FILE", &Settings::inputs), Kept::nothing, Offer{.files = "*.np[yz]"}},
       {"--data", kTrain, kNetwork,
        "Data set: digits (embedded), mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz] with one "
        "array per input of the network",
@@ -322,6 +326,12 @@ std::vector<Setting> lane_rows() {
   Setting shown =
       row("--plan", kConvert, "Plan whose rounding the file shows as Casts [default: none]",
           lanes("PLAN", &Settings::plans, false), plans);
+  Setting typed = row("--typed", kConvert,
+                      "Give tensors the types of --plan's formats and let operators run in them, "
+                      "for runtimes that take a strongly typed file",
+                      toggle(&Settings::typed));
+  Setting typed_io = row("--typed-io", kConvert, "Type inputs and outputs, too; implies --typed",
+                         toggle(&Settings::typed_io));
   Setting kernels = row("--kernels", kTrain | kRun,
                         "Print the kernel that runs each matrix product on the GPU and, at the "
                         "end, what was launched as CUDA graphs",
@@ -333,6 +343,8 @@ std::vector<Setting> lane_rows() {
       each,
       format_source,
       shown,
+      typed,
+      typed_io,
       row("--backend", kTrain | kRun,
           "Backend of lanes without an explicit one: emulated (this processor), cuda (an NVIDIA "
           "GPU, with cuBLASLt and cuDNN) or cuda-own (our own kernels, with the emulator's bits)",

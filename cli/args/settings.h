@@ -54,6 +54,7 @@ struct Settings {
   std::string backend = "emulated";
   bool fast = false, kernels = false;
   std::vector<std::string> fp32{};
+  bool typed = false, typed_io = false;
   std::optional<Accumulation> accumulation{};
   std::optional<LossScalerConfig> loss_scale{};
 

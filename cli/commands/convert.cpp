@@ -2,7 +2,10 @@
 // `halfscope convert`: a network as an ONNX file, as it is or with what a plan does to it.
 #include <fmt/format.h>
 
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "analysis/report/report_parts.h"
 #include "cli/args/lanes.h"
@@ -10,7 +13,9 @@
 #include "cli/args/setting.h"
 #include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/run_input.h"
 #include "cli/tasks/training.h"
+#include "cli/tasks/typed_check.h"
 #include "cli/terminal/output.h"
 #include "core/data/dataset.h"
 #include "core/error.h"
@@ -24,42 +29,86 @@ namespace {
 /// Numbers of samples that tell what depends on them: more than one, and no multiples.
 constexpr int64_t kSamples = 2, kMoreSamples = 19;
 
-/// The network as a file, for this many samples at once.
-std::string written(const Settings& settings, NetworkOptions wanted, int64_t batch) {
+/// The network as a file.
+struct Written {
+  std::string bytes;
+  int64_t batch = 1;  ///< samples at once that it was written for
+};
+
+bool is_typed(const Settings& settings) { return settings.typed || settings.typed_io; }
+
+/// The network for this many samples at once.
+Model network_for(const Settings& settings, NetworkOptions wanted, int64_t batch) {
   wanted.batch = batch;
   wanted.batch_given = settings.batch > 0;
-  const Model network = load_network(settings.model, wanted);
+  return load_network(settings.model, wanted);
+}
+
+Written written(const Settings& settings, const NetworkOptions& wanted, int64_t batch) {
+  const Model network = network_for(settings, wanted, batch);
   const NamedTensors weights =
       starting_weights(network, settings.seed, read_initial_weights(settings));
-  if (settings.plans.empty()) return onnx_bytes(network, weights);
+  if (settings.plans.empty()) return {onnx_bytes(network, weights), batch};
   const Plan plan = plan_of(settings.plans[0], settings);
   if (plan.double_precision) {
     throw usage_error(
         "--plan " + lane_text(settings.plans[0]) + " computes in double, which is not written",
         "leave --plan out for the network as it is");
   }
-  return onnx_bytes(lower_inference(network, plan), network.name, weights);
+  const ShownPlan shown = settings.typed_io    ? ShownPlan::types_and_io
+                          : is_typed(settings) ? ShownPlan::types
+                                               : ShownPlan::casts;
+  return {onnx_bytes(lower_inference(network, plan), network.name, weights, shown), batch};
 }
 
 /// For any number of samples, if the file leaves it open and all that the network does can be said
 /// without it; else for one.
-std::string written_open(const Settings& settings, const NetworkOptions& wanted) {
+Written written_open(const Settings& settings, const NetworkOptions& wanted) {
   if (!is_network_file(settings.model)) return written(settings, wanted, 1);
   const std::string dimension = load_network_file(settings.model, wanted).open_batch;
   if (dimension.empty()) return written(settings, wanted, 1);
   std::string obstacle;
   try {
-    const std::string file = written(settings, wanted, kSamples);
-    const std::string other = written(settings, wanted, kMoreSamples);
+    const std::string file = written(settings, wanted, kSamples).bytes;
+    const std::string other = written(settings, wanted, kMoreSamples).bytes;
     OpenedBatch opened = open_batch({file, kSamples, other, kMoreSamples}, dimension, settings.out);
-    if (!opened.bytes.empty()) return std::move(opened.bytes);
+    if (!opened.bytes.empty()) return {std::move(opened.bytes), kSamples};
     obstacle = opened.obstacle;
   } catch (const Error& error) {  // some networks are for one sample; else this comes again
     obstacle = error.what();
   }
-  std::string fixed = written(settings, wanted, 1);
+  Written fixed = written(settings, wanted, 1);
   fmt::print(stderr, "note: {}: {} is fixed at 1: {}\n", settings.out, dimension, obstacle);
   return fixed;
+}
+
+/// Reads a strongly typed file back and says whether it computes what the plan says.
+std::string checked(const Settings& settings, const NetworkOptions& wanted, const Written& made,
+                    const std::optional<Dataset>& given) {
+  try {
+    const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(made.bytes.data()),
+                                         made.bytes.size());
+    const OnnxImport file = parse_onnx(bytes, settings.out, ".", {.batch = made.batch});
+    const Model network = network_for(settings, wanted, made.batch);
+    const Dataset samples =
+        given ? *given : random_inputs(network, made.batch, made.batch, settings.seed);
+    const NamedTensors weights =
+        starting_weights(network, settings.seed, read_initial_weights(settings));
+    const Plan plan = plan_of(settings.plans[0], settings);
+    return check_typed_file(file, lower_inference(network, plan), weights, samples).summary();
+  } catch (const Error& error) {
+    return std::string("not checked: ") + error.what();
+  }
+}
+
+void check_typed_settings(const Settings& settings) {
+  if (is_typed(settings) && settings.plans.empty()) {
+    throw usage_error("--typed needs a plan, whose formats are the types",
+                      "add --plan, for instance --plan mixed_float16");
+  }
+  if (!is_typed(settings) && !settings.inputs.empty()) {
+    throw usage_error("--input is for the check of a typed file", "add --typed or leave it out");
+  }
 }
 
 /// What feeds the network's own file may have to convert its arrays for the new one.
@@ -77,20 +126,28 @@ void tell_types(const Settings& settings, const NetworkOptions& wanted, const st
 
 int convert_network(const Settings& settings) {
   if (settings.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
+  check_typed_settings(settings);
   std::vector<std::string> files = input_files(settings);
+  for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
   files.push_back(settings.out);
   check_distinct(files);
   check_result_file(settings.out, settings.force);
   NetworkOptions wanted = network_options(settings);
   if (settings.batch > 0) wanted.batch = settings.batch;
   if (!settings.data.empty()) describe_samples(load_data(settings.data), wanted);
-  const std::string bytes = settings.batch == 0 ? written_open(settings, wanted)
-                                                : written(settings, wanted, settings.batch);
-  write_result(settings.out, bytes, settings.force);
-  tell_types(settings, wanted, bytes);
+  std::optional<Dataset> samples;
+  if (!settings.inputs.empty()) samples = read_inputs(settings.inputs);
+  const Written made = settings.batch == 0 ? written_open(settings, wanted)
+                                           : written(settings, wanted, settings.batch);
+  write_result(settings.out, made.bytes, settings.force);
+  tell_types(settings, wanted, made.bytes);
   if (settings.out != kStandardOutput) {
     write_out(fmt::format("{}: {}\n", settings.out,
-                          report::bytes_text(static_cast<int64_t>(bytes.size()))));
+                          report::bytes_text(static_cast<int64_t>(made.bytes.size()))));
+  }
+  if (is_typed(settings)) {
+    wanted.quiet = true;
+    fmt::print(stderr, "note: {}: {}\n", settings.out, checked(settings, wanted, made, samples));
   }
   return 0;
 }

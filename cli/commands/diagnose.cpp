@@ -11,6 +11,7 @@
 #include "analysis/rules/recommend.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/advised_fix.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
 #include "cli/terminal/output.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr size_t kIndent = 2, kHanging = 4;
 
 struct DiagnoseOptions {
-  std::string run, lane, out, fail_on, budget;
+  std::string run, lane, out, fail_on, budget, fix_as;
   bool verify = false, no_twins = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
@@ -190,6 +191,11 @@ int diagnose(const DiagnoseOptions& options) {
   if (plan_printed && options.json) {
     throw usage_error("--json and --out - both write to standard output", "leave out one of them");
   }
+  const bool prints_fix = !options.fix_as.empty();
+  if (prints_fix && (plan_printed || options.json)) {
+    throw usage_error("--fix-as prints to standard output", "leave out --json and --out -");
+  }
+  const FixTarget fix = prints_fix ? parse_fix_as(options.fix_as) : FixTarget::plan;
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   parse_budget(options.budget);    // likewise
   if (options.threads > 0) omp_set_num_threads(options.threads);
@@ -225,6 +231,11 @@ int diagnose(const DiagnoseOptions& options) {
     next = next_command(run, what, options.out);
   }
   if (verified.proof) advice = advice_on(run, report, advised);
+  if (prints_fix) {
+    if (!refuted) write_out(advised_fix(fix, run.lane(advised), advice, verified.proof));
+    verified.check_stored();
+    return code;
+  }
   if (options.json) {
     Json json{{"schema", "halfscope.recommend/1"}, {"version", kVersion}, {"run", options.run}};
     json["verdict"] = {{"state", verdict_name(report.verdict.state)},
@@ -285,6 +296,12 @@ void add_diagnose(CLI::App& app, Invocation& call) {
       ->group("Advice");
   add_output(*sub, "--out", options->out, "*.json", "Write the advised plan here");
   add_force(*sub, options->force);
+  offer(
+      sub->add_option("--fix-as", options->fix_as,
+                      "Print only the advice, as text to paste: " + comma_list(fix_target_names()))
+          ->type_name("FRAMEWORK")
+          ->group("Advice"),
+      {.words = fix_target_names()});
   sub->add_flag("--verify", options->verify,
                 "Prove the advice by trying it beside fp32 and the lane as it was; write a plan "
                 "only if it holds")

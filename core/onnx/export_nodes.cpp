@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/onnx/exporter.h"
+#include "core/onnx/tensor_proto.h"
 #include "core/ops/ops.h"
 #include "core/ops/softmax.h"
 
@@ -142,8 +143,10 @@ void gelu(Exporter& e, const Node& node, const Names& outputs) {
 
 /// As in inference, whatever it is in the graph.
 void batch_normalization(Exporter& e, const Node& node, const Names& outputs) {
-  ::onnx::NodeProto& proto =
-      e.add("BatchNormalization", node.path, input_names(e, node), {outputs[0]});
+  Names inputs{e.name_of(node.inputs[0])};
+  for (size_t i = 1; i < node.inputs.size(); ++i)
+    inputs.push_back(e.stored_name_of(node.inputs[i]));
+  ::onnx::NodeProto& proto = e.add("BatchNormalization", node.path, inputs, {outputs[0]});
   copy_attributes(node, proto, {"epsilon", "momentum"});
 }
 
@@ -175,10 +178,10 @@ void arg_max(Exporter& e, const Node& node, const Names& outputs) {
                   {"axis", "keepdims", "select_last_index"});
 }
 
-template <DataType To>
 void convert(Exporter& e, const Node& node, const Names& outputs) {
   ::onnx::NodeProto& proto = e.add("Cast", node.path, {e.name_of(node.inputs[0])}, outputs);
-  set_attribute(proto, "to", static_cast<int64_t>(To));
+  const DataType to = node.op == "IndexToReal" ? e.real_type() : DataType::int64;
+  set_attribute(proto, "to", static_cast<int64_t>(to));
 }
 
 void logical(Exporter& e, const Node& node, const Names& outputs) {
@@ -200,7 +203,11 @@ void scattered_sums(Exporter& e, const Node& node, const Names& outputs) {
   // Not an initializer, which a training could change.
   const std::string data = node.path + "/zeros";
   const std::string shape = e.ints(node, "shape", e.graph().value(node.outputs[0]).shape);
-  e.add("ConstantOfShape", data, {shape}, {data});
+  ::onnx::NodeProto& zeros = e.add("ConstantOfShape", data, {shape}, {data});
+  if (e.real_type() != DataType::float32) {
+    set_attribute(zeros, "value",
+                  KnownTensor{.type = e.real_type(), .shape = {1}, .reals = {0.0f}});
+  }
   const std::string updates = operand(e, node, 0);
   const std::string indices = operand(e, node, 1);
   if (node.op == "GatherElementsGrad") {
@@ -256,8 +263,8 @@ constexpr Rule kRules[] = {
     {"Softmax", softmax},
     {"Where", where},
     {"ArgMax", arg_max},
-    {"IndexToReal", convert<DataType::float32>},
-    {"RealToIndex", convert<DataType::int64>},
+    {"IndexToReal", convert},
+    {"RealToIndex", convert},
     {"Equal", compare},
     {"Less", compare},
     {"LessOrEqual", compare},
@@ -319,6 +326,13 @@ void set_attribute(::onnx::NodeProto& node, const std::string& name,
   attribute.set_name(name);
   attribute.set_type(::onnx::AttributeProto::INTS);
   for (int64_t value : values) attribute.add_ints(value);
+}
+
+void set_attribute(::onnx::NodeProto& node, const std::string& name, const KnownTensor& value) {
+  ::onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(::onnx::AttributeProto::TENSOR);
+  write_tensor(value, name, *attribute.mutable_t());
 }
 
 }  // namespace halfscope::onnx_files

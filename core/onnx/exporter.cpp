@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/lower/execution.h"
+#include "core/numeric/formats/round.h"
 #include "core/onnx/export.h"
 #include "core/onnx/model_file.h"
 #include "core/onnx/tensor_proto.h"
@@ -20,16 +21,11 @@ bool is_float8(DataType type) {
   return type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz;
 }
 
-DataType needed_type(const FloatFormat& format, const std::string& what) {
-  if (const auto type = type_of(format)) return *type;
-  throw Error(what + ": ONNX has no type for " + format_name(format),
-              "formats with one are float16, bfloat16 and the 8-bit ones of OCP and AMD");
-}
-
-void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value& value) {
+void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value& value,
+              DataType real) {
   info.set_name(name);
   ::onnx::TypeProto::Tensor& tensor = *info.mutable_type()->mutable_tensor_type();
-  const DataType type = value.type == ElementType::index ? DataType::int64 : DataType::float32;
+  const DataType type = value.type == ElementType::index ? DataType::int64 : real;
   tensor.set_elem_type(static_cast<int32_t>(type));
   ::onnx::TensorShapeProto& shape = *tensor.mutable_shape();
   for (int64_t size : value.shape) shape.add_dim()->set_dim_value(size);
@@ -56,8 +52,14 @@ bool takes_sums(const Node& node) {
 
 }  // namespace
 
-Exporter::Exporter(Graph graph, const NamedTensors& weights, bool formats)
-    : graph_(std::move(graph)), weights_(weights), formats_(formats) {}
+DataType needed_type(const FloatFormat& format, const std::string& what) {
+  if (const auto type = type_of(format)) return *type;
+  throw Error(what + ": ONNX has no type for " + format_name(format),
+              "formats with one are float16, bfloat16 and the 8-bit ones of OCP and AMD");
+}
+
+Exporter::Exporter(Graph graph, const NamedTensors& weights, PlanForm form)
+    : graph_(std::move(graph)), weights_(weights), form_(form) {}
 
 std::string Exporter::fresh(const std::string& wanted) {
   std::string name = wanted;
@@ -95,7 +97,9 @@ std::string Exporter::ints(const Node& node, const std::string& what, std::vecto
 
 std::string Exporter::scalar(const Node& node, const std::string& what, double value) {
   KnownTensor tensor;
-  tensor.reals = {static_cast<float>(value)};
+  const FloatFormat format = format_of(compute_).value_or(kFp32);
+  tensor.type = compute_;
+  tensor.reals = {round_to_format(static_cast<float>(value), format).value};
   return constant(node, what, tensor);
 }
 
@@ -116,33 +120,46 @@ std::string Exporter::integer(ValueId value) {
 
 std::string Exporter::name_of(ValueId value) {
   if (value == kNone) return "";
+  if (typed() && graph_.value(value).type == ElementType::real) return typed_name(value, compute_);
   if (!names_.contains(value)) add_source(value);
   return names_.at(value);
+}
+
+const Tensor& Exporter::weight(const Variable& variable) const {
+  const auto found = weights_.find(variable.path);
+  if (found == weights_.end()) throw Error("no weights for " + variable.path);
+  if (found->second.shape != graph_.value(variable.value).shape) {
+    throw Error(variable.path + " has shape " + to_string(found->second.shape) +
+                ", but the network wants " + to_string(graph_.value(variable.value).shape));
+  }
+  return found->second;
+}
+
+/// A Cast whose output has the name `to`.
+std::string Exporter::add_cast(const std::string& from, const std::string& to,
+                               const FloatFormat& format) {
+  const DataType type = needed_type(format, from);
+  ::onnx::NodeProto& cast = add("Cast", to, {from}, {to});
+  set_attribute(cast, "to", static_cast<int64_t>(type));
+  if (is_float8(type)) set_attribute(cast, "saturate", int64_t{format.saturate});
+  return to;
 }
 
 /// A variable or a constant.
 void Exporter::add_source(ValueId value) {
   if (const Variable* variable = graph_.variable_of(value)) {
-    const auto found = weights_.find(variable->path);
-    if (found == weights_.end()) throw Error("no weights for " + variable->path);
-    if (found->second.shape != graph_.value(value).shape) {
-      throw Error(variable->path + " has shape " + to_string(found->second.shape) +
-                  ", but the network wants " + to_string(graph_.value(value).shape));
-    }
+    const Tensor& of = weight(*variable);
     const std::string name = fresh(variable->alias.empty() ? variable->path : variable->alias);
     names_[value] = name;
-    KnownTensor tensor{.shape = found->second.shape, .reals = found->second.data};
+    KnownTensor tensor{.shape = of.shape, .reals = of.data};
     const FloatFormat& format = graph_.value(value).format;
-    if (!formats_ || format == kFp32) {
+    if (form_ == PlanForm::none || format == kFp32) {
       add_initializer(tensor, name);
       return;
     }
     tensor.type = needed_type(format, variable->path);
     add_initializer(tensor, name);
-    const std::string wide = fresh(name + "_float");
-    ::onnx::NodeProto& cast = add("Cast", wide, {name}, {wide});
-    set_attribute(cast, "to", static_cast<int64_t>(DataType::float32));
-    names_[value] = wide;
+    names_[value] = add_cast(name, fresh(name + "_float"), kFp32);
     return;
   }
   for (const Constant& constant : graph_.constants()) {
@@ -171,18 +188,13 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
   }
   const DataType type = needed_type(of.format, node.path);
   const std::string narrow = fresh(exact + "_" + type_name(type)), wide = fresh(exact + "_rounded");
-  ::onnx::NodeProto& down = add("Cast", narrow, {exact}, {narrow});
-  set_attribute(down, "to", static_cast<int64_t>(type));
-  if (is_float8(type)) set_attribute(down, "saturate", int64_t{of.format.saturate});
-  ::onnx::NodeProto& up = add("Cast", wide, {narrow}, {wide});
-  set_attribute(up, "to", static_cast<int64_t>(DataType::float32));
-  names_[value] = wide;
+  names_[value] = add_cast(add_cast(exact, narrow, of.format), wide, kFp32);
 }
 
 void Exporter::add_node(NodeId id) {
   const Node node = graph_.node(id);  // expansions grow the graph
   const Accumulation& sums = node.plan.accumulation;
-  if (formats_ && takes_sums(node) &&
+  if (form_ != PlanForm::none && takes_sums(node) &&
       (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot say how its sums are taken",
                 "export a plan that accumulates in fp32");
@@ -191,6 +203,7 @@ void Exporter::add_node(NodeId id) {
     throw Error(node.path + ": ONNX cannot say how the scale of its operands is found",
                 "export a plan without scales");
   }
+  if (typed()) return add_typed_node(node);
   if (node.op == "Cast") {
     names_[node.outputs[0]] = name_of(node.inputs[0]);
     if (graph_.value(node.outputs[0]).format != kFp32)
@@ -208,8 +221,8 @@ void Exporter::add_node(NodeId id) {
     add_composite(node);
   }
   for (ValueId result : node.outputs) {
-    if (formats_ && graph_.value(result).type == ElementType::real && names_.contains(result) &&
-        needs_rounding(graph_, node, graph_.value(result))) {
+    if (form_ != PlanForm::none && graph_.value(result).type == ElementType::real &&
+        names_.contains(result) && needs_rounding(graph_, node, graph_.value(result))) {
       round_output(result, names_.at(result));
     }
   }
@@ -227,7 +240,10 @@ void Exporter::add_composite(const Node& node) {
   if (last >= first) graph_.node(last).path = node.path;
   for (NodeId id = first; id < static_cast<NodeId>(graph_.nodes().size()); ++id) add_node(id);
   for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
-    if (results[i] != kNone) names_[node.outputs[i]] = name_of(results[i]);
+    if (results[i] == kNone) continue;
+    compute_ = DataType::float32;
+    names_[node.outputs[i]] = name_of(results[i]);
+    types_[node.outputs[i]] = compute_;
   }
 }
 
@@ -250,6 +266,9 @@ void Exporter::name_output(const NamedValue& output) {
     std::replace(node.mutable_input()->begin(), node.mutable_input()->end(), name, output.name);
   }
   names_[output.value] = output.name;
+  for (auto& [value, copy] : copies_) {
+    if (copy == name) copy = output.name;
+  }
   fixed_.insert(output.name);
 }
 
@@ -260,27 +279,32 @@ void Exporter::name_output(const NamedValue& output) {
   file_.set_producer_name("HalfScope");
   ::onnx::OperatorSetIdProto& opset = *file_.add_opset_import();
   opset.set_domain("");
-  opset.set_version(kExportOpset);
   ::onnx::GraphProto& graph = *file_.mutable_graph();
   graph.set_name(name.empty() ? "network" : name);
   for (const NamedValue& output : outputs) taken_.insert(output.name);
   for (const NamedValue& input : inputs) {
     names_[input.value] = fresh(input.name);
-    describe(*graph.add_input(), names_[input.value], graph_.value(input.value));
+    type_input(input.value, nodes);
+    describe(*graph.add_input(), names_[input.value], graph_.value(input.value),
+             types_.at(input.value));
     const Value& value = graph_.value(input.value);
-    if (formats_ && value.type == ElementType::real && value.format != kFp32)
+    if (form_ == PlanForm::casts && value.type == ElementType::real && value.format != kFp32)
       throw Error("input " + input.name + " is kept in " + format_name(value.format));
   }
   for (NodeId id : nodes) add_node(id);
   for (const NamedValue& output : outputs) {
+    compute_ = DataType::float32;
+    if (form_ == PlanForm::types_and_io && types_.contains(output.value))
+      compute_ = types_.at(output.value);
     name_output(output);
     ::onnx::ValueInfoProto& info = *graph.add_output();
-    describe(info, output.name, graph_.value(output.value));
+    describe(info, output.name, graph_.value(output.value), compute_);
     if (booleans_.contains(output.value)) {
       info.mutable_type()->mutable_tensor_type()->set_elem_type(
           static_cast<int32_t>(DataType::boolean));
     }
   }
+  opset.set_version(has_bfloat16_ ? kBfloat16Opset : kExportOpset);
   return std::move(file_);
 }
 
@@ -327,16 +351,20 @@ std::string onnx_bytes(const Model& model, const NamedTensors& weights) {
   if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
   if (outputs.empty()) throw Error(model.name + " has no outputs to export");
   const std::vector<NodeId> nodes = onnx_files::needed_nodes(model.graph, outputs);
-  onnx_files::Exporter exporter(model.graph, weights, false);
+  onnx_files::Exporter exporter(model.graph, weights, onnx_files::PlanForm::none);
   return onnx_files::model_bytes(
       exporter.run(model.name, nodes, onnx_files::read_inputs(model.graph, nodes), outputs),
       model.name);
 }
 
 std::string onnx_bytes(const Executable& executable, const std::string& name,
-                       const NamedTensors& weights) {
+                       const NamedTensors& weights, ShownPlan shown) {
+  using onnx_files::PlanForm;
+  const PlanForm form = shown == ShownPlan::casts   ? PlanForm::casts
+                        : shown == ShownPlan::types ? PlanForm::types
+                                                    : PlanForm::types_and_io;
   const std::vector<NodeId>& nodes = executable.entry(Entry::eval);
-  onnx_files::Exporter exporter(executable.graph, weights, true);
+  onnx_files::Exporter exporter(executable.graph, weights, form);
   return onnx_files::model_bytes(
       exporter.run(name, nodes, onnx_files::read_inputs(executable.graph, nodes),
                    executable.outputs),

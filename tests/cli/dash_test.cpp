@@ -18,6 +18,7 @@ using test::small_training;
 using test::text_of;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 TEST(CliDash, AResultGoesToStandardOutputAlone) {
   const Bench bench;
@@ -48,6 +49,16 @@ TEST(CliDash, ThePlanIsOnStandardOutputAndTheTextBesideIt) {
   ASSERT_EQ(advice.code, 0) << advice.err;
   EXPECT_EQ(resolve(plan_from_json(advice.out), "conv2", "Conv").read, kFp32);
   EXPECT_THAT(advice.err, HasSubstr("advice: Keep conv2 in fp32"));
+
+  // The same as text to paste, and nothing else.
+  const Outcome plan = bench.run({"diagnose", "run.hscope", "--fix-as", "plan"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_EQ(plan.out, advice.out);
+  const Outcome pytorch = bench.run({"diagnose", "run.hscope", "--fix-as", "pytorch"});
+  EXPECT_THAT(pytorch.out, StartsWith("import functools\n\nimport torch\n"));
+  EXPECT_THAT(pytorch.out, HasSubstr("\n    \"conv2\",\n"));
+  EXPECT_THAT(bench.run({"diagnose", "run.hscope", "--lane", "float32", "--fix-as", "keras"}).out,
+              "# Nothing to change.\n");
 }
 
 TEST(CliDash, WhatNeedsAFileSaysSo) {
@@ -62,6 +73,11 @@ TEST(CliDash, WhatNeedsAFileSaysSo) {
   EXPECT_EQ(bench.run({"report", "run.hscope", "--md", "-", "--summary"}).code, 2);
   EXPECT_EQ(bench.run({"report", "run.hscope", "--md", "-", "--csv", "-"}).code, 2);
   EXPECT_EQ(bench.run({"diagnose", "run.hscope", "--out", "-", "--json"}).code, 2);
+  EXPECT_EQ(bench.run({"diagnose", "run.hscope", "--fix-as", "plan", "--json"}).code, 2);
+  const Outcome misspelt = bench.run({"diagnose", "run.hscope", "--fix-as", "pytorh"});
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("--fix-as pytorh: unknown framework\nhint: did you mean "
+                                      "pytorch?\n"));
 }
 
 }  // namespace

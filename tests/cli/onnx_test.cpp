@@ -385,6 +385,29 @@ TEST(CliOnnx, AVectorIsOneSample) {
   EXPECT_EQ(Json::parse(ran.out).at("outputs")[0].at("shape").dump(), "[5,7]");
 }
 
+TEST(CliOnnx, TypedFilesComputeWhatThePlanSays) {
+  const Bench bench;
+  convert(bench, kNetwork, "net.onnx");
+  std::ofstream(bench / "plan.json")
+      << R"({"schema": "halfscope.plan/1", "name": "p", "default": {"format": "fp16"},
+             "rules": [{"path": "fc2", "format": "fp32"}]})";
+  for (const char* plan : {"mixed_float16", "bfloat16_stagewise", "plan.json"}) {
+    const Outcome made = bench.run(
+        {"convert", "net.onnx", "--plan", plan, "--typed", "--out", "typed.onnx", "--force"});
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_THAT(made.err, HasSubstr("read back: formats of ")) << plan;
+    EXPECT_THAT(made.err, HasSubstr(" numbers of outputs equal\n")) << plan;
+  }
+  const auto outputs = [&](const std::string& network, const std::string& plan) {
+    const Outcome ran = bench.run({"run", network, "--random-input", "3", "--limit", "5", "--lanes",
+                                   plan, "--out", "y.npy", "--force", "--quiet"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return read_npy(bench / "y.npy").data;
+  };
+  EXPECT_EQ(outputs("typed.onnx", "as_exported"), outputs("net.onnx", "plan.json"));
+  EXPECT_NE(outputs("typed.onnx", "float32"), outputs("net.onnx", "float16"));
+}
+
 TEST(CliOnnx, TellsWhatIsWrong) {
   const Bench bench;
   convert(bench, kNetwork, "net.onnx");
@@ -401,6 +424,9 @@ TEST(CliOnnx, TellsWhatIsWrong) {
   refused({"convert", "net.onnx", "--out", "net.onnx", "--force"}, 2, "net.onnx");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "mxfp8"}, 3,
           "fc1: ONNX cannot say how the scale");
+  refused({"convert", "net.onnx", "--out", "half.onnx", "--typed"}, 2, "--typed needs a plan");
+  refused({"convert", "net.onnx", "--out", "half.onnx", "--input", "x.npy"}, 2,
+          "--input is for the check of a typed file");
   EXPECT_FALSE(std::filesystem::exists(bench / "half.onnx"));
   refused({"convert", "lenet", "--out", "l.onnx"}, 2, "needs to know the shape");
   refused({"run", "foo", "--random-input", "1"}, 2, "unknown model foo");

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A cure: what HalfScope finds out about one case under one plan, and what it costs.
+// A cure: what HalfScope finds to be the cause of a case, and which change it proves to help, held
+// against the labels of the case.
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "analysis/diagnosis/diagnosis.h"
 #include "analysis/proof/proof.h"
 #include "core/models/zoo/zoo.h"
 
@@ -12,13 +17,35 @@ namespace halfscope::zoo {
 
 struct Cure {
   std::string case_id, plan;
-  std::optional<Proof> proof{};
-  std::string why_not{};  ///< why nothing was proved
+  Diagnosis diagnosis{};
+  std::string why_not{};  ///< why nothing was proved; else what the proof says
   double seconds = 0.0;
+
+  // Against the labels.
+  bool named = false;          ///< the cause: a root, or of settings a kind of fix that is accepted
+  bool decoy_advised = false;  ///< a decoy is part of the fix
+  bool proved = false;         ///< the fix cures
+  bool minimal = false;        ///< and has no more changes than the labelled one
 };
 
-/// Records the case under that plan, searches for the smallest change that cures it, and proves it.
-Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder,
-               const TrialBudget& budget);
+/// Records the case under that plan, searches for the smallest change that cures it, proves it, and
+/// asks for the diagnosis as `halfscope diagnose --verify` does.
+Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder);
+
+/// How many of the failures each holds of, under all of their right plans.
+struct CureScore {
+  int cases = 0, named = 0, decoys = 0, proved = 0, minimal = 0;
+  double seconds = 0.0;
+};
+CureScore score_of(const std::vector<Cure>& cures);
+
+std::vector<Cure> find_cures(const std::vector<Case>& cases, const std::filesystem::path& folder,
+                             const std::function<void(const Cure&)>& done);
+
+std::string cure_head();
+std::string cure_row(const Cure& cure);
+std::string cure_totals(const CureScore& score);
+/// The table of docs/zoo.md.
+std::string cure_markdown(const std::vector<Cure>& cures);
 
 }  // namespace halfscope::zoo

@@ -74,6 +74,20 @@ LaneChoice lane_of_file(const Settings& settings) {
   return choice;
 }
 
+/// The nodes that the file blames, and how many changes it takes.
+Labels labels_of(const CaseJson& json) {
+  Labels labels;
+  const CaseJson& names = json.at("labels");
+  for (const char* key : {"root", "root2", "layer"}) {
+    for (const std::string& name : texts(names, key)) labels.root.push_back(name);
+  }
+  labels.decoys = texts(names, "decoy");
+  for (int i = 0; i < json.value("min_set", 1); ++i) {
+    labels.fix.add(Change{.kind = FixKind::operator_fp32, .path = std::to_string(i)});
+  }
+  return labels;
+}
+
 Case file_case(const fs::path& folder) {
   std::ifstream stream(folder / "case.json");
   const CaseJson json = CaseJson::parse(stream);
@@ -94,7 +108,11 @@ Case file_case(const fs::path& folder) {
     result.plain.insert(result.plain.end(), result.right.begin(), result.right.end());
     result.right.clear();
   }
-  result.make = [folder, json] { return setup_of(settings_of(folder, json, "float16")); };
+  result.make = [folder, json] {
+    Setup setup = setup_of(settings_of(folder, json, "float16"));
+    setup.labels = labels_of(json);
+    return setup;
+  };
   result.lane = [folder, json](const std::string& lane) {
     return lane_of_file(settings_of(folder, json, lane));
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // zoo_score: runs the documented failures of reduced precision and the healthy controls, and prints
-// whether HalfScope notices each harm and keeps quiet on everything else.
+// whether HalfScope notices each harm and keeps quiet on everything else, and whether it names the
+// cause of each failure and proves the smallest change that cures it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/zoo/cure.h"
 #include "tests/zoo/files.h"
 #include "tests/zoo/score.h"
 
@@ -28,17 +30,23 @@ constexpr const char* kUsage =
     "  --text            Print the first sentence of each verdict\n"
     "  --seconds         Print how long each trial took\n"
     "  --markdown        Print the tables of docs/zoo.md after the totals\n"
+    "  --no-cures        Look for no causes and cures\n"
+    "  --only-cures      Look for causes and cures alone\n"
     "  --need-right P    Percent of failures to notice with the right kind of plan [100]\n"
     "  --need-plain P    Percent of failures to notice with plain presets [80]\n"
     "  --most-alarms N   Largest number of false alarms [0]\n"
+    "  --most-unnamed N  Failures whose cause may be missed [3]\n"
+    "  --most-unproved N Failures without a cure that is proved [4]\n"
+    "  --most-large N    Failures without one that is as small as labelled [4]\n"
     "Exit code: 1 if a number is not reached, 2 for wrong arguments.\n";
 
 struct Options {
   std::vector<std::string> cases;
   std::filesystem::path files;
-  bool with_files = true, built_in = true, text = false, seconds = false, markdown = false;
+  bool with_files = true, built_in = true, verdicts = true, cures = true, text = false,
+       seconds = false, markdown = false;
   double need_right = 100.0, need_plain = 80.0;
-  int most_alarms = 0;
+  int most_alarms = 0, most_unnamed = 3, most_unproved = 4, most_large = 4;
 };
 
 std::filesystem::path usual_files() {
@@ -72,8 +80,18 @@ bool read_options(int argc, char** argv, Options& options) {
       options.need_right = std::atof(value().c_str());
     } else if (flag == "--need-plain") {
       options.need_plain = std::atof(value().c_str());
+    } else if (flag == "--no-cures") {
+      options.cures = false;
+    } else if (flag == "--only-cures") {
+      options.verdicts = false;
     } else if (flag == "--most-alarms") {
       options.most_alarms = std::atoi(value().c_str());
+    } else if (flag == "--most-unnamed") {
+      options.most_unnamed = std::atoi(value().c_str());
+    } else if (flag == "--most-unproved") {
+      options.most_unproved = std::atoi(value().c_str());
+    } else if (flag == "--most-large") {
+      options.most_large = std::atoi(value().c_str());
     } else {
       return false;
     }
@@ -101,16 +119,10 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// Runs and prints the cases; returns whether the numbers are reached.
-bool score(const std::string& title, std::vector<Case> cases, const Options& options,
-           const std::filesystem::path& folder) {
-  if (!options.cases.empty()) {
-    std::erase_if(cases, [&](const Case& each) {
-      return std::find(options.cases.begin(), options.cases.end(), each.id) == options.cases.end();
-    });
-  }
-  if (cases.empty()) return true;
-  std::printf("%s\n%s", title.c_str(), table_head().c_str());
+/// Runs the cases and prints the verdicts; returns whether the numbers are reached.
+bool score_verdicts(const std::vector<Case>& cases, const Options& options,
+                    const std::filesystem::path& folder) {
+  std::fputs(table_head().c_str(), stdout);
   const std::vector<Trial> trials = run_cases(cases, folder, [&](const Trial& trial) {
     std::fputs(table_row(trial, options.text).c_str(), stdout);
     if (options.seconds) std::printf("         %.2f s\n", trial.seconds);
@@ -123,6 +135,39 @@ bool score(const std::string& title, std::vector<Case> cases, const Options& opt
   return 100.0 * result.noticed_right >= options.need_right * all &&
          100.0 * result.noticed_plain >= options.need_plain * all &&
          result.alarms + result.clean_alarms <= options.most_alarms;
+}
+
+/// The same of causes and cures.
+bool score_cures(const std::vector<Case>& cases, const Options& options,
+                 const std::filesystem::path& folder) {
+  std::fputs(cure_head().c_str(), stdout);
+  const std::vector<Cure> cures = find_cures(cases, folder, [&](const Cure& cure) {
+    std::fputs(cure_row(cure).c_str(), stdout);
+    if (options.text)
+      std::printf("       %s\n       %s\n", cure.diagnosis.cause.c_str(), cure.why_not.c_str());
+    if (options.seconds) std::printf("         %.2f s\n", cure.seconds);
+    std::fflush(stdout);
+  });
+  const CureScore result = score_of(cures);
+  std::printf("\n%s\n", cure_totals(result).c_str());
+  if (options.markdown) std::printf("%s\n", cure_markdown(cures).c_str());
+  return result.cases - result.named <= options.most_unnamed && result.decoys == 0 &&
+         result.cases - result.proved <= options.most_unproved &&
+         result.cases - result.minimal <= options.most_large;
+}
+
+/// Runs and prints the cases; returns whether the numbers are reached.
+bool score(const std::string& title, std::vector<Case> cases, const Options& options,
+           const std::filesystem::path& folder) {
+  if (!options.cases.empty()) {
+    std::erase_if(cases, [&](const Case& each) {
+      return std::find(options.cases.begin(), options.cases.end(), each.id) == options.cases.end();
+    });
+  }
+  if (cases.empty()) return true;
+  std::puts(title.c_str());
+  const bool verdicts = !options.verdicts || score_verdicts(cases, options, folder);
+  return (!options.cures || score_cures(cases, options, folder)) && verdicts;
 }
 
 int run(const Options& options) {

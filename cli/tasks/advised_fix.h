@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// The advice of a run as text for a framework, for `diagnose --fix-as`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/fixes/fixes.h"
+#include "analysis/proof/proof_record.h"
+#include "analysis/rules/recommend.h"
+#include "analysis/run_view.h"
+
+namespace halfscope {
+
+std::vector<std::string> fix_target_names();
+/// Throws Error (usage) that lists the names.
+FixTarget parse_fix_as(const std::string& text);
+
+/// What the proof was about, if there is one, else the advice; without advice the text says that
+/// nothing has to change.
+std::string advised_fix(FixTarget target, const LaneInfo& lane,
+                        const std::optional<Recommendation>& advice,
+                        const std::optional<Proof>& proof);
+
+}  // namespace halfscope
