@@ -155,6 +155,30 @@ std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   return suspect;
 }
 
+/// Weights that are 0 or infinite as they are stored: what reads them shows no loss of its own.
+std::optional<Suspect> lost_weights(const LaneFacts& lane, int node, int order) {
+  const SiteInfo& site = lane.site(order);
+  const TensorStats& stats = total_of(lane, order);
+  const std::optional<int> theirs = lane.reference_site(order);
+  if (site.role != Role::weight || !lane.inference() || !theirs || lane.reference() < 0) {
+    return std::nullopt;
+  }
+  const TensorStats& reference = lane.run().total(lane.reference(), *theirs);
+  const int64_t infinite = stats.non_finite() - reference.non_finite();
+  const int64_t zeros = stats.zero - reference.zero;
+  const bool large = infinite > 0;
+  const double share = static_cast<double>(large ? infinite : zeros) / static_cast<double>(stats.n);
+  if (!large && !(share >= kLeastShare)) return std::nullopt;
+  Suspect suspect{.node = node, .site = order};
+  suspect.mechanism = large ? Mechanism::forward_overflow : Mechanism::forward_flush;
+  suspect.weight = large ? 1.0 : std::min(share, 0.9);
+  suspect.text = fmt::format(
+      "{} of the weights of {} are {} in {}, whose {} number is {}", percent(share), site.path,
+      large ? "infinite" : "0", format_name(site.format), large ? "largest" : "smallest",
+      short_number(large ? site.format.max_finite() : site.format.min_subnormal()));
+  return suspect;
+}
+
 /// Scales under which the largest values of blocks are cut off.
 std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
@@ -168,35 +192,6 @@ std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
                  .weight = std::min(0.9, 10.0 * share),
                  .text = fmt::format("scales clip {} of the values that {} reads in {}",
                                      percent(share), site.path, format_name(site.format))};
-}
-
-/// Weights that the lane keeps in a format that cannot hold them. They are rounded before the pass,
-/// so only the reference's numbers show what is missing.
-std::optional<Suspect> weights_at(const LaneFacts& lane, int node, int order) {
-  const SiteInfo& site = lane.site(order);
-  const std::optional<int> theirs = lane.reference_site(order);
-  if (site.role != Role::weight || !theirs || lane.reference() < 0) return std::nullopt;
-  const TensorStats& own = total_of(lane, order);
-  const TensorStats& wide = lane.run().total(lane.reference(), *theirs);
-  Suspect suspect{.node = node, .site = order};
-  if (own.non_finite() > wide.non_finite()) {
-    suspect.mechanism = Mechanism::forward_overflow;
-    suspect.weight = 1.0;
-    suspect.text = fmt::format("{} has values up to {}, and {} ends at {}", site.name(),
-                               short_number(static_cast<double>(wide.max_abs)),
-                               format_name(site.format), short_number(site.format.max_finite()));
-    return suspect;
-  }
-  const int64_t zeros = own.zero - wide.zero;
-  const double share =
-      static_cast<double>(zeros) / static_cast<double>(std::max<int64_t>(own.n, 1));
-  if (share < 0.01) return std::nullopt;
-  suspect.mechanism = Mechanism::forward_flush;
-  suspect.weight = std::min(share, 0.9);
-  suspect.text =
-      fmt::format("{} of the values of {} are 0 in {}, whose smallest number is {}", percent(share),
-                  site.name(), format_name(site.format), short_number(site.format.min_subnormal()));
-  return suspect;
 }
 
 /// What a result that is too far from the exact one has to do with.
@@ -272,7 +267,7 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
     narrow_operand_lost = narrow_operand_lost || (!is_result(site) && (overflow || flush));
     consider(overflow);
     consider(flush);
-    consider(weights_at(lane, node, order));
+    if (!overflow && !flush) consider(lost_weights(lane, node, order));
     // Integers that are only too large are off by one rounding, not by several.
     if (!scaled && !error) consider(lost_integers(lane, node, order));
   }

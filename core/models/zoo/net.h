@@ -33,9 +33,21 @@ class Draw {
   uint64_t seed_, next_ = 0;
 };
 
+/// While one lives, nets of its thread draw other numbers than theirs; names stay.
+class OtherData {
+ public:
+  explicit OtherData(uint64_t seed);
+  OtherData(const OtherData&) = delete;
+  OtherData& operator=(const OtherData&) = delete;
+  ~OtherData();
+
+ private:
+  uint64_t before_;
+};
+
 class Net {
  public:
-  explicit Net(uint64_t seed) : draw(seed), seed_(seed) {}
+  explicit Net(uint64_t seed);
 
   Draw draw;
 
