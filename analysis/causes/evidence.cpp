@@ -273,7 +273,10 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
   }
   // A result that is not finite because of what was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
-  consider(std::move(error));
+  // Results that are 0 are as far off; that they are 0 says more.
+  const bool explained = error && worst && worst->mechanism == Mechanism::forward_flush &&
+                         worst->weight >= 0.5 * error->weight;
+  if (!explained) consider(std::move(error));
   return worst;
 }
 

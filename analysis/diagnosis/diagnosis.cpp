@@ -278,7 +278,10 @@ class Diagnoser {
 
   /// What a look at the first NaN, or at the largest error, would blame.
   void reject_decoys() {
-    if (result_.root.empty()) return;
+    // Of a cure of the whole lane no node is blamed, and none cleared.
+    const bool of_nodes = std::any_of(result_.fix.changes.begin(), result_.fix.changes.end(),
+                                      [](const Change& change) { return !change.path.empty(); });
+    if (result_.root.empty() || !of_nodes) return;
     for (const TriedEdit& tried : result_.does_not_help) {
       const Change& change = tried.edit.changes.front();
       if (change.path.empty()) continue;

@@ -107,7 +107,7 @@ class Prover {
   }
 
   Outcome outcome(const PlanEdit& edit, Trial::Kind kind, const std::string& name) {
-    Outcome result = book_.outcome(edit);
+    Outcome result = book_.outcome(edit, name);
     result.trial.passes = result.trial.passes && nothing_.empty();
     result.trial.kind = kind;
     result.trial.name = name;
@@ -154,6 +154,7 @@ class Prover {
           fmt::format("Not proved: with the advice {} ({})", trials_.distance(advised), allowed);
       if (!advised.why.empty()) text += "; " + advised.why;
       text += ".";
+      if (proof.exhausted) text += " The search ended with its budget; --verify goes on there.";
       const std::string hint = trials_.hint(advised);
       return hint.empty() ? text : text + " " + hint;
     }
@@ -165,6 +166,9 @@ class Prover {
     if (!names.empty()) {
       text += fmt::format(" Taking {} away breaks it again.",
                           names.size() == 1 ? names[0] : "any one of " + name_list(names));
+    }
+    if (proof.exhausted) {
+      text += " The search ended with its budget: there may be a smaller change.";
     }
     if (!dropped_.empty()) {
       text += fmt::format(" Needless, and dropped: {}.", name_list(dropped_));

@@ -59,7 +59,15 @@ class Searcher {
       if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
     }
     if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
-    if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
+    PlanEdit base = request_.advice;
+    if (const std::optional<PlanEdit> found = grow(base)) return found;
+    // What is cured may still have to search for its loss scale, and be behind for that.
+    if (request_.loss_scale && !grown_.empty() && !book_.exhausted()) {
+      constexpr double kLower = 8.0;
+      PlanEdit scaled = grown_;
+      scaled.set_loss_scale(std::max(*request_.loss_scale / kLower, 1.0));
+      if (book_.passes(scaled)) return scaled;
+    }
     if (!lane_first && request_.trains) {
       if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
     }
@@ -111,6 +119,7 @@ class Searcher {
       }
       const size_t before = edit.changes.size();
       add_suspects(LaneFacts(*view, lane), edit);
+      grown_ = edit;
       if (edit.changes.size() == before) return std::nullopt;
       if (book_.passes(edit)) return edit;
     }
@@ -357,6 +366,7 @@ class Searcher {
   TrialBook& book_;
   const SearchRequest& request_;
   SearchResult result_;
+  PlanEdit grown_;              ///< as far as evidence led
   std::set<std::string> seen_;  ///< paths of nodes that were suspects
 };
 
@@ -421,6 +431,7 @@ std::vector<Change> lane_changes(const SearchRequest& request) {
   add(is_narrow_format(storage), FixKind::weights_fp32);
   add(scales([](const TensorScale& scale) { return scale.any(); }), FixKind::stochastic_rounding,
       "gradients");
+  add(is_narrow_format(storage), FixKind::stochastic_rounding, "weights");
   return changes;
 }
 

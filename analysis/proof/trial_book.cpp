@@ -28,11 +28,12 @@ LaneConfig TrialBook::lane(const PlanEdit& edit, const std::string& name) const 
   return lane;
 }
 
-const Outcome& TrialBook::outcome(const PlanEdit& edit) {
+const Outcome& TrialBook::outcome(const PlanEdit& edit, const std::string& wanted) {
   const auto [place, is_new] = outcomes_.try_emplace(key_of(edit));
   if (!is_new || stop_) return place->second;
-  const std::string name =
-      edit.empty() ? original_.plan.name : original_.plan.name + "+" + edit.member_name();
+  const std::string name = !wanted.empty() ? wanted
+                           : edit.empty()  ? original_.plan.name
+                                           : original_.plan.name + "+" + edit.member_name();
   try {
     place->second = runner_.run(lane(edit, name), edit.empty());
   } catch (...) {

@@ -23,9 +23,9 @@ class TrialBook {
 
   /// The original lane with an edit.
   LaneConfig lane(const PlanEdit& edit, const std::string& name) const;
-  /// Runs the lane with that edit, unless that has been done. Once it is stopped, nothing is run
-  /// and nothing passes.
-  const Outcome& outcome(const PlanEdit& edit);
+  /// Runs the lane with that edit, under that name or one made of the edit, unless that has been
+  /// done. Once it is stopped, nothing is run and nothing passes.
+  const Outcome& outcome(const PlanEdit& edit, const std::string& name = "");
   bool passes(const PlanEdit& edit);
   /// From now on only an edit passes that also takes at least half of this gap away: the lane's
   /// results are doubtful, but not further off than right ones may be.

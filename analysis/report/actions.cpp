@@ -260,6 +260,17 @@ void add_actions(const RunView& run, Report& report) {
     action.effect = reason(report, action);
     finish(report, std::move(action));
   }
+  // Formats of results, sums, constants and the like, each with a line of its own.
+  for (const PlanEdit& member : advice.edit.members()) {
+    const FixKind kind = member.changes.front().kind;
+    const bool has_line = kind == FixKind::operator_fp32 || kind == FixKind::weights_fp32 ||
+                          kind == FixKind::loss_scale || member.reduction_change();
+    if (has_line) continue;
+    ActionReport action{.edit = member, .lane = advice.lane};
+    action.text = edit_sentence(member);
+    action.effect = reason(report, action);
+    finish(report, std::move(action));
+  }
   if (advice.edit.loss_scale()) {
     ActionReport action{.edit = PlanEdit::with_loss_scale(*advice.edit.loss_scale()),
                         .lane = advice.lane};

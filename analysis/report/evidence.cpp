@@ -249,14 +249,9 @@ void add_diagnosis(const RunView& run, Report& report) {
   if (lane < 0 || report.lanes[static_cast<size_t>(lane)].reference) return;
   const std::optional<Proof> proof = read_proof(run.proof(lane));
   if (proof && proof->holds && !proof->edit.empty()) {
-    const bool is_advised =
-        report.recommendation &&
-        std::all_of(proof->edit.changes.begin(), proof->edit.changes.end(),
-                    [&](const Change& each) {
-                      const std::vector<Change>& advised = report.recommendation->edit.changes;
-                      return std::find(advised.begin(), advised.end(), each) != advised.end();
-                    });
-    if (!is_advised) {
+    // Needless members of the rules' own advice are told beside it.
+    const bool searched = !proof->tried.empty();
+    if (searched) {
       report.recommendation = {.lane = lane,
                                .edit = proof->edit,
                                .plan_json = proof->plan_json,

@@ -185,6 +185,12 @@ Trouble trouble_of(const Report& report, int lane) {
   if (info.harm.items.empty()) return {cause != nullptr ? ": " + cause->mechanism : "", ""};
   const std::string& harm = info.harm.items.front().text;
   if (cause != nullptr) return {" because " + cause->mechanism, sentence(capitalized(harm))};
+  const std::optional<Diagnosis>& known = report.diagnosis;
+  if (known && known->lane == lane && known->verified && !known->cause.empty() &&
+      known->mechanism != Mechanism::unknown) {
+    return {" because " + known->cause.substr(0, known->cause.size() - 1),
+            sentence(capitalized(harm))};
+  }
   for (const Finding& finding : report.findings) {
     const auto unknown = finding.evidence.find("unknown_cause");
     if (finding.lane == lane && unknown != finding.evidence.end()) {

@@ -30,15 +30,25 @@ struct DiagnoseOptions {
   int threads = 0;
 };
 
+constexpr const char* kBudgetHint = "use a number of trials (40), seconds (90s) or minutes (10m)";
+
 /// "40" is a number of trials, "90s" and "10m" are times.
 TrialBudget parse_budget(const std::string& text) {
   if (text.empty()) return {};
   const char unit = text.back();
   if (unit != 's' && unit != 'm') {
-    return {.trials = static_cast<int64_t>(parse_integer("--budget", text, 1, 1000000))};
+    try {
+      return {.trials = static_cast<int64_t>(parse_integer("--budget", text, 1, 1000000))};
+    } catch (const Error&) {
+      throw usage_error("--budget " + text + " is no number of trials", kBudgetHint);
+    }
   }
-  const double number = parse_number("--budget", text.substr(0, text.size() - 1), 0.0, 1e7);
-  return {.seconds = unit == 'm' ? 60.0 * number : number};
+  try {
+    const double number = parse_number("--budget", text.substr(0, text.size() - 1), 0.001, 1e7);
+    return {.seconds = unit == 'm' ? 60.0 * number : number};
+  } catch (const Error&) {
+    throw usage_error("--budget " + text + " is no time", kBudgetHint);
+  }
 }
 
 int lane_of(const RunView& run, const DiagnoseOptions& options, const Report& report) {
@@ -75,6 +85,7 @@ std::string usual_loss_scale(const std::string& plan_json) {
 
 /// What is to be tried next: of advice that was proved, what the proof was about.
 struct NextTry {
+  PlanEdit edit;
   std::string plan_json;
   std::string loss_scale;  ///< as --loss-scale takes it; "" if the run does not say
 };
@@ -82,15 +93,52 @@ struct NextTry {
 NextTry next_try(const RunView& run, const Recommendation& advice,
                  const std::optional<Proof>& proof) {
   const std::optional<double> scale = proof ? proof->edit.loss_scale() : advice.edit.loss_scale();
-  return {proof ? proof->plan_json : advice.plan_json,
+  return {proof ? proof->edit : advice.edit, proof ? proof->plan_json : advice.plan_json,
           scale ? "static:" + shortest(*scale) : run.lane(advice.lane).loss_scale};
+}
+
+/// "0.999:format=bf16,form=lerp" -> "0.999:form=lerp".
+std::string ema_without_formats(const std::string& value) {
+  const size_t colon = value.find(':');
+  if (colon == std::string::npos) return value;
+  std::string options;
+  for (size_t from = colon + 1; from <= value.size();) {
+    const size_t end = std::min(value.find(',', from), value.size());
+    const std::string option = value.substr(from, end - from);
+    if (!option.starts_with("format=") && !option.starts_with("compute=")) {
+      options += (options.empty() ? "" : ",") + option;
+    }
+    from = end + 1;
+  }
+  return value.substr(0, colon) + (options.empty() ? "" : ":" + options);
+}
+
+/// The arguments without those that would take a change of the lane back: flags win over the plan.
+std::vector<std::string> without_undone(const std::vector<std::string>& words,
+                                        const PlanEdit& edit) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool undoes =
+        (words[i] == "--optimizer-compute" && edit.has(FixKind::update_fp32)) ||
+        (words[i] == "--clip-format" && edit.has(FixKind::clip_fp32)) ||
+        (words[i] == "--accumulate-grads" && edit.has(FixKind::gradient_sum_fp32)) ||
+        (words[i] == "--optimizer-state" && edit.has(FixKind::state_fp32));
+    if (undoes) {
+      ++i;  // its value
+      continue;
+    }
+    kept.push_back(words[i]);
+    if (words[i] != "--ema" || !edit.has(FixKind::average_fp32) || i + 1 >= words.size()) continue;
+    kept.push_back(ema_without_formats(words[++i]));
+  }
+  return kept;
 }
 
 std::vector<std::string> next_command(const RunView& run, const NextTry& next,
                                       const std::string& plan_file) {
   const bool trains = !run.info().inference;
   std::vector<std::string> words{"halfscope", trains ? "train" : "run"};
-  const std::vector<std::string> settings = settings_of(run.info());
+  const std::vector<std::string> settings = without_undone(settings_of(run.info()), next.edit);
   words.insert(words.end(), settings.begin(), settings.end());
   words.insert(words.end(), {"--plan", plan_file});
   if (trains && !next.loss_scale.empty() && next.loss_scale != usual_loss_scale(next.plan_json)) {
@@ -198,6 +246,9 @@ int diagnose(const DiagnoseOptions& options) {
   const FixTarget fix = prints_fix ? parse_fix_as(options.fix_as) : FixTarget::plan;
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   parse_budget(options.budget);    // likewise
+  if (!options.budget.empty() && !options.verify) {
+    throw usage_error("--budget is for the search of --verify", "add --verify, or drop --budget");
+  }
   if (options.threads > 0) omp_set_num_threads(options.threads);
   RunView run = RunView::open(options.run);
   Report report = make_report(run);
