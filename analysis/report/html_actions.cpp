@@ -98,7 +98,7 @@ std::string trial_words(const Trial& trial) {
     case Trial::Kind::advised:
       return "advised plan";
     case Trial::Kind::leave_one_out:
-      return "without " + trial.without;
+      return "without " + part_text(trial.without);
   }
   return trial.name;
 }
@@ -154,8 +154,12 @@ std::string actions_section(const Report& report) {
   html += "</ol>\n";
   if (report.recommendation) {
     html += "<div class=\"pair\">\n";
-    html += copy_block("PyTorch: autocast off where it hurts",
-                       report::pytorch_of(report, *report.recommendation), true);
+    // Of changes inside an operator PyTorch knows nothing.
+    const PlanEdit& edit = report.recommendation->edit;
+    if (!edit.fp32_layers().empty() || edit.has(FixKind::weights_fp32) || edit.loss_scale()) {
+      html += copy_block("PyTorch: autocast off where it hurts",
+                         report::pytorch_of(report, *report.recommendation), true);
+    }
     html += copy_block("HalfScope: plan.json", report.plan_text + "\n", true);
     html += "</div>\n";
   }
@@ -198,8 +202,10 @@ std::string proof_section(const Report& report) {
                         proof.trials.size() - kShown);
   }
   if (!proof.dropped.empty()) {
+    std::vector<std::string> words;
+    for (const std::string& name : proof.dropped) words.push_back(part_text(name));
     html += fmt::format("<p>Proved needless and dropped from the advice: {}.</p>\n",
-                        escape(name_list(proof.dropped)));
+                        escape(name_list(words)));
   }
   if (report.run.inference) {
     return html +
