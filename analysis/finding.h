@@ -30,6 +30,9 @@ const char* action_name(const PlanEdit& edit) noexcept;
 std::string edit_text(const PlanEdit& edit);
 /// The same as a sentence.
 std::string edit_sentence(const PlanEdit& edit);
+/// What can be taken away, for a change by its name (Change::name()): "conv2", "the fp32 result of
+/// fc1", "the loss scale".
+std::string part_text(const std::string& name);
 /// "Keep conv1 and fc1 in fp32."
 Action keep_in_fp32(std::vector<std::string> layers);
 

@@ -24,6 +24,8 @@ constexpr double kLeastError = 1e-6;
 
 double unit_of(const FloatFormat& format) { return std::ldexp(1.0, -format.mantissa_bits - 1); }
 
+bool is_narrow(const FloatFormat& format) { return format != kFp32 && kFp32.contains(format); }
+
 bool is_constant(const SiteInfo& site) {
   return site.role == Role::input && site.tensor.starts_with("constant");
 }
@@ -145,12 +147,12 @@ std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
       is_result(site) ? "its non-zero results" : "the non-zero values it reads";
   suspect.text =
       site.scale.empty()
-          ? fmt::format("{} makes 0 of {} of {} in {}, whose smallest number is {}", site.path,
-                        percent(share), what, format_name(site.format),
+          ? fmt::format("{} underflows {}: {} of {} become 0, as the smallest number is {}",
+                        site.path, format_name(site.format), percent(share), what,
                         short_number(site.format.min_subnormal()))
           : fmt::format(
-                "the largest values take the scale of what {} reads in {}, and {} of the "
-                "others become 0",
+                "{} reads {} whose scales follow the largest values, and {} of the others "
+                "become 0",
                 site.path, format_name(site.format), percent(share));
   return suspect;
 }
@@ -190,8 +192,28 @@ std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
                  .site = order,
                  .mechanism = Mechanism::clipped_blocks,
                  .weight = std::min(0.9, 10.0 * share),
-                 .text = fmt::format("scales clip {} of the values that {} reads in {}",
-                                     percent(share), site.path, format_name(site.format))};
+                 .text = fmt::format("{} reads {} whose scales clip {} of the values", site.path,
+                                     format_name(site.format), percent(share))};
+}
+
+/// In which of its formats an operator makes an error: the first of sums, operands and results that
+/// is narrow.
+std::string own_error_text(const LaneFacts& lane, const SiteInfo& site, const std::string& name,
+                           double error, bool sums_narrow) {
+  const std::string off = percent(error) + " off";
+  if (sums_narrow) {
+    return fmt::format("{} sums in {}, and its result is {} the exact one", name,
+                       format_name(site.format), off);
+  }
+  for (const LayerInfo& layer : lane.info().layers) {
+    const bool reads_less = is_narrow(layer.read) && layer.read != site.format;
+    if (layer.path != site.path || site.phase != Phase::forward || !reads_less) continue;
+    return fmt::format("{} reads its operands in {}, and its result is {} the exact one", name,
+                       format_name(layer.read), off);
+  }
+  return is_narrow(site.format) ? fmt::format("{}, computed in {}, is {} its exact result", name,
+                                              format_name(site.format), off)
+                                : fmt::format("{} is {} its exact result", name, off);
 }
 
 /// What a result that is too far from the exact one has to do with.
@@ -211,13 +233,10 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
                         : std::isfinite(local) ? Mechanism::rounding
                                                : Mechanism::forward_overflow;
     suspect.weight = std::min(1.0, local);
-    suspect.text =
-        std::isfinite(local)
-            ? fmt::format("{} is {} off what it would be with exact arithmetic{}", site.path,
-                          percent(local),
-                          stalls ? fmt::format(": it sums in {}", format_name(site.format)) : "")
-            : fmt::format("{} is not finite in {} although its operands are", site.path,
-                          format_name(site.format));
+    suspect.text = std::isfinite(local)
+                       ? own_error_text(lane, site, site.path, local, stalls)
+                       : fmt::format("{} is not finite in {} although its operands are", site.path,
+                                     format_name(site.format));
     return suspect;
   }
   return std::nullopt;
@@ -234,13 +253,11 @@ std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order)
   if (!has_integers(lane.run().total(lane.reference(), *theirs))) return std::nullopt;
   Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::integer_in_float};
   suspect.weight = 0.95;
-  suspect.text = fmt::format("{} holds integers up to {} in {}, which counts only to {}", site.path,
-                             short_number(static_cast<double>(stats.max_abs)),
+  suspect.text = fmt::format("{} has integers up to {}, and {} has all of them only up to {}",
+                             site.path, short_number(static_cast<double>(stats.max_abs)),
                              format_name(site.format), short_number(end));
   return suspect;
 }
-
-bool is_narrow(const FloatFormat& format) { return format != kFp32 && kFp32.contains(format); }
 
 }  // namespace
 
@@ -335,19 +352,20 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
       suspect.mechanism = Mechanism::gradient_overflow;
       suspect.weight = 1.0;
       suspect.text =
-          fmt::format("gradients at {} overflow {}", site.name(), format_name(site.format));
+          fmt::format("{} overflows {}: {} of its gradients are larger than {}", site.name(),
+                      format_name(site.format),
+                      percent(static_cast<double>(stats.overflow) / static_cast<double>(stats.n)),
+                      short_number(site.format.max_finite()));
     } else if (local >= kRoundings * unit_of(site.format) && std::isfinite(local)) {
       const bool stalls = sums_in_its_format(lane, site.path);
       suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
       suspect.weight = std::min(1.0, local);
-      suspect.text = fmt::format(
-          "{} is {} off what it would be with exact arithmetic{}", site.name(), percent(local),
-          stalls ? fmt::format(": it sums in {}", format_name(site.format)) : "");
+      suspect.text = own_error_text(lane, site, site.name(), local, stalls);
     } else if (share >= 0.01) {
       suspect.mechanism = Mechanism::gradient_flush;
       suspect.weight = std::min(share, 0.9);
-      suspect.text = fmt::format("{} of the gradients at {} become 0 in {}", percent(share),
-                                 site.name(), format_name(site.format));
+      suspect.text = fmt::format("{} underflows {}: {} of its gradients become 0", site.name(),
+                                 format_name(site.format), percent(share));
     } else {
       continue;
     }

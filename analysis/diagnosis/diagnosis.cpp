@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -140,6 +141,12 @@ class Diagnoser {
   /// It may begin with a name, so its first letter stays.
   static std::string with_stop(const std::string& text) { return text.empty() ? "" : text + "."; }
 
+  static std::string sentence_of(Mechanism mechanism) {
+    std::string text = with_stop(mechanism_text(mechanism));
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return text;
+  }
+
   const Finding* worst_finding() const {
     for (const Finding& finding : findings_) {  // sorted, the worst of a lane first
       const bool counts = finding.lane == result_.lane && finding.severity >= Severity::warning;
@@ -196,7 +203,7 @@ class Diagnoser {
       finding = finding_of(result_.mechanism);
       if (finding == nullptr) {
         for (const std::string& path : worst_variables(lane_)) add_root(path, "");
-        result_.cause = with_stop(mechanism_text(result_.mechanism));
+        result_.cause = sentence_of(result_.mechanism);
         return true;
       }
     } else {
@@ -250,7 +257,8 @@ class Diagnoser {
 
   void read_trials() {
     if (!proof_) return;
-    result_.trials = static_cast<int64_t>(proof_->tried.size());
+    // Proofs of older versions have only what decides.
+    result_.trials = static_cast<int64_t>(std::max(proof_->tried.size(), proof_->trials.size()));
     result_.alternatives = proof_->alternatives;
     for (const TriedEdit& tried : proof_->tried) {
       if (tried.passes || tried.edit.changes.size() != 1) continue;
@@ -285,16 +293,16 @@ class Diagnoser {
     for (const TriedEdit& tried : result_.does_not_help) {
       const Change& change = tried.edit.changes.front();
       if (change.path.empty()) continue;
-      reject(change.path, "", "It was tried by itself, and the results stay wrong.");
+      reject(change.path, "", "A change there alone leaves the results wrong.");
     }
     const int nan = first_nan_site(lane_);
     if (nan >= 0) {
       reject(lane_.site(nan).path, lane_.site(nan).name(),
-             "The first NaN shows here, but its operands were wrong already.");
+             "The first NaN appears here, but what it reads is wrong already.");
     }
     if (result_.first_symptom) {
       reject(result_.first_symptom->layer, result_.first_symptom->site,
-             "The trouble shows here first, but it comes from above.");
+             "Its result is the first that looks wrong, but the error comes from further up.");
     }
   }
 
@@ -302,21 +310,22 @@ class Diagnoser {
     const bool known = result_.mechanism != Mechanism::unknown && !result_.root.empty();
     if (result_.verified) {
       result_.reasons.push_back(
-          fmt::format("The fix was tried ({}): it gives the results of fp32, and without any part "
-                      "of it they are wrong.",
-                      counted(result_.trials, "trial")));
+          fmt::format("With the fix the results are right, and without {} they are wrong.",
+                      result_.fix.changes.size() > 1 ? "any part of it" : "it"));
     } else if (proof_) {
-      result_.reasons.emplace_back("What was tried does not cure the lane.");
+      result_.reasons.emplace_back("Nothing that was tried cures the lane.");
     } else {
       result_.reasons.emplace_back(
-          "Nothing was tried yet: `halfscope diagnose RUN --verify` searches and proves.");
+          "Nothing was tried yet. `halfscope diagnose RUN --verify` looks for the smallest fix and "
+          "proves it.");
     }
-    if (known) result_.reasons.push_back("The run itself shows it: " + result_.cause);
-    if (!known) result_.reasons.emplace_back("No tensor of the run shows why.");
+    if (known) result_.reasons.push_back("The run shows the cause: " + result_.cause);
+    if (!known) result_.reasons.emplace_back("No tensor of the run shows the cause.");
     if (!result_.alternatives.empty()) {
       result_.reasons.push_back(
-          fmt::format("{} as small cure it too, so part of the choice is a matter of cost.",
-                      counted(static_cast<int64_t>(result_.alternatives.size()), "other change")));
+          fmt::format("{} cured it, too, and {} no larger: what costs least is the one to take.",
+                      counted(static_cast<int64_t>(result_.alternatives.size()), "other change"),
+                      result_.alternatives.size() == 1 ? "is" : "are"));
     }
     result_.confidence = result_.verified && known                ? Confidence::high
                          : result_.verified || (known && !proof_) ? Confidence::medium

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/causes/evidence.h"
@@ -65,6 +66,15 @@ Diagnosis diagnose(const RunView& run, std::span<const Finding> findings, int la
 
 /// The object `diagnosis` of docs/contracts.md.
 std::string diagnosis_json(const Diagnosis& diagnosis);
+/// "conv2 (/features/2/Conv in the network's file) and fc1".
+std::string places_text(const std::vector<Place>& places);
+/// The mechanism in half a sentence; "" if the cause says the same.
+std::string mechanism_meaning(const Diagnosis& diagnosis);
+/// How sure the fix is: "proved by 12 trials", "tried, but not enough", "not tried yet".
+std::string proof_words(const Diagnosis& diagnosis);
+/// Why layers are not the cause, each reason once, with those it is about.
+std::vector<std::pair<std::string, std::vector<std::string>>> decoys_by_reason(
+    const Diagnosis& diagnosis);
 /// Some lines for a terminal.
 std::string diagnosis_lines(const Diagnosis& diagnosis);
 

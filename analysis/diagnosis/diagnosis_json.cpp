@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,38 @@ std::string kind_of(const PlanEdit& edit) {
 }
 
 }  // namespace
+
+std::string places_text(const std::vector<Place>& places) {
+  std::vector<std::string> names;
+  for (const Place& place : places) {
+    const bool renamed = !place.node.empty() && place.node != place.layer;
+    names.push_back(renamed ? fmt::format("{} ({} in the network's file)", place.layer, place.node)
+                            : place.layer);
+  }
+  return name_list(names);
+}
+
+std::string mechanism_meaning(const Diagnosis& diagnosis) {
+  const std::string text = mechanism_text(diagnosis.mechanism);
+  return diagnosis.cause.find(text.substr(1)) == std::string::npos ? text : "";
+}
+
+std::string proof_words(const Diagnosis& diagnosis) {
+  if (diagnosis.verified) return "proved by " + counted(diagnosis.trials, "trial");
+  return diagnosis.trials > 0 ? "tried, but not enough" : "not tried yet";
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> decoys_by_reason(
+    const Diagnosis& diagnosis) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const Decoy& decoy : diagnosis.decoys) {
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& each) { return each.first == decoy.why; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {decoy.why, {}});
+    group->second.push_back(decoy.place.layer);
+  }
+  return groups;
+}
 
 std::string diagnosis_json(const Diagnosis& diagnosis) {
   DiagnosisJson json{{"harmed", diagnosis.harmed}};
@@ -94,11 +127,12 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
 
 std::string diagnosis_lines(const Diagnosis& diagnosis) {
   if (!diagnosis.harmed) return "";
-  std::vector<std::string> layers;
-  for (const Place& place : diagnosis.root) layers.push_back(place.layer);
   std::string text = "cause: " + (diagnosis.cause.empty() ? "unknown." : diagnosis.cause) + "\n";
-  if (!layers.empty()) {
-    text += fmt::format("where: {} ({})\n", name_list(layers), mechanism_text(diagnosis.mechanism));
+  if (!diagnosis.root.empty()) text += fmt::format("where: {}\n", places_text(diagnosis.root));
+  if (diagnosis.mechanism != Mechanism::unknown) {
+    const std::string meaning = mechanism_meaning(diagnosis);
+    text += fmt::format("mechanism: {}{}\n", mechanism_name(diagnosis.mechanism),
+                        meaning.empty() ? "" : " (" + meaning + ")");
   }
   if (diagnosis.chain.size() > 1) {
     text += "leads to:";
@@ -109,17 +143,16 @@ std::string diagnosis_lines(const Diagnosis& diagnosis) {
     text += "\n";
   }
   if (!diagnosis.fix.empty()) {
-    text += fmt::format("fix{}: {}\n", diagnosis.verified ? ", proved" : "", diagnosis.fix_text);
+    text += fmt::format("fix, {}: {}\n", proof_words(diagnosis), diagnosis.fix_text);
   }
   for (const PlanEdit& edit : diagnosis.alternatives) {
-    text += fmt::format("or: {}.\n", edit_text(edit));
+    text += fmt::format("or, as small: {}\n", edit_sentence(edit));
   }
-  if (!diagnosis.decoys.empty()) {
-    std::vector<std::string> names;
-    for (const Decoy& decoy : diagnosis.decoys) names.push_back(decoy.place.layer);
-    text += fmt::format("not the cause: {}\n", name_list(names));
+  for (const auto& [why, names] : decoys_by_reason(diagnosis)) {
+    text += fmt::format("not the cause: {}. {}\n", name_list(names), why);
   }
-  text += fmt::format("confidence: {}\n", confidence_name(diagnosis.confidence));
+  text += fmt::format("confidence: {}. {}\n", confidence_name(diagnosis.confidence),
+                      diagnosis.reasons.empty() ? "" : diagnosis.reasons.front());
   return text;
 }
 

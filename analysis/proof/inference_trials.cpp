@@ -147,7 +147,9 @@ class InferenceTrials final : public TrialRunner {
   std::string failure(const Outcome& original, const Proof& proof) const override {
     const double gap = original.trial.gap;
     if (!std::isfinite(gap)) return "they are not finite where fp32's are";
-    return gap > proof.tolerance ? percent(gap) : percent(gap) + ", but " + original.why;
+    const std::string off = fmt::format("they are {} off", percent(gap));
+    if (gap > proof.tolerance) return off;
+    return off + (original.why.empty() ? kDoubtful : ", but " + original.why);
   }
 
   const char* proved() const override { return "Proved by running it"; }

@@ -27,9 +27,9 @@ std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
 }
 
 std::string in_words(const PlanEdit& member) {
-  if (member.has(FixKind::weights_fp32)) return "the fp32 variables";
   if (member.reduction()) return "the other reduction over ranks";
-  return member.loss_scale() ? "the loss scale" : member.member_name();
+  const bool is_layer = member.has(FixKind::operator_fp32);
+  return (is_layer ? "fp32 for " : "") + part_text(member.member_name());
 }
 
 /// Dynamic scaling comes down to a scale that suits the advised plan, unless it starts far above;
@@ -131,7 +131,7 @@ class Prover {
       for (const PlanEdit& member : sorted_members(edit_)) {
         if (stop_ || !without(member).passes) continue;
         edit_ = edit_.without(member);
-        dropped_.push_back(in_words(member));
+        dropped_.push_back(part_text(member.member_name()));
         proof.dropped.push_back(member.member_name());
         dropped = true;
       }

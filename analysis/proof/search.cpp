@@ -451,11 +451,14 @@ bool belongs(const LaneFacts& lane, int node, const std::string& member) {
 Cause passed_on(const LaneFacts& lane, const Change& member) {
   Cause cause{.layer = member.path, .mechanism = Mechanism::early_rounding, .weight = 0.4};
   const Harm harm = harm_of(lane);
-  std::string format = "its format";
+  const LayerInfo* part = nullptr;  // the layer, or the last step of a composite
   for (const LayerInfo& layer : lane.info().layers) {
-    if (layer.path == member.path) format = format_name(layer.write);
+    if (layer.path == member.path || layer.path.starts_with(member.path + "/")) part = &layer;
   }
-  cause.text = fmt::format("{} rounds its result to {}", member.path, format);
+  const std::string format = part == nullptr ? "few bits" : format_name(part->write);
+  const bool has_steps = part != nullptr && part->path != member.path;
+  cause.text = fmt::format("{} rounds {} to {}", member.path,
+                           has_steps ? "the results of its steps" : "its result", format);
   if (member.kind == FixKind::accumulate_fp32) {
     cause.mechanism = Mechanism::stalled_sum;
     cause.weight = 0.9;
@@ -468,17 +471,19 @@ Cause passed_on(const LaneFacts& lane, const Change& member) {
     if (zeros < 0) break;
     cause.weight = 0.8;
     cause.text +=
-        fmt::format(", and then {} is 0 in places where fp32's is not", lane.site(zeros).path);
+        fmt::format(", and {} then becomes 0 where it is not 0 in fp32", lane.site(zeros).path);
     return cause;
   }
   if (harm.items.empty()) return cause;
   const std::optional<ErrorSource> growth = grows_error(lane, harm);
   if (!growth || lane.site(growth->site).path == member.path) {
-    cause.text += ", and what follows needs the bits that this drops";
+    cause.text += ", and the next steps need the bits that this drops";
     return cause;
   }
-  cause.text += fmt::format(", and {} makes an error of {} of that", lane.site(growth->site).path,
-                            percent(growth->after));
+  const std::string& worse = lane.site(growth->site).path;
+  cause.text += std::isfinite(growth->after)
+                    ? fmt::format(", and {} is then {} off", worse, percent(growth->after))
+                    : fmt::format(", and {} is then not finite", worse);
   return cause;
 }
 

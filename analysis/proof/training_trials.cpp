@@ -177,8 +177,8 @@ class TrainingTrials final : public TrialRunner {
 
   std::string distance(const Outcome& outcome) const override {
     const double gap = outcome.trial.gap;
-    return fmt::format("the loss is {} from fp32's {}",
-                       std::isfinite(gap) ? percent(gap) : "without bound", over());
+    return std::isfinite(gap) ? fmt::format("the loss is {} off fp32's {}", percent(gap), over())
+                              : fmt::format("the loss does not stay finite {}", over());
   }
 
   std::string allowed(const Proof& proof) const override {
@@ -189,10 +189,11 @@ class TrainingTrials final : public TrialRunner {
   std::string failure(const Outcome& original, const Proof& proof) const override {
     const Trial& trial = original.trial;
     if (!std::isfinite(trial.gap)) return "training fails";
-    std::string text = percent(trial.gap);
+    const std::string text = fmt::format("it is {} off", percent(trial.gap));
     // The loss alone would not have told.
     if (trial.gap > proof.tolerance) return text;
     if (!original.why.empty()) return text + ", but " + original.why;
+    if (trial.skipped == 0) return text + kDoubtful;
     return text + fmt::format(" with {}", counted(trial.skipped, "skipped step"));
   }
 

@@ -13,6 +13,9 @@
 
 namespace halfscope {
 
+/// Of an original that rules warn of although it passes.
+inline constexpr const char* kDoubtful = ", which is allowed but doubtful";
+
 /// What one lane came to.
 struct Outcome {
   Trial trial{};            ///< gap, skipped, calibration_skips and passes
@@ -36,11 +39,11 @@ class TrialRunner {
   virtual std::optional<RunView> record(const LaneConfig& lane) = 0;
 
   // Words.
-  /// "the loss is 12% from fp32's over the last fifth of 30 steps".
+  /// "the loss is 12% off fp32's over the last fifth of 30 steps".
   virtual std::string distance(const Outcome& outcome) const = 0;
   /// "1% is allowed, ...".
   virtual std::string allowed(const Proof& proof) const = 0;
-  /// What is wrong with the original, in place of its distance: "12%", "training fails".
+  /// What is wrong with the original, with a pronoun: "it is 12% off", "training fails".
   virtual std::string failure(const Outcome& original, const Proof& proof) const = 0;
   /// "Proved by training".
   virtual const char* proved() const = 0;

@@ -46,11 +46,10 @@ std::string tried(const Report& report, const ActionReport& action) {
     const auto is = [runs](const Trial& trial) {
       const char* what = runs ? "the outputs are" : "the loss is";
       if (!std::isfinite(trial.gap)) return fmt::format("{} not finite", what);
-      return fmt::format("{} {} from {} of fp32", what, gap_text(trial.gap),
-                         runs ? "those" : "that");
+      return fmt::format("{} {} off fp32's", what, gap_text(trial.gap));
     };
     std::string text = "Tried: " + is(*after);
-    if (before != nullptr) text += "; before, " + is(*before);
+    if (before != nullptr) text += "; without the change, " + is(*before);
     return text + fmt::format(". Tolerated: {}.", percent(proof->tolerance));
   }
   const LaneReport* cure = cure_of(report, action);
@@ -71,9 +70,13 @@ void judge_confidence(const Report& report, ActionReport& action) {
   }
   const LaneReport* cure = cure_of(report, action);
   if (const Proof* proof = proof_of(report, action)) {
-    action.confidence = !proof->holds ? "low" : proof->steps < kFewSteps ? "medium" : "high";
-    action.basis = proof->holds ? fmt::format("tried for {}, and taken back layer by layer",
-                                              counted(proof->steps, "step"))
+    const bool runs = report.run.inference;  // once is enough: there is nothing to drift away
+    const bool is_short = !runs && proof->steps < kFewSteps;
+    const std::string how =
+        runs ? fmt::format("on {} batch{}", proof->steps, proof->steps == 1 ? "" : "es")
+             : "for " + counted(proof->steps, "step");
+    action.confidence = !proof->holds ? "low" : is_short ? "medium" : "high";
+    action.basis = proof->holds ? fmt::format("tried {}, and taken back part by part", how)
                                 : "it was tried and did not hold";
   } else if (cure != nullptr) {
     action.confidence = cure->steps < kFewSteps ? "medium" : "high";
@@ -260,15 +263,17 @@ void add_actions(const RunView& run, Report& report) {
     action.effect = reason(report, action);
     finish(report, std::move(action));
   }
-  // Formats of results, sums, constants and the like, each with a line of its own.
-  for (const PlanEdit& member : advice.edit.members()) {
-    const FixKind kind = member.changes.front().kind;
-    const bool has_line = kind == FixKind::operator_fp32 || kind == FixKind::weights_fp32 ||
-                          kind == FixKind::loss_scale || member.reduction_change();
-    if (has_line) continue;
-    ActionReport action{.edit = member, .lane = advice.lane};
-    action.text = edit_sentence(member);
-    action.effect = reason(report, action);
+  PlanEdit rest = advice.edit;
+  std::erase_if(rest.changes, [](const Change& change) {
+    return change.kind == FixKind::operator_fp32 || change.kind == FixKind::weights_fp32 ||
+           change.kind == FixKind::loss_scale || PlanEdit{.changes = {change}}.reduction_change();
+  });
+  if (!rest.empty()) {
+    ActionReport action{.edit = rest, .lane = advice.lane};
+    action.text = edit_sentence(rest);
+    if (report.diagnosis && report.diagnosis->lane == advice.lane) {
+      action.effect = report.diagnosis->cause;
+    }
     finish(report, std::move(action));
   }
   if (advice.edit.loss_scale()) {

@@ -12,6 +12,7 @@
 #include "analysis/distances.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -242,6 +243,31 @@ void add_proofs(const RunView& run, Report& report) {
   }
 }
 
+namespace {
+
+/// Proofs of older versions come without their plan.
+std::string plan_of_proof(const RunView& run, int lane, const Proof& proof) {
+  if (!proof.plan_json.empty()) return proof.plan_json;
+  Plan plan = proof.edit.apply(plan_from_json(run.lane(lane).plan_json));
+  if (!proof.advised.empty()) plan.name = proof.advised;
+  return plan_to_json(plan);
+}
+
+/// Findings that say that no cause was found, after a search has found it.
+void forget_unknown_cause(const Diagnosis& diagnosis, Report& report) {
+  if (!diagnosis.verified || diagnosis.mechanism == Mechanism::unknown) return;
+  for (Finding& finding : report.findings) {
+    const auto unknown = finding.evidence.find("unknown_cause");
+    if (finding.lane != diagnosis.lane || unknown == finding.evidence.end()) continue;
+    const std::string sentence = " " + std::get<std::string>(unknown->second);
+    const size_t at = finding.text.find(sentence);
+    if (at != std::string::npos) finding.text.replace(at, sentence.size(), " " + diagnosis.cause);
+    finding.evidence.erase(unknown);
+  }
+}
+
+}  // namespace
+
 void add_diagnosis(const RunView& run, Report& report) {
   const int lane = report.recommendation ? report.recommendation->lane
                    : report.proof        ? report.proof_lane
@@ -254,13 +280,15 @@ void add_diagnosis(const RunView& run, Report& report) {
     if (searched) {
       report.recommendation = {.lane = lane,
                                .edit = proof->edit,
-                               .plan_json = proof->plan_json,
+                               .plan_json = plan_of_proof(run, lane, *proof),
                                .text = edit_sentence(proof->edit)};
     }
   }
   const PlanEdit advice = report.recommendation ? report.recommendation->edit : PlanEdit{};
   Diagnosis found = diagnose(run, report.findings, lane, advice, proof);
-  if (found.harmed) report.diagnosis = std::move(found);
+  if (!found.harmed) return;
+  forget_unknown_cause(found, report);
+  report.diagnosis = std::move(found);
 }
 
 void add_events(const RunView& run, Report& report) {

@@ -201,13 +201,18 @@ std::string reproduce(const Report& report) {
 std::string contents(const std::string& body) {
   // Only what the page really has.
   std::string links;
-  const std::pair<const char*, const char*> entries[] = {
-      {"actions", "What to do"}, {"proof", "Proof"},
-      {"run", "The run"},        {"layers", "Layers"},
-      {"curves", "Curves"},      {"events", "What happened"},
-      {"lanes", "Lanes"},        {"errors", "Errors"},
-      {"kernels", "Kernels"},    {"definitions", "Definitions"},
-      {"reproduce", "Reproduce"}};
+  const std::pair<const char*, const char*> entries[] = {{"cause", "Cause"},
+                                                         {"actions", "What to do"},
+                                                         {"proof", "Proof"},
+                                                         {"run", "The run"},
+                                                         {"layers", "Layers"},
+                                                         {"curves", "Curves"},
+                                                         {"events", "What happened"},
+                                                         {"lanes", "Lanes"},
+                                                         {"errors", "Errors"},
+                                                         {"kernels", "Kernels"},
+                                                         {"definitions", "Definitions"},
+                                                         {"reproduce", "Reproduce"}};
   for (const auto& [id, text] : entries) {
     if (body.find(fmt::format(" id=\"{}\"", id)) == std::string::npos) continue;
     links += fmt::format("<a href=\"#{}\">{}</a>\n", id, text);
@@ -226,8 +231,8 @@ std::string report_html(const Report& report) {
       "<title>HalfScope: {} on {}, {}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
       escape(report.run.model), escape(report.run.data), verdict_name(report.verdict.state),
       html::kStyle);
-  const std::string before =
-      html::actions_section(report) + html::proof_section(report) + run_card(report);
+  const std::string before = html::diagnosis_section(report) + html::actions_section(report) +
+                             html::proof_section(report) + run_card(report);
   const std::string after = curves(report) + html::events_section(report) +
                             html::lanes_section(report) + definitions(report) + reproduce(report);
   const std::string body =

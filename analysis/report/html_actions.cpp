@@ -98,7 +98,7 @@ std::string trial_words(const Trial& trial) {
     case Trial::Kind::advised:
       return "advised plan";
     case Trial::Kind::leave_one_out:
-      return "without " + trial.without;
+      return "without " + part_text(trial.without);
   }
   return trial.name;
 }
@@ -198,8 +198,10 @@ std::string proof_section(const Report& report) {
                         proof.trials.size() - kShown);
   }
   if (!proof.dropped.empty()) {
+    std::vector<std::string> words;
+    for (const std::string& name : proof.dropped) words.push_back(part_text(name));
     html += fmt::format("<p>Proved needless and dropped from the advice: {}.</p>\n",
-                        escape(name_list(proof.dropped)));
+                        escape(name_list(words)));
   }
   if (report.run.inference) {
     return html +

@@ -45,6 +45,10 @@ extern const std::string_view kScript;  // sorts tables, copies text; the page w
 std::string actions_section(const Report& report);
 std::string proof_section(const Report& report);
 
+// html_diagnosis.cpp
+/// "" where nothing is wrong.
+std::string diagnosis_section(const Report& report);
+
 // html_charts.cpp
 std::string loss_chart(const Report& report);
 std::string scale_chart(const Report& report);

@@ -140,6 +140,17 @@ position:relative;overflow-wrap:anywhere}
 transform:translateY(-50%);
 color:var(--soft)}
 .chain .root{border:2px solid var(--lost);font-weight:620}
+.because{font-size:1.2rem;font-weight:560;line-height:1.4;max-width:46em;margin:0 0 .7em;
+overflow-wrap:anywhere}
+dl.facts{display:grid;gap:10px 32px;margin:0;
+grid-template-columns:repeat(auto-fit,minmax(230px,1fr))}
+dl.facts dt{color:var(--soft);font-size:.8rem}dl.facts dd{margin:0;overflow-wrap:anywhere}
+.chain .peak{color:var(--soft);font-weight:400}.fix{margin:1.4em 0 .6em}
+.fix .advice{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:0}
+.fix ul{margin:.2em 0 0;padding-left:1.3em}.fix p.soft{font-size:.87rem;margin:0}
+.fix .advice+p.soft{margin-top:.7em}
+.sure{margin:.9em 0 0}.ruled-out ul{padding-left:1.3em;margin:.4em 0}
+table.tried{max-width:52em}
 .finding{border:1px solid var(--line);border-radius:10px;padding:12px 18px;margin:.8em 0}
 .finding.error{border-left:4px solid var(--bad)}.finding.warning{border-left:4px solid var(--warn)}
 .finding header{display:flex;flex-wrap:wrap;gap:4px 12px;align-items:center;font-size:.89rem}

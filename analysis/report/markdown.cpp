@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kLanesShown = 8;
 constexpr size_t kFindingsShown = 8;
+constexpr size_t kFindingsBesideCause = 5;  ///< where a diagnosis tells what they come to
 constexpr size_t kLayersShown = 8;
 constexpr size_t kErrorsShown = 2;
 constexpr size_t kSumsShown = 3;
@@ -117,6 +118,39 @@ std::string cost_words(const ActionReport& action) {
   return text;
 }
 
+/// Cause, way, fix and what is innocent, in a few lines.
+void write_diagnosis(const Report& report, std::string& md) {
+  if (!report.diagnosis) return;
+  const Diagnosis& diagnosis = *report.diagnosis;
+  md += fmt::format("\n**Cause** in {}: {}", code(lane_of(report, diagnosis.lane)),
+                    diagnosis.cause.empty() ? "unknown." : plain(diagnosis.cause));
+  if (!diagnosis.root.empty()) md += fmt::format(" Where: {}.", plain(places_text(diagnosis.root)));
+  if (diagnosis.mechanism != Mechanism::unknown) {
+    md += fmt::format(" Mechanism: {}.", code(mechanism_name(diagnosis.mechanism)));
+  }
+  md += "\n";
+  if (diagnosis.chain.size() > 1) {
+    md += "\n";
+    for (const Hop& hop : diagnosis.chain) {
+      md += fmt::format("{}{}{}", &hop == &diagnosis.chain.front() ? "" : " &rarr; ",
+                        code(hop.layer), hop.text.empty() ? "" : " (" + plain(hop.text) + ")");
+    }
+    md += "\n";
+  }
+  if (!diagnosis.fix.empty()) {
+    md += fmt::format("\n**Fix**, {}: {}", proof_words(diagnosis), plain(diagnosis.fix_text));
+    for (const PlanEdit& edit : diagnosis.alternatives) {
+      md += " Or, as small: " + plain(edit_sentence(edit));
+    }
+  }
+  md += fmt::format("{}Confidence {}.", diagnosis.fix.empty() ? "\n" : " ",
+                    confidence_name(diagnosis.confidence));
+  for (const auto& [why, names] : decoys_by_reason(diagnosis)) {
+    md += fmt::format(" Not the cause: {}. {}", plain(name_list(names)), plain(why));
+  }
+  md += "\n";
+}
+
 void write_actions(const Report& report, std::string& md) {
   if (report.actions.empty()) {
     if (report.verdict.state == Verdict::State::healthy) md += "\nNothing to change.\n";
@@ -184,15 +218,15 @@ void write_findings(const Report& report, std::string& md) {
   for (const Finding& finding : report.findings) sorted.push_back(&finding);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Finding* a, const Finding* b) { return a->severity > b->severity; });
-  for (size_t i = 0; i < std::min(sorted.size(), kFindingsShown); ++i) {
+  const size_t shown = report.diagnosis ? kFindingsBesideCause : kFindingsShown;
+  for (size_t i = 0; i < std::min(sorted.size(), shown); ++i) {
     const Finding& finding = *sorted[i];
     md += fmt::format(
         "- **{}** {} in {}: {}\n", severity_name(finding.severity), code(finding.rule),
         code(report.lanes[static_cast<size_t>(finding.lane)].name), plain(finding.text));
   }
-  if (sorted.size() > kFindingsShown) {
-    md +=
-        fmt::format("- and {} more in the JSON and HTML reports\n", sorted.size() - kFindingsShown);
+  if (sorted.size() > shown) {
+    md += fmt::format("- and {} more in the JSON and HTML reports\n", sorted.size() - shown);
   }
 }
 
@@ -252,6 +286,7 @@ std::string heading(const Report& report) {
 
 std::string report_markdown(const Report& report) {
   std::string md = heading(report);
+  write_diagnosis(report, md);
   write_actions(report, md);
   write_proof(report, md);
   write_lanes(report, md);
@@ -266,6 +301,14 @@ std::string report_markdown(const Report& report) {
 
 std::string report_markdown_summary(const Report& report) {
   std::string md = heading(report) + "\n";
+  if (report.diagnosis) {
+    const Diagnosis& diagnosis = *report.diagnosis;
+    md += fmt::format("- Cause: {}", diagnosis.cause.empty() ? "unknown." : plain(diagnosis.cause));
+    if (!diagnosis.fix.empty()) {
+      md += fmt::format(" Fix, {}: {}", proof_words(diagnosis), plain(diagnosis.fix_text));
+    }
+    md += "\n";
+  }
   for (const ActionReport& action : report.actions) {
     md += fmt::format("- Do: {} Confidence {}.\n", plain(action.text), action.confidence);
   }

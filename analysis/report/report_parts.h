@@ -57,7 +57,8 @@ void add_kernels(const RunView& run, Report& report);
 /// The sums that lose most, overflows first, of those where it is worth a line.
 std::vector<const SumReport*> worst_sums(const Report& report, size_t limit);
 void add_proofs(const RunView& run, Report& report);
-/// Where a search has found another cure than the rules advise, that takes the advice's place.
+/// Where a search has found another cure than the rules advise, that takes the advice's place, and
+/// findings that know no cause get the one that was proved.
 void add_diagnosis(const RunView& run, Report& report);
 void add_events(const RunView& run, Report& report);
 void add_actions(const RunView& run, Report& report);

@@ -197,7 +197,9 @@ Trouble trouble_of(const Report& report, int lane) {
       return {": " + harm, std::get<std::string>(unknown->second)};
     }
   }
-  return {": " + harm, ""};
+  const std::optional<Diagnosis>& found = report.diagnosis;
+  const bool is_found = found && found->lane == lane && found->verified;
+  return {": " + harm, is_found ? found->cause : ""};
 }
 
 /// "It keeps conv2 in fp32."; "" where the lanes differ otherwise.

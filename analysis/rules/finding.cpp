@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/finding.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "analysis/rules/text.h"
 
 namespace halfscope {
 namespace {
 
-std::string change_text(const Change& change) {
+/// Changes of one node that are told together: "keep the results of a and b in fp32".
+struct NodeWords {
+  FixKind kind;
+  const char *one, *many;
+};
+constexpr NodeWords kNodeWords[] = {
+    {FixKind::operator_fp32, "keep {} in fp32", "keep {} in fp32"},
+    {FixKind::store_fp32, "keep the result of {} in fp32", "keep the results of {} in fp32"},
+    {FixKind::accumulate_fp32, "let {} sum in fp32", "let {} sum in fp32"},
+    {FixKind::constant, "replace the constant that {} reads by one that the format has",
+     "replace the constants that {} read by numbers that the format has"},
+};
+
+std::string lane_change_text(const Change& change) {
   switch (change.kind) {
-    case FixKind::operator_fp32:
-      return "keep " + change.path + " in fp32";
-    case FixKind::store_fp32:
-      return "keep the result of " + change.path + " in fp32";
-    case FixKind::accumulate_fp32:
-      return "sum in fp32 in " + change.path;
-    case FixKind::constant:
-      return "replace the constant that " + change.path + " reads by one that the format has";
     case FixKind::loss_scale:
       return "use a loss scale of " + scale_text(change.value);
     case FixKind::reduce_order:
@@ -24,7 +33,7 @@ std::string change_text(const Change& change) {
       return std::string(fix_text(change.kind)) +
              (change.text.empty() ? "" : " (" + change.text + ")");
     case FixKind::format:
-      return "use " + change.text + " in place of the lane's narrow formats";
+      return "use " + change.text + " wherever the lane has fewer bits than fp32";
     case FixKind::stochastic_rounding:
       return "round " + change.text + " stochastically";
     default:
@@ -32,22 +41,94 @@ std::string change_text(const Change& change) {
   }
 }
 
+/// The fp32 of a node's change, as something to take away; "" for kinds of the whole lane.
+std::string node_part(FixKind kind, const std::string& path) {
+  switch (kind) {
+    case FixKind::store_fp32:
+      return "the fp32 result of " + path;
+    case FixKind::accumulate_fp32:
+      return "the fp32 sums of " + path;
+    case FixKind::constant:
+      return "the new constant of " + path;
+    default:
+      return "";
+  }
+}
+
+std::string lane_part(FixKind kind, const std::string& text) {
+  switch (kind) {
+    case FixKind::loss_scale:
+      return "the loss scale";
+    case FixKind::weights_fp32:
+      return "the fp32 variables";
+    case FixKind::state_fp32:
+      return "the fp32 optimizer state";
+    case FixKind::update_fp32:
+      return "the fp32 update";
+    case FixKind::average_fp32:
+      return "the fp32 averages";
+    case FixKind::gradient_sum_fp32:
+      return "the fp32 sum of micro-batches";
+    case FixKind::clip_fp32:
+      return "the fp32 clipping";
+    case FixKind::stochastic_rounding:
+      return "the stochastic rounding of " + text;
+    case FixKind::scale_round_up:
+      return "the rounding up of scales";
+    case FixKind::format:
+      return text;
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::string edit_text(const PlanEdit& edit) {
   std::vector<std::string> parts;
-  const std::vector<std::string> layers = edit.fp32_layers();
-  if (!layers.empty()) parts.push_back("keep " + name_list(layers) + " in fp32");
-  for (const Change& change : edit.changes) {
-    if (change.kind != FixKind::operator_fp32) parts.push_back(change_text(change));
+  for (const NodeWords& words : kNodeWords) {
+    std::vector<std::string> paths;
+    for (const Change& change : edit.changes) {
+      if (change.kind == words.kind) paths.push_back(change.path);
+    }
+    if (paths.empty()) continue;
+    parts.push_back(
+        fmt::format(fmt::runtime(paths.size() == 1 ? words.one : words.many), name_list(paths)));
   }
-  return name_list(parts);
+  for (const Change& change : edit.changes) {
+    const bool of_a_node =
+        std::any_of(std::begin(kNodeWords), std::end(kNodeWords),
+                    [&](const NodeWords& words) { return words.kind == change.kind; });
+    if (!of_a_node) parts.push_back(lane_change_text(change));
+  }
+  const bool has_lists = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+    return part.find(" and ") != std::string::npos;
+  });
+  if (parts.size() < 2 || !has_lists) return name_list(parts);
+  std::string text;
+  for (const std::string& part : parts) {
+    const bool last = &part == &parts.back();
+    text += (text.empty() ? "" : last ? ", and " : ", ") + part;
+  }
+  return text;
 }
 
 std::string edit_sentence(const PlanEdit& edit) {
   std::string text = edit_text(edit) + ".";
-  text[0] = static_cast<char>(text[0] - 'a' + 'A');  // every part starts with a small letter
+  // Every part begins with a verb, never with a name.
+  if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
+}
+
+std::string part_text(const std::string& name) {
+  if (name == "variables.storage") return lane_part(FixKind::weights_fp32, "");
+  const size_t blank = name.find(' ');
+  const std::optional<FixKind> kind = parse_fix(name.substr(0, blank));
+  if (!kind) return name;
+  const std::string rest = blank == std::string::npos ? "" : name.substr(blank + 1);
+  const std::string part = rest.empty() ? "" : node_part(*kind, rest);
+  const std::string found = part.empty() ? lane_part(*kind, rest) : part;
+  return found.empty() ? name : found;
 }
 
 const char* severity_name(Severity severity) noexcept {

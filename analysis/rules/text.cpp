@@ -7,10 +7,28 @@
 
 namespace halfscope {
 
+namespace {
+
+/// "22.4 times", "2.2e4 times": nobody reads "2.24e+06%".
+std::string times(double factor) {
+  if (factor < 999.5) return fmt::format("{:.3g} times", factor);
+  int power = static_cast<int>(std::floor(std::log10(factor)));
+  std::string digits = fmt::format("{:.1f}", factor / std::pow(10.0, power));
+  if (digits == "10.0") {
+    digits = "1.0";
+    ++power;
+  }
+  if (digits.ends_with(".0")) digits.resize(digits.size() - 2);
+  return fmt::format("{}e{} times", digits, power);
+}
+
+}  // namespace
+
 std::string percent(double share) {
   const double value = 100.0 * share;
   if (value == 0.0) return "0%";
   if (!std::isfinite(value)) return fmt::format("{}%", value);
+  if (share >= 10.0) return times(share);
   if (value < 0.01) return "< 0.01%";
   // 99.97 must not read as "100%": something is still left.
   if (value < 100.0 && value >= 99.95) return "> 99.9%";

@@ -15,7 +15,7 @@ inline constexpr const char* kOfAllValues = "of all values";
 inline constexpr const char* kOfNonZeroValues = "of non-zero values";
 inline constexpr const char* kOfNonZeroUpdates = "of non-zero updates";
 
-/// "12.3%", "< 0.01%", "0%".
+/// "12.3%", "< 0.01%", "0%"; from ten times on "22.4 times", "2.2e4 times".
 std::string percent(double share);
 /// Three or four significant digits: "65504", "1.2e+05", "NaN".
 std::string short_number(double value);

@@ -311,12 +311,15 @@ int diagnose(const DiagnoseOptions& options) {
   std::string text = verdict_text(report.verdict, style);
   for (const std::string& line : verified.check.lines()) text += paragraph(line, style, 0, kIndent);
   text += findings_text(report, advised, style);
-  for (const std::string& line :
-       lines_of(diagnosis_lines(diagnosis_on(run, report, advised, advice)))) {
+  const Diagnosis diagnosis = diagnosis_on(run, report, advised, advice);
+  for (const std::string& line : lines_of(diagnosis_lines(diagnosis))) {
     text += paragraph(line, style, 0, kIndent);
   }
-  text += paragraph(advice ? "advice: " + advice->text : no_advice_text(report.findings, advised),
-                    style, 0, kIndent);
+  const bool is_said = advice && diagnosis.harmed && diagnosis.fix_text == advice->text;
+  if (!is_said) {
+    text += paragraph(advice ? "advice: " + advice->text : no_advice_text(report.findings, advised),
+                      style, 0, kIndent);
+  }
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
   if (written && !plan_printed) {
     text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));

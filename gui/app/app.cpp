@@ -269,9 +269,9 @@ void App::save(const std::string& file) {
       break;
   }
   std::string text = "Saved " + file;
-  if (purpose_ == Purpose::save_plan && dialog_edits_.loss_scale) {
+  if (purpose_ == Purpose::save_plan && dialog_edits_.loss_scale()) {
     text += fmt::format(". A plan holds no loss scale: train it with --loss-scale static:{}",
-                        fmt::format("{:.0f}", *dialog_edits_.loss_scale));
+                        fmt::format("{:.0f}", *dialog_edits_.loss_scale()));
   }
   tell(text);
 }

@@ -8,6 +8,7 @@
 #include "analysis/report/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
+#include "gui/panels/cause.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
 
@@ -221,6 +222,7 @@ void draw_recommendations(const Frame& frame) {
       ImGui::GetFrameHeightWithSpacing() + (flows ? 3 : 1) * ImGui::GetTextLineHeight();
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   ImGui::BeginChild("advice", {0, -footer}, false);
+  draw_cause(frame, *report);
   if (rows.empty()) {
     const bool measured = !frame.run.columns().empty();
     ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "analysis/output_file.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::gui {
 namespace {
@@ -180,11 +182,16 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   take(json, "fp32_storage", storage);
   view.edits = PlanEdit::in_fp32(std::move(layers));
   view.edits.set(FixKind::weights_fp32, storage);
+  const auto changes = json.find("changes");
   take(json, "whole_run", view.whole_run);
   take(json, "log_counts", view.log_counts);
   double scale = 0.0;
   take(json, "loss_scale", scale);
   if (scale > 0.0) view.edits.set_loss_scale(scale);
+  // What is above is what earlier versions wrote.
+  if (changes != json.end()) {
+    if (std::optional<PlanEdit> edits = edit_from_json(changes->dump())) view.edits = *edits;
+  }
   const auto bookmarks = json.find("bookmarks");
   if (bookmarks == json.end() || !bookmarks->is_array()) return view;
   for (const Json& each : *bookmarks) {
@@ -203,11 +210,9 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
   json.update({{"tensor_rows", view.tensor_rows},
                {"order", layer_order_name(view.order)},
                {"lens", view.lens},
-               {"fp32_layers", view.edits.fp32_layers()},
-               {"fp32_storage", view.edits.has(FixKind::weights_fp32)},
+               {"changes", Json::parse(edit_to_json(view.edits))},
                {"whole_run", view.whole_run},
-               {"log_counts", view.log_counts},
-               {"loss_scale", view.edits.loss_scale().value_or(0.0)}});
+               {"log_counts", view.log_counts}});
   Json bookmarks = Json::array();
   for (const Bookmark& each : view.bookmarks) {
     Json one{{"name", each.name}};

@@ -48,7 +48,7 @@ TEST(CliDash, ThePlanIsOnStandardOutputAndTheTextBesideIt) {
   const Outcome advice = bench.run({"diagnose", "run.hscope", "--out", "-"});
   ASSERT_EQ(advice.code, 0) << advice.err;
   EXPECT_EQ(resolve(plan_from_json(advice.out), "conv2", "Conv").read, kFp32);
-  EXPECT_THAT(advice.err, HasSubstr("advice: Keep conv2 in fp32"));
+  EXPECT_THAT(advice.err, HasSubstr("fix, not tried yet: Keep conv2 in fp32"));
 
   // The same as text to paste, and nothing else.
   const Outcome plan = bench.run({"diagnose", "run.hscope", "--fix-as", "plan"});

@@ -129,6 +129,9 @@ TEST(CliJson, Recommend) {
   EXPECT_EQ(done.at("plan_file"), "plan.json");
   EXPECT_EQ(done.at("recommendation").at("layers"), json({"conv2"}));
   EXPECT_EQ(done.at("recommendation").at("plan"), json::parse(test::text_of(bench / "plan.json")));
+  EXPECT_EQ(done.at("diagnosis").at("root").at(0).at("layer"), "conv2");
+  EXPECT_EQ(done.at("diagnosis").at("fix").at("kind"), "operator_fp32");
+  EXPECT_EQ(done.at("diagnosis").at("verified"), false);
   ASSERT_FALSE(done.at("findings").empty());
   for (const json& finding : done.at("findings")) EXPECT_EQ(finding.at("lane"), done.at("lane"));
   // The command repeats the training; only its first word is not an argument.

@@ -158,6 +158,8 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
     Recorder recorder(run);
     halfscope::test::send_run(recorder, halfscope::test::sample_info(), 5);
   }
+  const PlanEdit edits{.changes = {{.kind = FixKind::store_fp32, .path = "fc1"},
+                                   {.kind = FixKind::loss_scale, .value = 512.0}}};
   const auto written = std::filesystem::last_write_time(run);
   const auto show = [&](AppDriver& user) {
     user.app().open(run);
@@ -172,6 +174,7 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
     user.app().view().cursor = 2;
     user.app().view().metric = Metric::underflow;
     user.app().view().tab = Tab::events;
+    user.app().view().edits = edits;
     user.frame(2);
   }
   AppDriver user({}, {}, {.state_folder = folder / "state"});
@@ -180,6 +183,7 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
   EXPECT_EQ(user.app().view().cursor, 2);
   EXPECT_EQ(user.app().view().metric, Metric::underflow);
   EXPECT_EQ(user.app().view().tab, Tab::events);
+  EXPECT_EQ(user.app().view().edits, edits);
   EXPECT_EQ(std::filesystem::last_write_time(run), written);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
       << "the run and the state folder, nothing beside the run";
@@ -218,7 +222,7 @@ TEST(TrialCommand, TrainsAsTheRunDid) {
               testing::ElementsAre("train", "--model", "lenet-hot", "--steps", "60", "--lanes",
                                    "float32,p.json", "--loss-scale", "dynamic:1024", "--out",
                                    "o.hscope", "--force"));
-  EXPECT_THAT(trial_command(run, -1, {.loss_scale = 4096.0}, "p.json", "o.hscope"),
+  EXPECT_THAT(trial_command(run, -1, PlanEdit::with_loss_scale(4096.0), "p.json", "o.hscope"),
               testing::IsSupersetOf({"p.json", "static:4096"}));
   run.settings.clear();
   EXPECT_THROW(trial_command(run, 0, {}, "p.json", "o.hscope"), Error);

@@ -336,8 +336,19 @@ TEST(Proof, JsonHasTheKeysOfTheContract) {
   const std::string text = proof_json(proof_of(hot, advice_of(hot, {"conv2", "fc1"})));
   const Json json = Json::parse(text);
   EXPECT_THAT(keys(json),
-              ElementsAre("lane", "advised", "layers", "loss_scale", "holds", "steps", "seed",
-                          "tolerance", "twin_spread", "trials", "dropped", "plan", "text"));
+              ElementsAre("lane", "advised", "layers", "loss_scale", "changes", "holds", "steps",
+                          "seed", "tolerance", "twin_spread", "trials", "dropped", "tried",
+                          "alternatives", "causes", "exhausted", "plan", "text"));
+  EXPECT_EQ(json.at("changes"), Json::parse(R"([{"kind": "operator_fp32", "path": "conv2"}])"));
+  // As it was, the advice, without conv2 (which is fc1 alone), without fc1.
+  ASSERT_GE(json.at("tried").size(), 3u);
+  EXPECT_EQ(json.at("tried").at(0).at("changes"), Json::array());
+  for (const Json& tried : json.at("tried")) {
+    EXPECT_THAT(keys(tried), ElementsAre("changes", "gap", "passes"));
+    const bool has_conv2 = tried.at("changes").dump().find("conv2") != std::string::npos;
+    EXPECT_EQ(tried.at("passes"), has_conv2);
+  }
+  EXPECT_EQ(json.at("exhausted"), false);
   EXPECT_EQ(json.at("lane"), "mixed_float16");
   EXPECT_EQ(json.at("advised"), "mixed_float16+fp32");
   EXPECT_EQ(json.at("layers"), Json({"conv2"}));

@@ -67,6 +67,12 @@ TEST(Rates, AreWrittenAsPercentWithoutABlank) {
   EXPECT_EQ(percent(0.225), "22.5%");
   EXPECT_EQ(percent(0.9999), "> 99.9%") << "something is still left";
   EXPECT_EQ(percent(1.0), "100%");
+  EXPECT_EQ(percent(9.99), "999%");
+  EXPECT_EQ(percent(10.0), "10 times");
+  EXPECT_EQ(percent(999.4), "999 times");
+  EXPECT_EQ(percent(999.96), "1e3 times");
+  EXPECT_EQ(percent(22345.0), "2.2e4 times");
+  EXPECT_EQ(percent(99999.0), "1e5 times");
 }
 
 /// Verdict, finding, table and page give the share of the whole run, here counted by hand.

@@ -112,8 +112,8 @@ TEST(ReportHtml, SectionsStandInOrder) {
   const std::string page = page_of(full_run());
   size_t before = page.find("<h1>");
   ASSERT_NE(before, std::string::npos);
-  for (const char* id : {"actions", "proof", "run", "layers", "curves", "events", "lanes", "errors",
-                         "definitions", "reproduce"}) {
+  for (const char* id : {"cause", "actions", "proof", "run", "layers", "curves", "events", "lanes",
+                         "errors", "definitions", "reproduce"}) {
     const size_t at = page.find(fmt::format(" id=\"{}\"", id));
     ASSERT_NE(at, std::string::npos) << id;
     EXPECT_GT(at, before) << id;

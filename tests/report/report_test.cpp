@@ -167,15 +167,16 @@ TEST(ReportActions, CostIsWhatTheAdvisedLaneReallyKeeps) {
   ASSERT_FALSE(report.actions.empty());
   const ActionReport& action = report.actions.front();
   EXPECT_STREQ(action_name(action.edit), "keep_fp32");
-  EXPECT_THAT(action.edit.fp32_layers(), ElementsAre("conv2"));
+  EXPECT_THAT(action.edit.fp32_layers(), ElementsAre("conv2", "fc1")) << "as was proved";
   ASSERT_TRUE(action.cost);
-  EXPECT_THAT(action.cost->followers, ElementsAre("rescale2", "relu2"));
-  // 512 elements each: conv2's weight; conv2, rescale2 and relu2 kept in 4 bytes instead of 2.
-  EXPECT_EQ(action.cost->weight_bytes, 512 * 2);
-  EXPECT_EQ(action.cost->activation_bytes, 3 * 512 * 2);
-  EXPECT_EQ(action.cost->weight_share, 0.25);
+  EXPECT_THAT(action.cost->followers, ElementsAre("rescale2", "relu2", "relu3"));
+  // 512 elements each: the weights of conv2 and fc1; conv2, rescale2, relu2, fc1 and relu3 kept in
+  // 4 bytes instead of 2.
+  EXPECT_EQ(action.cost->weight_bytes, 2 * 512 * 2);
+  EXPECT_EQ(action.cost->activation_bytes, 5 * 512 * 2);
+  EXPECT_EQ(action.cost->weight_share, 0.5);
   EXPECT_EQ(action.confidence, "high");
-  EXPECT_THAT(action.effect, HasSubstr("the loss is 0.41% from that of fp32"));
+  EXPECT_THAT(action.effect, HasSubstr("the loss is 0.41% off fp32's"));
   EXPECT_THAT(action.change_my_mind, HasSubstr("another seed than 1"));
 }
 
@@ -293,7 +294,7 @@ TEST(ReportMarkdown, FitsAComment) {
   many.set_proof(1, proof_json());
   const std::string md = report_markdown(make_report(many));
   EXPECT_LE(lines(md), 60u);
-  EXPECT_THAT(md, HasSubstr("Keep conv2 in fp32"));
+  EXPECT_THAT(md, HasSubstr("Keep conv2 and fc1 in fp32"));
   for (const RunView& run : {large_run(1000), full_run(), make_run(no_scale_spec()),
                              RunView(RunInfo{}, RunStatus::running)}) {
     EXPECT_LE(lines(report_markdown(make_report(run))), 60u);
@@ -304,11 +305,12 @@ TEST(ReportMarkdown, FitsAComment) {
 TEST(ReportMarkdown, HoldsVerdictCostProofAndErrors) {
   const std::string md = report_markdown(make_report(full_run()));
   EXPECT_THAT(md, HasSubstr("## HalfScope: cured"));
-  EXPECT_THAT(md, HasSubstr("25% of the weights in fp32 (1.02 kB more), 3.07 kB more activations"));
+  EXPECT_THAT(md, HasSubstr("50% of the weights in fp32 (2.05 kB more), 5.12 kB more activations"));
   EXPECT_THAT(md, HasSubstr("**Proof holds** (tolerance 1.2%)"));
   EXPECT_THAT(md, HasSubstr("The first tensor to differ from float32 is conv1.activation"));
   const std::string summary = report_markdown_summary(make_report(full_run()));
-  EXPECT_THAT(summary, HasSubstr("- Do: Keep conv2 in fp32. Confidence high."));
+  EXPECT_THAT(summary, HasSubstr("\n- Cause: conv2 overflows fp16"));
+  EXPECT_THAT(summary, HasSubstr("- Do: Keep conv2 and fc1 in fp32. Confidence high."));
   EXPECT_THAT(summary, HasSubstr("- Proof holds."));
 }
 
