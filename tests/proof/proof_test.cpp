@@ -161,7 +161,7 @@ TEST(Proof, BothOfTwoMembersAreNeeded) {
   const Proof proof = proof_of(broken, advice);
   expect_holds(proof, {"conv2", "loss_scale"});
   EXPECT_EQ(proof.edit.loss_scale(), 1024.0);
-  EXPECT_THAT(proof.text, HasSubstr("any one of conv2 and the loss scale"));
+  EXPECT_THAT(proof.text, HasSubstr("any one of fp32 for conv2 and the loss scale"));
 }
 
 TEST(Proof, NeedlessMembersAreDropped) {
@@ -188,7 +188,7 @@ TEST(Proof, SkippedStepsCountWhateverTheLoss) {
   expect_holds(proof, {"loss_scale"});
   EXPECT_LE(proof.trials[0].gap, proof.tolerance);
   EXPECT_EQ(proof.trials[0].calibration_skips, kSteps);
-  EXPECT_THAT(proof.text, HasSubstr("% with 30 skipped steps. Taking"));
+  EXPECT_THAT(proof.text, HasSubstr("% off with 30 skipped steps. Taking"));
 }
 
 TEST(Proof, AdviceThatDoesNotHelpDoesNotHold) {
