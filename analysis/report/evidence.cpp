@@ -276,8 +276,14 @@ void add_diagnosis(const RunView& run, Report& report) {
   const std::optional<Proof> proof = read_proof(run.proof(lane));
   if (proof && proof->holds && !proof->edit.empty()) {
     // Needless members of the rules' own advice are told beside it.
-    const bool searched = !proof->tried.empty();
-    if (searched) {
+    const bool is_advised =
+        report.recommendation &&
+        std::all_of(proof->edit.changes.begin(), proof->edit.changes.end(),
+                    [&](const Change& each) {
+                      const std::vector<Change>& advised = report.recommendation->edit.changes;
+                      return std::find(advised.begin(), advised.end(), each) != advised.end();
+                    });
+    if (!proof->tried.empty() || !is_advised) {
       report.recommendation = {.lane = lane,
                                .edit = proof->edit,
                                .plan_json = plan_of_proof(run, lane, *proof),

@@ -147,7 +147,11 @@ SearchOptions search_options(const std::string& file, const RunView& run, int la
   }
   options.on_trial = [file, lane](const std::vector<TriedEdit>& tried) {
     const Json json{{"version", HALFSCOPE_VERSION}, {"tried", Json::parse(tried_json(tried))}};
-    store_trials(file, lane, json.dump());
+    try {
+      store_trials(file, lane, json.dump());
+    } catch (const Error&) {
+      // The next search runs it again. Whether the proof can be stored is told at the end.
+    }
   };
   return options;
 }
@@ -238,7 +242,6 @@ void Verified::check_stored() const {
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
                        TwinCheck check, bool quiet, const TrialBudget& budget) {
   check_repeatable(file, run.info());
-  store_deviations(file, {});  // whether it can be written shows before the work
   Verified result{.check = std::move(check), .advice = advice};
   SearchOptions search = search_options(file, run, advice.lane, budget);
   result.proof = run.info().inference

@@ -296,6 +296,8 @@ TEST(Recorder, SchemaIsTheContract) {
         "inference", "evaluated", "averages", "evals", "train --eval-ema"}) {
     listed.erase(not_a_key);
   }
+  EXPECT_EQ(listed.erase("node_names"), 1u) << "a key of networks that are files";
+  listed.erase("trials.N");
   EXPECT_EQ(listed.erase("lost_lanes"), 1u) << "a key of runs that lost one, which this is not";
   std::set<std::string> stored;
   sqlite::Statement rows(database, "SELECT key FROM meta");

@@ -57,7 +57,8 @@ TEST(CliConfig, AveragesThatStandStillAreExplained) {
   EXPECT_GT(finding["evidence"]["lost_share"].get<double>(), 0.95);
   EXPECT_EQ(finding["evidence"]["storage"], "bf16");
   EXPECT_THAT(finding["site"].get<std::string>(), HasSubstr("_ema_update"));
-  EXPECT_THAT(finding["text"].get<std::string>(), HasSubstr("lose updates of moving averages in bf16"));
+  EXPECT_THAT(finding["text"].get<std::string>(),
+              HasSubstr("lose updates of moving averages in bf16"));
   EXPECT_THAT(finding["action"]["text"].get<std::string>(), HasSubstr("format=fp32"));
   EXPECT_TRUE(finding_of(bench, "float32", "lost_updates").is_null());
   // It stays where it began: as good as a network that was not trained.

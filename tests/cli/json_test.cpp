@@ -118,7 +118,7 @@ TEST(CliJson, Recommend) {
                     "--no-shuffle", "--json"});
   const json idle = result_of(bench, {"diagnose", "run.hscope", "--json"});
   expect_keys(idle, {"schema", "version", "run", "verdict", "lane", "findings", "recommendation",
-                     "twins", "not_checked", "proof", "plan_file", "next"});
+                     "twins", "not_checked", "proof", "plan_file", "next", "diagnosis"});
   EXPECT_EQ(idle.at("proof"), nullptr);
   EXPECT_EQ(idle.at("plan_file"), nullptr);
   EXPECT_EQ(idle.at("next"), nullptr);

@@ -114,8 +114,9 @@ TEST(CliResume, AfterCtrlC) {
 
 TEST(CliResume, CheckpointsAreWrittenOnTheWay) {
   const Bench bench;
-  const pid_t child = bench.start(training({"--steps", "1e6", "--checkpoint", "c.npz",
-                                            "--checkpoint-every", "3", "--lanes", "mixed_float16"}));
+  const pid_t child =
+      bench.start(training({"--steps", "1e6", "--checkpoint", "c.npz", "--checkpoint-every", "3",
+                            "--lanes", "mixed_float16"}));
   for (int tries = 0; tries < 600 && !std::filesystem::exists(bench / "c.npz"); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
