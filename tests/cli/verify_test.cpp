@@ -66,7 +66,7 @@ TEST(CliVerify, AnotherReductionOverRanksIsProved) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const Outcome told = bench.run({"diagnose", "run.hscope", "--no-twins"});
   EXPECT_THAT(told.out, HasSubstr("because the sum over 48 ranks puts fc2.bias_grad_reduced"));
-  EXPECT_THAT(told.out, HasSubstr("educe over ranks by ring:format=fp32"));
+  EXPECT_THAT(told.out, HasSubstr("Sum over ranks in fp32 (ring:format=fp32)"));
   const RunView run = RunView::open(bench / "run.hscope");
   EXPECT_FALSE(run.reductions(1).empty());
   const json proof = json::parse(run.proof(1));
