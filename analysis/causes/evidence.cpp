@@ -82,16 +82,17 @@ std::vector<int> forward_sites(const LaneFacts& lane, int node) {
   return sites;
 }
 
-bool sums_in_its_format(const LaneFacts& lane, const std::string& path) {
-  const std::string op = [&] {
-    for (const LayerInfo& layer : lane.info().layers) {
-      if (layer.path == path) return layer.op;
-    }
-    return std::string();
-  }();
+/// Whether the node, or what reads a variable or data, sums in the narrow format of its result.
+bool sums_in_its_format(const LaneFacts& lane, int node) {
   const Plan plan = plan_from_json(lane.info().plan_json);
-  const NodePlan own = resolve(plan, path, op);
-  return own.accumulation.sums_in_format() && own.write != kFp32;
+  const std::vector<int> nodes = planned_nodes(lane, node);
+  return std::any_of(nodes.begin(), nodes.end(), [&](int each) {
+    const ForwardNode& own = lane.nodes()[static_cast<size_t>(each)];
+    if (own.layer < 0) return false;
+    const LayerInfo& layer = lane.info().layers[static_cast<size_t>(own.layer)];
+    const NodePlan how = resolve(plan, layer.path, layer.op);
+    return how.accumulation.sums_in_format() && how.write != kFp32;
+  });
 }
 
 /// A constant that the format makes 0 or infinite.
@@ -228,7 +229,7 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   const double unit = unit_of(site.format);
   Suspect suspect{.node = node, .site = order};
   if (local >= kRoundings * unit) {
-    const bool stalls = sums_in_its_format(lane, site.path);
+    const bool stalls = sums_in_its_format(lane, node);
     suspect.mechanism = stalls                 ? Mechanism::stalled_sum
                         : std::isfinite(local) ? Mechanism::rounding
                                                : Mechanism::forward_overflow;
@@ -290,9 +291,16 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
   }
   // A result that is not finite because of what was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
-  // Results that are 0 are as far off; that they are 0 says more.
-  const bool explained = error && worst && worst->mechanism == Mechanism::forward_flush &&
-                         worst->weight >= 0.5 * error->weight;
+  // Results that are 0 are as far off; that they are 0 says more. Likewise, what scales do to
+  // operands is why a product of them is off.
+  const auto shows_as = [&](Mechanism mechanism) { return worst && worst->mechanism == mechanism; };
+  const bool of_scales = shows_as(Mechanism::outlier_scale) || shows_as(Mechanism::clipped_blocks);
+  if (error && of_scales && std::isfinite(error->weight)) {
+    worst->weight = std::max(worst->weight, error->weight);
+    return worst;
+  }
+  const bool explained =
+      error && shows_as(Mechanism::forward_flush) && worst->weight >= 0.5 * error->weight;
   if (!explained) consider(std::move(error));
   return worst;
 }
@@ -364,7 +372,7 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
                       percent(static_cast<double>(stats.overflow) / static_cast<double>(stats.n)),
                       short_number(site.format.max_finite()));
     } else if (local >= kRoundings * unit_of(site.format) && std::isfinite(local)) {
-      const bool stalls = sums_in_its_format(lane, site.path);
+      const bool stalls = sums_in_its_format(lane, suspect.node);
       suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
       suspect.weight = std::min(1.0, local);
       suspect.text = own_error_text(lane, site, site.name(), local, stalls);

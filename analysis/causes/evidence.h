@@ -23,8 +23,8 @@ struct Suspect {
   std::string text{};  ///< "conv2 overflows fp16: 22% of its results are larger than 65504"
 };
 
-/// What the node does to the numbers in this run; nothing if its results are as exact as a rounding
-/// to its format leaves them.
+/// Returns what the node does wrong in this run; nothing where its results are as exact as its
+/// format allows.
 std::optional<Suspect> examine(const LaneFacts& lane, int node);
 
 /// Whether a node reads a constant that the format it is read in makes 0 or infinite.

@@ -177,17 +177,34 @@ class Diagnoser {
     return nullptr;
   }
 
-  /// What rules see of state that cannot move, or of sums over micro-batches, is that updates are
-  /// lost and additions swamped.
-  static Mechanism sign_of(Mechanism mechanism) {
-    switch (mechanism) {
-      case Mechanism::stuck_state:
-        return Mechanism::lost_update;
-      case Mechanism::gradient_sum:
-        return Mechanism::stalled_sum;
+  /// What rules may see of what a change of the whole lane cures, the likeliest first.
+  static std::vector<Mechanism> signs_of(FixKind kind) {
+    switch (kind) {
+      case FixKind::update_fp32:
+        return {Mechanism::flushed_state, Mechanism::lost_update, Mechanism::stuck_state};
+      case FixKind::state_fp32:
+        return {Mechanism::stuck_state, Mechanism::flushed_state, Mechanism::lost_update};
+      case FixKind::average_fp32:
+        return {Mechanism::stuck_state, Mechanism::lost_update};
+      case FixKind::gradient_sum_fp32:
+      case FixKind::reduce_fp32:
+      case FixKind::reduce_order:
+        return {Mechanism::gradient_sum, Mechanism::stalled_sum};
       default:
-        return mechanism;
+        return {mechanism_of(kind)};
     }
+  }
+
+  /// The finding that says most about what a change of the whole lane cures.
+  const Finding* finding_behind(FixKind kind) {
+    for (const Mechanism sign : signs_of(kind)) {
+      const Finding* finding = finding_of(sign);
+      if (finding == nullptr) continue;
+      // State that is 0 is another thing than state that cannot move; the rest are signs of it.
+      if (sign == Mechanism::flushed_state) result_.mechanism = sign;
+      return finding;
+    }
+    return nullptr;
   }
 
   bool from_finding() {
@@ -196,9 +213,9 @@ class Diagnoser {
     if (of_lane) {
       const auto lighter = [](const Change& a, const Change& b) { return a.kind < b.kind; };
       const std::vector<Change>& all = result_.fix.changes;
-      result_.mechanism = mechanism_of(std::max_element(all.begin(), all.end(), lighter)->kind);
-      finding = finding_of(result_.mechanism);
-      if (finding == nullptr) finding = finding_of(sign_of(result_.mechanism));
+      const FixKind kind = std::max_element(all.begin(), all.end(), lighter)->kind;
+      result_.mechanism = mechanism_of(kind);
+      finding = finding_behind(kind);
       if (finding == nullptr) {
         for (const std::string& path : worst_variables(lane_)) add_root(path, "");
         result_.cause = sentence_of(result_.mechanism);
@@ -213,10 +230,24 @@ class Diagnoser {
     return true;
   }
 
+  /// Whether the node stands for a variable that is named after no node.
+  bool is_variable(int node) const {
+    const ForwardNode& own = lane_.nodes()[static_cast<size_t>(node)];
+    return own.layer < 0 && own.output_site < 0;
+  }
+
+  /// A gradient is made by what reads the variable.
+  bool is_gradient(const std::string& site) const {
+    const std::optional<int> order = lane_.run().find_site(lane_.lane(), site);
+    return order && lane_.site(*order).phase == Phase::backward;
+  }
+
   void add_roots_of(const Finding& finding) {
     const int node = node_of_path(lane_, finding.layer);
     if (node < 0) {
       if (!finding.layer.empty()) add_root(finding.layer, finding.site);
+    } else if (is_variable(node) && !is_gradient(finding.site)) {
+      add_root(finding.layer, finding.site);
     } else {
       for (const int each : planned_nodes(lane_, node)) {
         add_root(lane_.nodes()[static_cast<size_t>(each)].path, finding.site);

@@ -11,7 +11,7 @@
 namespace halfscope::fixes {
 namespace {
 
-/// Whether the lane's names are those of a model in PyTorch, where a slash begins a part of a node.
+/// Whether the layers have names as in a model in PyTorch, where a slash begins a part of a node.
 /// Elsewhere it separates scopes.
 bool has_module_names(const LaneInfo& lane) {
   return std::any_of(lane.layers.begin(), lane.layers.end(), [](const LayerInfo& layer) {

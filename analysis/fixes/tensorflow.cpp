@@ -76,7 +76,7 @@ std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit) {
     for (const std::string& op : denied) list += (list.empty() ? "" : ",") + op;
     text += "import os\n\n";
     text += comment(
-        "Before TensorFlow is imported. The lists are those of its automatic mixed "
+        "Run this before you import TensorFlow. It edits the lists of TensorFlow's automatic mixed "
         "precision (a graph rewrite); Keras's mixed_float16 does not read them.");
     text += "DENIED = " + python_string(list) + "\n" +
             "for edit in (\"ALLOWLIST_REMOVE\", \"INFERLIST_REMOVE\", \"CLEARLIST_REMOVE\", "

@@ -73,8 +73,7 @@ std::vector<TriedEdit> read_tried(const std::string& json);
 
 /// The object `proof` of the report's JSON (docs/contracts.md), which run files store.
 std::string proof_json(const Proof& proof);
-/// The inverse; nothing if the text is not a proof. Only the plan says whether the storage was part
-/// of the edit.
+/// Reads that object again; nothing if the text is not a proof.
 std::optional<Proof> read_proof(const std::string& json);
 
 }  // namespace halfscope

@@ -123,9 +123,13 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].layer < 0) continue;
     const LayerInfo& layer = lane.info().layers[static_cast<size_t>(nodes[i].layer)];
-    if (layer.follows && !nodes[i].inputs.empty()) {
-      FloatFormat widest = formats[static_cast<size_t>(nodes[i].inputs.front())].write;
+    const auto first = std::find_if(nodes[i].inputs.begin(), nodes[i].inputs.end(), [&](int input) {
+      return nodes[static_cast<size_t>(input)].output_site >= 0;
+    });
+    if (layer.follows && first != nodes[i].inputs.end()) {
+      FloatFormat widest = formats[static_cast<size_t>(*first)].write;
       for (int input : nodes[i].inputs) {
+        if (nodes[static_cast<size_t>(input)].output_site < 0) continue;  // a variable
         const FloatFormat& format = formats[static_cast<size_t>(input)].write;
         if (format.max_finite() > widest.max_finite()) widest = format;
       }

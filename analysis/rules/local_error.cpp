@@ -19,18 +19,22 @@ std::string what_it_does(const LaneFacts& lane, const ErrorSource& source) {
   constexpr double kMany = 0.01;
   const SiteInfo& site = lane.site(source.site);
   const std::string format = format_name(site.format);
+  const std::string what =
+      site.phase == Phase::backward ? "the gradient of " + site.path : site.path;
   if (const std::optional<TensorStats> stats = lane.stats(source.site, source.step)) {
     const double share = rates_of(*stats, site.format).underflow;
     if (share >= kMany) {
-      return fmt::format("{} flushes {} of its non-zero results to zero in {}", site.path,
-                         percent(share), format);
+      return site.phase == Phase::backward
+                 ? fmt::format("{} of {} that is not 0 becomes 0 in {}", percent(share), what,
+                               format)
+                 : fmt::format("{} flushes {} of its non-zero results to zero in {}", what,
+                               percent(share), format);
     }
   }
   if (!std::isfinite(source.after)) {
-    return fmt::format("{}, computed in {}, is not finite although its operands are", site.path,
-                       format);
+    return fmt::format("{}, computed in {}, is not finite although its operands are", what, format);
   }
-  return fmt::format("{}, computed in {}, is {} off its exact result", site.path, format,
+  return fmt::format("{}, computed in {}, is {} off its exact result", what, format,
                      percent(source.after));
 }
 
@@ -50,6 +54,7 @@ void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.evidence = {{"local_error", source->after}};
   finding.text =
       fmt::format("{}. No other operator makes a larger error by itself.", finding.mechanism);
+  if (finding.text.starts_with("the gradient of ")) finding.text[0] = 'T';
   std::vector<std::string> layers;
   for (const int layer : lane.layers_behind(source->site)) {
     layers.push_back(lane.info().layers[static_cast<size_t>(layer)].path);

@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-/// Weights this far apart are those of different trainings (Harm: weights).
+/// Weights this far apart belong to different trainings (Harm: weights).
 constexpr double kFarApart = 0.01;
 
 void find_rank_disagreement(const LaneFacts& lane, std::vector<Finding>& findings) {

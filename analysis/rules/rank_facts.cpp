@@ -9,9 +9,9 @@
 namespace halfscope {
 namespace {
 
-/// A reduced gradient may be off by so many times what one rounding to its format does to it.
+/// A reduced gradient may be off by this many times the error of one rounding to its format.
 constexpr double kFewStores = 3.0;
-/// Errors that matter: as of the gradient of all weights (Harm).
+/// The smallest error that matters, the same as for the gradient of all weights (Harm).
 constexpr double kMattersFrom = 0.01;
 /// An order of additions is to blame where another one removes at least this share of the error.
 constexpr double kMostOfIt = 0.5;

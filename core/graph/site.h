@@ -49,14 +49,16 @@ struct SiteInfo {
 
 /// One operator of a lane's forward graph; rules read structure from here.
 struct LayerInfo {
-  std::string path;                 ///< "conv2"
-  std::string op;                   ///< "Conv"
-  std::vector<std::string> inputs;  ///< paths of the nodes it reads; "input" for the data
-  FloatFormat read;                 ///< format its operands are read in
-  FloatFormat write;                ///< format its result is written in
-  bool follows = false;             ///< it has no format of its own: runs in what arrives
-  int64_t parameters = 0;           ///< numbers in variables and constant tensors it reads
-  std::string alias{};              ///< its name in an imported file, if that is another
+  std::string path;  ///< "conv2"
+  std::string op;    ///< "Conv"
+  /// Paths of the nodes it reads; "input" for the data, and where a variable is named after no node
+  /// what it is named after: "w3", or "norm" for "norm.weight" where "norm" was taken apart.
+  std::vector<std::string> inputs;
+  FloatFormat read;        ///< format its operands are read in
+  FloatFormat write;       ///< format its result is written in
+  bool follows = false;    ///< it has no format of its own: runs in what arrives
+  int64_t parameters = 0;  ///< numbers in variables and constant tensors it reads
+  std::string alias{};     ///< its name in an imported file, if that is another
 };
 
 }  // namespace halfscope

@@ -185,6 +185,8 @@ bool is_constant_tensor(const Graph& graph, ValueId value) {
 }  // namespace
 
 std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
+  std::set<std::string> paths;
+  for (NodeId id = 0; id < count; ++id) paths.insert(graph.node(id).path);
   std::vector<LayerInfo> layers;
   for (NodeId id = 0; id < count; ++id) {
     const Node& node = graph.node(id);
@@ -205,6 +207,9 @@ std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
       if (const Variable* variable = graph.variable_of(source)) {
         if (!variable->buffer)
           layer.parameters += element_count(graph.value(variable->value).shape);
+        // Nothing else tells who reads a variable that is not named after a node.
+        const std::string owner = split(variable->path).path;
+        if (!paths.contains(owner)) layer.inputs.push_back(owner);
       } else if (is_constant_tensor(graph, source)) {
         layer.parameters += element_count(graph.value(source).shape);
       } else if (graph.value(source).producer != kNone) {
