@@ -133,6 +133,13 @@ std::optional<Suspect> overflow_at(const LaneFacts& lane, int node, int order) {
   return suspect;
 }
 
+/// The share of normally distributed values that becomes 0 where the largest of them, some three
+/// standard deviations away, just fits: their density at 0 is 0.4 a standard deviation.
+double usual_zeros(const FloatFormat& format) {
+  constexpr double kDensity = 0.4, kLargest = 3.0;
+  return 2.0 * kDensity * kLargest * flush_threshold(format) / format.max_finite();
+}
+
 /// Zeros that the reference does not have.
 std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
@@ -140,7 +147,8 @@ std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   const int64_t more = stats.zero + stats.underflow - reference_zeros(lane, order);
   if (stats.underflow == 0 || more <= 0) return std::nullopt;
   const double share = rates_of(stats, site.format).underflow;
-  if (share < kLeastShare) return std::nullopt;
+  const double usual = site.scale.empty() ? 0.0 : 2.0 * usual_zeros(site.format);
+  if (share < kLeastShare + usual) return std::nullopt;
   Suspect suspect{.node = node, .site = order};
   suspect.mechanism = site.scale.empty() ? Mechanism::forward_flush : Mechanism::outlier_scale;
   suspect.weight = std::min(share, 0.9) * (site.role == Role::input ? kReads : 1.0);
@@ -243,6 +251,30 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   return std::nullopt;
 }
 
+/// What scales do to the operands of a node, those included that no node makes: data and variables.
+std::optional<Suspect> lost_by_scales(const LaneFacts& lane, int node) {
+  std::vector<int> sites = forward_sites(lane, node);
+  for (const int input : lane.nodes()[static_cast<size_t>(node)].inputs) {
+    if (lane.nodes()[static_cast<size_t>(input)].layer >= 0) continue;
+    const std::vector<int> more = forward_sites(lane, input);
+    sites.insert(sites.end(), more.begin(), more.end());
+  }
+  const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
+  std::optional<Suspect> worst;
+  for (const int order : sites) {
+    if (lane.site(order).scale.empty() || is_result(lane.site(order))) continue;
+    for (std::optional<Suspect> found :
+         {clipped_at(lane, node, order), flush_at(lane, node, order)}) {
+      if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
+    }
+  }
+  if (worst) {
+    const std::string& owner = lane.site(worst->site).path;  // of data or a variable: itself
+    if (worst->text.starts_with(owner)) worst->text.replace(0, owner.size(), path);
+  }
+  return worst;
+}
+
 /// Integers beyond what the format counts one by one.
 std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
@@ -291,16 +323,15 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
   }
   // A result that is not finite because of what was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
-  // Results that are 0 are as far off; that they are 0 says more. Likewise, what scales do to
-  // operands is why a product of them is off.
-  const auto shows_as = [&](Mechanism mechanism) { return worst && worst->mechanism == mechanism; };
-  const bool of_scales = shows_as(Mechanism::outlier_scale) || shows_as(Mechanism::clipped_blocks);
-  if (error && of_scales && std::isfinite(error->weight)) {
-    worst->weight = std::max(worst->weight, error->weight);
-    return worst;
+  // What scales do to its operands is why a product of them is off.
+  if (std::optional<Suspect> scales = lost_by_scales(lane, node);
+      error && scales && error->mechanism == Mechanism::rounding) {
+    scales->weight = std::max(scales->weight, error->weight);
+    return scales;
   }
-  const bool explained =
-      error && shows_as(Mechanism::forward_flush) && worst->weight >= 0.5 * error->weight;
+  // Results that are 0 are as far off; that they are 0 says more.
+  const bool explained = error && worst && worst->mechanism == Mechanism::forward_flush &&
+                         worst->weight >= 0.5 * error->weight;
   if (!explained) consider(std::move(error));
   return worst;
 }

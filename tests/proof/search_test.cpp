@@ -10,6 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "analysis/memory_sink.h"
@@ -184,25 +185,31 @@ TEST(Search, FindsNoCureWhereFp32HasNone) {
 }
 
 /// x times a weight, and divided by it again.
-Model one_weight(float weight) {
+Model one_weight(float weight, const std::string& name) {
   Sketch net;
-  const ValueId w = net.model.graph.add_variable("scaled.weight", {8}, {});
-  net.model.initial["scaled.weight"] = Tensor{{8}, std::vector<float>(8, weight)};
+  const ValueId w = net.model.graph.add_variable(name, {8}, {});
+  net.model.initial[name] = Tensor{{8}, std::vector<float>(8, weight)};
   const ValueId scaled = net.op("scaled", "Mul", {net.x, w});
   return net.done(net.op("back", "Mul", {scaled, net.model.graph.add_constant(1.0f / weight)}));
 }
 
 TEST(Search, SeesWeightsThatAreLostAsTheyAreStored) {
-  for (const auto& [weight, mechanism] :
-       {std::pair{0x1p-30f, Mechanism::forward_flush}, {0x1p20f, Mechanism::forward_overflow}}) {
-    const Search found(one_weight(weight), half(), rows(8));
+  // The second name is that of no node.
+  for (const auto& [weight, mechanism, name] :
+       {std::tuple{0x1p-30f, Mechanism::forward_flush, "scaled.weight"},
+        {0x1p20f, Mechanism::forward_overflow, "scaled.weight"},
+        {0x1p-30f, Mechanism::forward_flush, "w3"},
+        {0x1p20f, Mechanism::forward_overflow, "w3"}}) {
+    SCOPED_TRACE(std::string(name) + " of " + std::to_string(weight));
+    const Search found(one_weight(weight, name), half(), rows(8));
     EXPECT_TRUE(found.proof.holds) << found.proof.text;
     EXPECT_THAT(found.names(), UnorderedElementsAre("scaled", "back"));
     const auto cause = std::find_if(found.proof.causes.begin(), found.proof.causes.end(),
                                     [](const Cause& each) { return each.layer == "scaled"; });
     ASSERT_NE(cause, found.proof.causes.end());
     EXPECT_EQ(cause->mechanism, mechanism) << cause->text;
-    EXPECT_THAT(cause->text, testing::HasSubstr("100% of the weights of scaled")) << cause->text;
+    const std::string owner = std::string(name) == "w3" ? "w3" : "scaled";
+    EXPECT_THAT(cause->text, testing::HasSubstr("100% of the weights of " + owner)) << cause->text;
   }
 }
 
