@@ -43,7 +43,7 @@ class Searcher {
     if (cure) {
       cure = merged(smaller(*cure));
       cure = single(*cure);
-      cure = smaller(cheaper(*cure));
+      cure = as_integers(smaller(cheaper(*cure)));
       result_.cure = cure;
       find_alternatives(*cure);
     }
@@ -267,9 +267,9 @@ class Searcher {
     if (edit.changes.size() < 2 || edit.changes.size() > kFew) return edit;
     for (const Change& member : edit.changes) {
       if (member.kind != FixKind::operator_fp32) continue;
-      for (const FixKind kind : cheaper_kinds(member.path)) {
+      for (const Change& change : cheaper_changes(member.path)) {
         if (book_.exhausted()) return edit;
-        const PlanEdit other = edit_of({{.kind = kind, .path = member.path}});
+        const PlanEdit other = edit_of({change});
         if (book_.passes(other)) return other;
       }
     }
@@ -281,12 +281,10 @@ class Searcher {
     const std::vector<Change> members = edit.changes;
     for (const Change& member : members) {
       if (member.kind != FixKind::operator_fp32) continue;
-      for (const FixKind kind : cheaper_kinds(member.path)) {
+      for (const Change& cheap : cheaper_changes(member.path)) {
         if (book_.exhausted()) return edit;
         PlanEdit other = edit;
-        for (Change& change : other.changes) {
-          if (change == member) change.kind = kind;
-        }
+        std::replace(other.changes.begin(), other.changes.end(), member, cheap);
         if (!book_.passes(other)) continue;
         edit = other;
         break;
@@ -295,16 +293,64 @@ class Searcher {
     return edit;
   }
 
-  std::vector<FixKind> cheaper_kinds(const std::string& path) const {
-    std::vector<FixKind> kinds;
+  std::vector<Change> cheaper_changes(const std::string& path) const {
+    std::vector<Change> changes;
+    const auto add = [&](FixKind kind) { changes.push_back({.kind = kind, .path = path}); };
     const auto layer = std::find_if(request_.layers.begin(), request_.layers.end(),
                                     [&](const LayerInfo& each) { return each.path == path; });
-    if (layer == request_.layers.end()) return kinds;
+    if (layer == request_.layers.end()) return changes;
     const NodePlan plan = resolve(request_.original, path, layer->op);
-    if (has_bad_constant(path)) kinds.push_back(FixKind::constant);
-    if (plan.accumulation.sums_in_format()) kinds.push_back(FixKind::accumulate_fp32);
-    if (is_narrow_format(layer->write)) kinds.push_back(FixKind::store_fp32);
-    return kinds;
+    if (has_bad_constant(path)) add(FixKind::constant);
+    if (plan.accumulation.sums_in_format()) add(FixKind::accumulate_fp32);
+    if (is_narrow_format(layer->write)) add(FixKind::store_fp32);
+    if (const double power = prescale_for(path); power > 0.0) {
+      changes.push_back({.kind = FixKind::prescale, .path = path, .value = power});
+    }
+    return changes;
+  }
+
+  /// The power of two that brings what the node writes into its format's range, with a binade to
+  /// spare; 0 where nothing overflows, or no format holds it.
+  double prescale_for(const std::string& path) const {
+    if (request_.evidence == nullptr) return 0.0;
+    for (const SiteInfo& site : request_.evidence->lane(request_.lane).sites) {
+      if (site.path != path || site.role != Role::activation) continue;
+      const TensorStats& stats = request_.evidence->total(request_.lane, site.order);
+      if (stats.overflow == 0) continue;
+      const int by = site.format.max_exponent() - std::ilogb(stats.max_abs) - 1;
+      if (by < 0 && moved_range(site.format, by)) return std::ldexp(1.0, by);
+    }
+    return 0.0;
+  }
+
+  /// Nodes whose integers are too large for their format, as one change.
+  PlanEdit as_integers(const PlanEdit& edit) {
+    if (request_.evidence == nullptr || book_.exhausted()) return edit;
+    const auto in_fp32_at = [&](const std::string& path) {
+      return std::find_if(edit.changes.begin(), edit.changes.end(), [&](const Change& change) {
+        return change.path == path &&
+               (change.kind == FixKind::operator_fp32 || change.kind == FixKind::store_fp32);
+      });
+    };
+    const LaneFacts lane(*request_.evidence, request_.lane);
+    const std::vector<Suspect> suspects = forward_suspects(lane);
+    const bool counts = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& suspect) {
+      return suspect.mechanism == Mechanism::integer_in_float &&
+             in_fp32_at(lane.nodes()[static_cast<size_t>(suspect.node)].path) != edit.changes.end();
+    });
+    if (!counts) return edit;
+    Change integers{.kind = FixKind::keep_integer};
+    PlanEdit other = edit;
+    for (const LayerInfo& layer : request_.layers) {  // in the order of execution
+      const auto found = in_fp32_at(layer.path);
+      if (found == edit.changes.end()) continue;
+      if (!integers.path.empty()) integers.nodes.push_back(integers.path);
+      integers.path = layer.path;
+      std::erase(other.changes, *found);
+    }
+    if (integers.path.empty()) return edit;
+    other.add(integers);
+    return book_.passes(other) ? other : edit;
   }
 
   /// Whether the node reads a constant that its format makes 0 or infinite.
@@ -334,6 +380,10 @@ class Searcher {
     for (const Change& member : cure.changes) {
       if (member.path.empty()) continue;
       if (has_bad_constant(member.path)) add({.kind = FixKind::constant, .path = member.path});
+      if (const double power = prescale_for(member.path); power > 0.0) {
+        add({.kind = FixKind::prescale, .path = member.path, .value = power});
+        add({.kind = FixKind::clamp, .path = member.path});
+      }
       if (cure.changes.size() > 1) add(in_fp32(member.path));
       for (const std::string& path : neighbours(member.path)) add(in_fp32(path));
     }
@@ -411,7 +461,10 @@ std::vector<Change> lane_changes(const SearchRequest& request) {
         return scale.kind == TensorScale::Kind::block && scale.rule != ScaleRule::up;
       }),
       FixKind::scale_round_up);
+  add(scales([](const TensorScale& scale) { return scale.unguarded && scale.amax_floor == 0.0f; }),
+      FixKind::amax_floor);
   if (!request.trains) return changes;
+  add(is_narrow_format(plan.schedule), FixKind::schedule_fp32);
   if (request.ranks > 1) add_reductions(plan.reduction.value_or(request.reduction), changes);
   const FloatFormat storage = plan.storage;
   const bool state_is_narrow = is_narrow_format(plan.state) ||
@@ -499,8 +552,13 @@ std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit) {
     if (!run) break;
     const LaneFacts lane(*run, run->lane_count() - 1);
     std::optional<Suspect> worst;
+    const auto is_of_member = [&](int node) {
+      return belongs(lane, node, member.path) ||
+             std::any_of(member.nodes.begin(), member.nodes.end(),
+                         [&](const std::string& path) { return belongs(lane, node, path); });
+    };
     for (size_t node = 0; node < lane.nodes().size(); ++node) {
-      if (!belongs(lane, static_cast<int>(node), member.path)) continue;
+      if (!is_of_member(static_cast<int>(node))) continue;
       std::optional<Suspect> found = examine(lane, static_cast<int>(node));
       if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
     }
@@ -515,7 +573,9 @@ std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit) {
       causes.push_back(passed_on(lane, member));
       continue;
     }
-    causes.push_back({.layer = member.path,
+    const int layer = worst->node;
+    causes.push_back({.layer = member.nodes.empty() ? member.path
+                                                    : lane.nodes()[static_cast<size_t>(layer)].path,
                       .site = lane.site(worst->site).name(),
                       .mechanism = worst->mechanism,
                       .weight = worst->weight,
