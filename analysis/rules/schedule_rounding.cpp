@@ -92,6 +92,7 @@ void find_schedule_rounding(const LaneFacts& lane, std::vector<Finding>& finding
 const Rule rule::schedule_rounding{
     .id = "schedule_rounding",
     .run = find_schedule_rounding,
+    .mechanism = Mechanism::constant,
     .explains = "Caused by the learning rate above. Fix that first."};
 
 }  // namespace halfscope

@@ -57,8 +57,9 @@ int prescale_of(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(value).producer;
   if (producer == kNone) return 0;
   const Node& node = graph.node(producer);
-  const bool forward = node.phase == Phase::forward && value == node.outputs[0];
-  return forward && !is_unrounded(graph, value) ? node.plan.prescale : 0;
+  const bool kept = node.phase == Phase::forward && !is_unrounded(graph, value) &&
+                    graph.value(value).format == node.plan.write;
+  return kept ? node.plan.prescale : 0;
 }
 
 }  // namespace halfscope
