@@ -86,7 +86,8 @@ std::optional<TensorCoreInput> tensor_core_input(const FloatFormat& format,
   if (format == kFp16) return by_bits("fp16", 16);
   if (format == kBf16) return by_bits("bf16", 16);
   if (format == kTf32) return by_bits("tf32", 32);
-  const bool mx = scale.kind == TensorScale::Kind::block && scale.block_size == kMxBlock;
+  const bool mx =
+      scale.kind == TensorScale::Kind::block && scale.block_size == kMxBlock && !scale.fp32_scales;
   if (format == kE4m3fn || format == kE5m2) {
     if (!mx) return by_bits("fp8", 8, true);
     // Lines are of whole blocks, too.

@@ -38,7 +38,15 @@ Mechanism mechanism_of(FixKind kind) {
     case FixKind::buffers_on_step:
       return Mechanism::spoiled_statistics;
     case FixKind::constant:
+    case FixKind::schedule_fp32:
       return Mechanism::constant;
+    case FixKind::amax_floor:
+      return Mechanism::zero_block;
+    case FixKind::clamp:
+    case FixKind::prescale:
+      return Mechanism::forward_overflow;
+    case FixKind::keep_integer:
+      return Mechanism::integer_in_float;
     case FixKind::scale_round_up:
       return Mechanism::clipped_blocks;
     case FixKind::stochastic_rounding:

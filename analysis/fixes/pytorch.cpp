@@ -131,6 +131,32 @@ std::string sum_comments(const PlanEdit& edit, const LaneInfo& lane) {
          comment("All products then sum in fp32; PyTorch has no such setting for single layers.");
 }
 
+std::string range_comments(const PlanEdit& edit, const LaneInfo& lane) {
+  std::string text;
+  for (const ModulePlace& place : places_of(edit, lane, {FixKind::clamp})) {
+    text +=
+        comment(fmt::format("{}: clamp its result: x = x.clamp(min=torch.finfo(x.dtype).min, "
+                            "max=torch.finfo(x.dtype).max).",
+                            place.path));
+  }
+  for (const Change& change : edit.changes) {
+    if (change.kind != FixKind::prescale) continue;
+    text +=
+        comment(fmt::format("{}: scale its operands so that the result comes out times {:g}, "
+                            "and multiply by {:g} where it is used, after .float() or folded "
+                            "into another factor there.",
+                            change.path, change.value, 1.0 / change.value));
+  }
+  for (const Change& change : edit.changes) {
+    if (change.kind != FixKind::keep_integer) continue;
+    text +=
+        comment(fmt::format("{}: compute this in torch.int64, with what makes its operands, "
+                            "or keep all of it out of autocast and in float32.",
+                            change.path));
+  }
+  return text;
+}
+
 std::string constant_comments(const PlanEdit& edit, const LaneInfo& lane) {
   std::string text;
   for (const Change& change : edit.changes) {
@@ -183,6 +209,9 @@ std::string lane_changes(const PlanEdit& edit, const FloatFormat& storage) {
   say(FixKind::clip_fp32,
       comment("clip_grad_norm_ computes in the dtype of the gradients: keep parameters in float32 "
               "(model.float()), and call scaler.unscale_(optimizer) before it."));
+  say(FixKind::schedule_fp32,
+      comment("Compute the learning rate in Python floats, as torch.optim.lr_scheduler does, or "
+              "in float32 where it is a tensor."));
   say(FixKind::buffers_on_step,
       comment("Running statistics move on in the forward pass. Keep copies of model.buffers() "
               "before it, and put them back if scaler.step() skipped the step: scaler.get_scale() "
@@ -238,13 +267,15 @@ std::string pytorch_text(const LaneInfo& lane, const FloatFormat& storage, const
     if (!narrow.empty()) body += half_model(narrow);
   }
   std::string notes = part_comments(kept) + store_comments(edit, lane) + function_comments(kept) +
-                      sum_comments(edit, lane) + constant_comments(edit, lane);
-  notes += not_expressed("PyTorch", edit,
-                         {FixKind::nothing, FixKind::operator_fp32, FixKind::store_fp32,
-                          FixKind::accumulate_fp32, FixKind::constant, FixKind::weights_fp32,
-                          FixKind::state_fp32, FixKind::update_fp32, FixKind::average_fp32,
-                          FixKind::gradient_sum_fp32, FixKind::clip_fp32, FixKind::buffers_on_step,
-                          FixKind::stochastic_rounding, FixKind::format, FixKind::loss_scale});
+                      sum_comments(edit, lane) + range_comments(edit, lane) +
+                      constant_comments(edit, lane);
+  notes += not_expressed(
+      "PyTorch", edit,
+      {FixKind::nothing, FixKind::operator_fp32, FixKind::store_fp32, FixKind::accumulate_fp32,
+       FixKind::constant, FixKind::weights_fp32, FixKind::state_fp32, FixKind::update_fp32,
+       FixKind::average_fp32, FixKind::gradient_sum_fp32, FixKind::clip_fp32,
+       FixKind::buffers_on_step, FixKind::stochastic_rounding, FixKind::format, FixKind::loss_scale,
+       FixKind::schedule_fp32, FixKind::clamp, FixKind::prescale, FixKind::keep_integer});
   if (body.empty() && notes.empty()) return "# Nothing to change.\n";
   const std::string imports =
       modules.empty() ? "import torch\n\n" : "import functools\n\nimport torch\n\n";

@@ -73,7 +73,13 @@ class Widened {
   /// A change of a composite holds for the steps that it is made of.
   bool has(FixKind kind, const std::string& path) const {
     return std::any_of(edit_.changes.begin(), edit_.changes.end(), [&](const Change& change) {
-      return change.kind == kind && (path == change.path || path.starts_with(change.path + "/"));
+      const bool is_kind = change.kind == kind ||
+                           (kind == FixKind::operator_fp32 && change.kind == FixKind::keep_integer);
+      const auto holds_for = [&](const std::string& of) {
+        return path == of || path.starts_with(of + "/");
+      };
+      return is_kind && (holds_for(change.path) ||
+                         std::any_of(change.nodes.begin(), change.nodes.end(), holds_for));
     });
   }
 

@@ -44,7 +44,10 @@ std::vector<Change> lane_changes(const SearchRequest& request) {
         return scale.kind == TensorScale::Kind::block && scale.rule != ScaleRule::up;
       }),
       FixKind::scale_round_up);
+  add(scales([](const TensorScale& scale) { return scale.unguarded && scale.amax_floor == 0.0f; }),
+      FixKind::amax_floor);
   if (!request.trains) return changes;
+  add(is_narrow(plan.schedule), FixKind::schedule_fp32);
   if (request.ranks > 1) add_reductions(plan.reduction.value_or(request.reduction), changes);
   const FloatFormat storage = plan.storage;
   const bool state_is_narrow = is_narrow(plan.state) ||

@@ -66,21 +66,27 @@ Cause passed_on(const LaneFacts& lane, const Change& member) {
 /// What the member's node does in a run without that member.
 Cause cause_in(const RunView& run, const Change& member) {
   const LaneFacts lane(run, run.lane_count() - 1);
+  const auto is_of_member = [&](int node) {
+    return belongs(lane, node, member.path) ||
+           std::any_of(member.nodes.begin(), member.nodes.end(),
+                       [&](const std::string& path) { return belongs(lane, node, path); });
+  };
   std::optional<Suspect> worst;
   for (size_t node = 0; node < lane.nodes().size(); ++node) {
-    if (!belongs(lane, static_cast<int>(node), member.path)) continue;
+    if (!is_of_member(static_cast<int>(node))) continue;
     std::optional<Suspect> found = examine(lane, static_cast<int>(node));
     if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
   }
   if (!worst) {
     for (Suspect& each : backward_suspects(lane)) {
-      if (!belongs(lane, each.node, member.path)) continue;
+      if (!is_of_member(each.node)) continue;
       worst = std::move(each);
       break;
     }
   }
   if (!worst) return passed_on(lane, member);
-  return {.layer = member.path,
+  const std::string& found_at = lane.nodes()[static_cast<size_t>(worst->node)].path;
+  return {.layer = member.nodes.empty() ? member.path : found_at,
           .site = lane.site(worst->site).name(),
           .mechanism = worst->mechanism,
           .weight = worst->weight,

@@ -2,6 +2,7 @@
 #include "analysis/proof/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <map>
 #include <set>
@@ -37,7 +38,7 @@ class Searcher {
       cure = merged(smaller(*cure));
       cure = single(*cure);
       cure = smaller(cheaper(*cure));
-      cure = with_another_scale(*cure);
+      cure = as_integers(with_another_scale(*cure));
       result_.cure = cure;
       find_alternatives(*cure);
     }
@@ -328,9 +329,7 @@ class Searcher {
     std::vector<PlanEdit> others;
     for (const Change& member : edit.changes) {
       if (member.kind != FixKind::operator_fp32) continue;
-      for (const FixKind kind : cheaper_kinds(member.path)) {
-        others.push_back(edit_of({{.kind = kind, .path = member.path}}));
-      }
+      for (const Change& change : cheaper_changes(member.path)) others.push_back(edit_of({change}));
     }
     const int found = book_.first_that_passes(others);
     return found < 0 ? edit : others[static_cast<size_t>(found)];
@@ -342,11 +341,9 @@ class Searcher {
     for (const Change& member : members) {
       if (member.kind != FixKind::operator_fp32) continue;
       std::vector<PlanEdit> others;
-      for (const FixKind kind : cheaper_kinds(member.path)) {
+      for (const Change& cheap : cheaper_changes(member.path)) {
         PlanEdit other = edit;
-        for (Change& change : other.changes) {
-          if (change == member) change.kind = kind;
-        }
+        std::replace(other.changes.begin(), other.changes.end(), member, cheap);
         others.push_back(std::move(other));
       }
       const int found = book_.first_that_passes(others);
@@ -355,16 +352,64 @@ class Searcher {
     return edit;
   }
 
-  std::vector<FixKind> cheaper_kinds(const std::string& path) const {
-    std::vector<FixKind> kinds;
+  std::vector<Change> cheaper_changes(const std::string& path) const {
+    std::vector<Change> changes;
+    const auto add = [&](FixKind kind) { changes.push_back({.kind = kind, .path = path}); };
     const auto layer = std::find_if(request_.layers.begin(), request_.layers.end(),
                                     [&](const LayerInfo& each) { return each.path == path; });
-    if (layer == request_.layers.end()) return kinds;
+    if (layer == request_.layers.end()) return changes;
     const NodePlan plan = resolve(request_.original, path, layer->op);
-    if (has_bad_constant(path)) kinds.push_back(FixKind::constant);
-    if (plan.accumulation.sums_in_format()) kinds.push_back(FixKind::accumulate_fp32);
-    if (!full_precision(layer->write)) kinds.push_back(FixKind::store_fp32);
-    return kinds;
+    if (has_bad_constant(path)) add(FixKind::constant);
+    if (plan.accumulation.sums_in_format()) add(FixKind::accumulate_fp32);
+    if (!full_precision(layer->write)) add(FixKind::store_fp32);
+    if (const double power = prescale_for(path); power > 0.0) {
+      changes.push_back({.kind = FixKind::prescale, .path = path, .value = power});
+    }
+    return changes;
+  }
+
+  /// The power of two that brings what the node writes into its format's range, with a binade to
+  /// spare; 0 where nothing overflows, or no format holds it.
+  double prescale_for(const std::string& path) const {
+    if (!evidence_) return 0.0;
+    for (const SiteInfo& site : evidence_->info().sites) {
+      if (site.path != path || site.role != Role::activation) continue;
+      const TensorStats& stats = evidence_->run().total(evidence_->lane(), site.order);
+      if (stats.overflow == 0) continue;
+      const int by = site.format.max_exponent() - std::ilogb(stats.max_abs) - 1;
+      if (by < 0 && moved_range(site.format, by)) return std::ldexp(1.0, by);
+    }
+    return 0.0;
+  }
+
+  /// Nodes whose integers are too large for their format, as one change.
+  PlanEdit as_integers(const PlanEdit& edit) {
+    if (!evidence_ || book_.exhausted()) return edit;
+    const auto in_fp32_at = [&](const std::string& path) {
+      return std::find_if(edit.changes.begin(), edit.changes.end(), [&](const Change& change) {
+        return change.path == path &&
+               (change.kind == FixKind::operator_fp32 || change.kind == FixKind::store_fp32);
+      });
+    };
+    const std::vector<Suspect> suspects = forward_suspects(*evidence_);
+    const bool counts = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& suspect) {
+      const std::string& path = evidence_->nodes()[static_cast<size_t>(suspect.node)].path;
+      return suspect.mechanism == Mechanism::integer_in_float &&
+             in_fp32_at(path) != edit.changes.end();
+    });
+    if (!counts) return edit;
+    Change integers{.kind = FixKind::keep_integer};
+    PlanEdit other = edit;
+    for (const LayerInfo& layer : request_.layers) {  // in the order of execution
+      const auto found = in_fp32_at(layer.path);
+      if (found == edit.changes.end()) continue;
+      if (!integers.path.empty()) integers.nodes.push_back(integers.path);
+      integers.path = layer.path;
+      std::erase(other.changes, *found);
+    }
+    if (integers.path.empty()) return edit;
+    other.add(integers);
+    return book_.passes(other) ? other : edit;
   }
 
   bool has_bad_constant(const std::string& path) const {
@@ -385,6 +430,10 @@ class Searcher {
     for (const Change& member : cure.changes) {
       if (member.path.empty()) continue;
       if (has_bad_constant(member.path)) add({.kind = FixKind::constant, .path = member.path});
+      if (const double power = prescale_for(member.path); power > 0.0) {
+        add({.kind = FixKind::prescale, .path = member.path, .value = power});
+        add({.kind = FixKind::clamp, .path = member.path});
+      }
       if (cure.changes.size() > 1) add(in_fp32(member.path));
       for (const std::string& path : neighbours(member.path)) add(in_fp32(path));
     }

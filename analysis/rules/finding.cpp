@@ -21,6 +21,9 @@ constexpr NodeWords kNodeWords[] = {
     {FixKind::accumulate_fp32, "let {} sum in fp32", "let {} sum in fp32"},
     {FixKind::constant, "replace the constant that {} reads by one that the format has",
      "replace the constants that {} read by numbers that the format has"},
+    {FixKind::clamp, "clamp the result of {} to the format's range",
+     "clamp the results of {} to the format's range"},
+    {FixKind::keep_integer, "keep the integers of {} exact", "keep the integers of {} exact"},
 };
 
 std::string lane_change_text(const Change& change) {
@@ -32,6 +35,14 @@ std::string lane_change_text(const Change& change) {
     case FixKind::config:
       return std::string(fix_text(change.kind)) +
              (change.text.empty() ? "" : " (" + change.text + ")");
+    case FixKind::prescale:
+      return fmt::format(
+          "scale the operands of {} so that its result is kept times {}, and undo that where it "
+          "is read",
+          change.path, scale_text(change.value));
+    case FixKind::amax_floor:
+      return fmt::format("let scales be made of a largest magnitude of at least {}",
+                         short_number(change.value > 0.0 ? change.value : kUsualAmaxFloor));
     case FixKind::format:
       return "use " + change.text + " wherever the lane has fewer bits than fp32";
     case FixKind::stochastic_rounding:
@@ -50,6 +61,12 @@ std::string node_part(FixKind kind, const std::string& path) {
       return "the fp32 sums of " + path;
     case FixKind::constant:
       return "the new constant of " + path;
+    case FixKind::clamp:
+      return "the clamp of " + path;
+    case FixKind::prescale:
+      return "the scaled operands of " + path.substr(0, path.rfind(' '));
+    case FixKind::keep_integer:
+      return "the exact integers of " + path;
     default:
       return "";
   }
@@ -71,6 +88,10 @@ std::string lane_part(FixKind kind, const std::string& text) {
       return "the fp32 sum of micro-batches";
     case FixKind::clip_fp32:
       return "the fp32 clipping";
+    case FixKind::schedule_fp32:
+      return "the fp32 learning rate";
+    case FixKind::amax_floor:
+      return "the lower bound of scales";
     case FixKind::stochastic_rounding:
       return "the stochastic rounding of " + text;
     case FixKind::scale_round_up:
@@ -89,7 +110,9 @@ std::string edit_text(const PlanEdit& edit) {
   for (const NodeWords& words : kNodeWords) {
     std::vector<std::string> paths;
     for (const Change& change : edit.changes) {
-      if (change.kind == words.kind) paths.push_back(change.path);
+      if (change.kind != words.kind) continue;
+      paths.insert(paths.end(), change.nodes.begin(), change.nodes.end());
+      paths.push_back(change.path);
     }
     if (paths.empty()) continue;
     parts.push_back(

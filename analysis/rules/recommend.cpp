@@ -40,6 +40,7 @@ std::string sentence(const PlanEdit& edit, const LaneFacts& lane) {
     parts.push_back("keep the variables in fp32 (master weights)");
   if (edit.has(FixKind::buffers_on_step))
     parts.push_back("let running statistics move with the update");
+  if (edit.has(FixKind::schedule_fp32)) parts.push_back("compute the learning rate in fp32");
   if (edit.reduction()) parts.push_back(reduction_advice(lane, *edit.reduction()));
   if (edit.loss_scale()) {
     const std::string scale = scale_text(*edit.loss_scale());

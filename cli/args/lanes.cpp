@@ -23,13 +23,14 @@ void set_update_formats(Plan& plan, const Settings& settings) {
   };
   set(plan.update_compute, settings.optimizer_compute);
   set(plan.clip, settings.clip_format);
+  set(plan.schedule, settings.schedule.format);
   if (!settings.average) return;
   set(plan.average, settings.average->format);
   set(plan.average_compute, settings.average->compute);
 }
 
 bool names_update_formats(const Settings& settings) {
-  return settings.optimizer_compute || settings.clip_format ||
+  return settings.optimizer_compute || settings.clip_format || settings.schedule.format ||
          (settings.average && (settings.average->format || settings.average->compute));
 }
 
@@ -96,10 +97,10 @@ void check_followed(const Settings& settings, const std::vector<LaneConfig>& lan
   }
   if (names_update_formats(settings)) {
     throw usage_error(
-        "--optimizer-compute, --clip-format and formats of --ema need a lane that is not a "
-        "reference",
+        "--optimizer-compute, --clip-format and formats of --ema and --schedule need a lane that "
+        "is not a reference",
         "add a plan to --lanes")
-        .about({"optimizer_compute", "clip_format", "ema"});
+        .about({"optimizer_compute", "clip_format", "ema", "schedule"});
   }
 }
 

@@ -251,10 +251,10 @@ std::vector<Setting> training_rows() {
        "Learning rate [default: 0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]",
        learning_rate(), Kept::file},
       {"--schedule", kTrain, kTraining,
-       "Learning-rate schedule: constant, step:every=N,gamma=G, cosine or linear; all take "
-       "warmup=N",
+       "Learning-rate schedule: constant, step:every=N,gamma=G, cosine, linear or onecycle; "
+       "all take format=F, all but onecycle warmup=N",
        parsed("S", &Settings::schedule, parse_schedule, schedule_text), Kept::settings,
-       Offer{.words = {"constant", "step:every=", "cosine", "linear"}}},
+       Offer{.words = {"constant", "step:every=", "cosine", "linear", "onecycle"}}},
       {"--clip-norm", kTrain, kTraining, "Clip the gradients to this 2-norm [default: no clipping]",
        real(&Settings::clip_norm, kMostReal), Kept::settings},
       {"--micro-batches", kTrain, kTraining,

@@ -29,6 +29,9 @@ std::vector<std::pair<std::string, std::string>> settings_of_case(const std::str
       {"optimizer", optimizer_text(train.optimizer)},
       {"micro_batches", std::to_string(train.micro_batches)}};
   if (!train.shuffle) all.emplace_back("no_shuffle", "");
+  if (train.schedule != Schedule{}) {
+    all.emplace_back("schedule", schedule_text(train.schedule));
+  }
   if (train.average) all.emplace_back("ema", weight_average_text(*train.average));
   return all;
 }
@@ -99,13 +102,21 @@ std::vector<std::string> lane_words(const zoo::Case& which, const std::string& p
     static const std::map<std::string, std::string> kFlags{
         {"accumulate", "--accumulate"}, {"compute", "--optimizer-compute"},
         {"average", "--ema"},           {"sum", "--accumulate-grads"},
-        {"state", "--optimizer-state"}, {"scale", "--loss-scale"}};
+        {"state", "--optimizer-state"}, {"scale", "--loss-scale"},
+        {"schedule", "--schedule"}};
     words.push_back(kFlags.at(key));
-    if (key != "average") {
+    if (key != "average" && key != "schedule") {
       words.push_back(value);
       continue;
     }
-    WeightAverage average = zoo_setup(std::string(zoo::kPrefix) + which.id).train.average.value();
+    const TrainConfig& train = zoo_setup(std::string(zoo::kPrefix) + which.id).train;
+    if (key == "schedule") {
+      Schedule schedule = train.schedule;
+      schedule.format = stored_format("--schedule", value);
+      words.push_back(schedule_text(schedule));
+      continue;
+    }
+    WeightAverage average = train.average.value();
     average.format = average.compute = stored_format("--ema", value);
     words.push_back(weight_average_text(average));
   }

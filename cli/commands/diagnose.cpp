@@ -98,7 +98,7 @@ NextTry next_try(const RunView& run, const Recommendation& advice,
 }
 
 /// "0.999:format=bf16,form=lerp" -> "0.999:form=lerp".
-std::string ema_without_formats(const std::string& value) {
+std::string without_formats(const std::string& value) {
   const size_t colon = value.find(':');
   if (colon == std::string::npos) return value;
   std::string options;
@@ -128,8 +128,10 @@ std::vector<std::string> without_undone(const std::vector<std::string>& words,
       continue;
     }
     kept.push_back(words[i]);
-    if (words[i] != "--ema" || !edit.has(FixKind::average_fp32) || i + 1 >= words.size()) continue;
-    kept.push_back(ema_without_formats(words[++i]));
+    const bool loses_format = (words[i] == "--ema" && edit.has(FixKind::average_fp32)) ||
+                              (words[i] == "--schedule" && edit.has(FixKind::schedule_fp32));
+    if (!loses_format || i + 1 >= words.size()) continue;
+    kept.push_back(without_formats(words[++i]));
   }
   return kept;
 }

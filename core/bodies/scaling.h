@@ -25,6 +25,8 @@ HS_HD inline float tensor_factor(const TensorScale& choice, const FloatFormat& c
     case TensorScale::Kind::fixed:
       return choice.factor;
     case TensorScale::Kind::current:
+      if (choice.amax_floor > amax) amax = choice.amax_floor;
+      if (choice.unguarded) return unguarded_scale(amax, code, choice.grid);
       return current_scale(amax, code, choice.grid);
     case TensorScale::Kind::delayed:
       return state > 0 ? state : 1;
@@ -39,6 +41,12 @@ template <class T>
 HS_HD T code_by_power_of_two(T x, T scale) noexcept {
   const T ratio = x * (1 / scale);
   return ratio == 0 && x != 0 ? std::copysign(std::numeric_limits<T>::denorm_min(), x) : ratio;
+}
+
+/// x over a scale in fp32; 0 / 0 for zeros of a block without a guard.
+template <class T>
+HS_HD T code_by_quotient(T x, T scale) noexcept {
+  return x / scale;
 }
 
 /// x over the product of both scales. Where that vanished codes do, but as what is flushed to zero.

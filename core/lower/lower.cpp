@@ -14,6 +14,7 @@
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
 #include "core/lower/rank_gradients.h"
+#include "core/lower/result_range.h"
 #include "core/lower/rounded_steps.h"
 #include "core/lower/sites.h"
 #include "core/near_miss.h"
@@ -464,6 +465,7 @@ Executable lower_inference(const Model& model, const Plan& as_written) {
   }
   out.graph = std::move(expanded.graph);
   settle_forward_formats(out.graph, plan.storage);
+  set_result_ranges(out.graph);
   const Narrowed narrowed = narrow_operands(out.graph);
   targets.insert(targets.end(), narrowed.updates.begin(), narrowed.updates.end());
   out.entries[static_cast<size_t>(Entry::eval)] = nodes_for(out.graph, narrowed.order, targets, {});
@@ -511,6 +513,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   const NodeId first_backward = static_cast<NodeId>(graph.nodes().size());
   const GradientMap gradients = differentiate(graph, out.loss, out.loss_scale);
   settle_gradient_formats(graph, first_backward, gradients);
+  set_result_ranges(graph);
 
   out.inverse_scale = graph.add_input("inverse_scale", {});
   out.learning_rate = graph.add_input("learning_rate", {});
@@ -569,11 +572,10 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     }
   }
   const Narrowed narrowed = narrow_operands(graph);
-  const std::vector<NodeId>& order = narrowed.order;
   grad_targets.insert(grad_targets.end(), narrowed.updates.begin(), narrowed.updates.end());
   std::set<NodeId> given;
   const auto set_entry = [&](Entry entry, const std::vector<ValueId>& targets) {
-    std::vector<NodeId> nodes = nodes_for(graph, order, targets, given);
+    std::vector<NodeId> nodes = nodes_for(graph, narrowed.order, targets, given);
     given.insert(nodes.begin(), nodes.end());
     out.entries[static_cast<size_t>(entry)] = std::move(nodes);
   };

@@ -3,7 +3,8 @@
 //
 //   source graph --expand stagewise composites, and those without a kernel--> primitives
 //     --once more with batch normalizations as in inference, where there are any: for eval-->
-//     --settle the forward formats--> --differentiate--> --sums of micro-batches, norm, updates-->
+//     --settle the forward formats--> --differentiate--> --ranges of results (result_range.h)-->
+//     --sums of micro-batches, norm, updates-->
 //     --a Cast or scaled codes where an operand is read narrower than it is stored (narrow.h)-->
 //     entry points, taps, layer table
 //

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/graph/unrounded.h"
+#include "core/lower/result_range.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {
@@ -48,6 +49,7 @@ class Narrower {
       if (input == kNone || graph_.value(input).type != ElementType::real) continue;
       const FloatFormat read = read_format(graph_, graph_.node(id), i);
       if (read.contains(graph_.value(input).format)) continue;
+      if (undoes_prescale(id, input, read)) continue;
       if (reads_number(graph_.node(id), input) || is_unrounded(graph_, input)) continue;
       if (graph_.node(id).plan.constants_in_range && constants_.contains(input)) {
         input = in_range(input, read);
@@ -63,6 +65,15 @@ class Narrower {
         graph_.node(id).inputs[i] = cast(id, input, read, rounding);
       }
     }
+  }
+
+  /// Whether the value is kept scaled, and fits `read` but for that: its readers undo it in
+  /// registers. Products take operands as they lie.
+  bool undoes_prescale(NodeId reader, ValueId input, const FloatFormat& read) const {
+    const int by = prescale_of(graph_, input);
+    if (by == 0 || find_op(graph_.node(reader).op).sums_products()) return false;
+    const std::optional<FloatFormat> moved = moved_range(read, by);
+    return moved && moved->contains(graph_.value(input).format);
   }
 
   bool reads_number(const Node& node, ValueId input) const {

@@ -53,7 +53,12 @@ bool takes_sums(const Node& node) {
 }  // namespace
 
 DataType needed_type(const FloatFormat& format, const std::string& what) {
-  if (const auto type = type_of(format)) return *type;
+  const std::optional<DataType> type = type_of(format);
+  if (type && format.saturate && !is_float8(*type)) {
+    throw Error(what + ": ONNX's Cast to " + type_name(*type) + " does not saturate",
+                "export a plan without \"overflow\": \"saturate\" there");
+  }
+  if (type) return *type;
   throw Error(what + ": ONNX has no type for " + format_name(format),
               "formats with one are float16, bfloat16 and the 8-bit ones of OCP and AMD");
 }

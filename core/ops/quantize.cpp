@@ -36,6 +36,9 @@ BlockFormat block_format(const Node& node) {
   BlockFormat format{.element = node.op == "Quantize" ? node.plan.write : node.plan.read,
                      .block_size = choice.block(),
                      .rule = choice.rule};
+  format.amax_floor = choice.amax_floor;
+  format.unguarded = choice.unguarded;
+  if (choice.fp32_scales) format.scale = ScaleKind::fp32;
   if (choice.kind == TensorScale::Kind::nvfp4) format.scale = ScaleKind::e4m3fn_and_fp32;
   return format;
 }

@@ -16,6 +16,12 @@ void accumulate_in(Plan& plan, Accumulation accumulation) {
   for (PlanRule& rule : plan.rules) rule.accumulation.reset();
 }
 
+std::optional<FloatFormat> moved_range(const FloatFormat& format, int by) noexcept {
+  FloatFormat moved = format;
+  moved.bias += by;
+  return is_valid(moved) ? std::optional(moved) : std::nullopt;
+}
+
 bool is_full_precision(const Plan& plan) {
   const auto full = [](const std::optional<FloatFormat>& format) {
     return !format || *format == kFp32;
@@ -23,8 +29,9 @@ bool is_full_precision(const Plan& plan) {
   bool all = full(plan.defaults.read) && full(plan.defaults.grad_read) &&
              full(plan.defaults.write) && full(plan.storage) && full(plan.average) &&
              full(plan.average_compute) && full(plan.update_compute) && full(plan.clip) &&
-             (!plan.reduction || full(plan.reduction->format)) && full(plan.state) &&
-             full(plan.gradient_sum) && !plan.defaults.accumulation.sums_in_format();
+             full(plan.schedule) && (!plan.reduction || full(plan.reduction->format)) &&
+             full(plan.state) && full(plan.gradient_sum) &&
+             !plan.defaults.accumulation.sums_in_format();
   for (const PlanRule& rule : plan.rules) {
     all = all && full(rule.read) && full(rule.grad_read) && full(rule.write) &&
           !(rule.accumulation && rule.accumulation->sums_in_format());
@@ -66,6 +73,8 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
     if (rule.scale) result.scale = *rule.scale;
     if (rule.stagewise) result.stagewise = *rule.stagewise;
     if (rule.constants_in_range) result.constants_in_range = *rule.constants_in_range;
+    if (rule.clamps) result.clamps = *rule.clamps;
+    if (rule.prescale) result.prescale = *rule.prescale;
   }
   return result;
 }

@@ -34,7 +34,18 @@ struct NodePlan {
   /// Constants that are narrowed for the node and are too large or too small for its read format
   /// become the format's largest or smallest normal number, with their sign.
   bool constants_in_range = false;
+  /// Results beyond the range of `write`, and infinities, become its largest number.
+  bool clamps = false;
+  /// Results are kept times 2^prescale, and whoever reads them undoes it; see moved_range().
+  int prescale = 0;
 };
+
+/// Exponents that a plan can name.
+inline constexpr int kLargestPrescale = 100;
+
+/// The format with its range moved, so that x in it is x * 2^by in `format`: the same significands
+/// over other exponents. Nothing if fp32 could not hold its values.
+std::optional<FloatFormat> moved_range(const FloatFormat& format, int by) noexcept;
 
 /// One rule. What is not set is left as earlier rules have it.
 struct PlanRule {
@@ -51,6 +62,8 @@ struct PlanRule {
   std::optional<RoundingChoice> grad_rounding = std::nullopt;
   std::optional<bool> stagewise = std::nullopt;
   std::optional<bool> constants_in_range = std::nullopt;
+  std::optional<bool> clamps = std::nullopt;
+  std::optional<int> prescale = std::nullopt;
 
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
 };
@@ -75,6 +88,7 @@ struct Plan {
   std::optional<FloatFormat> average = std::nullopt;
   FloatFormat average_compute = kFp32;
   FloatFormat update_compute = kFp32;  ///< what each operation of the optimizer is rounded to
+  FloatFormat schedule = kFp32;        ///< that the learning rate is computed in
   /// Gradients are unscaled, their norm taken and clipped in this format; in fp32 the norm is taken
   /// in double. `clip_stagewise`: squares and sums are rounded, too.
   FloatFormat clip = kFp32;

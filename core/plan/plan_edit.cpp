@@ -2,9 +2,12 @@
 #include "core/plan/plan_edit.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "core/error.h"
+#include "core/number_text.h"
 
 namespace halfscope {
 namespace {
@@ -22,7 +25,7 @@ void widen(std::optional<FloatFormat>& format, const FloatFormat& to) {
 void replace_formats(Plan& plan, const FloatFormat& by) {
   NodePlan& node = plan.defaults;
   for (FloatFormat* each : {&node.read, &node.write, &plan.storage, &plan.average_compute,
-                            &plan.update_compute, &plan.clip}) {
+                            &plan.update_compute, &plan.clip, &plan.schedule}) {
     widen(*each, by);
   }
   for (std::optional<FloatFormat>* each :
@@ -30,16 +33,32 @@ void replace_formats(Plan& plan, const FloatFormat& by) {
     widen(*each, by);
   }
   node.scale = {};
+  node.prescale = 0;  // the new format may have no room for it, and needs none
   for (PlanRule& rule : plan.rules) {
     for (std::optional<FloatFormat>* each : {&rule.read, &rule.write, &rule.grad_read}) {
       widen(*each, by);
     }
     if (rule.scale) rule.scale = TensorScale{};
+    rule.prescale.reset();
   }
 }
 
 void round_scale_up(TensorScale& scale) {
   if (scale.kind == TensorScale::Kind::block) scale.rule = ScaleRule::up;
+}
+
+void set_amax_floor(TensorScale& scale, double floor) {
+  if (!scale.unguarded) return;
+  scale.amax_floor = static_cast<float>(floor > 0.0 ? floor : kUsualAmaxFloor);
+}
+
+/// The exponent of a power of two that a plan can name; nothing of other numbers.
+std::optional<int> exponent_of(double power) noexcept {
+  int exponent = 0;
+  if (!(power > 0.0) || std::frexp(power, &exponent) != 0.5) return std::nullopt;
+  --exponent;
+  if (std::abs(exponent) > kLargestPrescale) return std::nullopt;
+  return exponent;
 }
 
 void round_stochastically(Plan& plan, const std::string& what) {
@@ -80,6 +99,12 @@ void add_rule(Plan& plan, const Change& change) {
     case FixKind::accumulate_fp32:
       rule.accumulation = Accumulation::fp32;
       break;
+    case FixKind::clamp:
+      rule.clamps = true;
+      break;
+    case FixKind::prescale:
+      rule.prescale = exponent_of(change.value);
+      break;
     default:
       rule.read = rule.write = kFp32;
       break;
@@ -93,7 +118,26 @@ void apply_change(Plan& plan, const Change& change) {
     case FixKind::store_fp32:
     case FixKind::accumulate_fp32:
     case FixKind::constant:
+    case FixKind::clamp:
       return add_rule(plan, change);
+    case FixKind::prescale:
+      if (change.can_be_tried()) add_rule(plan, change);
+      return;
+    case FixKind::keep_integer:
+      if (change.path.empty()) return;
+      for (const std::string& node : change.nodes) {
+        add_rule(plan, {.kind = FixKind::operator_fp32, .path = node});
+      }
+      return add_rule(plan, change);
+    case FixKind::amax_floor:
+      set_amax_floor(plan.defaults.scale, change.value);
+      for (PlanRule& rule : plan.rules) {
+        if (rule.scale) set_amax_floor(*rule.scale, change.value);
+      }
+      return;
+    case FixKind::schedule_fp32:
+      plan.schedule = kFp32;
+      return;
     case FixKind::stochastic_rounding:
       return round_stochastically(plan, change.text);
     case FixKind::scale_round_up:
@@ -147,7 +191,13 @@ bool Change::can_be_tried() const noexcept {
     case FixKind::store_fp32:
     case FixKind::accumulate_fp32:
     case FixKind::constant:
+    case FixKind::clamp:
+    case FixKind::keep_integer:
       return !path.empty();
+    case FixKind::prescale:
+      return !path.empty() && exponent_of(value).has_value();
+    case FixKind::amax_floor:
+    case FixKind::schedule_fp32:
     case FixKind::stochastic_rounding:
     case FixKind::scale_round_up:
     case FixKind::weights_fp32:
@@ -172,6 +222,7 @@ std::string Change::name() const {
   for (const std::string& part : {path, text}) {
     if (!part.empty()) text_of_it += " " + part;
   }
+  if (kind == FixKind::prescale) text_of_it += " " + number_text(value);
   return text_of_it;
 }
 

@@ -18,10 +18,14 @@ namespace halfscope {
 ///   store_fp32            a node: its results alone
 ///   accumulate_fp32       a node: what it sums in
 ///   constant              a node: its constants become numbers that the format it reads has
+///   clamp                 a node: results beyond the range of their format become its largest
+///   prescale              a node: its results are kept times the power of two `value`
+///   keep_integer          a node and `nodes`, which compute its operands: all of them in fp32
 ///   stochastic_rounding   the lane; `text` says of what: "weights" or "gradients"
 ///   scale_round_up, weights_fp32, state_fp32, update_fp32, average_fp32, gradient_sum_fp32,
-///   clip_fp32, buffers_on_step
+///   clip_fp32, schedule_fp32, buffers_on_step
 ///                         the lane: no path
+///   amax_floor            the lane: its unguarded scales; `value` is the floor, 0 for 1e-12
 ///   loss_scale            the lane; `value` is a static scale, which no plan holds
 ///   reduce_order, reduce_fp32, config
 ///                         the lane; `text` is how ranks reduce: "ring:format=fp32"
@@ -34,6 +38,7 @@ struct Change {
   std::string path{};
   double value = 0.0;
   std::string text{};
+  std::vector<std::string> nodes{};
 
   friend bool operator==(const Change&, const Change&) = default;
 
@@ -43,6 +48,9 @@ struct Change {
   /// "variables.storage" (weights_fp32), "loss_scale" ...
   std::string name() const;
 };
+
+/// The lower bound of torchao, the Transformer Engine and others, for amax_floor.
+inline constexpr double kUsualAmaxFloor = 1e-12;
 
 struct PlanEdit {
   std::vector<Change> changes{};  ///< no two alike

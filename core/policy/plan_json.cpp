@@ -2,6 +2,8 @@
 // Plans as JSON (docs/contracts.md, "Plan JSON"). Strict: an unknown key is an error, since a
 // misspelt one would silently leave a layer in low precision.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -109,6 +111,32 @@ bool constants_of(const Json& object, const std::string& where) {
   return text == kInRange;
 }
 
+constexpr const char* kSaturate = "saturate";
+constexpr const char* kAsFormat = "as-format";
+
+/// Whether results beyond the range become the largest number.
+bool clamps_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "overflow", where);
+  if (text != kSaturate && text != kAsFormat) {
+    throw usage_error("plan: " + where + ".overflow: unknown value \"" + text + "\"",
+                      "use saturate or as-format");
+  }
+  return text == kSaturate;
+}
+
+/// The exponent of the power of two.
+int prescale_in(const Json& object, const std::string& where) {
+  const Json& value = object.at("prescale");
+  int exponent = 0;
+  const double power = value.is_number() ? value.get<double>() : 0.0;
+  const bool is_power = power > 0.0 && std::frexp(power, &exponent) == 0.5;
+  if (!is_power || std::abs(exponent - 1) > kLargestPrescale) {
+    throw usage_error("plan: " + where + ".prescale must be a power of two, 2^-100 to 2^100",
+                      "write for example 0.0625");
+  }
+  return exponent - 1;
+}
+
 BufferCommit buffers_of(const Json& variables) {
   const std::string text = text_of(variables, "buffers", "variables");
   if (text == "on_step") return BufferCommit::on_step;
@@ -128,6 +156,7 @@ void read_update_formats(const Json& variables, Plan& plan) {
   read("ema_compute", plan.average_compute);
   read("update_compute", plan.update_compute);
   read("clip", plan.clip);
+  read("schedule", plan.schedule);
   if (variables.contains("reduce")) {
     const std::string text = text_of(variables, "reduce", "variables");
     try {
@@ -155,6 +184,7 @@ void write_update_formats(const Plan& plan, Json& variables) {
   write("ema_compute", plan.average_compute);
   write("update_compute", plan.update_compute);
   write("clip", plan.clip);
+  write("schedule", plan.schedule);
   if (plan.clip_stagewise) variables["clip_mode"] = "stagewise";
   if (plan.reduction) variables["reduce"] = reduction_text(*plan.reduction);
 }
@@ -171,7 +201,7 @@ std::vector<std::string> operators_of_models() {
 PlanRule rule_from(const Json& object, const std::string& where) {
   check_keys(object, where,
              {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
-              "rounding", "grad_rounding", "mode", "constants"});
+              "rounding", "grad_rounding", "mode", "constants", "overflow", "prescale"});
   PlanRule rule;
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
@@ -208,6 +238,8 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   }
   if (object.contains("mode")) rule.stagewise = stagewise_of(object, "mode", where);
   if (object.contains("constants")) rule.constants_in_range = constants_of(object, where);
+  if (object.contains("overflow")) rule.clamps = clamps_of(object, where);
+  if (object.contains("prescale")) rule.prescale = prescale_in(object, where);
   return rule;
 }
 
@@ -230,6 +262,8 @@ Json rule_to(const PlanRule& rule) {
   if (rule.grad_rounding) json["grad_rounding"] = rounding_name(*rule.grad_rounding);
   if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
   if (rule.constants_in_range) json["constants"] = *rule.constants_in_range ? kInRange : kAsGiven;
+  if (rule.clamps) json["overflow"] = *rule.clamps ? kSaturate : kAsFormat;
+  if (rule.prescale) json["prescale"] = std::ldexp(1.0, *rule.prescale);
   return json;
 }
 
@@ -293,11 +327,13 @@ std::string scale_hint(const std::string& text) {
   static const std::map<std::string, std::string> kOptions{
       {"none", "none has no options"},
       {"static", "write static:X with a positive normal fp32 number X"},
-      {"current", "current has one option: power-of-two"},
+      {"current", "options of current: power-of-two, unguarded, amax-floor=X"},
       {"delayed",
        "options of delayed: history=N (1 to 65536), margin=N (0 to 64), amax=max or amax=recent"},
-      {"mx", "options of mx: up, weights=square"},
-      {"block", "write block:N with N from 1 to 1048576; it has one option: weights=square"},
+      {"mx", "options of mx: up, weights=square, amax-floor=X"},
+      {"block",
+       "write block:N with N from 1 to 1048576, then options: weights=square, scales=fp32, "
+       "amax-floor=X, and with scales=fp32 unguarded"},
       {"nvfp4", "nvfp4 has one option: weights=square"}};
   if (const auto known = kOptions.find(kind); known != kOptions.end()) return known->second;
   std::vector<std::string> kinds;
@@ -401,7 +437,7 @@ Plan plan_from_json(std::string_view text) {
   if (json.contains("variables")) {
     check_keys(json["variables"], "variables",
                {"storage", "rounding", "buffers", "state", "gradient_sum", "reduce", "ema",
-                "ema_compute", "update_compute", "clip", "clip_mode"});
+                "ema_compute", "update_compute", "clip", "clip_mode", "schedule"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
     if (json["variables"].contains("rounding"))

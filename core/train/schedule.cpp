@@ -12,6 +12,7 @@
 #include "core/near_miss.h"
 #include "core/number_text.h"
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {
@@ -23,17 +24,19 @@ struct Name {
 };
 
 const std::vector<Name>& names() {
-  static const std::vector<Name> all{{Schedule::Kind::constant, "constant", {"warmup"}},
-                                     {Schedule::Kind::step, "step", {"every", "gamma", "warmup"}},
-                                     {Schedule::Kind::cosine, "cosine", {"floor", "warmup"}},
-                                     {Schedule::Kind::linear, "linear", {"floor", "warmup"}}};
+  static const std::vector<Name> all{
+      {Schedule::Kind::constant, "constant", {"warmup", "format"}},
+      {Schedule::Kind::step, "step", {"every", "gamma", "warmup", "format"}},
+      {Schedule::Kind::cosine, "cosine", {"floor", "warmup", "format"}},
+      {Schedule::Kind::linear, "linear", {"floor", "warmup", "format"}},
+      {Schedule::Kind::onecycle, "onecycle", {"div", "final_div", "start", "anneal", "format"}}};
   return all;
 }
 
 double number_of(std::string_view text, std::string_view item) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) || value > 1e15) {
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) || value > 1e30) {
     throw usage_error("schedule: " + std::string(item) + " is not a number >= 0");
   }
   return value;
@@ -41,9 +44,48 @@ double number_of(std::string_view text, std::string_view item) {
 
 int64_t count_of(std::string_view text, std::string_view item) {
   const double value = number_of(text, item);
-  if (value != std::floor(value))
+  if (value != std::floor(value) || value > 1e15)
     throw usage_error("schedule: " + std::string(item) + " is not a whole number");
   return static_cast<int64_t>(value);
+}
+
+double positive_of(std::string_view text, std::string_view item) {
+  const double value = number_of(text, item);
+  if (!(value > 0.0)) throw usage_error("schedule: " + std::string(item) + " must be above 0");
+  return value;
+}
+
+FloatFormat format_of_rates(std::string_view text) {
+  const std::optional<FloatFormat> format = parse_format(text);
+  if (!format) {
+    throw usage_error(
+        "schedule: unknown format \"" + std::string(text) + "\"",
+        did_you_mean(std::string(text), format_names(), "formats: " + comma_list(format_names())));
+  }
+  return *format;
+}
+
+/// Sets what one option says.
+void set_option_of(Schedule& schedule, const std::string& key, std::string_view value,
+                   std::string_view item) {
+  if (key == "warmup") schedule.warmup = count_of(value, item);
+  if (key == "every") schedule.every = count_of(value, item);
+  if (key == "gamma") schedule.gamma = number_of(value, item);
+  if (key == "floor") schedule.floor = number_of(value, item);
+  if (key == "div") schedule.div = positive_of(value, item);
+  if (key == "final_div") schedule.final_div = positive_of(value, item);
+  if (key == "start") {
+    schedule.start = number_of(value, item);
+    if (schedule.start >= 1.0) throw usage_error("schedule: start must be below 1");
+  }
+  if (key == "anneal") {
+    if (value != "cos" && value != "linear") {
+      throw usage_error("schedule: unknown value in " + std::string(item),
+                        "write anneal=cos or anneal=linear");
+    }
+    schedule.anneal_cos = value == "cos";
+  }
+  if (key == "format") schedule.format = format_of_rates(value);
 }
 
 }  // namespace
@@ -68,10 +110,7 @@ Schedule parse_schedule(std::string_view text) {
           "schedule: " + name + " has no option " + key,
           did_you_mean(key, found->options, "options: " + comma_list(found->options)));
     }
-    if (key == "warmup") schedule.warmup = count_of(value, item);
-    if (key == "every") schedule.every = count_of(value, item);
-    if (key == "gamma") schedule.gamma = number_of(value, item);
-    if (key == "floor") schedule.floor = number_of(value, item);
+    set_option_of(schedule, std::string(key), value, item);
   }
   if (schedule.kind == Schedule::Kind::step && schedule.every < 1) {
     throw usage_error("schedule: step needs every=N", "write for example step:every=30,gamma=0.1");
@@ -91,32 +130,109 @@ std::string schedule_text(const Schedule& schedule) {
   option("every", static_cast<double>(schedule.every), static_cast<double>(defaults.every));
   option("gamma", schedule.gamma, defaults.gamma);
   option("floor", schedule.floor, defaults.floor);
+  option("div", schedule.div, defaults.div);
+  option("final_div", schedule.final_div, defaults.final_div);
+  option("start", schedule.start, defaults.start);
+  if (schedule.anneal_cos != defaults.anneal_cos) {
+    text += separator + std::string("anneal=linear");
+    separator = ',';
+  }
   option("warmup", static_cast<double>(schedule.warmup), static_cast<double>(defaults.warmup));
+  if (schedule.format) text += separator + ("format=" + format_name(*schedule.format));
   return text;
 }
 
-double rate_factor(const Schedule& schedule, int64_t step, int64_t steps) noexcept {
-  if (step < schedule.warmup)
-    return static_cast<double>(step + 1) / static_cast<double>(schedule.warmup);
-  const double t = static_cast<double>(step - schedule.warmup);
-  const double length = std::max(1.0, static_cast<double>(steps - schedule.warmup));
-  const double done = std::min(1.0, t / length);
-  switch (schedule.kind) {
-    case Schedule::Kind::constant:
-      return 1.0;
-    case Schedule::Kind::step:
-      return elementary::pow(schedule.gamma, std::floor(t / static_cast<double>(schedule.every)));
-    case Schedule::Kind::cosine:
-      return schedule.floor +
-             (1.0 - schedule.floor) * 0.5 * (1.0 + elementary::cos(std::numbers::pi * done));
-    case Schedule::Kind::linear:
-      return 1.0 + (schedule.floor - 1.0) * done;
+namespace {
+
+/// The rates of one run. `Round` is what every number and every result passes.
+template <class Round>
+class Rates {
+ public:
+  Rates(const Schedule& schedule, double rate, int64_t steps, const Round& round)
+      : schedule_(schedule), rate_(round(rate)), steps_(steps), round_(round) {}
+
+  double at(int64_t step) const {
+    if (schedule_.kind == Schedule::Kind::onecycle) return onecycle(step);
+    const int64_t warmup = schedule_.warmup;
+    const double factor = step < warmup ? round_(count(step + 1) / count(warmup))
+                                        : after_warmup(step - warmup, steps_ - warmup);
+    return round_(rate_ * factor);
   }
-  return 1.0;
+
+ private:
+  double count(int64_t n) const { return round_(static_cast<double>(n)); }
+
+  double after_warmup(int64_t t, int64_t length) const {
+    const double floor = round_(schedule_.floor);
+    const auto done = [&] {
+      return std::min(1.0, round_(count(t) / count(std::max<int64_t>(1, length))));
+    };
+    switch (schedule_.kind) {
+      case Schedule::Kind::step:
+        return round_(elementary::pow(round_(schedule_.gamma),
+                                      std::floor(round_(count(t) / count(schedule_.every)))));
+      case Schedule::Kind::cosine: {
+        const double half = round_(round_(1.0 - floor) * 0.5);
+        return round_(floor + round_(half * round_(1.0 + wave(done()))));
+      }
+      case Schedule::Kind::linear:
+        return round_(1.0 + round_(round_(floor - 1.0) * done()));
+      default:
+        return 1.0;
+    }
+  }
+
+  double wave(double part) const {
+    return round_(elementary::cos(round_(round_(std::numbers::pi) * part)));
+  }
+
+  /// The part `done` of the way from a to b.
+  double between(double a, double b, double done) const {
+    if (!schedule_.anneal_cos) return round_(round_(round_(b - a) * done) + a);
+    return round_(b + round_(round_(round_(a - b) / 2.0) * round_(1.0 + wave(done))));
+  }
+
+  double onecycle(int64_t step) const {
+    const double first = round_(rate_ / round_(schedule_.div));
+    const double last = round_(first / round_(schedule_.final_div));
+    const double total = count(steps_);
+    const double top = round_(round_(round_(schedule_.start) * total) - 1.0);
+    const double end = round_(total - 1.0);
+    const double at = count(step);
+    if (at <= top && top > 0.0) return between(first, rate_, round_(at / top));
+    const double from = std::max(top, 0.0);  // nothing rises where there is no step for it
+    if (!(end > from)) return rate_;
+    return between(rate_, last, std::min(1.0, round_(round_(at - from) / round_(end - from))));
+  }
+
+  const Schedule& schedule_;
+  double rate_;
+  int64_t steps_;
+  const Round& round_;
+};
+
+}  // namespace
+
+double learning_rate(const Schedule& schedule, double rate, int64_t step, int64_t steps,
+                     const FloatFormat& format) noexcept {
+  if (format == kFp32) {
+    const auto exact = [](double x) { return x; };
+    return Rates(schedule, rate, steps, exact).at(step);
+  }
+  // Doubles have more than twice the bits of any format: each operation is rounded once.
+  const auto rounded = [&](double x) {
+    return static_cast<double>(round_to_format(x, format).value);
+  };
+  return Rates(schedule, rate, steps, rounded).at(step);
+}
+
+double rate_factor(const Schedule& schedule, int64_t step, int64_t steps) noexcept {
+  return learning_rate(schedule, 1.0, step, steps);
 }
 
 bool depends_on_length(const Schedule& schedule) noexcept {
-  return schedule.kind == Schedule::Kind::cosine || schedule.kind == Schedule::Kind::linear;
+  return schedule.kind == Schedule::Kind::cosine || schedule.kind == Schedule::Kind::linear ||
+         schedule.kind == Schedule::Kind::onecycle;
 }
 
 }  // namespace halfscope

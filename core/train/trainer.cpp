@@ -238,8 +238,9 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
   lane.spent = std::chrono::steady_clock::now() - start;
 }
 
-double Trainer::learning_rate(int64_t step) const {
-  return config_.optimizer.learning_rate * rate_factor(config_.schedule, step, config_.steps);
+double Trainer::learning_rate(const Lane& lane, int64_t step) const {
+  return halfscope::learning_rate(config_.schedule, config_.optimizer.learning_rate, step,
+                                  config_.steps, lane.config.plan.schedule);
 }
 
 /// Update or skip, and the next loss scale.
@@ -247,7 +248,7 @@ void Trainer::end_step(Lane& lane, int64_t step, bool record) {
   const auto start = std::chrono::steady_clock::now();
   const Executable& exe = lane.executable;
   if (exe.clip_limit != kNone) lane.program->write_scalar(exe.clip_limit, config_.clip_norm);
-  lane.program->write_scalar(exe.learning_rate, learning_rate(step));
+  lane.program->write_scalar(exe.learning_rate, learning_rate(lane, step));
   lane.steps->update(record);
   lane.steps->close();
   lane.spent += std::chrono::steady_clock::now() - start;
@@ -266,7 +267,7 @@ StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
     (classifies && i % 2 == 1 ? row.accuracy : row.loss) += report.kept[i] / parts;
   }
   row.loss_scale = static_cast<double>(before.scale);
-  row.learning_rate = learning_rate(row.step);
+  row.learning_rate = learning_rate(lane, row.step);
   row.grad_norm = unscaled_norm(report.sum_sq, before);
   row.skipped = report.skipped;
   row.first_bad = first_bad_site(lane.executable, report.stats);

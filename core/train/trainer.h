@@ -155,7 +155,7 @@ class Trainer {
   bool probes_at(int64_t step) const;
   void probe(size_t lane, int64_t step, const std::vector<int64_t>& indices);
   void tell_deviations();
-  double learning_rate(int64_t step) const;
+  double learning_rate(const Lane& lane, int64_t step) const;
   void write_checkpoint() const;
   void resume_replicas(Lane& lane, const Checkpoint& checkpoint) const;
   bool evaluate_all(int64_t step);

@@ -60,6 +60,11 @@ void quantize_blocks(KernelCall<T>& c) {
                [](T x, T scale) { return code_by_power_of_two(x, scale); });
     return;
   }
+  if (format.scale == ScaleKind::fp32) {
+    map_blocks(shape, block, c.in[0], c.out[1], c.out[0],
+               [](T x, T scale) { return code_by_quotient(x, scale); });
+    return;
+  }
   const T of_tensor = c.out[2][0];
   const FloatFormat write = c.node->plan.write;
   map_blocks(shape, block, c.in[0], c.out[1], c.out[0], [of_tensor, write](T x, T scale) {

@@ -121,13 +121,14 @@ struct BlockCodes {
   In<T> x, scales, tensor_scale;
   Out<T> y;
   Blocks of;
-  bool powers_of_two;
+  ScaleKind kind;
   FloatFormat write;
 
   HS_HD void operator()(int64_t i) const {
     const T scale = scales[of.scale_of(i)];
-    y[i] = powers_of_two ? code_by_power_of_two(x[i], scale)
-                         : code_by_two_scales<T>(x[i], scale, *tensor_scale, write);
+    y[i] = kind == ScaleKind::ue8m0  ? code_by_power_of_two(x[i], scale)
+           : kind == ScaleKind::fp32 ? code_by_quotient(x[i], scale)
+                                     : code_by_two_scales<T>(x[i], scale, *tensor_scale, write);
   }
 };
 

@@ -184,7 +184,7 @@ Step quantize_step(const NodeCall<X, T>& c) {
                              BlockScale<T>{c.in[0], tensor_scale, scales, blocks, format}));
   steps.push_back(items_step(
       executor, c.out_count(0),
-      BlockCodes<T>{c.in[0], scales, tensor_scale, c.out[0], blocks, !two_scales, code}));
+      BlockCodes<T>{c.in[0], scales, tensor_scale, c.out[0], blocks, format.scale, code}));
   return in_turn(std::move(steps));
 }
 

@@ -197,6 +197,8 @@ TEST(CliErrors, ValuesOfTheCourseOfTraining) {
           {train({"--schedule", "cosin"}), 2, "unknown schedule cosin", "did you mean cosine?"},
           {train({"--schedule", "step"}), 2, "step needs every=N", "step:every=30"},
           {train({"--schedule", "step:every=0"}), 2, "step needs every=N"},
+          {train({"--schedule", "onecycle:format=fp15"}), 2, "unknown format \"fp15\"", "fp16"},
+          {train({"--schedule", "onecycle:div=0"}), 2, "div=0 must be above 0"},
           {train({"--schedule", "cosine:gamma=2"}), 2, "cosine has no option gamma", "floor"},
           {train({"--schedule", "cosine:"}), 2, "\"\" is not KEY=VALUE", "warmup"},
           {train({"--schedule", "linear:floor"}), 2, "\"floor\" is not KEY=VALUE"},

@@ -42,9 +42,10 @@ TEST_P(Training, StepsOfEveryPresetAreTheEmulators) {
 }
 
 TEST_P(Training, StepsOfEveryScaleAreTheEmulators) {
-  for (const char* scale :
-       {"static:0.5", "current", "current:power-of-two", "delayed:history=3,margin=1",
-        "delayed:history=2,amax=recent", "mx", "mx:up", "block:7", "block:16,weights=square"}) {
+  for (const char* scale : {"static:0.5", "current", "current:power-of-two",
+                            "delayed:history=3,margin=1", "delayed:history=2,amax=recent", "mx",
+                            "mx:up", "block:7", "block:16,weights=square", "block:16,scales=fp32",
+                            "block:7,scales=fp32,unguarded", "current:unguarded,amax-floor=2"}) {
     SCOPED_TRACE(scale);
     Plan plan = preset_plan("fp8_current").value();
     for (PlanRule& rule : plan.rules) {
@@ -74,8 +75,16 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   accumulate_in(cut_cores, parse_accumulation("tensor-core:a100,promote=64,split-k=2").value());
   Plan fp8_cores = preset_plan("fp8_current").value();
   accumulate_in(fp8_cores, parse_accumulation("tensor-core:h100-wgmma,promote=128").value());
+  Plan ranges = preset_plan("float16").value();
+  PlanRule range{.path = "", .op = "Conv"};
+  range.clamps = true;
+  range.prescale = 9;  // up to 127, which is soon too little
+  ranges.rules.push_back(range);
+  range.op = "Relu";
+  range.prescale = -3;
+  ranges.rules.push_back(range);
   for (const Plan& plan : {stagewise, stochastic, narrow_sums, promoted, stochastic_sums, cores,
-                           cut_cores, fp8_cores}) {
+                           cut_cores, fp8_cores, ranges}) {
     SCOPED_TRACE(plan_to_json(plan));
     run_lockstep(plan, "adam", candidate());
     if (HasFatalFailure()) return;

@@ -229,6 +229,13 @@ TEST(Bodies, FactorsOfTensors) {
   EXPECT_EQ(tensor_factor(choice, kE4m3fn, 3.5f, 3.0f), 128.0f);
   choice = parse_scale("current:power-of-two").value();
   EXPECT_EQ(tensor_factor(choice, kE4m3fn, 3.0f, 3.0f), 128.0f);
+  choice = parse_scale("current:unguarded").value();
+  EXPECT_EQ(tensor_factor(choice, kE4m3fn, 3.5f, 0.0f), 128.0f);
+  EXPECT_EQ(tensor_factor(choice, kE4m3fn, 0.0f, 0.0f), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(tensor_factor(choice, kE4m3fn, 1e-40f, 0.0f), std::numeric_limits<float>::infinity());
+  choice = parse_scale("current:unguarded,amax-floor=3.5").value();
+  EXPECT_EQ(tensor_factor(choice, kE4m3fn, 0.0f, 0.0f), 128.0f);
+  EXPECT_EQ(tensor_factor(choice, kE4m3fn, 7.0f, 0.0f), 64.0f);
   choice = parse_scale("delayed").value();
   EXPECT_EQ(tensor_factor(choice, kE4m3fn, 2.0f, 3.0f), 3.0f);
   for (const float none : {0.0f, -1.0f, kNan}) {

@@ -131,6 +131,61 @@ TEST(PlanEdit, BlocksRoundTheirScalesUp) {
   EXPECT_EQ(scale_name(resolve(edited, "a", "Gemm").scale), "mx:up");
 }
 
+TEST(PlanEdit, RangesOfOneNode) {
+  PlanEdit edit;
+  edit.add(at(FixKind::clamp, "a"));
+  edit.add({.kind = FixKind::prescale, .path = "b", .value = 0.0625});
+  const Plan edited = edit.apply(preset_plan("mixed_float16").value());
+  EXPECT_TRUE(resolve(edited, "a", "Gemm").clamps);
+  EXPECT_EQ(resolve(edited, "a", "Gemm").prescale, 0);
+  EXPECT_EQ(resolve(edited, "b", "Gemm").prescale, -4);
+  EXPECT_FALSE(resolve(edited, "b", "Gemm").clamps);
+  EXPECT_EQ(plan_to_json(plan_from_json(plan_to_json(edited))), plan_to_json(edited));
+  EXPECT_EQ(edit.members()[1].member_name(), "prescale b 0.0625");
+  edit.add({.kind = FixKind::format, .text = "bf16"});
+  EXPECT_EQ(resolve(edit.apply(preset_plan("mixed_float16").value()), "b", "Gemm").prescale, -4)
+      << "rules of nodes come last";
+  for (const double power : {0.0, 0.3, -2.0, 0x1p-101}) {
+    const Change change{.kind = FixKind::prescale, .path = "b", .value = power};
+    EXPECT_FALSE(change.can_be_tried()) << power;
+  }
+}
+
+TEST(PlanEdit, IntegersAreOneChange) {
+  const Change integers{.kind = FixKind::keep_integer, .path = "c", .nodes = {"a", "b*"}};
+  const PlanEdit edit{.changes = {integers}};
+  EXPECT_EQ(edit.members().size(), 1u);
+  EXPECT_EQ(edit.member_name(), "keep_integer c");
+  const Plan edited = edit.apply(preset_plan("float16").value());
+  for (const char* path : {"a", "b*", "c"}) {
+    EXPECT_EQ(resolve(edited, path, "Mul").read, kFp32) << path;
+    EXPECT_EQ(resolve(edited, path, "Mul").write, kFp32) << path;
+  }
+  EXPECT_EQ(resolve(edited, "b2", "Mul").read, kFp16) << "names are no globs";
+  EXPECT_EQ(edit_from_json(edit_to_json(edit)), edit);
+  EXPECT_FALSE(edit_from_json(R"([{"kind": "keep_integer", "path": "c", "nodes": "a"}])"));
+}
+
+TEST(PlanEdit, ScalesAndSchedulesOfTheLane) {
+  Plan plan = preset_plan("fp8_current").value();
+  plan.schedule = kFp16;
+  PlanRule rule{.path = "bare", .op = ""};
+  rule.scale = parse_scale("current:unguarded").value();
+  plan.rules.push_back(rule);
+  const Plan edited =
+      PlanEdit{.changes = {{.kind = FixKind::amax_floor}, {.kind = FixKind::schedule_fp32}}}.apply(
+          plan);
+  EXPECT_EQ(scale_name(resolve(edited, "bare", "Gemm").scale),
+            "current:unguarded,amax-floor=1e-12");
+  EXPECT_EQ(scale_name(resolve(edited, "a", "Gemm").scale), "current") << "it has its guard";
+  EXPECT_EQ(edited.schedule, kFp32);
+  EXPECT_FALSE(is_full_precision([] {
+    Plan only;
+    only.schedule = kFp16;
+    return only;
+  }()));
+}
+
 TEST(PlanEdit, JsonKeepsEveryChange) {
   PlanEdit edit = kAll;
   edit.add(at(FixKind::constant, "c"));

@@ -395,6 +395,24 @@ TEST(ScaledOperands, PowersOfTwoChangeNothingInsideTheRange) {
   EXPECT_NE(step("static:3").at("conv.activation"), plain.at("conv.activation"));
 }
 
+/// 448 / 0 is infinite, and 0 times that is NaN; rows have 0 / 0.
+TEST(ScaledOperands, ZerosWithoutAGuardBecomeNan) {
+  for (const char* scale : {"current", "block:64,scales=fp32"}) {
+    const std::string option = std::string(scale) == "current" ? ":" : ",";
+    Step guarded(plan_with(scale));
+    guarded.run(0.0f);
+    EXPECT_EQ(guarded.site("input.input"), std::vector<float>(kBatch * kIn, 0.0f)) << scale;
+    Step bare(plan_with(scale + option + "unguarded"));
+    EXPECT_TRUE(std::isfinite(bare.site("fc1.activation").front())) << scale;
+    EXPECT_EQ(bare.site("fc1.activation"), Step(plan_with(scale)).site("fc1.activation"));
+    bare.run(0.0f);
+    for (const float x : bare.site("fc1.activation")) EXPECT_TRUE(std::isnan(x)) << scale;
+    Step floored(plan_with(scale + option + "unguarded,amax-floor=1e-12"));
+    floored.run(0.0f);
+    EXPECT_EQ(floored.site("fc1.activation"), guarded.site("fc1.activation")) << scale;
+  }
+}
+
 TEST(ScaledOperands, DelayedScalesComeFromEarlierSteps) {
   Step step(plan_with("delayed:history=2"));
   const auto amax = [](float size) {

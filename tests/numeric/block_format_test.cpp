@@ -136,6 +136,41 @@ TEST(BlockFormatTest, Nvfp4ByHand) {
   EXPECT_EQ(run({}, kNvfp4).scales.size(), 0u);
 }
 
+TEST(BlockFormatTest, ScalesInFp32) {
+  // 1344 = 3 * 448: the scale is 3, and the codes are 448, 1, 0 and -0.5.
+  const std::vector<float> in{1344.0f, 3.0f, 0.0f, -1.5f, 0.0f, 0.0f, 0.0f, 0.0f};
+  BlockFormat rows{.element = kE4m3fn, .block_size = 4, .scale = ScaleKind::fp32};
+  Quantized result = run(in, rows);
+  EXPECT_EQ(result.scales, (std::vector<float>{3.0f, 1.0f})) << "zeros have their guard";
+  EXPECT_EQ(result.values, in);
+
+  rows.unguarded = true;  // 0 / 448 = 0, and 0 / 0
+  result = run(in, rows);
+  EXPECT_EQ(result.scales, (std::vector<float>{3.0f, 0.0f}));
+  EXPECT_EQ(std::vector<float>(result.values.begin(), result.values.begin() + 4),
+            std::vector<float>(in.begin(), in.begin() + 4));
+  for (size_t i = 4; i < 8; ++i) EXPECT_TRUE(std::isnan(result.values[i]));
+
+  rows.amax_floor = 1e-12f;
+  result = run(in, rows);
+  EXPECT_EQ(result.scales, (std::vector<float>{3.0f, 1e-12f / 448.0f}));
+  EXPECT_EQ(result.values, in);
+  rows.amax_floor = 2688.0f;  // twice the largest: codes are 224, 0.5 ...
+  EXPECT_EQ(run(in, rows).scales, (std::vector<float>{6.0f, 6.0f}));
+
+  // fp4 has no NaN: its largest code, 6, times 0.
+  rows = {.element = kE2m1, .block_size = 4, .scale = ScaleKind::fp32, .unguarded = true};
+  EXPECT_EQ(run(in, rows).values[5], 0.0f);
+}
+
+TEST(BlockFormatTest, FloorsHoldForPowersOfTwo) {
+  BlockFormat format = kMxfp8E4m3;
+  EXPECT_EQ(run({0.5f}, format).scales[0], 0x1p-9f) << "0.5 = 2^-1, 448 lies in 2^8";
+  format.amax_floor = 1.0f;
+  EXPECT_EQ(run({0.5f}, format).scales[0], 0x1p-8f);
+  EXPECT_EQ(run({0.0f}, format).scales[0], 0x1p-8f);
+}
+
 TEST(BlockFormatTest, NanAndInfinityTakeTheirBlock) {
   for (const BlockFormat& format :
        {kMxfp8E4m3, kMxfp4, kNvfp4, with_rule(kMxfp6E2m3, ScaleRule::up)}) {

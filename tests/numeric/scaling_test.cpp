@@ -116,11 +116,29 @@ TEST(LinearQuantizationTest, DegenerateTensors) {
 }
 
 TEST(TensorScaleTest, TextsReadBack) {
-  for (const char* text :
-       {"none", "static:0.5", "static:1e-05", "current", "current:power-of-two", "delayed",
-        "delayed:history=16", "delayed:history=4,margin=2,amax=recent", "mx", "mx:up",
-        "mx:weights=square", "mx:up,weights=square", "block:128", "block:128,weights=square",
-        "nvfp4", "nvfp4:weights=square"}) {
+  for (const char* text : {"none",
+                           "static:0.5",
+                           "static:1e-05",
+                           "current",
+                           "current:power-of-two",
+                           "delayed",
+                           "delayed:history=16",
+                           "delayed:history=4,margin=2,amax=recent",
+                           "mx",
+                           "mx:up",
+                           "mx:weights=square",
+                           "mx:up,weights=square",
+                           "block:128",
+                           "block:128,weights=square",
+                           "nvfp4",
+                           "nvfp4:weights=square",
+                           "current:unguarded",
+                           "current:amax-floor=1e-12",
+                           "current:power-of-two,unguarded,amax-floor=1e-12",
+                           "mx:up,amax-floor=0.5",
+                           "block:128,scales=fp32",
+                           "block:32,scales=fp32",
+                           "block:128,weights=square,scales=fp32,unguarded,amax-floor=1e-06"}) {
     const std::optional<TensorScale> scale = parse_scale(text);
     ASSERT_TRUE(scale) << text;
     EXPECT_EQ(scale_name(*scale), text);
@@ -167,6 +185,15 @@ TEST(TensorScaleTest, AnythingElseIsRefused) {
                            "block:1048577",
                            "block:weights=square",
                            "nvfp4:up",
+                           "nvfp4:unguarded",
+                           "mx:unguarded",
+                           "mx:scales=fp32",
+                           "block:128,unguarded",
+                           "block:128,scales=fp16",
+                           "current:scales=fp32",
+                           "current:amax-floor=0",
+                           "current:amax-floor=-1",
+                           "delayed:unguarded",
                            "Current",
                            " current"}) {
     EXPECT_FALSE(parse_scale(text)) << text;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/memory_sink.h"
@@ -117,6 +118,60 @@ TEST(RealRuns, BuffersOfAGoodForwardPassAreNoFinding) {
     EXPECT_EQ(run.steps(1)[0].skipped, scale == std::string("dynamic:1e30"));
     EXPECT_TRUE(of_rule(run_rules(run), "unsafe_buffers").empty()) << scale;
   }
+}
+
+/// A one-cycle schedule whose first rate, 2e-17, and the number that it is divided by are 0 in
+/// fp16.
+TrainConfig scheduled(const FloatFormat& format) {
+  Plan plan = preset_plan("mixed_float16").value();
+  plan.schedule = format;
+  TrainConfig result = training(kMlp, plan, "dynamic:1024", "sgd:lr=0.199375", 20);
+  result.schedule =
+      parse_schedule("onecycle:div=1e16,final_div=2.1926e-14,start=0.25,anneal=linear");
+  return result;
+}
+
+TEST(RealRuns, ASchedulesNumbersThatFp16DoesNotHave) {
+  const RunView run = record(scheduled(kFp16));
+  EXPECT_TRUE(std::isfinite(run.steps(0)[5].learning_rate));
+  const std::vector<Finding> findings = run_rules(run);
+  const auto found = of_rule(findings, "schedule_rounding");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].lane, 1);
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_EQ(found[0].step, 5) << "the top is step 0.25 * 20 - 1";
+  EXPECT_THAT(found[0].text, HasSubstr("The learning rate is NaN from step 5 on"));
+  EXPECT_THAT(found[0].text, HasSubstr("computed in fp16"));
+  EXPECT_EQ(std::get<std::string>(found[0].evidence.at("cause")), "constant");
+  EXPECT_TRUE(found[0].action.edit.has(FixKind::schedule_fp32));
+  for (const Finding& finding : findings) {
+    const bool other = finding.rule != "schedule_rounding" && finding.lane == 1;
+    EXPECT_TRUE(!other || finding.severity == Severity::info) << finding.rule << finding.text;
+  }
+  const auto advice = recommend(run, findings, 1);
+  ASSERT_TRUE(advice);
+  EXPECT_TRUE(advice->edit.has(FixKind::schedule_fp32)) << advice->text;
+  EXPECT_TRUE(advice->edit.fp32_layers().empty()) << advice->text;
+  EXPECT_EQ(plan_from_json(advice->plan_json).schedule, kFp32);
+}
+
+TEST(RealRuns, SchedulesThatRoundALittleAreNoFinding) {
+  EXPECT_TRUE(of_rule(run_rules(record(scheduled(kFp32))), "schedule_rounding").empty());
+  EXPECT_TRUE(of_rule(run_rules(record(scheduled(kBf16))), "schedule_rounding").empty());
+  TrainConfig warm = scheduled(kFp16);  // its rates are off by an ulp of fp16
+  warm.schedule = parse_schedule("cosine:warmup=3");
+  EXPECT_TRUE(of_rule(run_rules(record(warm)), "schedule_rounding").empty());
+}
+
+TEST(RealRuns, RatesThatBecomeZeroAreAWarning) {
+  TrainConfig tiny = scheduled(kFp16);  // below half of fp16's smallest number
+  tiny.optimizer.learning_rate = 2e-8;
+  tiny.schedule = parse_schedule("constant");
+  const auto found = of_rule(run_rules(record(tiny)), "schedule_rounding");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].severity, Severity::warning);
+  EXPECT_EQ(std::get<double>(found[0].evidence.at("zeros")), 20.0);
+  EXPECT_EQ(std::get<double>(found[0].evidence.at("apart")), 1.0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Searches on networks whose cure can be worked out by hand.
+#include "analysis/proof/search.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -173,6 +175,77 @@ TEST(Search, WidensASumThatStalls) {
   EXPECT_THAT(found.names(), ElementsAre("accumulate_fp32 sum"));
   ASSERT_THAT(found.proof.causes, SizeIs(1));
   EXPECT_EQ(found.proof.causes[0].mechanism, Mechanism::stalled_sum);
+}
+
+TEST(Search, ScalesOperandsWhereAResultAloneIsTooLarge) {
+  // Up to 375 squared, 140625 or 2^17.1, and brought back at once. In fp32 both operators have to
+  // be; kept times 2^-3, with a binade to spare, the square fits and its reader undoes that.
+  Sketch net;
+  const ValueId side = net.times("side", net.x, 200.0f);
+  const ValueId square = net.op("square", "Mul", {side, side});
+  const Model model = net.done(net.op("last", "Neg", {net.times("down", square, 0x1p-8f)}));
+  const Search found(model, half(), rows(8));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  EXPECT_THAT(found.names(), ElementsAre("prescale square 0.125"));
+  ASSERT_THAT(found.proof.causes, SizeIs(1));
+  EXPECT_EQ(found.proof.causes[0].layer, "square");
+  EXPECT_EQ(found.proof.causes[0].mechanism, Mechanism::forward_overflow);
+}
+
+TEST(Search, OffersAClampBesideAnFp32Result) {
+  // The square again, in a softmax over one large score and many far below it: 65504 wins as well.
+  Sketch net;
+  std::vector<float> factors(8, 1.0f);
+  factors[3] = 400.0f;
+  const ValueId side =
+      net.op("side", "Mul", {net.x, net.model.graph.add_constant(Tensor{{8}, factors})});
+  const ValueId square = net.op("square", "Mul", {side, side});
+  Plan plan = half();
+  plan.rules.push_back({.path = "chances", .op = "", .read = kFp32, .write = kFp32});
+  const Model model = net.done(net.op("chances", "Softmax", {square}, {{"axis", int64_t{1}}}));
+  const Search found(model, plan, rows(8));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  EXPECT_THAT(found.names(), ElementsAre("store_fp32 square"));
+  std::vector<std::string> others;
+  for (const PlanEdit& each : found.proof.alternatives) others.push_back(each.member_name());
+  EXPECT_THAT(others, testing::Contains("clamp square"));
+  EXPECT_THAT(others, testing::Contains(testing::StartsWith("prescale square")));
+}
+
+TEST(Search, KeepsIntegersAsOneChange) {
+  // 3000 to 5625 in steps of 375, plus 1, less themselves: 1. fp16 has every fourth integer there.
+  Sketch net;
+  const ValueId count = net.op(
+      "count", "Add", {net.x, net.model.graph.add_constant(Tensor{{8}, {1, 1, 1, 1, 1, 1, 1, 1}})});
+  const Search found(net.done(net.op("last", "Neg", {net.op("rest", "Sub", {count, net.x})})),
+                     half(), rows(8, 3000.0f));
+  EXPECT_TRUE(found.proof.holds) << found.proof.text;
+  ASSERT_THAT(found.proof.edit.changes, SizeIs(1)) << found.proof.text;
+  const Change& change = found.proof.edit.changes[0];
+  EXPECT_EQ(change.kind, FixKind::keep_integer);
+  EXPECT_EQ(change.path, "rest");
+  EXPECT_THAT(change.nodes, ElementsAre("count"));
+  ASSERT_THAT(found.proof.causes, SizeIs(1));
+  EXPECT_EQ(found.proof.causes[0].mechanism, Mechanism::integer_in_float);
+}
+
+TEST(Search, OffersOfTheLaneFollowItsPlan) {
+  SearchRequest request{.original = half(), .trains = true};
+  const auto offers = [&](FixKind kind) {
+    const std::vector<Change> all = lane_changes(request);
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Change& change) { return change.kind == kind; });
+  };
+  EXPECT_FALSE(offers(FixKind::schedule_fp32));
+  EXPECT_FALSE(offers(FixKind::amax_floor));
+  request.original.schedule = kFp16;
+  request.original.defaults.scale = parse_scale("current").value();
+  EXPECT_TRUE(offers(FixKind::schedule_fp32));
+  EXPECT_FALSE(offers(FixKind::amax_floor)) << "scales have their guard";
+  request.original.defaults.scale = parse_scale("current:unguarded").value();
+  EXPECT_TRUE(offers(FixKind::amax_floor));
+  request.original = PlanEdit::of(FixKind::amax_floor).apply(request.original);
+  EXPECT_FALSE(offers(FixKind::amax_floor));
 }
 
 TEST(Search, FindsNoCureWhereFp32HasNone) {

@@ -68,9 +68,11 @@ TEST(DiagnosisContract, TablesHaveEveryWord) {
     EXPECT_EQ(fixes[i][0], fix_name(kind));
     EXPECT_EQ(fixes[i][1], fix_text(kind));
     const bool of_a_node = fixes[i][2].starts_with("the node `path`");
-    EXPECT_EQ(fixes[i][2] != "-", change(kind, "conv2").can_be_tried()) << fix_name(kind);
-    EXPECT_EQ(of_a_node, change(kind, "conv2").can_be_tried() && !change(kind, "").can_be_tried())
-        << fix_name(kind);
+    const auto can_be_tried = [&](const char* path) {
+      return Change{.kind = kind, .path = path, .value = 0.5}.can_be_tried();
+    };
+    EXPECT_EQ(fixes[i][2] != "-", can_be_tried("conv2")) << fix_name(kind);
+    EXPECT_EQ(of_a_node, can_be_tried("conv2") && !can_be_tried("")) << fix_name(kind);
   }
 }
 
@@ -107,6 +109,16 @@ TEST(DiagnosisWords, ChangesOfOneKindAreToldTogether) {
             "let norm/var sum in fp32");
   EXPECT_EQ(edit_sentence({.changes = {{.kind = FixKind::format, .text = "bf16"}}}),
             "Use bf16 wherever the lane has fewer bits than fp32.");
+  EXPECT_EQ(edit_text({.changes = {change(FixKind::clamp, "a"), change(FixKind::clamp, "b")}}),
+            "clamp the results of a and b to the format's range");
+  EXPECT_EQ(edit_text({.changes = {{.kind = FixKind::prescale, .path = "a", .value = 0.0625}}}),
+            "scale the operands of a so that its result is kept times 2^-4, and undo that where it "
+            "is read");
+  EXPECT_EQ(
+      edit_text({.changes = {{.kind = FixKind::keep_integer, .path = "c", .nodes = {"a", "b"}}}}),
+      "keep the integers of a, b and c exact");
+  EXPECT_EQ(edit_text(PlanEdit::of(FixKind::amax_floor)),
+            "let scales be made of a largest magnitude of at least 1e-12");
 }
 
 TEST(DiagnosisWords, PartsAreNamedByWhatIsTakenAway) {
@@ -115,6 +127,10 @@ TEST(DiagnosisWords, PartsAreNamedByWhatIsTakenAway) {
       {change(FixKind::store_fp32, "conv2"), "the fp32 result of conv2"},
       {change(FixKind::accumulate_fp32, "norm/var"), "the fp32 sums of norm/var"},
       {change(FixKind::constant, "add"), "the new constant of add"},
+      {change(FixKind::clamp, "a b"), "the clamp of a b"},
+      {{.kind = FixKind::prescale, .path = "a b", .value = 0.5}, "the scaled operands of a b"},
+      {change(FixKind::keep_integer, "c"), "the exact integers of c"},
+      {change(FixKind::schedule_fp32, ""), "the fp32 learning rate"},
       {{.kind = FixKind::loss_scale, .value = 8.0}, "the loss scale"},
       {change(FixKind::weights_fp32, ""), "the fp32 variables"},
       {{.kind = FixKind::stochastic_rounding, .text = "gradients"},

@@ -105,6 +105,21 @@ TEST(FixTexts, ConstantsHaveTheNumbersOfTheFormat) {
   EXPECT_THAT(fix_as(FixTarget::pytorch, exported(), edit), HasSubstr("use the constant -10000."));
 }
 
+TEST(FixTexts, RangesAndIntegersArePointedAt) {
+  PlanEdit edit = PlanEdit::of(FixKind::clamp, "fc1");
+  edit.add({.kind = FixKind::prescale, .path = "layer1.0:add", .value = 0.25});
+  edit.add({.kind = FixKind::keep_integer, .path = "relu_3", .nodes = {"shared"}});
+  edit.add({.kind = FixKind::schedule_fp32});
+  const std::string text = fix_as(FixTarget::pytorch, exported(), edit);
+  EXPECT_THAT(text, HasSubstr("# fc1: clamp its result: x = x.clamp("));
+  EXPECT_THAT(text, HasSubstr("# layer1.0:add: scale its operands so that the result comes out "
+                              "times 0.25, and"));
+  EXPECT_THAT(text, HasSubstr("multiply by 4"));
+  EXPECT_THAT(text, HasSubstr("# relu_3: compute this in torch.int64"));
+  EXPECT_THAT(text, HasSubstr("# Compute the learning rate in Python floats"));
+  EXPECT_THAT(text, Not(HasSubstr("has no setting")));
+}
+
 TEST(FixTexts, EachSaysWhatItCannotDo) {
   PlanEdit edit = PlanEdit::of(FixKind::scale_round_up);
   for (FixTarget target :

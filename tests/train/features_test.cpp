@@ -180,13 +180,78 @@ TEST(Schedule, FactorsAreTheFormulas) {
   EXPECT_NEAR(at("linear:warmup=20", 60), 0.5, 1e-15) << "t counts from the end of the warmup";
 }
 
+// torch.optim.lr_scheduler.OneCycleLR(sgd, max_lr=1, total_steps=20) and with other arguments.
+TEST(Schedule, OneCycleIsTorchs) {
+  const auto at = [](const char* text, int64_t step) {
+    return rate_factor(parse_schedule(text), step, 20);
+  };
+  EXPECT_NEAR(at("onecycle", 0), 0.040000000000000036, 1e-15);
+  EXPECT_NEAR(at("onecycle", 1), 0.1316718427000253, 1e-15);
+  EXPECT_NEAR(at("onecycle", 4), 0.90832815729997474, 1e-15);
+  EXPECT_NEAR(at("onecycle", 5), 1, 1e-15);
+  EXPECT_NEAR(at("onecycle", 12), 0.50000199999999995, 1e-15);
+  EXPECT_NEAR(at("onecycle", 19), 3.9999999999999998e-06, 1e-15);
+  EXPECT_NEAR(at("onecycle:div=10,final_div=100,start=0.25,anneal=linear", 0), 0.10000000000000001,
+              1e-15);
+  EXPECT_NEAR(at("onecycle:div=10,final_div=100,start=0.25,anneal=linear", 1), 0.32500000000000001,
+              1e-15);
+  EXPECT_NEAR(at("onecycle:div=10,final_div=100,start=0.25,anneal=linear", 4), 1, 1e-15);
+  EXPECT_NEAR(at("onecycle:div=10,final_div=100,start=0.25,anneal=linear", 5), 0.93340000000000001,
+              1e-15);
+  EXPECT_NEAR(at("onecycle:div=10,final_div=100,start=0.25,anneal=linear", 12), 0.46720000000000006,
+              1e-15);
+  EXPECT_NEAR(at("onecycle:div=10,final_div=100,start=0.25,anneal=linear", 19),
+              0.0010000000000000009, 1e-15);
+}
+
+// numpy.float16 at every operation of the formulas.
+TEST(Schedule, InAFormatEveryOperationRounds) {
+  const auto at = [](const char* text, double rate, int64_t step) {
+    return learning_rate(parse_schedule(text), rate, step, 60, kFp16);
+  };
+  EXPECT_EQ(at("cosine:floor=0.1", 0.3, 7), 0x1.2a00000000000p-2);
+  EXPECT_EQ(at("linear", 0.3, 7), 0x1.0f80000000000p-2);
+  EXPECT_EQ(at("step:every=7,gamma=0.9", 0.3, 7), 0x1.1480000000000p-2);
+  EXPECT_EQ(at("onecycle", 0.3, 7), 0x1.dd80000000000p-4);
+  EXPECT_EQ(at("onecycle:start=0.2,anneal=linear", 0.3, 7), 0x1.9000000000000p-3);
+  EXPECT_EQ(at("cosine:floor=0.1", 0.3, 31), 0x1.43c0000000000p-3);
+  EXPECT_EQ(at("linear", 0.3, 31), 0x1.2900000000000p-3);
+  EXPECT_EQ(at("step:every=7,gamma=0.9", 0.3, 31), 0x1.9300000000000p-3);
+  EXPECT_EQ(at("onecycle", 0.3, 31), 0x1.cd00000000000p-3);
+  EXPECT_EQ(at("onecycle:start=0.2,anneal=linear", 0.3, 31), 0x1.6680000000000p-3);
+  EXPECT_EQ(at("cosine:floor=0.1", 0.3, 59), 0x1.eec0000000000p-6);
+  EXPECT_EQ(at("linear", 0.3, 59), 0x1.4680000000000p-8);
+  EXPECT_EQ(at("step:every=7,gamma=0.9", 0.3, 59), 0x1.0840000000000p-3);
+  EXPECT_EQ(at("onecycle", 0.3, 59), 0x1.4000000000000p-20);
+  EXPECT_EQ(at("onecycle:start=0.2,anneal=linear", 0.3, 59), 0x0.0p+0);
+  EXPECT_EQ(at("constant:warmup=9", 0.3, 4), 0x1.5580000000000p-3);
+}
+
+TEST(Schedule, NumbersThatTheFormatCannotHoldMakeNan) {
+  const Schedule schedule =
+      parse_schedule("onecycle:div=1e16,final_div=2.1926e-14,start=0.25,anneal=linear");
+  const auto at = [&](int64_t step, const FloatFormat& format) {
+    return learning_rate(schedule, 0.199375, step, 60, format);
+  };
+  EXPECT_EQ(at(0, kFp16), 0.0) << "0.199375 / 1e16";
+  EXPECT_NEAR(at(0, kFp32), 1.99375e-17, 1e-22);
+  EXPECT_NEAR(at(14, kFp16), 0.199375, 1e-4) << "the top";
+  EXPECT_TRUE(std::isnan(at(15, kFp16))) << "0 / 0";
+  EXPECT_NEAR(at(59, kFp32), 1.99375e-17 / 2.1926e-14, 1e-12);
+  EXPECT_EQ(at(59, kBf16), 0x1p-10) << "bf16 has the range, and an ulp of 0.2 is left";
+}
+
 TEST(Schedule, TextReadsBackAndMistakesAreNamed) {
-  for (const char* text : {"constant", "constant:warmup=5", "step:every=30,gamma=0.5",
-                           "step:every=7", "cosine:floor=0.01,warmup=100", "linear"}) {
+  for (const char* text :
+       {"constant", "constant:warmup=5", "step:every=30,gamma=0.5", "step:every=7",
+        "cosine:floor=0.01,warmup=100", "linear", "constant:format=fp16",
+        "onecycle:div=1e+16,final_div=0.5,start=0.25,anneal=linear,format=bf16", "onecycle"}) {
     EXPECT_EQ(schedule_text(parse_schedule(text)), text);
   }
-  for (const char* text : {"cosin", "step", "step:gamma=0.5", "cosine:every=3", "cosine:warmup",
-                           "cosine:warmup=-1", "cosine:warmup=1.5", "cosine:floor=x", ""}) {
+  for (const char* text :
+       {"cosin", "step", "step:gamma=0.5", "cosine:every=3", "cosine:warmup", "cosine:warmup=-1",
+        "cosine:warmup=1.5", "cosine:floor=x", "onecycle:div=0", "onecycle:start=1",
+        "onecycle:warmup=3", "onecycle:anneal=step", "linear:format=fp3", ""}) {
     EXPECT_THROW(parse_schedule(text), Error) << text;
   }
 }

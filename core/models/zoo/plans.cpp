@@ -60,6 +60,13 @@ std::optional<Plan> changed_preset(const std::string& name) {
     }
     return plan;
   }
+  if (name == "fp8_rows_unguarded") {
+    Plan plan = preset_plan("fp8_current").value();
+    for (PlanRule& rule : plan.rules) {
+      if (rule.scale) rule.scale = parse_scale("block:1024,scales=fp32,unguarded").value();
+    }
+    return plan;
+  }
   if (name == "nvfp4_nearest") {
     Plan plan = preset_plan("nvfp4").value();
     for (PlanRule& rule : plan.rules) rule.grad_rounding.reset();
@@ -87,6 +94,8 @@ void set(LaneChoice& lane, const std::string& key, const std::string& value) {
     lane.plan.update_compute = format_of(value);
   } else if (key == "average") {
     lane.plan.average = lane.plan.average_compute = format_of(value);
+  } else if (key == "schedule") {
+    lane.plan.schedule = format_of(value);
   } else if (key == "sum") {
     lane.sum_format = format_of(value);
   } else if (key == "state") {
@@ -101,8 +110,9 @@ void set(LaneChoice& lane, const std::string& key, const std::string& value) {
 }  // namespace
 
 std::vector<std::string> zoo_plan_names() {
-  return {"naive_float16", "naive_bfloat16",       "scatter_float16",      "mxfp8_floor",
-          "nvfp4_nearest", "wide_logits_bfloat16", "live_buffers_float16", "tf32_products"};
+  return {"naive_float16",        "naive_bfloat16", "scatter_float16",
+          "mxfp8_floor",          "nvfp4_nearest",  "wide_logits_bfloat16",
+          "live_buffers_float16", "tf32_products",  "fp8_rows_unguarded"};
 }
 
 std::optional<Plan> zoo_plan(std::string_view name) {

@@ -74,6 +74,19 @@ Setup f38(double floor) {
   return n.infer(last);
 }
 
+/// One row of zeros, and scales by row that no guard keeps from 0.
+Setup f38b() {
+  Net n(381);
+  std::vector<float> rows = n.draw.normals(16 * 32);
+  std::fill_n(rows.begin() + 32 * 6, 32, 0.0f);
+  const ValueId first = n.linear(n.in({16, 32}, rows), 16), last = n.linear(first, 8);
+  n.root(first);
+  n.symptom(first);
+  n.decoy(last);
+  n.fix(FixKind::amax_floor);
+  return n.infer(last);
+}
+
 /// 15 gradients of 0.9 beside one of 30 in a block of 16, for weights of their own; Adam makes all
 /// of them count the same.
 Setup f45() {
@@ -130,6 +143,15 @@ std::vector<Case> scaled_cases() {
        [] { return f38(1e-12); },
        {"float16_stagewise"},
        {"float16", "float16_stagewise", "bfloat16_stagewise"}},
+      {"F38b",
+       "a row of zeros has no scale, and products read it",
+       true,
+       f38b,
+       {"fp8_rows_unguarded"},
+       {"fp8_rows_unguarded", "fp8_current"},
+       Measure::outputs,
+       0.06,
+       0.08},
       {"F45",
        "gradients beside an outlier fall into fp4's dead zone",
        true,

@@ -83,6 +83,20 @@ Setup f18(WeightAverage::Form form) {
   return setup;
 }
 
+/// A rate that rises from 2e-17 to 0.2 and falls to 9e-4. In fp16 the first one is 0 and so is what
+/// it is divided by to give the last one, so that rates are NaN once they fall.
+Setup f34() {
+  Net n(34);
+  Regression r = regression(n, 128, 32, 8, 8, n.draw.normals(32));
+  n.symptom(r.weight);
+  n.decoy(r.prediction);
+  n.fix(FixKind::schedule_fp32);
+  Setup setup = n.train_squares(r.prediction, r.targets, "sgd:lr=0.199375", 60);
+  setup.train.schedule =
+      parse_schedule("onecycle:div=1e16,final_div=2.1926e-14,start=0.23,anneal=linear");
+  return setup;
+}
+
 /// A gradient of 10, then gradients of 0.01: the second moment has to decay.
 Setup f42() {
   Net n(42);
@@ -146,6 +160,13 @@ std::vector<Case> state_cases() {
        {"mixed_bfloat16 average=bf16"},
        {"mixed_bfloat16", "mixed_bfloat16 average=bf16"},
        Measure::averages},
+      {"F34",
+       "a learning rate in fp16 becomes NaN",
+       true,
+       f34,
+       {"mixed_float16 schedule=fp16"},
+       {"mixed_float16", "mixed_float16 schedule=fp16"},
+       Measure::weights},
       {"F42",
        "Adam's second moment in bf16 cannot decay",
        true,

@@ -109,6 +109,16 @@ float quantize_value(float x, double scale, const FloatFormat& element, BlockSta
   return static_cast<float>(std::clamp(value, -kLargestFloat, kLargestFloat));
 }
 
+/// The same for a scale in fp32, with a quotient in fp32: 0 / 0 for zeros of an unguarded block.
+float quantize_quotient(float x, float scale, const FloatFormat& element, BlockStats& stats) {
+  const Rounded<float> code = round_to_format(x / scale, element);
+  stats.clipped += (code.flags & kOverflow) != 0 ? 1 : 0;
+  stats.flushed += x != 0 && code.value == 0 ? 1 : 0;
+  const double value = static_cast<double>(code.value) * static_cast<double>(scale);
+  if (std::isnan(value)) return static_cast<float>(value);
+  return static_cast<float>(std::clamp(value, -kLargestFloat, kLargestFloat));
+}
+
 template <class Visit>
 void each_block(const BlockShape& shape, const BlockFormat& format, Visit visit) {
   int64_t index = 0;
@@ -190,7 +200,10 @@ void quantize(std::span<const float> in, const BlockShape& shape, const BlockFor
         static_cast<double>(stored) * static_cast<double>(counts.tensor_scale);  // 28 bits
     counts.nan_blocks += finite ? 0 : 1;
     each_element(block, [&](size_t at) {
-      out[at] = finite ? quantize_value(in[at], scale, element, counts) : stored;
+      out[at] = !finite ? stored
+                : format.scale == ScaleKind::fp32
+                    ? quantize_quotient(in[at], stored, element, counts)
+                    : quantize_value(in[at], scale, element, counts);
     });
   });
   if (stats != nullptr) *stats = counts;

@@ -23,6 +23,7 @@ namespace halfscope {
 enum class ScaleKind : uint8_t {
   ue8m0,            ///< a power of two, OCP MX
   e4m3fn_and_fp32,  ///< e4m3fn for each block, times one fp32 number for the tensor: NVFP4
+  fp32,             ///< any fp32 number: rows of torchao, blocks of DeepSeek-V3
 };
 
 /// Which power of two, given a block's largest magnitude.
@@ -36,6 +37,8 @@ struct BlockFormat {
   int block_size = 32;
   ScaleKind scale = ScaleKind::ue8m0;
   ScaleRule rule = ScaleRule::floor;  ///< of ue8m0
+  float amax_floor = 0;               ///< smaller magnitudes of blocks count as this one
+  bool unguarded = false;             ///< of fp32: the scale of a block of zeros is 0
 
   friend constexpr bool operator==(const BlockFormat&, const BlockFormat&) = default;
 
@@ -118,9 +121,15 @@ HS_HD inline float nvfp4_tensor_scale(float amax) noexcept {
 HS_HD inline float block_scale(uint32_t largest, const BlockFormat& format,
                                double tensor_scale) noexcept {
   if (largest >= detail::kInfinityBits) return std::bit_cast<float>(0x7fc00000u);
-  const float amax = std::bit_cast<float>(largest);
+  const float found = std::bit_cast<float>(largest);
+  const float amax = found < format.amax_floor ? format.amax_floor : found;
   if (format.scale == ScaleKind::ue8m0) {
     return decode_ue8m0(mx_scale_code(amax, format.element, format.rule));
+  }
+  if (format.scale == ScaleKind::fp32) {
+    const float scale = amax / static_cast<float>(format.element.max_finite());
+    if (scale > 0 || format.unguarded) return scale;
+    return amax > 0 ? 0x1p-149f : 1;
   }
   FloatFormat stored = kE4m3fn;
   stored.saturate = true;

@@ -47,6 +47,22 @@ bool set_option(TensorScale& scale, std::string_view key, std::string_view value
     scale.rule = ScaleRule::up;
     return true;
   }
+  if (scale.kind == TensorScale::Kind::block && key == "scales" && value == "fp32") {
+    scale.fp32_scales = true;
+    return true;
+  }
+  const bool of_amax =
+      scale.kind == TensorScale::Kind::current || scale.kind == TensorScale::Kind::block;
+  if (of_amax && key == "unguarded" && flag) {
+    scale.unguarded = true;
+    return true;
+  }
+  if (of_amax && key == "amax-floor") {
+    const std::optional<float> floor =
+        number(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max());
+    scale.amax_floor = floor.value_or(0);
+    return floor.has_value();
+  }
   if (scale.by_block() && key == "weights" && value == "square") {
     scale.square_weights = true;
     return true;
@@ -82,7 +98,7 @@ std::string scale_name(const TensorScale& scale) {
     case TensorScale::Kind::current:
       name = "current";
       if (scale.grid == ScaleGrid::power_of_two) option("power-of-two");
-      return name;
+      break;
     case TensorScale::Kind::delayed:
       name = "delayed";
       if (scale.history != plain.history) option("history=" + std::to_string(scale.history));
@@ -90,7 +106,7 @@ std::string scale_name(const TensorScale& scale) {
       if (scale.amax != plain.amax) option("amax=recent");
       return name;
     case TensorScale::Kind::block:
-      if (scale.block_size == plain.block_size) {
+      if (scale.block_size == plain.block_size && !scale.fp32_scales) {
         name = "mx";
         if (scale.rule == ScaleRule::up) option("up");
       } else {
@@ -103,6 +119,9 @@ std::string scale_name(const TensorScale& scale) {
       break;
   }
   if (scale.square_weights) option("weights=square");
+  if (scale.fp32_scales) option("scales=fp32");
+  if (scale.unguarded) option("unguarded");
+  if (scale.amax_floor > 0) option("amax-floor=" + number_text(scale.amax_floor));
   return name;
 }
 
@@ -154,6 +173,9 @@ std::optional<TensorScale> parse_scale(std::string_view text) {
     if (!set_option(scale, key, value)) return std::nullopt;
     seen.push_back(key);
   }
+  // A power of two is never 0 and needs no guard, and MX has no others.
+  const bool of_powers = scale.kind == TensorScale::Kind::block && !scale.fp32_scales;
+  if ((of_powers && scale.unguarded) || (scale.fp32_scales && kind == "mx")) return std::nullopt;
   return scale;
 }
 

@@ -34,6 +34,11 @@ struct TensorScale {
   /// Of block and nvfp4: blocks of weights are squares, so that both products with them, forward
   /// and backward, read the same values.
   bool square_weights = false;
+  bool fp32_scales = false;  ///< of block: in place of powers of two
+  /// Of current, and of block with scales in fp32: no guard where the largest magnitude is 0, so
+  /// that 0 * infinity or 0 / 0 comes out.
+  bool unguarded = false;
+  float amax_floor = 0;  ///< of current and block: smaller magnitudes count as this one
 
   friend constexpr bool operator==(const TensorScale&, const TensorScale&) = default;
 

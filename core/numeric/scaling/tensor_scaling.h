@@ -40,6 +40,14 @@ HS_HD inline float current_scale(float amax, const FloatFormat& format,
   return scale;
 }
 
+/// As frameworks took it before they had a guard: infinite where amax is 0 or too small.
+HS_HD inline float unguarded_scale(float amax, const FloatFormat& format, ScaleGrid grid) noexcept {
+  const float scale = static_cast<float>(format.max_finite()) / amax;
+  const bool finite = (std::bit_cast<uint32_t>(scale) & ~detail::kSignBit) < detail::kInfinityBits;
+  if (grid == ScaleGrid::any || !finite) return scale;
+  return decode_ue8m0(encode_ue8m0(scale, Ue8m0Rounding::toward_zero));
+}
+
 /// Replaces x by the value that stands for it: round(x * scale) * (1 / scale), both products and
 /// the reciprocal in fp32. The format saturates, NaN stays. `stats` are set: clipped, flushed.
 void quantize_scaled(std::span<const float> in, float scale, const FloatFormat& format,
