@@ -19,7 +19,7 @@ int number_of(const std::string& id) {
 
 std::vector<Case> make_all() {
   std::vector<Case> all;
-  for (const auto& part : {range_cases(), loss_cases(), sum_cases(), state_cases(),
+  for (const auto& part : {range_cases(), loss_cases(), sum_cases(), rank_cases(), state_cases(),
                            rounding_cases(), scaled_cases()}) {
     all.insert(all.end(), part.begin(), part.end());
   }

@@ -82,6 +82,7 @@ struct StandIn {
 std::vector<Case> range_cases();     ///< overflow and underflow in the forward pass
 std::vector<Case> loss_cases();      ///< overflow and underflow in losses and gradients
 std::vector<Case> sum_cases();       ///< sums in few bits
+std::vector<Case> rank_cases();      ///< data-parallel ranks
 std::vector<Case> state_cases();     ///< optimizer, weights, averages, settings
 std::vector<Case> rounding_cases();  ///< results in few bits
 std::vector<Case> scaled_cases();    ///< fp8 and fp4
