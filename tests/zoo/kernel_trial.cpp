@@ -17,10 +17,8 @@ std::unique_ptr<Program> FaultyKernel::compile(const Executable& executable) con
   Graph& graph = faulty.graph;
   for (const Tap& tap : executable.taps) {
     if (!sites_(tap.site)) continue;
-    const Value& value = graph.value(tap.value);
-    if (value.producer == kNone || value.format == kFp32) continue;
-    const Shape shape = value.shape;
-    Node& node = graph.node(value.producer);
+    const Shape shape = graph.value(tap.value).shape;
+    Node& node = graph.node(graph.value(tap.value).producer);
     node.op = "Expand";
     node.attributes = {{"shape", shape}};
     node.inputs = {graph.add_constant(value_)};
@@ -30,10 +28,10 @@ std::unique_ptr<Program> FaultyKernel::compile(const Executable& executable) con
 
 std::vector<KernelTrial> kernel_trials() {
   const auto convolutions = [](const SiteInfo& site) {
-    return site.op == "Conv" && site.role == Role::activation;
+    return site.op == "Conv" && site.role == Role::activation && site.format == kFp16;
   };
   const auto gradients = [](const SiteInfo& site) {
-    return site.op == "Gemm" && site.role == Role::weight_grad;
+    return site.op == "Gemm" && site.role == Role::weight_grad && site.format == kBf16;
   };
   return {
       {"F32", "convolutions in fp16 return NaN", "OKcnnrun", "mixed_float16", convolutions,

@@ -16,17 +16,19 @@ namespace halfscope::zoo {
 
 using Choice = std::function<bool(const SiteInfo&)>;
 
-/// The emulator under another name, but kernels that make a tensor of such a site in less than fp32
-/// return `value` for all of its elements.
+/// The emulator, but kernels that make a tensor of such a site return `value` for all of its
+/// elements. By default it says that its kernels are its own, and lanes have them checked.
 class FaultyKernel final : public Backend {
  public:
-  FaultyKernel(Choice sites, float value) : sites_(std::move(sites)), value_(value) {}
-  const char* name() const noexcept override { return "faulty"; }
+  FaultyKernel(Choice sites, float value, const char* name = "faulty")
+      : sites_(std::move(sites)), value_(value), name_(name) {}
+  const char* name() const noexcept override { return name_; }
   std::unique_ptr<Program> compile(const Executable& executable) const override;
 
  private:
   Choice sites_;
   float value_;
+  const char* name_;
 };
 
 struct KernelTrial {
