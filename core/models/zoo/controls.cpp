@@ -178,7 +178,7 @@ Setup calibration() {
   constexpr int64_t kBatch = 16, kSamples = 64;
   Net n(125);
   const ValueId x = n.in({kBatch, 4}, n.draw.normals(kSamples * 4));
-  return n.train_squares(n.linear(x, 1), n.draw.normals(kSamples, 5.0, 10.0), "sgd:lr=0.1", 200);
+  return n.train_squares(n.linear(x, 1), n.draw.normals(kSamples, 2.0, 2.5), "sgd:lr=0.1", 200);
 }
 
 /// A layer whose units are all dead: gradients are 0, and nothing ends the growth of a loss scale

@@ -12,11 +12,13 @@ void fix_reduction(Net& n, FixKind kind, const std::string& recipe) {
   n.fix(Change{.kind = kind, .text = reduction_text(parse_reduction(recipe))});
 }
 
-/// A step's gradient is the mean of the ranks' gradients, one sample each.
-Setup averaged(int64_t ranks, double deviation, int64_t steps) {
+/// A step's gradient is the mean of the ranks' gradients, one sample each: the means of the inputs,
+/// which are drawn from N(mean, deviation).
+Setup averaged(int64_t ranks, int64_t inputs, double mean, double deviation, int64_t steps) {
   Net n(430 + static_cast<uint64_t>(ranks));
-  const ValueId x = n.in({1, 4}, n.draw.normals(ranks * 4, deviation, 1.0));
-  const ValueId w = n.variable({4, 1}, {0.9f, 1.1f, 1.0f, 0.8f}), y = n.op("MatMul", {x, w});
+  const ValueId x = n.in({1, inputs}, n.draw.normals(ranks * inputs, deviation, mean));
+  const ValueId w = n.variable({inputs, 1}, n.draw.normals(inputs, 0.1, 1.0));
+  const ValueId y = n.op("MatMul", {x, w});
   n.symptom(w);
   n.decoy(y);
   fix_reduction(n, FixKind::reduce_order, "all-to-all:format=bf16");
@@ -68,14 +70,14 @@ std::vector<Case> rank_cases() {
       {"F22r",
        "the sum over 1024 ranks stalls",
        true,
-       [] { return averaged(1024, 0.02, 20); },
+       [] { return averaged(1024, 4, 1.0, 0.02, 20); },
        {kInBf16},
        plain,
        Measure::weights},
       {"F43",
        "384 ranks reduced hop by hop",
        true,
-       [] { return averaged(384, 3.0, 50); },
+       [] { return averaged(384, 64, 0.0, 1.0, 30); },
        {kInBf16},
        plain,
        Measure::weights,
