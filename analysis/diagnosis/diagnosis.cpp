@@ -33,6 +33,8 @@ int node_of_path(const LaneFacts& lane, const std::string& path) {
 /// What a change of the whole lane cures, if nothing else says so.
 Mechanism mechanism_of(FixKind kind) {
   switch (kind) {
+    case FixKind::config:  // how ranks agree on a step; no other setting is a change
+      return Mechanism::rank_disagreement;
     case FixKind::loss_scale:
       return Mechanism::loss_scale;
     case FixKind::buffers_on_step:
@@ -151,9 +153,21 @@ class Diagnoser {
   }
 
   void find_root() {
+    if (from_kernel()) return;
     if (from_causes()) return;
     if (from_finding()) return;
     from_evidence();
+  }
+
+  /// A kernel that computes something else is the cause also where a change cures that has another
+  /// kernel take its place.
+  bool from_kernel() {
+    const Finding* const fault = finding_of(Mechanism::kernel_fault);
+    if (fault == nullptr || fault->severity < Severity::error) return false;
+    result_.mechanism = Mechanism::kernel_fault;
+    add_root(fault->layer, fault->site);
+    result_.cause = with_stop(fault->mechanism);
+    return true;
   }
 
   /// What the proof saw of each member of the fix when all others were in place.

@@ -47,8 +47,20 @@ Formats formats_of(const LaneFacts& lane, const ForwardNode& node) {
   return {lane.site(node.output_site).format, lane.site(node.output_site).format};
 }
 
+/// The first step that moved the weights by a gradient that is not finite: what follows is not
+/// finite because they are not.
+int64_t end_of_finite_weights(const LaneFacts& lane) {
+  if (!lane.inference()) {
+    for (const StepRow& row : lane.steps()) {
+      if (!row.skipped && !std::isfinite(row.grad_norm)) return row.step;
+    }
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
 std::map<int, Root> gather_roots(const LaneFacts& lane) {
   std::map<int, Root> roots;
+  const int64_t last_finite = end_of_finite_weights(lane);
   for (const RecordedStep& step : lane.recorded()) {
     for (int site : lane.forward_roots(step)) {
       const TensorStats stats = *lane.stats(site, step.step);
@@ -61,6 +73,7 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
           !lane.reference_counts(site, step.step)) {
         continue;
       }
+      if (stats.overflow == 0 && step.step > last_finite) continue;
       const bool silent = step.is_silent(site);
       Root& root = roots[site];
       ++root.steps;

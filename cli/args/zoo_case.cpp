@@ -27,7 +27,8 @@ std::vector<std::pair<std::string, std::string>> settings_of_case(const std::str
       {"steps", std::to_string(train.steps)},
       {"batch", std::to_string(train.batch)},
       {"optimizer", optimizer_text(train.optimizer)},
-      {"micro_batches", std::to_string(train.micro_batches)}};
+      {"micro_batches", std::to_string(train.micro_batches)},
+      {"ranks", std::to_string(train.ranks)}};
   if (!train.shuffle) all.emplace_back("no_shuffle", "");
   if (train.schedule != Schedule{}) {
     all.emplace_back("schedule", schedule_text(train.schedule));
@@ -100,10 +101,9 @@ std::vector<std::string> lane_words(const zoo::Case& which, const std::string& p
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals), value = word.substr(equals + 1);
     static const std::map<std::string, std::string> kFlags{
-        {"accumulate", "--accumulate"}, {"compute", "--optimizer-compute"},
-        {"average", "--ema"},           {"sum", "--accumulate-grads"},
-        {"state", "--optimizer-state"}, {"scale", "--loss-scale"},
-        {"schedule", "--schedule"}};
+        {"accumulate", "--accumulate"}, {"compute", "--optimizer-compute"}, {"average", "--ema"},
+        {"sum", "--accumulate-grads"},  {"state", "--optimizer-state"},     {"reduce", "--reduce"},
+        {"scale", "--loss-scale"},      {"schedule", "--schedule"}};
     words.push_back(kFlags.at(key));
     if (key != "average" && key != "schedule") {
       words.push_back(value);

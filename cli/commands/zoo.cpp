@@ -74,9 +74,11 @@ Json case_json(const zoo::Case& which) {
   json["decoys"] = labels.decoys;
   json["smallest_fix"] = Json::array();
   for (const Change& change : labels.fix.changes) {
-    json["smallest_fix"].push_back(
-        {{"kind", fix_name(change.kind)},
-         {"path", change.path.empty() ? Json(nullptr) : Json(change.path)}});
+    Json item{{"kind", fix_name(change.kind)},
+              {"path", change.path.empty() ? Json(nullptr) : Json(change.path)}};
+    if (change.value != 0.0) item["value"] = change.value;
+    if (!change.text.empty()) item["text"] = change.text;
+    json["smallest_fix"].push_back(std::move(item));
   }
   return json;
 }
@@ -144,7 +146,8 @@ std::string story_of(const zoo::Case& which, const TextStyle& style) {
   std::string changes;
   for (const Change& change : setup.labels.fix.changes) {
     changes += (changes.empty() ? "" : ", ") + std::string(fix_name(change.kind)) +
-               (change.path.empty() ? "" : " of " + place_text(graph, change.path));
+               (change.path.empty() ? "" : " of " + place_text(graph, change.path)) +
+               (change.text.empty() ? "" : ": " + change.text);
   }
   row("smallest here", changes);
   row("seen in", about.seen);

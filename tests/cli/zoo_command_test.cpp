@@ -56,9 +56,11 @@ TEST(CliZoo, ListAsJsonHasCommandsAndLabels) {
   for (const json& each : list.at("cases")) cases[each.at("id")] = each;
   const json& f43 = cases.at("F43");
   EXPECT_EQ(f43.at("command"), (json{"train", "--model", "zoo:F43", "--plan", "mixed_bfloat16",
-                                     "--accumulate-grads", "bf16", "--out", "F43.hscope"}));
-  EXPECT_EQ(f43.at("root"), json::array()) << "the whole lane sums in bf16";
-  EXPECT_EQ(f43.at("smallest_fix"), json::parse(R"([{"kind":"gradient_sum_fp32","path":null}])"));
+                                     "--reduce", "ring:format=bf16", "--out", "F43.hscope"}));
+  EXPECT_EQ(f43.at("root"), json::array()) << "the ranks sum in bf16";
+  EXPECT_EQ(
+      f43.at("smallest_fix"),
+      json::parse(R"([{"kind":"reduce_order","path":null,"text":"all-to-all:format=bf16"}])"));
   const json& f4 = cases.at("F4");
   EXPECT_EQ(f4.at("mechanism"), "forward_overflow");
   ASSERT_EQ(f4.at("root").size(), 1u);
@@ -115,6 +117,23 @@ TEST(CliZoo, RunsATrainingWithTheSettingsOfItsCase) {
   EXPECT_EQ(bench.run({"zoo", "run", "F48", "--out", "deep.hscope"}).code, 2);
   EXPECT_EQ(bench.run({"zoo", "run", "F16", "--out", "deep.hscope", "--force", "--quiet"}).out, "");
   EXPECT_EQ(run_of(bench, "deep.hscope").at("model"), "zoo:F16");
+}
+
+TEST(CliZoo, RunsATrainingWithTheRanksOfItsCase) {
+  const Bench bench;
+  const Outcome outcome = bench.run({"zoo", "run", "F49"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              StartsWith("halfscope train --model zoo:F49 --plan mixed_float16 --reduce "
+                         "ring:vote=one --out F49.hscope\n"));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("verdict: broken"), HasSubstr("config: ring\n")));
+  const json settings = run_of(bench, "F49.hscope").at("settings");
+  const auto ranks = std::find(settings.begin(), settings.end(), "--ranks");
+  ASSERT_NE(ranks, settings.end());
+  EXPECT_EQ(*std::next(ranks), "2");
+  const Outcome proof = bench.run({"diagnose", "F49.hscope", "--verify"});
+  EXPECT_EQ(proof.code, 0) << proof.err;
+  EXPECT_THAT(proof.out, AllOf(HasSubstr("Proved by training"), HasSubstr("rank_disagreement")));
 }
 
 TEST(CliZoo, AnotherPlanReplacesTheOneOfTheCase) {

@@ -14,7 +14,6 @@
 #include "core/error.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
-#include "emulation/backends.h"
 
 namespace halfscope::zoo {
 namespace {
@@ -28,10 +27,10 @@ std::unique_ptr<TapSink> recorder_at(const std::filesystem::path& file, RunInfo 
   return recorder;
 }
 
-std::vector<LaneConfig> lanes_of_case(const LaneChoice& choice) {
+std::vector<LaneConfig> lanes_of_case(const LaneChoice& choice, const Backend& backend) {
   return with_references(
       {{.plan = preset_plan("float32").value(), .scaler = {}, .backend = &emulation_backend()},
-       {.plan = choice.plan, .scaler = choice.scaler, .backend = &emulation_backend()}});
+       {.plan = choice.plan, .scaler = choice.scaler, .backend = &backend}});
 }
 
 Recommendation advice_for(const RunView& run, int lane) {
@@ -89,7 +88,8 @@ void hold_against(const Labels& labels, const About& about, Cure& cure) {
 
 }  // namespace
 
-Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder) {
+Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder,
+               const Backend& backend) {
   const auto begin = std::chrono::steady_clock::now();
   Cure cure{.case_id = which.id, .plan = plan};
   const Setup setup = which.make();
@@ -101,7 +101,7 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
       TrainConfig config = setup.train;
       config.build = [model = setup.model](int64_t) { return model; };
       config.errors = errors;
-      config.lanes = lanes_of_case(choice);
+      config.lanes = lanes_of_case(choice, backend);
       config.sum_format = choice.sum_format;
       config.state_format = choice.state_format;
       {
@@ -114,13 +114,13 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
                            .original = choice.plan,
                            .scaler = choice.scaler,
                            .advice = advice_for(run, 1),
-                           .backend = &emulation_backend()};
+                           .backend = &backend};
       request.deviations.assign(run.deviations(1).begin(), run.deviations(1).end());
       request.harm = harm_of(LaneFacts(run, 1)).items;
       request.search = search_of(run);
       diagnose_with(prove(request, setup.data, {}, kGoOn), run, cure);
     } else {
-      const RunnerConfig config{.lanes = lanes_of_case(choice), .errors = errors};
+      const RunnerConfig config{.lanes = lanes_of_case(choice, backend), .errors = errors};
       {
         Runner runner(setup.model, config, setup.data);
         const std::unique_ptr<TapSink> sink = recorder_at(file, runner.describe());
@@ -131,7 +131,7 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
                                     .network = [&setup] { return setup.model; },
                                     .original = choice.plan,
                                     .advice = advice_for(run, 1),
-                                    .backend = &emulation_backend()};
+                                    .backend = &backend};
       request.search = search_of(run);
       diagnose_with(prove(request, setup.data, {}, kGoOn), run, cure);
     }

@@ -12,6 +12,7 @@
 #include "analysis/diagnosis/diagnosis.h"
 #include "analysis/proof/proof.h"
 #include "core/models/zoo/zoo.h"
+#include "emulation/backends.h"
 
 namespace halfscope::zoo {
 
@@ -28,9 +29,10 @@ struct Cure {
   bool minimal = false;        ///< and has no more changes than the labelled one
 };
 
-/// Records the case under that plan, searches for the smallest change that cures it, proves it, and
-/// asks for the diagnosis as `halfscope diagnose --verify` does.
-Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder);
+/// Records the case under that plan on that backend, searches for the smallest change that cures
+/// it, proves it, and asks for the diagnosis as `halfscope diagnose --verify` does.
+Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder,
+               const Backend& backend = emulation_backend());
 
 /// How many of the failures each holds of, under all of their right plans.
 struct CureScore {

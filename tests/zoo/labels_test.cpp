@@ -35,7 +35,7 @@ LaneChoice fused(LaneChoice lane) {
 Case quick(Case which) {
   which.make = [make = which.make] {
     Setup setup = make();
-    int64_t each = 200 * (setup.train.micro_batches - 1);
+    int64_t each = 200 * (setup.train.micro_batches * setup.train.ranks - 1);
     for (const SampleArray& array : setup.data.train.arrays)
       each += setup.train.batch * element_count(array.sample_shape);
     constexpr int64_t kMost = 200'000;
@@ -103,6 +103,26 @@ TEST_P(Labelled, SmallestFixHelpsAndNoPartOfItDoes) {
 
 TEST_P(Labelled, ShowsWithoutStagewiseRoundingUnlessItSaysSo) {
   EXPECT_EQ(!does_harm(fused(lane())), which().about.stagewise);
+}
+
+/// Of ranks whose sum loses its terms: another order of the same numbers, and the same order in
+/// fp32. Of ranks that do not agree the sum is right as it is.
+TEST(RankLabels, EitherReductionHelpsWhereTheSumIsWrong) {
+  for (const char* id : {"F22r", "F43", "F49"}) {
+    SCOPED_TRACE(id);
+    const Case which = quick(find_case(id));
+    Stage stage(which, {});
+    const bool of_sum = which.about.mechanism == Mechanism::gradient_sum;
+    for (const FixKind kind : {FixKind::reduce_order, FixKind::reduce_fp32}) {
+      LaneChoice lane = which.lane(which.right.at(0));
+      Reduction& how = *lane.plan.reduction;
+      if (kind == FixKind::reduce_fp32) how.format = kFp32;
+      if (kind == FixKind::reduce_order) how.algorithm = Reduction::Algorithm::all_to_all;
+      EXPECT_EQ(stage.truth(lane).harm, of_sum ? Harm::none : Harm::real) << fix_name(kind);
+      const std::vector<FixKind>& fixes = which.about.fixes;
+      EXPECT_EQ(std::count(fixes.begin(), fixes.end(), kind), of_sum ? 1 : 0);
+    }
+  }
 }
 
 class Repaired : public testing::TestWithParam<std::string> {};

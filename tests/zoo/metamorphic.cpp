@@ -33,7 +33,7 @@ bool depends_on_scale(Mechanism mechanism) {
   using M = Mechanism;
   return is_overflow(mechanism) || mechanism == M::forward_flush || mechanism == M::constant ||
          mechanism == M::flushed_state || mechanism == M::gradient_flush ||
-         mechanism == M::integer_in_float;
+         mechanism == M::integer_in_float || mechanism == M::rank_disagreement;
 }
 
 RunView run_in(const std::filesystem::path& folder) { return RunView::open(folder / "run.hscope"); }

@@ -18,7 +18,6 @@
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "core/train/runner.h"
-#include "emulation/backends.h"
 
 namespace halfscope::zoo {
 namespace {
@@ -29,8 +28,9 @@ LaneConfig double_lane() {
   return {.plan = preset_plan("float64").value(), .scaler = {}, .backend = &float64_backend()};
 }
 
-LaneConfig emulated_lane(const Plan& plan, const LossScalerConfig& scaler) {
-  return {.plan = plan, .scaler = scaler, .backend = &emulation_backend()};
+LaneConfig emulated_lane(const Plan& plan, const LossScalerConfig& scaler,
+                         const Backend& backend = emulation_backend()) {
+  return {.plan = plan, .scaler = scaler, .backend = &backend};
 }
 
 TrainConfig train_config(const Setup& setup) {
@@ -228,7 +228,7 @@ Truth Stage::truth(const LaneChoice& lane) {
   return judge(lane, train(config, setup_.data, {}));
 }
 
-Trial Stage::run(const std::string& plan) {
+Trial Stage::run(const std::string& plan, const Backend& backend) {
   const auto begin = std::chrono::steady_clock::now();
   Trial trial;
   trial.case_id = case_.id;
@@ -237,7 +237,7 @@ Trial Stage::run(const std::string& plan) {
   const LaneChoice choice = case_.lane(plan);
   const std::vector<LaneConfig> lanes =
       with_references({emulated_lane(preset_plan("float32").value(), {}),
-                       emulated_lane(choice.plan, choice.scaler)});
+                       emulated_lane(choice.plan, choice.scaler, backend)});
   const std::filesystem::path file = folder_ / "run.hscope";
   const auto record = [&](RunInfo info) -> std::unique_ptr<TapSink> {
     info.version = "zoo";

@@ -12,6 +12,7 @@
 
 #include "core/models/zoo/zoo.h"
 #include "core/tensor.h"
+#include "emulation/backends.h"
 
 namespace halfscope::zoo {
 
@@ -68,7 +69,7 @@ Harm harm_of(const Truth& truth, double ok, double harm);
 class Stage {
  public:
   Stage(const Case& which, std::filesystem::path folder);
-  Trial run(const std::string& plan);
+  Trial run(const std::string& plan, const Backend& backend = emulation_backend());
   /// Runs it without HalfScope's rules, and judges the harm alone.
   Truth truth(const LaneChoice& lane);
   const Setup& setup() const { return setup_; }

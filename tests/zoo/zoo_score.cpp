@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/zoo/coverage.h"
 #include "tests/zoo/cure.h"
 #include "tests/zoo/files.h"
+#include "tests/zoo/kernel_trial.h"
 #include "tests/zoo/score.h"
 
 namespace halfscope::zoo {
@@ -30,7 +32,7 @@ constexpr const char* kUsage =
     "  --text            Print the first sentence of each verdict\n"
     "  --seconds         Print how long each trial took\n"
     "  --markdown        Print the tables of docs/zoo.md after the totals\n"
-    "  --no-cures        Look for no causes and cures\n"
+    "  --no-cures        Look for no causes and cures, and try no faulty kernels\n"
     "  --only-cures      Look for causes and cures alone\n"
     "  --need-right P    Percent of failures to notice with the right kind of plan [100]\n"
     "  --need-plain P    Percent of failures to notice with plain presets [80]\n"
@@ -156,6 +158,19 @@ bool score_cures(const std::vector<Case>& cases, const Options& options,
          result.cases - result.minimal <= options.most_large;
 }
 
+/// Prints what becomes of faulty kernels; returns whether they are all blamed.
+bool score_kernels(const std::filesystem::path& folder) {
+  std::printf("Faulty kernels\n%s", kernel_head().c_str());
+  bool right = true;
+  for (const KernelTrial& trial : kernel_trials()) {
+    const KernelScore result = score_of(trial, folder);
+    std::fputs(kernel_row(result).c_str(), stdout);
+    right = right && result.right();
+  }
+  std::puts("");
+  return right;
+}
+
 /// Runs and prints the cases; returns whether the numbers are reached.
 bool score(const std::string& title, std::vector<Case> cases, const Options& options,
            const std::filesystem::path& folder) {
@@ -175,11 +190,10 @@ int run(const Options& options) {
   bool reached = true;
   if (options.built_in) {
     reached = score("Built-in cases", all_cases(), options, folder.path());
-    std::puts("Shown by a stand-in:");
-    for (const StandIn& each : stand_ins()) {
-      std::printf("  %-4s %s\n", each.id.c_str(), each.how.c_str());
+    if (options.cases.empty()) {
+      if (options.cures) reached = score_kernels(folder.path()) && reached;
+      std::printf("%s\n", coverage_text(coverage()).c_str());
     }
-    std::puts("");
   }
   if (!options.with_files) return reached ? 0 : 1;
   const std::filesystem::path files = options.files.empty() ? usual_files() : options.files;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/models/zoo/plans.h"
+#include "tests/zoo/coverage.h"
 #include "tests/zoo/score.h"
 
 namespace halfscope::zoo {
@@ -112,34 +113,48 @@ TEST(Score, StatesThatBlameNobodyAreNoAlarms) {
 }
 
 TEST(Plans, SettingsFollowThePlan) {
-  const LaneChoice lane =
-      lane_choice("bfloat16_stagewise accumulate=format compute=bf16 sum=bf16 state=fp16");
+  const LaneChoice lane = lane_choice(
+      "bfloat16_stagewise accumulate=format compute=bf16 sum=bf16 state=fp16 "
+      "reduce=tree:format=fp32,vote=one");
   EXPECT_TRUE(lane.plan.defaults.stagewise);
   EXPECT_EQ(lane.plan.storage, kBf16);
   EXPECT_EQ(lane.plan.defaults.accumulation, Accumulation(Accumulation::format));
   EXPECT_EQ(lane.plan.update_compute, kBf16);
   EXPECT_EQ(lane.sum_format, kBf16);
   EXPECT_EQ(lane.state_format, kFp16);
+  ASSERT_TRUE(lane.plan.reduction);
+  EXPECT_EQ(reduction_text(*lane.plan.reduction), "tree:format=fp32,vote=one");
   EXPECT_EQ(lane.scaler.kind, LossScalerConfig::Kind::none);
   EXPECT_EQ(lane_choice("mixed_float16").scaler.kind, LossScalerConfig::Kind::dynamic);
   EXPECT_THROW(lane_choice("float17"), std::invalid_argument);
   EXPECT_THROW(lane_choice("float16 speed=11"), std::invalid_argument);
 }
 
-TEST(Cases, CoverTheListAndHaveNamesOfTheirOwn) {
+TEST(Cases, HaveNamesOfTheirOwn) {
   std::set<std::string> ids;
   for (const Case& each : all_cases()) {
     EXPECT_TRUE(ids.insert(each.id).second) << each.id;
     EXPECT_EQ(each.right.empty(), !each.fails) << each.id;
     EXPECT_FALSE(each.plain.empty()) << each.id;
   }
-  const auto covered = [&](int number) {
-    const std::string id = "F" + std::to_string(number);
-    return ids.contains(id) || ids.contains(id + "a");
-  };
-  for (int i = 1; i <= 24; ++i) EXPECT_TRUE(covered(i)) << i;
-  for (const int i : {27, 28, 30, 31, 33, 48, 50}) EXPECT_TRUE(covered(i)) << i;
-  for (int i = 35; i <= 46; ++i) EXPECT_TRUE(covered(i)) << i;
+}
+
+TEST(Cases, OfTheListAreThereOrSaidToBeMissing) {
+  const Coverage all = coverage();
+  EXPECT_EQ(all.cases.size() + all.controls.size() + all.kernels.size() + all.absent.size(), 52u);
+  EXPECT_EQ(all.controls, (std::vector<int>{26, 29, 46}));
+  EXPECT_EQ(all.kernels, (std::vector<int>{32, 51}));
+  EXPECT_EQ(all.absent, (std::vector<int>{34, 47, 52}));
+  std::set<int> said;
+  for (const Absence& each : absences()) said.insert(failure_number(each.id));
+  std::set<int> no_case(all.absent.begin(), all.absent.end());
+  no_case.insert(all.kernels.begin(), all.kernels.end());
+  EXPECT_EQ(said, no_case);
+  const std::string text = coverage_text(all);
+  EXPECT_NE(text.find("as cases that fail:       45, "), std::string::npos) << text;
+  EXPECT_NE(text.find("not at all:               2: F47, F52"), std::string::npos) << text;
+  EXPECT_EQ(failure_number("F13b"), 13);
+  EXPECT_EQ(failure_number("OKcnn"), 0);
 }
 
 }  // namespace

@@ -173,6 +173,23 @@ Setup zero_rows() {
   return n.infer(n.linear(n.in({32, 64}, rows), 8));
 }
 
+/// Gradients that overflow at a loss scale of 65536 and fit after a few halvings.
+Setup calibration() {
+  constexpr int64_t kBatch = 16, kSamples = 64;
+  Net n(125);
+  const ValueId x = n.in({kBatch, 4}, n.draw.normals(kSamples * 4));
+  return n.train_squares(n.linear(x, 1), n.draw.normals(kSamples, 2.0, 2.5), "sgd:lr=0.1", 200);
+}
+
+/// A layer whose units are all dead: gradients are 0, and nothing ends the growth of a loss scale
+/// but its own limit.
+Setup zero_gradients() {
+  Net n(126);
+  const ValueId x = n.in({4, 4}, n.draw.uniforms(16 * 4, 0.5, 1.5));
+  const ValueId y = n.op("Relu", {n.linear(x, 2, n.draw.uniforms(8, -1.0, -0.5))});
+  return n.train_squares(y, n.draw.uniforms(16 * 2, 0.01, 0.02), "sgd:lr=0.01", 2100);
+}
+
 /// The case of that number under plans that it is healthy with.
 Case healthy_variant(const std::vector<Case>& cases, const std::string& id, const std::string& name,
                      const std::string& why, std::vector<std::string> plans) {
@@ -243,6 +260,14 @@ std::vector<Case> controls() {
   zeros.harm = 0.08;
   cases[13].ok = 0.04;  // the last normalization takes a mean away that is most of its input
   cases.push_back(zeros);
+  Case calibrated =
+      training("F25ok", "a loss scale that comes down to where gradients fit", calibration);
+  calibrated.plain = {"mixed_float16", "mixed_float16 scale=dynamic:16777216"};
+  cases.push_back(calibrated);
+  Case grown =
+      training("F26", "zero gradients, a loss scale that has grown to 2^127", zero_gradients);
+  grown.plain = {"mixed_bfloat16 scale=dynamic:1.7014118346046923e38"};
+  cases.push_back(grown);
   return cases;
 }
 

@@ -185,6 +185,22 @@ Setup f48() {
   return n.train_squares(prediction, n.draw.normals(kSamples, 5.0), "sgd:lr=1e-4", 40);
 }
 
+/// F1 in training: the forward pass overflows in every step, whatever the loss scale.
+Setup f25() {
+  constexpr int64_t kBatch = 16, kSamples = 64;
+  Net n(25);
+  ValueId x = n.layer_norm(n.in({kBatch, 16}, n.draw.normals(kSamples * 16)), 1e4);
+  x = n.op("Relu", {n.linear(x, 32)});
+  std::vector<float> down = n.draw.normals(8 * 32, 0.6);
+  for (float& w : down) w = std::fabs(w);
+  const ValueId sums = n.linear(x, 8, down), normal = n.layer_norm(sums);
+  n.root(sums);
+  n.symptom(sums);
+  n.decoy(normal);
+  n.fix(kStore, sums);
+  return n.train_squares(normal, n.draw.normals(kSamples * 8), "sgd:lr=0.05", 200);
+}
+
 }  // namespace
 
 std::vector<Case> loss_cases() {
@@ -198,6 +214,14 @@ std::vector<Case> loss_cases() {
        kHalfPlans},
       {"F14", "log of a softmax that is 0", true, f14, step, kHalfPlans, Measure::loss},
       {"F23", "gradient of a 3-norm whose cubes are 0", true, f23, step, kHalfPlans, Measure::loss},
+      {"F25",
+       "the loss scale collapses, but the forward pass is what overflows",
+       true,
+       f25,
+       {"mixed_float16", "mixed_float16 scale=static:1024"},
+       {"mixed_float16", "mixed_float16 scale=none", "float16", "float16_stagewise",
+        "mixed_bfloat16"},
+       Measure::weights},
       {"F33", "powers and the guard of log-mel features", true, f33, step, kHalfPlans},
       {"F48",
        "gradients of a residual stream overflow at a loss scale of 65536",

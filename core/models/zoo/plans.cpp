@@ -100,6 +100,8 @@ void set(LaneChoice& lane, const std::string& key, const std::string& value) {
     lane.sum_format = format_of(value);
   } else if (key == "state") {
     lane.state_format = format_of(value);
+  } else if (key == "reduce") {
+    lane.plan.reduction = parse_reduction(value);
   } else if (key == "scale") {
     lane.scaler = parse_loss_scale(value);
   } else {

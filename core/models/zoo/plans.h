@@ -36,8 +36,8 @@ inline constexpr std::string_view kWideLogits = "rusik";
 /// Reads a preset or one of these names, and settings after it: "bfloat16_stagewise compute=bf16".
 /// Settings, each the same as on the command line: accumulate=KIND, compute=FORMAT (of the
 /// optimizer), average=FORMAT (moving averages, kept and computed), sum=FORMAT (gradients of
-/// micro-batches), state=FORMAT (optimizer) and scale=LOSS_SCALE. Throws std::invalid_argument for
-/// anything else.
+/// micro-batches), state=FORMAT (optimizer), reduce=RECIPE (over ranks) and scale=LOSS_SCALE.
+/// Throws std::invalid_argument for anything else.
 LaneChoice lane_choice(const std::string& text);
 
 /// The narrowest float format of the weights and operators of the plan, by which starting weights

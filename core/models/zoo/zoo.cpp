@@ -10,27 +10,27 @@
 namespace halfscope::zoo {
 namespace {
 
-/// 13 of "F13b".
-int number_of(const std::string& id) {
-  int number = 0;
-  std::from_chars(id.data() + 1, id.data() + id.size(), number);
-  return number;
-}
-
 std::vector<Case> make_all() {
   std::vector<Case> all;
-  for (const auto& part : {range_cases(), loss_cases(), sum_cases(), state_cases(),
+  for (const auto& part : {range_cases(), loss_cases(), sum_cases(), rank_cases(), state_cases(),
                            rounding_cases(), scaled_cases()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Case& a, const Case& b) { return number_of(a.id) < number_of(b.id); });
+  std::stable_sort(all.begin(), all.end(), [](const Case& a, const Case& b) {
+    return failure_number(a.id) < failure_number(b.id);
+  });
   for (Case& each : all) each.about = about_failure(each.id);
   for (Case& each : controls()) all.push_back(std::move(each));
   return all;
 }
 
 }  // namespace
+
+int failure_number(std::string_view id) {
+  int number = 0;
+  if (id.starts_with("F")) std::from_chars(id.data() + 1, id.data() + id.size(), number);
+  return number;
+}
 
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> all = make_all();
@@ -52,6 +52,8 @@ const Case& find_case(std::string_view id) {
 std::vector<StandIn> stand_ins() {
   return {
       {"F24", "the loss of a training; what an evaluation with such statistics says is not judged"},
+      {"F26",
+       "the scaler is torch's of today, whose growth ends at the largest finite number: a control"},
       {"F36", "only products read scaled operands: the weights are the diagonal of one"},
       {"F38",
        "scales of the fp8 plans are guarded against zeros: the network quantizes itself, and "
@@ -59,8 +61,17 @@ std::vector<StandIn> stand_ins() {
       {"F41",
        "a network has one backward pass, made from its forward pass: both products stand in "
        "the forward pass"},
-      {"F43", "ranks are micro-batches, whose sum rounds at every addition as a ring does"},
       {"F46", "partial sums are always fp32; stored in bf16 they cannot be had"},
+  };
+}
+
+std::vector<Absence> absences() {
+  return {
+      {"F32", "no backend has a kernel that returns NaN"},
+      {"F47",
+       "no setting unscales what was not scaled, and lanes share the settings of their training"},
+      {"F51", "no backend has a kernel that returns zeros"},
+      {"F52", "it was reported, but never explained"},
   };
 }
 

@@ -79,9 +79,18 @@ struct StandIn {
   std::string id, how;
 };
 
+/// A documented failure that no case shows, and why.
+struct Absence {
+  std::string id, why;
+};
+
+/// Documented failures are F1 to F52.
+inline constexpr int kFailures = 52;
+
 std::vector<Case> range_cases();     ///< overflow and underflow in the forward pass
 std::vector<Case> loss_cases();      ///< overflow and underflow in losses and gradients
 std::vector<Case> sum_cases();       ///< sums in few bits
+std::vector<Case> rank_cases();      ///< data-parallel ranks
 std::vector<Case> state_cases();     ///< optimizer, weights, averages, settings
 std::vector<Case> rounding_cases();  ///< results in few bits
 std::vector<Case> scaled_cases();    ///< fp8 and fp4
@@ -92,6 +101,9 @@ const std::vector<Case>& all_cases();
 /// Returns the case with that id, or throws Error (usage) that names the nearest one and all.
 const Case& find_case(std::string_view id);
 std::vector<StandIn> stand_ins();
+std::vector<Absence> absences();
+/// Returns 13 of "F13b", and 0 of names that are no documented failure's.
+int failure_number(std::string_view id);
 
 /// Returns what is known of a failure, which must be in the table.
 const About& about_failure(std::string_view id);
