@@ -16,15 +16,19 @@ void add_reductions(const Reduction& before, std::vector<Change>& changes) {
   const auto add = [&](FixKind kind, const Reduction& after) {
     if (after != before) changes.push_back({.kind = kind, .text = reduction_text(after)});
   };
-  Reduction after = before;
-  after.vote = Reduction::Vote::all;
-  add(FixKind::config, after);
+  Reduction voting = before;
+  voting.vote = Reduction::Vote::all;
+  add(FixKind::config, voting);
   if (before.format == kFp32) return;
-  Reduction in_order = after;
+  // Each change alone, so that none is said to cure what only the vote does.
+  Reduction in_order = before, wide = before;
   in_order.algorithm = Reduction::Algorithm::all_to_all;
+  wide.format = kFp32;
   add(FixKind::reduce_order, in_order);
-  after.format = kFp32;
-  add(FixKind::reduce_fp32, after);
+  add(FixKind::reduce_fp32, wide);
+  if (voting == before) return;
+  voting.format = kFp32;
+  add(FixKind::reduce_fp32, voting);
 }
 
 }  // namespace

@@ -142,8 +142,8 @@ int convert_network(const Settings& settings) {
   write_result(settings.out, made.bytes, settings.force);
   tell_types(settings, wanted, made.bytes);
   if (settings.out != kStandardOutput) {
-    write_out(fmt::format("{}: {}\n", settings.out,
-                          bytes_text(static_cast<int64_t>(made.bytes.size()))));
+    write_out(
+        fmt::format("{}: {}\n", settings.out, bytes_text(static_cast<int64_t>(made.bytes.size()))));
   }
   if (is_typed(settings)) {
     wanted.quiet = true;
