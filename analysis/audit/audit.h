@@ -24,19 +24,19 @@ namespace halfscope {
 struct AuditedConstant {
   enum class Of : uint8_t { network, weights, optimizer, schedule, average, clipping };
   Of of = Of::network;
-  std::string name{};      ///< "constant", "epsilon", "beta2", "1 - lr * weight_decay"
+  std::string name{};        ///< "constant", "epsilon", "beta2", "1 - lr * weight_decay"
   std::string path{}, op{};  ///< of the node that reads it, or of the variable; "" outside networks
   int64_t count = 1;         ///< elements
-  /// The element that suffers most: the largest that becomes infinite, else the largest that becomes
-  /// 0, else the largest of all.
+  /// The element that suffers most: the largest that becomes infinite, else the largest that
+  /// becomes 0, else the largest of all.
   double value = 0.0;
   FloatFormat format = kFp32;
-  double becomes = 0.0;                 ///< that element in the format
-  int64_t zeros = 0, infinities = 0;    ///< elements that become 0 or infinite, and were not before
-  double relative_error = 0.0;          ///< of that element
-  Severity severity = Severity::info;   ///< warning: may do harm; error: does harm
-  std::string text{};                   ///< what it does, a sentence; "" of plain rounding
-  std::optional<double> safe{};         ///< the nearest value that works; nothing if it does
+  double becomes = 0.0;                ///< that element in the format
+  int64_t zeros = 0, infinities = 0;   ///< elements that become 0 or infinite, and were not before
+  double relative_error = 0.0;         ///< of that element
+  Severity severity = Severity::info;  ///< warning: may do harm; error: does harm
+  std::string text{};                  ///< what it does, a sentence; "" of plain rounding
+  std::optional<double> safe{};        ///< the nearest value that works; nothing if it does
   /// Of divisors: the nearest value by which gradients may be divided as well.
   std::optional<double> safe_for_gradients{};
   std::string advice{};  ///< in words; "" if there is nothing to do

@@ -45,8 +45,8 @@ Tensor measure(const Tensor& tensor, const Reading& reading, AuditedConstant& ro
     row.becomes = y;
   }
   row.relative_error = relative_error(row.value, row.becomes);
-  row.format = rounded(row.value, {.read = reading.read}) == row.becomes ? reading.read
-                                                                         : reading.written;
+  row.format =
+      rounded(row.value, {.read = reading.read}) == row.becomes ? reading.read : reading.written;
   return result;
 }
 
@@ -75,10 +75,9 @@ std::string place(const AuditedConstant& row) {
 void judge_guard(const Graph& graph, const Singular& singular, AuditedConstant& row) {
   const Node& node = graph.node(singular.node);
   row.severity = Severity::error;
-  row.text = fmt::format(
-      "{} reads {} in {}, where it is 0: it no longer keeps {} ({}) from {} 0", place(row),
-      short_number(row.value), format_name(row.format), node.path, node.op,
-      singular.divides ? "dividing by" : "taking the logarithm of");
+  row.text = fmt::format("{} reads {} in {}, where it is 0: it no longer keeps {} ({}) from {} 0",
+                         place(row), short_number(row.value), format_name(row.format), node.path,
+                         node.op, singular.divides ? "dividing by" : "taking the logarithm of");
   row.safe = least_number(row.format);
   // 1 / c^power must stay finite, and c^power a normal number: c^power = min_normal does both.
   const double normal = row.format.min_normal();

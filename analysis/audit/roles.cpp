@@ -50,9 +50,7 @@ std::optional<Singular> search(const Graph& graph, ValueId value, double power, 
 std::optional<Singular> behind(const Graph& graph, NodeId id, ValueId value, double power,
                                int depth) {
   const Node& node = graph.node(id);
-  const auto on = [&](double by) {
-    return search(graph, node.outputs[0], power * by, depth + 1);
-  };
+  const auto on = [&](double by) { return search(graph, node.outputs[0], power * by, depth + 1); };
   const bool first = node.inputs[0] == value;
   const bool second = node.inputs.size() > 1 && node.inputs[1] == value;
   if (node.op == "Reciprocal") return Singular{id, true, power};

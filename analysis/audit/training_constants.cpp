@@ -35,7 +35,9 @@ std::vector<FloatFormat> stored_formats(const Executable& exe, const Model& mode
 }
 
 /// The largest number below 1, and half the way to it: what a factor must differ from 1 by.
-double below_one(const FloatFormat& format) { return 1.0 - std::ldexp(1.0, -format.mantissa_bits - 1); }
+double below_one(const FloatFormat& format) {
+  return 1.0 - std::ldexp(1.0, -format.mantissa_bits - 1);
+}
 
 bool is_lost(const AuditedConstant& row) { return row.becomes == 0.0 && row.value != 0.0; }
 bool acts_as_one(const AuditedConstant& row) { return row.becomes == 1.0 && row.value != 1.0; }
@@ -107,15 +109,15 @@ class TrainingAudit {
       kept.severity = Severity::error;
       kept.text = fmt::format("{} acts as 1 {}: {} never shrinks", name, in_compute(), state);
       kept.safe = below_one(compute_);
-      kept.advice = fmt::format("use at most {}, or compute the update in fp32",
-                                short_number(*kept.safe));
+      kept.advice =
+          fmt::format("use at most {}, or compute the update in fp32", short_number(*kept.safe));
     } else if (fused_) {
       note_stuck(kept, state);
     }
     if (is_lost(fresh)) {
       fresh.severity = Severity::error;
-      fresh.text = fmt::format("1 - {} acts as 0 {}: {} takes in nothing new", name, in_compute(),
-                               state);
+      fresh.text =
+          fmt::format("1 - {} acts as 0 {}: {} takes in nothing new", name, in_compute(), state);
       fresh.safe = least_number(compute_);
       fresh.advice = "compute the update in fp32";
     }
@@ -153,8 +155,8 @@ class TrainingAudit {
     });
     if (is_lost(guard)) {
       guard.severity = Severity::error;
-      guard.text = fmt::format("eps is 0 {}: where a square of a gradient is 0, the update is 0 / 0",
-                               in_compute());
+      guard.text = fmt::format(
+          "eps is 0 {}: where a square of a gradient is 0, the update is 0 / 0", in_compute());
       guard.safe = least_number(compute_);
       guard.safe_for_gradients = std::max(least_seen, compute_.min_normal());
       guard.advice = fmt::format(
@@ -162,9 +164,10 @@ class TrainingAudit {
           "keeps their updates as long as others",
           short_number(*guard.safe), short_number(*guard.safe_for_gradients));
     } else if (narrow && optimizer_.eps < least_seen) {
-      guard.text = fmt::format("squares of gradients below {} are 0 in the state; there, eps alone "
-                               "divides",
-                               short_number(least_seen));
+      guard.text = fmt::format(
+          "squares of gradients below {} are 0 in the state; there, eps alone "
+          "divides",
+          short_number(least_seen));
     }
     add(std::move(guard));
   }
@@ -175,8 +178,8 @@ class TrainingAudit {
       kept.severity = Severity::error;
       kept.text = fmt::format("momentum acts as 1 {}: it never shrinks", in_compute());
       kept.safe = below_one(compute_);
-      kept.advice = fmt::format("use at most {}, or compute the update in fp32",
-                                short_number(*kept.safe));
+      kept.advice =
+          fmt::format("use at most {}, or compute the update in fp32", short_number(*kept.safe));
     }
     add(std::move(kept));
   }
@@ -213,7 +216,8 @@ class TrainingAudit {
   void decay_is_one(AuditedConstant& factor, const FloatFormat& format) const {
     const std::string name = format_name(format);
     if (stochastic_) {
-      factor.text = fmt::format("{} is 1 in {}, but weights are rounded stochastically", factor.name, name);
+      factor.text =
+          fmt::format("{} is 1 in {}, but weights are rounded stochastically", factor.name, name);
     } else if (fused_) {
       factor.text =
           fmt::format("{} is 1 in {}: weights decay only together with an update that is larger",
@@ -224,7 +228,8 @@ class TrainingAudit {
       // Half an ulp of any weight.
       factor.safe = below_one(format);
       factor.advice = fmt::format(
-          "keep weights in fp32 or round them stochastically; lr * weight_decay would have to be {}",
+          "keep weights in fp32 or round them stochastically; lr * weight_decay would have to be "
+          "{}",
           short_number(1.0 - *factor.safe));
     }
   }
@@ -271,11 +276,11 @@ class TrainingAudit {
         const double far = std::ldexp(1.0, -format.mantissa_bits - 2) / (1.0 - how.decay);
         kept.safe = below_one(format);
         kept.severity = stochastic_ ? Severity::info : Severity::error;
-        kept.text =
-            stochastic_
-                ? fmt::format("decay is 1 in {}, but averages are rounded stochastically",
-                              format_name(format))
-                : fmt::format("decay is 1 in {}: an average stands still unless the weight is {} "
+        kept.text = stochastic_
+                        ? fmt::format("decay is 1 in {}, but averages are rounded stochastically",
+                                      format_name(format))
+                        : fmt::format(
+                              "decay is 1 in {}: an average stands still unless the weight is {} "
                               "of it or more away",
                               format_name(format), percent(far));
         if (stochastic_) kept.safe.reset();

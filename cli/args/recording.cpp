@@ -45,11 +45,11 @@ void check_flags(const CLI::App& app, Commands command, const std::string& netwo
   const std::optional<std::string> reason =
       zoo::is_zoo(network) ? std::nullopt : flag_of_one(app, command);
   const std::string hint = reason ? "leave out " + *wrong + ", or " + *reason : "leave it out";
-  throw usage_error(fmt::format("{} is for {}, but {} is {}{}", *wrong,
-                                trains ? "running a network forward" : "training", network,
-                                trains ? "trained" : "run forward",
-                                reason ? " because of " + *reason : ""),
-                    hint);
+  throw usage_error(
+      fmt::format("{} is for {}, but {} is {}{}", *wrong,
+                  trains ? "running a network forward" : "training", network,
+                  trains ? "trained" : "run forward", reason ? " because of " + *reason : ""),
+      hint);
 }
 
 /// What diagnosing needs.
@@ -79,7 +79,7 @@ bool names_network(const std::string& text) {
 
 void add_recording_flags(CLI::App& app) {
   const std::vector<Shown> shown{
-      {kModel, "The network, in place of NETWORK"},
+      {kModel, "Network to record, in place of NETWORK"},
       {"--data", "Data set: digits, mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz]"},
       {"--input", "Samples to run it on: x.npy, x.npz or NAME=x.npy"},
       {"--random-input", "Random samples from this seed to run it on"},

@@ -18,8 +18,8 @@ void add_recording_flags(CLI::App& app);
 
 /// Returns the settings with which the network is recorded: a case of the zoo as it is meant, under
 /// its plan unless lanes are given; a file *.onnx forward, a built-in network in training, unless a
-/// flag is given that only the other one has; with --config as the file says. `network` may be empty
-/// if --model or that file names one. Throws Error (usage).
+/// flag is given that only the other one has; with --config as the file says. `network` may be
+/// empty if --model or that file names one. Throws Error (usage).
 Settings recording_settings(const CLI::App& app, const std::string& network);
 
 /// Throws Error (usage) if any of the flags is given: `file` is recorded already.

@@ -63,7 +63,8 @@ CLI::Option* add_option(CLI::App& app, const Setting& row) {
 }
 
 void read_option(Settings& settings, const Setting& row, const CLI::Option& option) {
-  if (option.count() > 1 && row.value.name != nullptr && !row.value.many) {  // another command's row allows it
+  if (option.count() > 1 && row.value.name != nullptr &&
+      !row.value.many) {  // another command's row allows it
     throw usage_error(row.flag + " is given twice", "keep the one that is meant");
   }
   // CLI11 gives a switch a result, too, which its read() ignores.

@@ -305,18 +305,20 @@ DiagnosedRun run_of(const DiagnoseOptions& options) {
 }
 
 int audit(const DiagnoseOptions& options) {
-  const std::pair<const char*, bool> unused[] = {
-      {"--verify", options.verify},         {"--budget", !options.budget.empty()},
-      {"--out", !options.out.empty()},      {"--fix-as", !options.fix_as.empty()},
-      {"--record", !options.record.empty()}};
+  const std::pair<const char*, bool> unused[] = {{"--verify", options.verify},
+                                                 {"--budget", !options.budget.empty()},
+                                                 {"--out", !options.out.empty()},
+                                                 {"--fix-as", !options.fix_as.empty()},
+                                                 {"--record", !options.record.empty()}};
   for (const auto& [flag, given] : unused) {
-    if (given) throw usage_error(fmt::format("--audit runs nothing, so {} has no use", flag),
-                                 fmt::format("leave out --audit or {}", flag));
+    if (given)
+      throw usage_error(fmt::format("--audit runs nothing, so {} has no use", flag),
+                        fmt::format("leave out --audit or {}", flag));
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
-  const Settings settings =
-      options.recorded ? *options.recorded
-                       : settings_of_run(options.run, RunView::open(options.run).info());
+  const Settings settings = options.recorded
+                                ? *options.recorded
+                                : settings_of_run(options.run, RunView::open(options.run).info());
   const std::vector<AuditedLane> lanes =
       naming_keys(settings, [&] { return audit_lanes(settings, options.lane); });
   if (options.json) {
@@ -357,13 +359,11 @@ int diagnose(const DiagnoseOptions& options) {
   const bool refuted = advice && options.verify && !(verified.proof && verified.proof->holds);
   const int code = refuted ? 1 : exit_code(report.findings, options.fail_on);
   // What an earlier --verify found needs no second one.
-  const std::optional<Proof> proof =
-      options.verify ? verified.proof : stored_proof(run, advised);
+  const std::optional<Proof> proof = options.verify ? verified.proof : stored_proof(run, advised);
   std::vector<std::string> next;
   const bool written = (advice || proof) && !refuted && !options.out.empty();
   if (written) {
-    const NextTry what =
-        next_try(run, advice.value_or(Recommendation{.lane = advised}), proof);
+    const NextTry what = next_try(run, advice.value_or(Recommendation{.lane = advised}), proof);
     write_result(options.out, what.plan_json + "\n", options.force);
     next = next_command(run, what, options.out);
   }
@@ -428,12 +428,12 @@ void add_diagnose(CLI::App& app, Invocation& call) {
       "Example:  halfscope diagnose hot.hscope --out plan.json\n"
       "          halfscope diagnose zoo:F7 --verify\n"
       "          halfscope diagnose net.onnx --input x.npz --plan float16\n"
-      "An ONNX file is run forward, or trained if --loss or another flag of `train` is given.\n"
-      "All other flags of `halfscope train` or `halfscope run` that say how, work here, too.");
+      "An ONNX file runs forward; with --loss, or another flag of `train`, it trains.\n"
+      "Other settings of `halfscope train` and `halfscope run` work here, too.");
   offer(sub->add_option("run", options->run,
-                        "Run file to diagnose, or NETWORK to record first: lenet, lenet-hot, "
+                        "Run file to diagnose, or network to record first: lenet, lenet-hot, "
                         "resnet20, mlp:A-B-...-Z, zoo:ID or a file *.onnx")
-            ->type_name("RUN")
+            ->type_name("RUN|NETWORK")
             ->group(group::kArguments),
         {.words = network_words(), .files = "*.@(hscope|onnx)"});
   sub->add_option("--lane", options->lane,

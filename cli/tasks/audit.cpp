@@ -24,7 +24,8 @@ namespace halfscope {
 namespace {
 
 Model training_network(const TrainConfig& config, const Dataset& data) {
-  const int64_t parts = std::max<int64_t>(1, config.micro_batches) * std::max<int64_t>(1, config.ranks);
+  const int64_t parts =
+      std::max<int64_t>(1, config.micro_batches) * std::max<int64_t>(1, config.ranks);
   const int64_t batch = std::max<int64_t>(1, config.batch / parts);
   return config.build ? config.build(batch)
                       : build_model(config.model, batch, data.sample_shape, data.classes);
@@ -49,8 +50,7 @@ std::vector<LaneConfig> rounding_lanes(const Settings& settings, const std::stri
     if (name.empty() || lane.name() == name) lanes.push_back(lane);
   }
   if (names.empty()) {
-    throw usage_error("every lane is in full precision: no constant is rounded",
-                      "add --plan PLAN");
+    throw usage_error("every lane is in full precision: no constant is rounded", "add --plan PLAN");
   }
   if (lanes.empty()) {
     throw usage_error("no lane that rounds is named " + name,
@@ -88,12 +88,9 @@ std::string table_of(const AuditedLane& lane, size_t width) {
   std::vector<std::pair<Key, std::vector<std::string>>> groups;  // with the places of each
   for (const AuditedConstant& each : lane.constants) {
     if (!is_listed(each)) continue;
-    const Key key{each.name,
-                  value_text(each),
-                  format_name(each.format),
-                  digits(each.becomes),
-                  error_text(each),
-                  each.severity};
+    const Key key{
+        each.name,        value_text(each), format_name(each.format), digits(each.becomes),
+        error_text(each), each.severity};
     const auto same = [&key](const auto& group) { return group.first == key; };
     auto found = std::find_if(groups.begin(), groups.end(), same);
     if (found == groups.end()) found = groups.insert(groups.end(), {key, {}});
@@ -110,6 +107,7 @@ std::string table_of(const AuditedLane& lane, size_t width) {
                                                        : "no";
     rows.push_back({name, value, format, becomes, error, harm, places.front() + more});
   }
+  if (groups.empty()) return "";
   return aligned(rows, {false, true, false, true, true, false, false}, width);
 }
 
@@ -146,8 +144,8 @@ std::vector<AuditedLane> audit_lanes(const Settings& settings, const std::string
   }
   std::vector<AuditedLane> audited;
   for (const LaneConfig& each : lanes) {
-    audited.push_back({each.name(), audit_constants(network, each.plan,
-                                                    training ? &*training : nullptr, init)});
+    audited.push_back(
+        {each.name(), audit_constants(network, each.plan, training ? &*training : nullptr, init)});
   }
   return audited;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The run file that `diagnose` works on: the user's, a recording that is made for it, or a copy of a
-// file that cannot be written.
+// The run file that `diagnose` works on: the user's, a recording that is made for it, or a copy of
+// a file that cannot be written.
 #pragma once
 
 #include <optional>

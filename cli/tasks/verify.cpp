@@ -237,8 +237,8 @@ TwinCheck check_with_twins(const std::string& file, const RunView& run, bool qui
 
 void Verified::check_stored() const {
   if (!not_stored) return;
-  throw not_stored->with_text(fmt::format("the proof is not in the run file: {}",
-                                          not_stored->what()));
+  throw not_stored->with_text(
+      fmt::format("the proof is not in the run file: {}", not_stored->what()));
 }
 
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,

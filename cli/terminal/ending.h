@@ -32,12 +32,12 @@ std::string verdict_text(const Verdict& verdict, const TextStyle& style);
 /// advises on, else default_lane().
 int advised_lane(const RunView& run, const Report& report);
 
-/// Returns whether the advice on a lane can be tried by repeating the run, in about the time that it
-/// took.
+/// Returns whether the advice on a lane can be tried by repeating the run, in about the time that
+/// it took.
 bool can_be_proved(const RunView& run, int lane);
 
-/// Returns the command that writes the advised plan for `lane`. It proves the plan first if that can
-/// be done and was not `proved` in the run file before.
+/// Returns the command that writes the advised plan for `lane`. It proves the plan first if that
+/// can be done and was not `proved` in the run file before.
 std::string advice_command(const RunView& run, const Report& report, int lane,
                            const std::string& file, bool proved);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Constants in a plan's formats, against numbers from numpy's float16 and ml_dtypes' bfloat16.
+#include "analysis/audit/audit.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "analysis/audit/audit.h"
 #include "analysis/audit/rows.h"
 #include "core/policy/policy.h"
 
@@ -26,8 +27,8 @@ Model tiny_network() {
   Graph& g = model.graph;
   const ValueId x = g.add_input("x", {2, 2}), w = g.add_variable("w", {2, 2}, {0.5});
   const ValueId y = g.add1("MatMul", "y", {x, w});
-  model.loss = g.add1("ReduceMean", "loss", {g.add1("Mul", "square", {y, y})},
-                      {{"keepdims", int64_t{0}}});
+  model.loss =
+      g.add1("ReduceMean", "loss", {g.add1("Mul", "square", {y, y})}, {{"keepdims", int64_t{0}}});
   model.outputs.push_back({"y", y});
   return model;
 }

@@ -22,8 +22,7 @@ AuditedConstant constant_of(const std::function<ValueId(Graph&, ValueId)>& build
   model.name = "network";
   const ValueId x = model.graph.add_input("x", {4, 4});
   model.outputs.push_back({"y", build(model.graph, x)});
-  for (const AuditedConstant& row :
-       audit_constants(model, preset_plan(preset).value(), nullptr)) {
+  for (const AuditedConstant& row : audit_constants(model, preset_plan(preset).value(), nullptr)) {
     if (row.name == "constant") return row;
   }
   ADD_FAILURE() << "no constant";
@@ -59,8 +58,8 @@ TEST(AuditGuard, PowersOnTheWayDecideWhatGradientsNeed) {
   const auto behind = [](bool square) {
     return constant_of([=](Graph& g, ValueId x) {
       const ValueId guard = g.add1("Add", "guard", {x, g.add_constant(1e-9f)});
-      const ValueId power = square ? g.add1("Mul", "power", {guard, guard})
-                                   : g.add1("Sqrt", "power", {guard});
+      const ValueId power =
+          square ? g.add1("Mul", "power", {guard, guard}) : g.add1("Sqrt", "power", {guard});
       return g.add1("Div", "quotient", {x, power});
     });
   };
@@ -89,11 +88,13 @@ TEST(AuditGuard, LogarithmsAndFactors) {
     return g.add1("Log", "y", {g.add1("Add", "sum", {x, g.add_constant(1e-10f)})});
   });
   EXPECT_THAT(log.text, HasSubstr("y (Log) from taking the logarithm of 0"));
-  const AuditedConstant factor = constant_of(
-      [](Graph& g, ValueId x) { return g.add1("Mul", "y", {x, g.add_constant(1e-9f)}); });
+  const AuditedConstant factor = constant_of([](Graph& g, ValueId x) {
+    return g.add1("Mul", "y", {x, g.add_constant(1e-9f)});
+  });
   EXPECT_EQ(factor.severity, Severity::error);
-  const AuditedConstant divisor = constant_of(
-      [](Graph& g, ValueId x) { return g.add1("Div", "y", {x, g.add_constant(-1e-9f)}); });
+  const AuditedConstant divisor = constant_of([](Graph& g, ValueId x) {
+    return g.add1("Div", "y", {x, g.add_constant(-1e-9f)});
+  });
   EXPECT_THAT(divisor.text, HasSubstr("it divides by 0"));
   EXPECT_EQ(divisor.safe, -0x1p-24);
 }
@@ -111,14 +112,12 @@ AuditedConstant masked(const Shape& shape, std::vector<float> ones, int64_t axis
 }
 
 TEST(AuditMask, MinusInfinityDoesHarmOnlyWhereALineHasNothingElse) {
-  const AuditedConstant whole =
-      masked({4, 4}, {0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0});
+  const AuditedConstant whole = masked({4, 4}, {0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0});
   EXPECT_EQ(whole.becomes, -std::numeric_limits<double>::infinity());
   EXPECT_EQ(whole.infinities, 6);
   EXPECT_EQ(whole.severity, Severity::error);
   EXPECT_EQ(whole.safe, -32752.0);
-  const AuditedConstant causal =
-      masked({4, 4}, {0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0});
+  const AuditedConstant causal = masked({4, 4}, {0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0});
   EXPECT_FALSE(causal.is_harmful());
   EXPECT_THAT(causal.text, HasSubstr("it masks as before"));
   // Along the other axis the last column has nothing else.
@@ -134,8 +133,9 @@ TEST(AuditMask, MinusInfinityDoesHarmOnlyWhereALineHasNothingElse) {
 }
 
 TEST(AuditMask, InfinityElsewhereDoesHarm) {
-  const AuditedConstant large = constant_of(
-      [](Graph& g, ValueId x) { return g.add1("Mul", "y", {x, g.add_constant(1e6f)}); });
+  const AuditedConstant large = constant_of([](Graph& g, ValueId x) {
+    return g.add1("Mul", "y", {x, g.add_constant(1e6f)});
+  });
   EXPECT_EQ(large.severity, Severity::error);
   EXPECT_EQ(large.safe, 65504.0);
   const AuditedConstant own = constant_of([](Graph& g, ValueId x) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The zoo's failures of constants are found without running them, and no healthy network is blamed.
+#include "core/models/zoo/zoo.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "analysis/audit/audit.h"
-#include "core/models/zoo/zoo.h"
 
 namespace halfscope {
 namespace {
