@@ -435,7 +435,7 @@ void add_diagnose(CLI::App& app, Invocation& call) {
                         "resnet20, mlp:A-B-...-Z, zoo:ID or a file *.onnx")
             ->type_name("RUN|NETWORK")
             ->group(group::kArguments),
-        {.words = network_words(), .files = "*.@(hscope|onnx)"});
+        {.words = network_words(), .files = "*.[ho][sn]*[ex]"});
   sub->add_option("--lane", options->lane,
                   "Lane to advise on [default: the first one with trouble]")
       ->type_name("NAME")
