@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/format_limits.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/statistics/rates.h"
 #include "core/policy/policy.h"
@@ -18,21 +19,20 @@ namespace {
 constexpr double kLeastShare = 0.001;
 /// An operator of one rounding is off by at most half an ulp in every element.
 constexpr double kRoundings = 4.0;
-/// Beyond this growth an operator makes an error large, rather than handing it on.
-constexpr double kGrowth = 8.0;
-constexpr double kLeastError = 1e-6;
 
 double unit_of(const FloatFormat& format) { return std::ldexp(1.0, -format.mantissa_bits - 1); }
-
-bool is_narrow(const FloatFormat& format) { return format != kFp32 && kFp32.contains(format); }
-
-bool is_constant(const SiteInfo& site) {
-  return site.role == Role::input && site.tensor.starts_with("constant");
-}
 
 /// The statistics of a site over the whole run.
 const TensorStats& total_of(const LaneFacts& lane, int site) {
   return lane.run().total(lane.lane(), site);
+}
+
+/// Whether the site is a constant that its format makes 0 or infinite.
+bool is_bad_constant(const LaneFacts& lane, int site) {
+  const SiteInfo& info = lane.site(site);
+  const TensorStats& stats = total_of(lane, site);
+  return info.role == Role::input && info.tensor.starts_with("constant") &&
+         stats.overflow + stats.underflow > 0;
 }
 
 /// The comparisons of a site with the lane's reference that say most: the one with the largest
@@ -99,8 +99,8 @@ std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
                                     const std::vector<int>& sites) {
   for (const int order : sites) {
     const SiteInfo& site = lane.site(order);
+    if (!is_bad_constant(lane, order)) continue;
     const TensorStats& stats = total_of(lane, order);
-    if (!is_constant(site) || stats.overflow + stats.underflow == 0) continue;
     const bool large = stats.overflow > 0;
     Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::constant, .weight = 1.0};
     suspect.text =
@@ -206,14 +206,14 @@ std::string own_error_text(const LaneFacts& lane, const SiteInfo& site, const st
                        format_name(site.format), off);
   }
   for (const LayerInfo& layer : lane.info().layers) {
-    const bool reads_less = is_narrow(layer.read) && layer.read != site.format;
+    const bool reads_less = !full_precision(layer.read) && layer.read != site.format;
     if (layer.path != site.path || site.phase != Phase::forward || !reads_less) continue;
     return fmt::format("{} reads its operands in {}, and its result is {} the exact one", name,
                        format_name(layer.read), off);
   }
-  return is_narrow(site.format) ? fmt::format("{}, computed in {}, is {} its exact result", name,
-                                              format_name(site.format), off)
-                                : fmt::format("{} is {} its exact result", name, off);
+  return !full_precision(site.format) ? fmt::format("{}, computed in {}, is {} its exact result",
+                                                    name, format_name(site.format), off)
+                                      : fmt::format("{} is {} its exact result", name, off);
 }
 
 /// What a result that is too far from the exact one has to do with.
@@ -226,7 +226,7 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   const double local = local_error(*error);
   if (std::isnan(local)) return std::nullopt;
   const double unit = unit_of(site.format);
-  Suspect suspect{.node = node, .site = order, .step = error->step};
+  Suspect suspect{.node = node, .site = order};
   if (local >= kRoundings * unit) {
     const bool stalls = sums_in_its_format(lane, site.path);
     suspect.mechanism = stalls                 ? Mechanism::stalled_sum
@@ -276,7 +276,7 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
   std::optional<Suspect> error = own_error(lane, node);
   for (const int order : sites) {
     const SiteInfo& site = lane.site(order);
-    if (!is_narrow(site.format)) continue;
+    if (full_precision(site.format)) continue;
     const bool scaled = !site.scale.empty();
     const std::optional<Suspect> overflow =
         scaled ? clipped_at(lane, node, order) : overflow_at(lane, node, order);
@@ -295,6 +295,13 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
                          worst->weight >= 0.5 * error->weight;
   if (!explained) consider(std::move(error));
   return worst;
+}
+
+bool reads_bad_constant(const LaneFacts& lane, const std::string& path) {
+  const std::vector<SiteInfo>& sites = lane.info().sites;
+  return std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& site) {
+    return site.path == path && is_bad_constant(lane, site.order);
+  });
 }
 
 std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
@@ -342,7 +349,7 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
   std::vector<Suspect> all;
   std::set<int> seen;
   for (const SiteInfo& site : lane.info().sites) {
-    if (site.phase != Phase::backward || !is_narrow(site.format)) continue;
+    if (site.phase != Phase::backward || full_precision(site.format)) continue;
     const TensorStats& stats = total_of(lane, site.order);
     const SiteError* error = worst_error(lane, site.order);
     const double share = stats.n > 0 ? rates_of(stats, site.format).underflow : 0.0;

@@ -17,7 +17,6 @@ namespace halfscope {
 struct Suspect {
   int node = -1;  ///< LaneFacts::nodes()
   int site = -1;  ///< where it shows
-  int64_t step = -1;
   Mechanism mechanism = Mechanism::unknown;
   /// How much of the tensor it spoils, from 0 to 1; what is not finite counts 1.
   double weight = 0.0;
@@ -27,6 +26,9 @@ struct Suspect {
 /// What the node does to the numbers in this run; nothing if its results are as exact as a rounding
 /// to its format leaves them.
 std::optional<Suspect> examine(const LaneFacts& lane, int node);
+
+/// Whether a node reads a constant that the format it is read in makes 0 or infinite.
+bool reads_bad_constant(const LaneFacts& lane, const std::string& path);
 
 /// The nodes of the forward pass whose own arithmetic spoils numbers, those first with which the
 /// trouble starts: no other suspect is above them.

@@ -64,31 +64,9 @@ Mechanism mechanism_of(FixKind kind) {
   }
 }
 
-struct RuleMechanism {
-  const char* rule;
-  Mechanism mechanism;
-};
-constexpr RuleMechanism kRuleMechanisms[] = {
-    {"kernel_fault", Mechanism::kernel_fault},
-    {"forward_overflow", Mechanism::forward_overflow},
-    {"loss_scale_window", Mechanism::loss_scale},
-    {"gradient_underflow", Mechanism::gradient_flush},
-    {"scaled_operands", Mechanism::clipped_blocks},
-    {"lost_updates", Mechanism::lost_update},
-    {"optimizer_state", Mechanism::flushed_state},
-    {"unsafe_buffers", Mechanism::spoiled_statistics},
-    {"swamped_additions", Mechanism::stalled_sum},
-    {"skipped_steps", Mechanism::loss_scale},
-    {"rank_reduction", Mechanism::gradient_sum},
-    {"rank_disagreement", Mechanism::rank_disagreement},
-    {"local_error", Mechanism::rounding},
-};
-
 Mechanism mechanism_of(const Finding& finding) {
-  for (const RuleMechanism& each : kRuleMechanisms) {
-    if (finding.rule == each.rule) return each.mechanism;
-  }
-  return Mechanism::unknown;
+  const Rule* rule = rule_of(finding);
+  return rule == nullptr ? Mechanism::unknown : rule->mechanism;
 }
 
 /// The layers whose variables are furthest from where the reference has moved them.
@@ -133,7 +111,10 @@ class Diagnoser {
     read_trials();
     reject_decoys();
     judge();
-    if (!result_.fix.empty()) result_.fix_text = edit_sentence(result_.fix);
+    if (!result_.fix.empty()) {
+      result_.fix_text = edit_sentence(result_.fix);
+      result_.fix_cost = cost_of(lane_.info(), result_.fix);
+    }
     return std::move(result_);
   }
 
@@ -174,12 +155,15 @@ class Diagnoser {
     const auto heavier = [](const Cause& a, const Cause& b) { return a.weight < b.weight; };
     const auto heaviest =
         std::max_element(proof_->causes.begin(), proof_->causes.end(), heavier)->weight;
+    std::vector<Mechanism> said;
     for (const Cause& cause : proof_->causes) {
       if (cause.weight < 0.5 * heaviest) continue;
       add_root(cause.layer, cause.site);
-      if (result_.root.size() > 1) continue;
-      result_.mechanism = cause.mechanism;
-      result_.cause = with_stop(cause.text);
+      if (std::find(said.begin(), said.end(), cause.mechanism) != said.end()) continue;
+      if (said.empty()) result_.mechanism = cause.mechanism;
+      if (!said.empty()) result_.cause += " ";
+      result_.cause += with_stop(cause.text);
+      said.push_back(cause.mechanism);
     }
     return true;
   }
@@ -193,6 +177,19 @@ class Diagnoser {
     return nullptr;
   }
 
+  /// What rules see of state that cannot move, or of sums over micro-batches, is that updates are
+  /// lost and additions swamped.
+  static Mechanism sign_of(Mechanism mechanism) {
+    switch (mechanism) {
+      case Mechanism::stuck_state:
+        return Mechanism::lost_update;
+      case Mechanism::gradient_sum:
+        return Mechanism::stalled_sum;
+      default:
+        return mechanism;
+    }
+  }
+
   bool from_finding() {
     const bool of_lane = result_.verified && result_.fix.changes.front().path.empty();
     const Finding* finding = worst_finding();
@@ -201,6 +198,7 @@ class Diagnoser {
       const std::vector<Change>& all = result_.fix.changes;
       result_.mechanism = mechanism_of(std::max_element(all.begin(), all.end(), lighter)->kind);
       finding = finding_of(result_.mechanism);
+      if (finding == nullptr) finding = finding_of(sign_of(result_.mechanism));
       if (finding == nullptr) {
         for (const std::string& path : worst_variables(lane_)) add_root(path, "");
         result_.cause = sentence_of(result_.mechanism);

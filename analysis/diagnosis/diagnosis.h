@@ -12,6 +12,7 @@
 
 #include "analysis/causes/evidence.h"
 #include "analysis/finding.h"
+#include "analysis/proof/cost.h"
 #include "analysis/proof/proof_record.h"
 
 namespace halfscope {
@@ -45,12 +46,13 @@ struct Diagnosis {
   bool harmed = false;  ///< some result is wrong; without harm all that follows is empty
   Mechanism mechanism = Mechanism::unknown;
   std::vector<Place> root{};
-  std::string cause{};  ///< one sentence
+  std::string cause{};  ///< one sentence; where faults of several kinds meet, one for each kind
   std::optional<Place> first_symptom{};
   std::string symptom{};     ///< what one sees there
   std::vector<Hop> chain{};  ///< from the root to the end of the network
   PlanEdit fix{};
   std::string fix_text{};                ///< one sentence
+  Cost fix_cost{};
   std::vector<PlanEdit> alternatives{};  ///< as small, and tried
   std::vector<Decoy> decoys{};
   std::vector<TriedEdit> does_not_help{};  ///< single changes that were tried in vain
@@ -60,7 +62,7 @@ struct Diagnosis {
   int64_t trials = 0;
 };
 
-/// `findings` are those of run_rules(); `proof` is that of the lane, if there is one.
+/// Diagnoses a lane of a run. `findings` come from run_rules(), `proof` from the run file.
 Diagnosis diagnose(const RunView& run, std::span<const Finding> findings, int lane,
                    const PlanEdit& advice, const std::optional<Proof>& proof);
 

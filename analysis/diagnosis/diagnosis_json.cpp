@@ -42,6 +42,12 @@ std::string kind_of(const PlanEdit& edit) {
   return fix_name(kind);
 }
 
+DiagnosisJson fix_cost_json(const Cost& cost) {
+  return {{"weight_bytes", cost.weight_bytes},
+          {"activation_bytes", cost.activation_bytes},
+          {"multiply_share", number_or_null(cost.multiply_share)}};
+}
+
 }  // namespace
 
 std::string places_text(const std::vector<Place>& places) {
@@ -101,7 +107,8 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
   if (!diagnosis.fix.empty()) {
     json["fix"] = {{"kind", kind_of(diagnosis.fix)},
                    {"changes", changes_json(diagnosis.fix)},
-                   {"text", diagnosis.fix_text}};
+                   {"text", diagnosis.fix_text},
+                   {"cost", fix_cost_json(diagnosis.fix_cost)}};
   }
   json["alternatives"] = DiagnosisJson::array();
   for (const PlanEdit& edit : diagnosis.alternatives) {
@@ -144,6 +151,8 @@ std::string diagnosis_lines(const Diagnosis& diagnosis) {
   }
   if (!diagnosis.fix.empty()) {
     text += fmt::format("fix, {}: {}\n", proof_words(diagnosis), diagnosis.fix_text);
+    const std::string cost = cost_words(diagnosis.fix_cost);
+    if (!cost.empty()) text += fmt::format("costs: {}\n", cost);
   }
   for (const PlanEdit& edit : diagnosis.alternatives) {
     text += fmt::format("or, as small: {}\n", edit_sentence(edit));

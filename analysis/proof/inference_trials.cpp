@@ -21,12 +21,12 @@ constexpr int kTried = 1;
 /// Collects what is measured of outputs, and tells how far a run is.
 class OutputSink final : public TapSink {
  public:
-  OutputSink(std::string name, int count, const ProofProgress& progress)
+  OutputSink(std::string name, int count, const SharedProgress& progress)
       : name_(std::move(name)), count_(count), progress_(progress) {}
 
   void begin(const RunInfo&) override {}
   void step(int lane, const StepRow& row, std::span<const TensorStats>) override {
-    if (lane == kTried && progress_) progress_(name_, count_, row);
+    if (lane == kTried) progress_.step(name_, count_, row);
   }
   void eval(int, const EvalRow&) override {}
   void error(int, const SiteError&) override {}
@@ -41,7 +41,7 @@ class OutputSink final : public TapSink {
  private:
   std::string name_;
   int count_;
-  const ProofProgress& progress_;
+  const SharedProgress& progress_;
 };
 
 bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -81,16 +81,14 @@ class InferenceTrials final : public TrialRunner {
     return "";
   }
 
+  int at_once() const override { return trials_at_once(request_.backend); }
+
   Outcome run(const LaneConfig& lane, bool is_original) override {
     if (is_original && original_) return *original_;
     RunnerConfig config = config_;
-    config.lanes = {{.plan = reference_of(lane.plan),
-                     .scaler = {},
-                     .backend = request_.backend,
-                     .own_name = "float32"},
-                    lane};
+    config.lanes = beside_reference(lane);
     Runner runner(request_.network(), config, data_);
-    OutputSink sink(lane.plan.name, ++count_, progress_);
+    OutputSink sink(lane.plan.name, progress_.begin(), progress_);
     runner.run(&sink, {}, stop_);
     if (!runner.lost_lanes().empty()) {
       const LostLane& lost = runner.lost_lanes().front();
@@ -116,11 +114,7 @@ class InferenceTrials final : public TrialRunner {
   std::optional<RunView> record(const LaneConfig& lane) override {
     RunnerConfig config = config_;
     config.every = 1;
-    config.lanes = {{.plan = reference_of(lane.plan),
-                     .scaler = {},
-                     .backend = request_.backend,
-                     .own_name = "float32"},
-                    lane};
+    config.lanes = beside_reference(lane);
     Runner runner(request_.network(), config, data_);
     MemorySink sink;
     sink.begin(runner.describe());
@@ -189,14 +183,13 @@ class InferenceTrials final : public TrialRunner {
 
   const InferenceProofRequest& request_;
   const Dataset& data_;
-  const ProofProgress& progress_;
+  SharedProgress progress_;
   const std::atomic<bool>& stop_;
   RunnerConfig config_;
   std::optional<Outcome> original_;
   bool any_ = false;
   double spread_ = 0.0, tolerance_ = kOutputFloor;
   int64_t batches_ = 0;
-  int count_ = 0;
 };
 
 }  // namespace

@@ -85,7 +85,9 @@ class Prover {
     const Outcome advised = outcome(edit_, Trial::Kind::advised, advised_name_);
     proof.trials = {original.trial, advised.trial};
     if (proof.holds) {
-      for (const PlanEdit& member : sorted_members(edit_)) proof.trials.push_back(without(member));
+      const std::vector<PlanEdit> members = sorted_members(edit_);
+      expect_without(members);
+      for (const PlanEdit& member : members) proof.trials.push_back(without(member));
     }
     if (stop_) return std::nullopt;
     if (proof.holds && search_.on) proof.causes = find_causes(book_, edit_);
@@ -123,12 +125,21 @@ class Prover {
     return result;
   }
 
+  /// Each of these members is about to be taken away.
+  void expect_without(const std::vector<PlanEdit>& members) {
+    std::vector<PlanEdit> rests;
+    for (const PlanEdit& member : members) rests.push_back(edit_.without(member));
+    book_.expect(rests);
+  }
+
   /// Takes out members one after the other as long as the rest still cures. What was needed beside
   /// a member may not be without it, so it goes round until none can be spared.
   void drop_needless(Proof& proof) {
     for (bool dropped = true; dropped && !stop_;) {
       dropped = false;
-      for (const PlanEdit& member : sorted_members(edit_)) {
+      const std::vector<PlanEdit> members = sorted_members(edit_);
+      expect_without(members);
+      for (const PlanEdit& member : members) {
         if (stop_ || !without(member).passes) continue;
         edit_ = edit_.without(member);
         dropped_.push_back(part_text(member.member_name()));

@@ -88,8 +88,13 @@ void each_object(const Json& json, const char* key, const Read& read) {
 void read_search(const Json& json, Proof& proof) {
   proof.exhausted = flag_of(json, "exhausted");
   each_object(json, "tried", [&](const Json& item) {
-    proof.tried.push_back(
-        {edit_of(item, "changes"), number_of(item, "gap", std::nan("")), flag_of(item, "passes")});
+    proof.tried.push_back({.edit = edit_of(item, "changes"),
+                           .gap = number_of(item, "gap", std::nan("")),
+                           .passes = flag_of(item, "passes"),
+                           .skipped = count_of(item, "skipped"),
+                           .calibration_skips = count_of(item, "calibration_skips"),
+                           .last_scale = number_of(item, "last_scale", 1.0),
+                           .why = string_of(item, "why")});
   });
   each_object(json, "alternatives",
               [&](const Json& item) { proof.alternatives.push_back(edit_of(item, "changes")); });
@@ -135,7 +140,11 @@ std::string tried_json(const std::vector<TriedEdit>& tried) {
   for (const TriedEdit& each : tried) {
     list.push_back({{"changes", changes_of(each.edit)},
                     {"gap", json_number(each.gap)},
-                    {"passes", each.passes}});
+                    {"skipped", each.skipped},
+                    {"calibration_skips", each.calibration_skips},
+                    {"last_scale", json_number(each.last_scale)},
+                    {"passes", each.passes},
+                    {"why", each.why.empty() ? Json(nullptr) : Json(each.why)}});
   }
   return list.dump();
 }

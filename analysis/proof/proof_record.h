@@ -34,11 +34,14 @@ struct Cause {
   std::string text{};
 };
 
-/// An edit that was tried on the way.
+/// An edit that was tried on the way, and what it came to.
 struct TriedEdit {
   PlanEdit edit{};
-  double gap = 0.0;  ///< as of a Trial
+  double gap = 0.0;  ///< this and the next three as of a Trial
   bool passes = false;
+  int64_t skipped = 0, calibration_skips = 0;
+  double last_scale = 1.0;  ///< where the loss scale ended
+  std::string why{};        ///< what is wrong where the gap does not show it, half a sentence
 };
 
 struct Proof {
@@ -65,7 +68,7 @@ struct Proof {
 
 /// What a search has tried, as run files keep it while it goes on.
 std::string tried_json(const std::vector<TriedEdit>& tried);
-/// The way back; what is no trial is left out.
+/// Reads that list again; leaves out anything that is not a trial.
 std::vector<TriedEdit> read_tried(const std::string& json);
 
 /// The object `proof` of the report's JSON (docs/contracts.md), which run files store.

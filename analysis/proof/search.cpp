@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/proof/search.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
+#include <initializer_list>
 #include <map>
 #include <set>
 
-#include "analysis/rules/error_source.h"
-#include "analysis/rules/text.h"
+#include "analysis/format_limits.h"
+#include "analysis/proof/cost.h"
 #include "core/error.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
@@ -21,14 +19,7 @@ constexpr int kRounds = 8;
 /// Suspects with less than this part of the first one's weight wait for the next round.
 constexpr double kHeavy = 0.5;
 /// How many other answers are tried.
-constexpr int kAlternatives = 8;
-
-bool is_narrow_format(const FloatFormat& format) {
-  return format != kFp32 && kFp32.contains(format);
-}
-bool is_narrow_format(const std::optional<FloatFormat>& format) {
-  return format && is_narrow_format(*format);
-}
+constexpr size_t kAlternatives = 8;
 
 Change in_fp32(const std::string& path) { return {.kind = FixKind::operator_fp32, .path = path}; }
 
@@ -36,7 +27,9 @@ PlanEdit edit_of(std::vector<Change> changes) { return {.changes = std::move(cha
 
 class Searcher {
  public:
-  Searcher(TrialBook& book, const SearchRequest& request) : book_(book), request_(request) {}
+  Searcher(TrialBook& book, const SearchRequest& request) : book_(book), request_(request) {
+    if (request.evidence != nullptr) evidence_.emplace(*request.evidence, request.lane);
+  }
 
   SearchResult run() {
     std::optional<PlanEdit> cure = find_cure();
@@ -44,6 +37,7 @@ class Searcher {
       cure = merged(smaller(*cure));
       cure = single(*cure);
       cure = smaller(cheaper(*cure));
+      cure = with_another_scale(*cure);
       result_.cure = cure;
       find_alternatives(*cure);
     }
@@ -59,8 +53,7 @@ class Searcher {
       if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
     }
     if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
-    PlanEdit base = request_.advice;
-    if (const std::optional<PlanEdit> found = grow(base)) return found;
+    if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
     // What is cured may still have to search for its loss scale, and be behind for that.
     if (request_.loss_scale && !grown_.empty() && !book_.exhausted()) {
       constexpr double kLower = 8.0;
@@ -74,22 +67,24 @@ class Searcher {
     return try_everything(of_lane);
   }
 
+  /// Whether results of one of these kinds are wrong.
+  static bool any_harm(const Harm& harm, std::initializer_list<HarmItem::Of> kinds) {
+    return std::any_of(harm.items.begin(), harm.items.end(), [&](const HarmItem& item) {
+      return std::find(kinds.begin(), kinds.end(), item.of) != kinds.end();
+    });
+  }
+
   /// Whether nothing is wrong with results at equal weights, so that updates must be.
   bool forward_is_right() const {
-    if (request_.evidence == nullptr) return false;
-    const Harm harm = harm_of(LaneFacts(*request_.evidence, request_.lane));
-    return std::all_of(harm.items.begin(), harm.items.end(), [](const HarmItem& item) {
-      using Of = HarmItem::Of;
-      return item.of != Of::output && item.of != Of::loss && item.of != Of::gradient;
-    });
+    using Of = HarmItem::Of;
+    return evidence_ && !any_harm(harm_of(*evidence_), {Of::output, Of::loss, Of::gradient});
   }
 
   /// Whether the first recorded step was finite throughout and a later one was not: then updates
   /// did it.
   bool begins_right() const {
-    if (request_.evidence == nullptr) return false;
-    const LaneFacts lane(*request_.evidence, request_.lane);
-    const std::vector<RecordedStep>& steps = lane.recorded();
+    if (!evidence_) return false;
+    const std::vector<RecordedStep>& steps = evidence_->recorded();
     return steps.size() > 1 && steps.front().bad.empty() &&
            std::any_of(steps.begin(), steps.end(),
                        [](const RecordedStep& step) { return !step.bad.empty(); });
@@ -97,10 +92,11 @@ class Searcher {
 
   /// One change of the whole lane after the other, then all of them.
   std::optional<PlanEdit> try_lane(const std::vector<Change>& changes) {
-    for (const Change& change : changes) {
-      if (book_.exhausted()) return std::nullopt;
-      if (book_.passes(edit_of({change}))) return edit_of({change});
-    }
+    std::vector<PlanEdit> single;
+    for (const Change& change : changes) single.push_back(edit_of({change}));
+    const int found = book_.first_that_passes(single);
+    if (found >= 0) return single[static_cast<size_t>(found)];
+    if (book_.exhausted()) return std::nullopt;
     if (changes.size() > 1 && book_.passes(edit_of(changes))) return edit_of(changes);
     return std::nullopt;
   }
@@ -127,7 +123,10 @@ class Searcher {
   }
 
   void add_suspects(const LaneFacts& lane, PlanEdit& edit) {
-    const bool forward = !request_.trains || !forward_fine(lane);
+    const Harm harm = harm_of(lane);
+    using Of = HarmItem::Of;
+    const bool forward =
+        !request_.trains || harm.items.empty() || any_harm(harm, {Of::output, Of::loss});
     const std::vector<Suspect> suspects =
         forward ? forward_suspects(lane) : backward_suspects(lane);
     double heaviest = 0.0;
@@ -148,15 +147,6 @@ class Searcher {
     }
   }
 
-  static bool forward_fine(const LaneFacts& lane) {
-    const Harm harm = harm_of(lane);
-    if (harm.items.empty()) return false;
-    return std::none_of(harm.items.begin(), harm.items.end(), [](const HarmItem& item) {
-      using Of = HarmItem::Of;
-      return item.of == Of::output || item.of == Of::loss;
-    });
-  }
-
   static std::vector<std::string> paths_of(const LaneFacts& lane, int node) {
     std::vector<std::string> paths;
     for (const int each : planned_nodes(lane, node)) {
@@ -169,7 +159,8 @@ class Searcher {
   std::optional<PlanEdit> try_everything(const std::vector<Change>& of_lane) {
     std::vector<Change> nodes;
     for (const LayerInfo& layer : request_.layers) {
-      if (is_narrow_format(layer.read) || is_narrow_format(layer.write) || layer.follows) {
+      const bool is_narrow = !full_precision(layer.read) || !full_precision(layer.write);
+      if (is_narrow || layer.follows) {
         nodes.push_back(in_fp32(layer.path));
       }
     }
@@ -200,39 +191,108 @@ class Searcher {
     size_t parts = 2;
     while (changes.size() > 1 && !book_.exhausted()) {
       const size_t size = (changes.size() + parts - 1) / parts;
-      bool smaller = false;
-      for (size_t from = 0; from < changes.size() && !book_.exhausted(); from += size) {
+      std::vector<PlanEdit> rests;
+      for (size_t from = 0; from < changes.size(); from += size) {
         std::vector<Change> rest = changes;
         const auto begin = rest.begin() + static_cast<int64_t>(from);
         rest.erase(begin, begin + static_cast<int64_t>(std::min(size, rest.size() - from)));
-        if (rest.empty() || !book_.passes(edit_of(rest))) continue;
-        changes = std::move(rest);
-        parts = std::max<size_t>(parts - 1, 2);
-        smaller = true;
-        break;
+        if (!rest.empty()) rests.push_back(edit_of(std::move(rest)));
       }
-      if (smaller) continue;
-      if (size == 1) break;
-      parts = std::min(parts * 2, changes.size());
+      const int found = book_.first_that_passes(rests);
+      if (found >= 0) {
+        changes = rests[static_cast<size_t>(found)].changes;
+        parts = std::max<size_t>(parts - 1, 2);
+      } else if (size == 1) {
+        break;
+      } else {
+        parts = std::min(parts * 2, changes.size());
+      }
     }
     return edit_of(std::move(changes));
   }
 
-  /// Takes out single members as long as the rest still cures.
-  PlanEdit smaller(PlanEdit edit) {
+  /// Takes out single members as long as the rest still cures, those first that cost most; not
+  /// those of `stays`.
+  PlanEdit smaller(PlanEdit edit, const PlanEdit& stays = {}) {
     constexpr size_t kMany = 6;
-    if (edit.changes.size() > kMany) edit = halved(edit.changes);
+    if (edit.changes.size() > kMany && stays.empty()) edit = halved(edit.changes);
     for (bool dropped = true; dropped && !book_.exhausted();) {
       dropped = false;
-      for (const PlanEdit& member : edit.members()) {
-        if (book_.exhausted()) break;
-        const PlanEdit rest = edit.without(member);
-        if (rest.members().empty() || !book_.passes(rest)) continue;
-        edit = rest;
+      const std::vector<PlanEdit> members = droppable(edit, stays);
+      for (size_t i = 0; i < members.size() && edit.members().size() > 1;) {
+        std::vector<PlanEdit> rests;
+        for (size_t j = i; j < members.size(); ++j) rests.push_back(edit.without(members[j]));
+        const int found = book_.first_that_passes(rests);
+        if (found < 0) break;
+        edit = rests[static_cast<size_t>(found)];
         dropped = true;
+        i += static_cast<size_t>(found) + 1;
       }
     }
     return edit;
+  }
+
+  /// Members that may be taken away, the costliest first.
+  std::vector<PlanEdit> droppable(const PlanEdit& edit, const PlanEdit& stays) const {
+    std::vector<std::pair<Cost, PlanEdit>> members;
+    for (PlanEdit& member : edit.members()) {
+      const std::vector<Change>& fixed = stays.changes;
+      if (std::find(fixed.begin(), fixed.end(), member.changes.front()) != fixed.end()) continue;
+      members.emplace_back(cost(member), std::move(member));
+    }
+    std::stable_sort(members.begin(), members.end(),
+                     [](const auto& a, const auto& b) { return is_cheaper(b.first, a.first); });
+    std::vector<PlanEdit> sorted;
+    for (auto& [own, member] : members) sorted.push_back(std::move(member));
+    return sorted;
+  }
+
+  Cost cost(const PlanEdit& edit) const {
+    return evidence_ ? cost_of(evidence_->info(), edit) : Cost{};
+  }
+
+  /// Another static loss scale in place of nodes in fp32, or of some of them, where gradients
+  /// leave their format.
+  PlanEdit with_another_scale(PlanEdit cure) {
+    const auto is_node = [](const Change& change) { return !change.path.empty(); };
+    const auto nodes = std::count_if(cure.changes.begin(), cure.changes.end(), is_node);
+    if (!request_.trains || nodes == 0 || cure.loss_scale()) return cure;
+    for (const double scale : other_scales()) {
+      if (book_.exhausted()) return cure;
+      const PlanEdit alone = PlanEdit::with_loss_scale(scale);
+      if (book_.passes(alone)) return alone;
+      PlanEdit both = cure;
+      both.add(alone);
+      if (nodes < 3 || !book_.passes(both)) continue;
+      both = smaller(both, alone);
+      if (both.changes.size() < cure.changes.size()) cure = both;
+    }
+    return cure;
+  }
+
+  /// Static scales that move gradients into their format; none if they do not leave it, or are not
+  /// scaled.
+  std::vector<double> other_scales() const {
+    if (!evidence_ || !needs_loss_scaling(request_.original)) return {};
+    const std::span<const StepRow> steps = evidence_->run().steps(request_.lane);
+    if (steps.empty()) return {};
+    bool large = false, small = false;
+    for (const Suspect& suspect : backward_suspects(*evidence_)) {
+      large = large || suspect.mechanism == Mechanism::gradient_overflow;
+      small = small || suspect.mechanism == Mechanism::gradient_flush;
+    }
+    constexpr double kFactor = 64.0, kMost = 0x1p24;
+    const double now = static_cast<double>(steps.front().loss_scale);
+    std::vector<double> scales;
+    for (double scale = now / kFactor, n = 0; large && scale >= 1.0 && n < 2; ++n) {
+      scales.push_back(scale);
+      scale /= kFactor;
+    }
+    for (double scale = now * kFactor, n = 0; small && scale <= kMost && n < 2; ++n) {
+      scales.push_back(scale);
+      scale *= kFactor;
+    }
+    return scales;
   }
 
   /// Primitives of one composite become the composite, which is one change to make.
@@ -265,15 +325,15 @@ class Searcher {
   PlanEdit single(const PlanEdit& edit) {
     constexpr size_t kFew = 6;
     if (edit.changes.size() < 2 || edit.changes.size() > kFew) return edit;
+    std::vector<PlanEdit> others;
     for (const Change& member : edit.changes) {
       if (member.kind != FixKind::operator_fp32) continue;
       for (const FixKind kind : cheaper_kinds(member.path)) {
-        if (book_.exhausted()) return edit;
-        const PlanEdit other = edit_of({{.kind = kind, .path = member.path}});
-        if (book_.passes(other)) return other;
+        others.push_back(edit_of({{.kind = kind, .path = member.path}}));
       }
     }
-    return edit;
+    const int found = book_.first_that_passes(others);
+    return found < 0 ? edit : others[static_cast<size_t>(found)];
   }
 
   /// For each node in fp32 the cheapest change in its place that still cures.
@@ -281,16 +341,16 @@ class Searcher {
     const std::vector<Change> members = edit.changes;
     for (const Change& member : members) {
       if (member.kind != FixKind::operator_fp32) continue;
+      std::vector<PlanEdit> others;
       for (const FixKind kind : cheaper_kinds(member.path)) {
-        if (book_.exhausted()) return edit;
         PlanEdit other = edit;
         for (Change& change : other.changes) {
           if (change == member) change.kind = kind;
         }
-        if (!book_.passes(other)) continue;
-        edit = other;
-        break;
+        others.push_back(std::move(other));
       }
+      const int found = book_.first_that_passes(others);
+      if (found >= 0) edit = others[static_cast<size_t>(found)];
     }
     return edit;
   }
@@ -303,21 +363,12 @@ class Searcher {
     const NodePlan plan = resolve(request_.original, path, layer->op);
     if (has_bad_constant(path)) kinds.push_back(FixKind::constant);
     if (plan.accumulation.sums_in_format()) kinds.push_back(FixKind::accumulate_fp32);
-    if (is_narrow_format(layer->write)) kinds.push_back(FixKind::store_fp32);
+    if (!full_precision(layer->write)) kinds.push_back(FixKind::store_fp32);
     return kinds;
   }
 
-  /// Whether the node reads a constant that its format makes 0 or infinite.
   bool has_bad_constant(const std::string& path) const {
-    if (request_.evidence == nullptr) return false;
-    const LaneInfo& lane = request_.evidence->lane(request_.lane);
-    return std::any_of(lane.sites.begin(), lane.sites.end(), [&](const SiteInfo& site) {
-      if (site.path != path || site.role != Role::input || !site.tensor.starts_with("constant")) {
-        return false;
-      }
-      const TensorStats& stats = request_.evidence->total(request_.lane, site.order);
-      return stats.overflow + stats.underflow > 0;
-    });
+    return evidence_ && reads_bad_constant(*evidence_, path);
   }
 
   /// Other answers that are not larger: one change near the cure, or another format.
@@ -338,11 +389,18 @@ class Searcher {
       for (const std::string& path : neighbours(member.path)) add(in_fp32(path));
     }
     if (uses_fp16()) add({.kind = FixKind::format, .text = "bf16"});
-    int tried = 0;
+    if (candidates.size() > kAlternatives) candidates.resize(kAlternatives);
+    book_.expect(candidates);
     for (const PlanEdit& each : candidates) {
-      if (book_.exhausted() || ++tried > kAlternatives) return;
+      if (book_.exhausted()) break;
       if (book_.passes(each)) result_.alternatives.push_back(each);
     }
+    std::stable_sort(result_.alternatives.begin(), result_.alternatives.end(),
+                     [&](const PlanEdit& a, const PlanEdit& b) {
+                       const FixKind kind_a = a.changes.front().kind;
+                       const FixKind kind_b = b.changes.front().kind;
+                       return kind_a != kind_b ? kind_a < kind_b : is_cheaper(cost(a), cost(b));
+                     });
   }
 
   /// What a node reads, and what reads it.
@@ -365,26 +423,11 @@ class Searcher {
 
   TrialBook& book_;
   const SearchRequest& request_;
+  std::optional<LaneFacts> evidence_;
   SearchResult result_;
   PlanEdit grown_;              ///< as far as evidence led
   std::set<std::string> seen_;  ///< paths of nodes that were suspects
 };
-
-/// Reductions over ranks that agree, add in fp32 or are fp32 altogether.
-void add_reductions(const Reduction& before, std::vector<Change>& changes) {
-  const auto add = [&](FixKind kind, const Reduction& after) {
-    if (after != before) changes.push_back({.kind = kind, .text = reduction_text(after)});
-  };
-  Reduction after = before;
-  after.vote = Reduction::Vote::all;
-  add(FixKind::config, after);
-  if (before.format == kFp32) return;
-  Reduction in_order = after;
-  in_order.algorithm = Reduction::Algorithm::all_to_all;
-  add(FixKind::reduce_order, in_order);
-  after.format = kFp32;
-  add(FixKind::reduce_fp32, after);
-}
 
 }  // namespace
 
@@ -394,134 +437,6 @@ bool is_doubtful(const RunView& run, std::span<const Finding> findings, int lane
   return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
     return finding.lane == lane && finding.severity >= Severity::warning;
   });
-}
-
-std::vector<Change> lane_changes(const SearchRequest& request) {
-  const Plan& plan = request.original;
-  std::vector<Change> changes;
-  const auto add = [&](bool applies, FixKind kind, const char* text = "") {
-    if (applies) changes.push_back({.kind = kind, .text = text});
-  };
-  const auto scales = [&](const auto& is) {
-    return is(plan.defaults.scale) ||
-           std::any_of(plan.rules.begin(), plan.rules.end(),
-                       [&](const PlanRule& rule) { return rule.scale && is(*rule.scale); });
-  };
-  add(scales([](const TensorScale& scale) {
-        return scale.kind == TensorScale::Kind::block && scale.rule != ScaleRule::up;
-      }),
-      FixKind::scale_round_up);
-  if (!request.trains) return changes;
-  if (request.ranks > 1) add_reductions(plan.reduction.value_or(request.reduction), changes);
-  const FloatFormat storage = plan.storage;
-  const bool state_is_narrow = is_narrow_format(plan.state) ||
-                               (!plan.state && is_narrow_format(request.state_format)) ||
-                               is_narrow_format(storage);
-  if (request.loss_scale) {
-    changes.push_back({.kind = FixKind::loss_scale, .value = *request.loss_scale});
-  }
-  add(is_narrow_format(plan.gradient_sum) ||
-          (!plan.gradient_sum && is_narrow_format(request.sum_format)),
-      FixKind::gradient_sum_fp32);
-  add(is_narrow_format(plan.clip), FixKind::clip_fp32);
-  add(is_narrow_format(plan.update_compute), FixKind::update_fp32);
-  add(is_narrow_format(plan.average_compute) || is_narrow_format(plan.average),
-      FixKind::average_fp32);
-  add(state_is_narrow, FixKind::state_fp32);
-  add(is_narrow_format(storage), FixKind::weights_fp32);
-  add(scales([](const TensorScale& scale) { return scale.any(); }), FixKind::stochastic_rounding,
-      "gradients");
-  add(is_narrow_format(storage), FixKind::stochastic_rounding, "weights");
-  return changes;
-}
-
-namespace {
-
-/// Whether the path is the member's, one of its primitives', or data that only it reads.
-bool belongs(const LaneFacts& lane, int node, const std::string& member) {
-  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
-  if (own.layer >= 0) return own.path == member || own.path.starts_with(member + "/");
-  return std::any_of(own.readers.begin(), own.readers.end(), [&](int reader) {
-    const std::string& path = lane.nodes()[static_cast<size_t>(reader)].path;
-    return path == member || path.starts_with(member + "/");
-  });
-}
-
-/// An error that only later operators make large.
-Cause passed_on(const LaneFacts& lane, const Change& member) {
-  Cause cause{.layer = member.path, .mechanism = Mechanism::early_rounding, .weight = 0.4};
-  const Harm harm = harm_of(lane);
-  const LayerInfo* part = nullptr;  // the layer, or the last step of a composite
-  for (const LayerInfo& layer : lane.info().layers) {
-    if (layer.path == member.path || layer.path.starts_with(member.path + "/")) part = &layer;
-  }
-  const std::string format = part == nullptr ? "few bits" : format_name(part->write);
-  const bool has_steps = part != nullptr && part->path != member.path;
-  cause.text = fmt::format("{} rounds {} to {}", member.path,
-                           has_steps ? "the results of its steps" : "its result", format);
-  if (member.kind == FixKind::accumulate_fp32) {
-    cause.mechanism = Mechanism::stalled_sum;
-    cause.weight = 0.9;
-    cause.text = fmt::format("{} sums in {}, where small terms stop counting", member.path, format);
-    return cause;
-  }
-  for (size_t node = 0; node < lane.nodes().size(); ++node) {
-    if (lane.nodes()[node].path != member.path) continue;
-    const int zeros = cancelled_site(lane, static_cast<int>(node));
-    if (zeros < 0) break;
-    cause.weight = 0.8;
-    cause.text +=
-        fmt::format(", and {} then becomes 0 where it is not 0 in fp32", lane.site(zeros).path);
-    return cause;
-  }
-  if (harm.items.empty()) return cause;
-  const std::optional<ErrorSource> growth = grows_error(lane, harm);
-  if (!growth || lane.site(growth->site).path == member.path) {
-    cause.text += ", and the next steps need the bits that this drops";
-    return cause;
-  }
-  const std::string& worse = lane.site(growth->site).path;
-  cause.text += std::isfinite(growth->after)
-                    ? fmt::format(", and {} is then {} off", worse, percent(growth->after))
-                    : fmt::format(", and {} is then not finite", worse);
-  return cause;
-}
-
-}  // namespace
-
-std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit) {
-  std::vector<Cause> causes;
-  for (const Change& member : edit.changes) {
-    if (member.path.empty()) continue;
-    PlanEdit rest = edit;
-    std::erase(rest.changes, member);
-    const std::optional<RunView> run = book.record(rest);
-    if (!run) break;
-    const LaneFacts lane(*run, run->lane_count() - 1);
-    std::optional<Suspect> worst;
-    for (size_t node = 0; node < lane.nodes().size(); ++node) {
-      if (!belongs(lane, static_cast<int>(node), member.path)) continue;
-      std::optional<Suspect> found = examine(lane, static_cast<int>(node));
-      if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
-    }
-    if (!worst) {
-      for (Suspect& each : backward_suspects(lane)) {
-        if (!belongs(lane, each.node, member.path)) continue;
-        worst = std::move(each);
-        break;
-      }
-    }
-    if (!worst) {
-      causes.push_back(passed_on(lane, member));
-      continue;
-    }
-    causes.push_back({.layer = member.path,
-                      .site = lane.site(worst->site).name(),
-                      .mechanism = worst->mechanism,
-                      .weight = worst->weight,
-                      .text = worst->text});
-  }
-  return causes;
 }
 
 SearchResult search(TrialBook& book, const SearchRequest& request) {

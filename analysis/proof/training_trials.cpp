@@ -28,7 +28,7 @@ constexpr int64_t kFewForSkips = 50;
 class TrialSink final : public MemorySink {
  public:
   /// `lane` of the training is the one that is tried.
-  TrialSink(int lane, std::string name, int count, const ProofProgress& progress,
+  TrialSink(int lane, std::string name, int count, const SharedProgress& progress,
             const std::atomic<bool>& stop, std::span<const StepRow> recorded)
       : check(recorded),
         lane_(lane),
@@ -46,7 +46,7 @@ class TrialSink final : public MemorySink {
     lost_ = lost ? lost_ + 1 : 0;
     last_scale_ = row.loss_scale;
     if (lost_ >= kHopelessSteps || stop_) give_up = true;
-    if (progress_) progress_(name_, count_, row);
+    progress_.step(name_, count_, row);
   }
 
   RepetitionCheck check;
@@ -56,7 +56,7 @@ class TrialSink final : public MemorySink {
   int lane_;
   std::string name_;
   int count_;
-  const ProofProgress& progress_;
+  const SharedProgress& progress_;
   const std::atomic<bool>& stop_;
   int64_t lost_ = 0;
   double last_scale_ = std::numeric_limits<double>::infinity();
@@ -96,8 +96,8 @@ class TrainingTrials final : public TrialRunner {
                                 .backend = request_.backend,
                                 .recorded_reference = request_.recorded_reference};
       const auto count = [&](const std::string& name, int lane, const StepRow& row) {
-        count_ = lane;
-        if (progress_) progress_(name, lane, row);
+        progress_.go_on_from(lane);
+        progress_.step(name, lane, row);
       };
       twins = train_twins(request, data_, count, stop_);
     }
@@ -124,19 +124,15 @@ class TrainingTrials final : public TrialRunner {
     return "";
   }
 
+  int at_once() const override { return trials_at_once(request_.backend); }
+
   Outcome run(const LaneConfig& lane, bool is_original) override {
     TrainConfig config = config_;
-    config.lanes = {lane};
-    if (measures_) {
-      config.lanes.insert(config.lanes.begin(), {.plan = reference_of(lane.plan),
-                                                 .scaler = {},
-                                                 .backend = request_.backend,
-                                                 .own_name = "float32"});
-    }
+    config.lanes = measures_ ? beside_reference(lane) : std::vector<LaneConfig>{lane};
     const int which = measures_ ? 1 : 0;
     Trainer trainer(config, data_);
     TrialSink sink(
-        which, lane.plan.name, ++count_, progress_, stop_,
+        which, lane.plan.name, progress_.begin(), progress_, stop_,
         is_original ? std::span<const StepRow>(request_.recorded) : std::span<const StepRow>());
     sink.begin(trainer.describe());
     trainer.run(&sink, {}, sink.give_up);
@@ -162,13 +158,9 @@ class TrainingTrials final : public TrialRunner {
     TrainConfig config = config_;
     config.every = std::max(request_.training.every, 1);
     config.errors.enabled = true;
-    config.lanes = {{.plan = reference_of(lane.plan),
-                     .scaler = {},
-                     .backend = request_.backend,
-                     .own_name = "float32"},
-                    lane};
+    config.lanes = beside_reference(lane);
     Trainer trainer(config, data_);
-    TrialSink sink(1, lane.plan.name, ++count_, progress_, stop_, {});
+    TrialSink sink(1, lane.plan.name, progress_.begin(), progress_, stop_, {});
     sink.begin(trainer.describe());
     trainer.run(&sink, {}, sink.give_up);
     if (stop_) return std::nullopt;
@@ -249,13 +241,12 @@ class TrainingTrials final : public TrialRunner {
 
   const ProofRequest& request_;
   const Dataset& data_;
-  const ProofProgress& progress_;
+  SharedProgress progress_;
   const std::atomic<bool>& stop_;
   TrainConfig config_;
   bool measures_;
   Twins twins_;
   double tolerance_ = kLossFloor;
-  int count_ = 0;
 };
 
 }  // namespace

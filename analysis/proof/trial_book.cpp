@@ -3,14 +3,16 @@
 
 #include <algorithm>
 
+#include "analysis/proof/side_by_side.h"
+
 namespace halfscope {
 
 TrialBook::TrialBook(LaneConfig original, TrialRunner& runner, const std::atomic<bool>& stop,
                      TrialBudget budget)
     : original_(std::move(original)), runner_(runner), stop_(stop), budget_(budget) {}
 
-std::vector<std::string> TrialBook::key_of(const PlanEdit& edit) {
-  std::vector<std::string> key;
+TrialBook::Key TrialBook::key_of(const PlanEdit& edit) {
+  Key key;
   for (const Change& change : edit.changes) key.push_back(change.name());
   // A scale is no part of its name.
   if (const std::optional<double> scale = edit.loss_scale()) key.push_back(std::to_string(*scale));
@@ -28,28 +30,80 @@ LaneConfig TrialBook::lane(const PlanEdit& edit, const std::string& name) const 
   return lane;
 }
 
+std::string TrialBook::name_of(const PlanEdit& edit, const std::string& wanted) const {
+  if (!wanted.empty()) return wanted;
+  return edit.empty() ? original_.plan.name : original_.plan.name + "+" + edit.member_name();
+}
+
+Outcome TrialBook::run(const PlanEdit& edit, const std::string& wanted) {
+  const auto known = expected_.extract(key_of(edit));
+  if (known.empty()) return runner_.run(lane(edit, name_of(edit, wanted)), edit.empty());
+  if (known.mapped().error) std::rethrow_exception(known.mapped().error);
+  return known.mapped().outcome;
+}
+
 const Outcome& TrialBook::outcome(const PlanEdit& edit, const std::string& wanted) {
   const auto [place, is_new] = outcomes_.try_emplace(key_of(edit));
   if (!is_new || stop_) return place->second;
-  const std::string name = !wanted.empty() ? wanted
-                           : edit.empty()  ? original_.plan.name
-                                           : original_.plan.name + "+" + edit.member_name();
   try {
-    place->second = runner_.run(lane(edit, name), edit.empty());
+    place->second = run(edit, wanted);
   } catch (...) {
     outcomes_.erase(place);
     throw;
   }
   ++trials_;
-  if (stop_) place->second.trial.passes = false;
   Trial& trial = place->second.trial;
+  if (stop_) trial.passes = false;
   if (strict_gap_) trial.passes = trial.passes && trial.gap <= 0.5 * *strict_gap_;
-  tried_.push_back({edit, trial.gap, trial.passes});
+  tried_.push_back({.edit = edit,
+                    .gap = trial.gap,
+                    .passes = trial.passes,
+                    .skipped = trial.skipped,
+                    .calibration_skips = trial.calibration_skips,
+                    .last_scale = place->second.last_scale,
+                    .why = place->second.why});
   if (on_trial && !stop_) on_trial();
   return place->second;
 }
 
 bool TrialBook::passes(const PlanEdit& edit) { return outcome(edit).trial.passes; }
+
+int TrialBook::first_that_passes(const std::vector<PlanEdit>& edits) {
+  const size_t at_once = static_cast<size_t>(std::max(runner_.at_once(), 1));
+  for (size_t i = 0; i < edits.size(); ++i) {
+    if (exhausted()) return -1;
+    if (i % at_once == 0) {
+      expect(std::span(edits).subspan(i, std::min(at_once, edits.size() - i)));
+    }
+    if (passes(edits[i])) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void TrialBook::expect(std::span<const PlanEdit> edits) {
+  std::vector<const PlanEdit*> missing;
+  for (const PlanEdit& edit : edits) {
+    const bool is_left =
+        budget_.trials <= 0 || trials_ + static_cast<int64_t>(missing.size()) < budget_.trials;
+    const Key key = key_of(edit);
+    if (is_left && !outcomes_.contains(key) && !expected_.contains(key)) missing.push_back(&edit);
+  }
+  if (missing.size() < 2 || runner_.at_once() < 2 || exhausted()) return;
+  std::vector<Expected> results(missing.size());
+  side_by_side(missing.size(), runner_.at_once(), [&](size_t i) {
+    const PlanEdit& edit = *missing[i];
+    if (stop_) return;
+    try {
+      results[i].outcome = runner_.run(lane(edit, name_of(edit, "")), edit.empty());
+    } catch (...) {
+      results[i].error = std::current_exception();
+    }
+  });
+  if (stop_) return;
+  for (size_t i = 0; i < missing.size(); ++i) {
+    expected_.try_emplace(key_of(*missing[i]), std::move(results[i]));
+  }
+}
 
 void TrialBook::ask_for_half_of(double gap) {
   strict_gap_ = gap;
@@ -58,16 +112,41 @@ void TrialBook::ask_for_half_of(double gap) {
   }
 }
 
+std::optional<std::vector<RunView>> TrialBook::record(const std::vector<PlanEdit>& edits) {
+  std::vector<std::optional<RunView>> found(edits.size());
+  std::vector<std::exception_ptr> errors(edits.size());
+  if (!stop_) {
+    side_by_side(edits.size(), runner_.at_once(), [&](size_t i) {
+      try {
+        found[i] = runner_.record(lane(edits[i], original_.plan.name));
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  }
+  trials_ += static_cast<int64_t>(edits.size());
+  std::vector<RunView> views;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    if (errors[i]) std::rethrow_exception(errors[i]);
+    if (!found[i]) return std::nullopt;
+    views.push_back(std::move(*found[i]));
+  }
+  return views;
+}
+
 std::optional<RunView> TrialBook::record(const PlanEdit& edit) {
-  if (stop_) return std::nullopt;
-  ++trials_;
-  return runner_.record(lane(edit, original_.plan.name));
+  std::optional<std::vector<RunView>> views = record(std::vector<PlanEdit>{edit});
+  if (!views) return std::nullopt;
+  return std::move(views->front());
 }
 
 void TrialBook::add(const TriedEdit& tried) {
-  Outcome outcome;
+  if (tried.edit.empty()) return;
+  Outcome outcome{.last_scale = tried.last_scale, .why = tried.why};
   outcome.trial.gap = tried.gap;
   outcome.trial.passes = tried.passes;
+  outcome.trial.skipped = tried.skipped;
+  outcome.trial.calibration_skips = tried.calibration_skips;
   if (outcomes_.try_emplace(key_of(tried.edit), outcome).second) tried_.push_back(tried);
 }
 

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "analysis/proof/proof.h"
+#include "analysis/proof/side_by_side.h"
 #include "analysis/run_view.h"
 
 namespace halfscope {
@@ -31,6 +33,9 @@ class TrialRunner {
   /// in twin_spread, tolerance and deviations. `original` is the lane as it was. Returns a sentence
   /// if nothing can be proved, else "".
   virtual std::string prepare(const LaneConfig& original, Proof& proof) = 0;
+  /// How many trials are worth running at once; run() and record() are called from that many
+  /// threads.
+  virtual int at_once() const { return 1; }
   /// Runs a lane. Throws Error if it is the original and does not repeat what was recorded.
   virtual Outcome run(const LaneConfig& lane, bool is_original) = 0;
 
@@ -51,6 +56,40 @@ class TrialRunner {
   virtual std::string healthy(const std::string& lane) const = 0;
   /// Why the advice did not help, where that can be told; a sentence.
   virtual std::string hint(const Outcome& advised) const = 0;
+};
+
+/// The fp32 reference of a lane, on the same backend, and the lane.
+inline std::vector<LaneConfig> beside_reference(const LaneConfig& lane) {
+  return {{.plan = reference_of(lane.plan),
+           .scaler = {},
+           .backend = lane.backend,
+           .own_name = "float32"},
+          lane};
+}
+
+/// How many trials on this backend are worth running at once.
+inline int trials_at_once(const Backend* backend) {
+  return backend != nullptr && backend->runs_side_by_side() ? trials_at_once() : 1;
+}
+
+/// Tells how far trials are, one at a time.
+class SharedProgress {
+ public:
+  explicit SharedProgress(const ProofProgress& tell) : tell_(tell) {}
+
+  /// Returns the number of a trial that begins.
+  int begin() { return ++count_; }
+  void go_on_from(int count) { count_ = count; }
+  void step(const std::string& name, int count, const StepRow& row) const {
+    if (!tell_) return;
+    const std::lock_guard lock(mutex_);
+    tell_(name, count, row);
+  }
+
+ private:
+  const ProofProgress& tell_;
+  std::atomic<int> count_{0};
+  mutable std::mutex mutex_;
 };
 
 std::unique_ptr<TrialRunner> training_trials(const ProofRequest& request, const Dataset& data,

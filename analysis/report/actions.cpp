@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "analysis/report/cost.h"
+#include "analysis/proof/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/rank_facts.h"

@@ -19,12 +19,12 @@ std::string cost_text(const ActionReport& action) {
   std::vector<std::string> parts;
   if (action.edit.has(FixKind::weights_fp32)) {
     parts.push_back(fmt::format("{} more for weights and optimizer state",
-                                report::bytes_text(cost.weight_bytes)));
+                                bytes_text(cost.weight_bytes)));
     parts.push_back(percent(cost.weight_share) + " of the weights move to fp32");
   } else {
     parts.push_back(percent(cost.weight_share) + " of the weights in fp32 (" +
-                    report::bytes_text(cost.weight_bytes) + " more to read)");
-    parts.push_back(report::bytes_text(cost.activation_bytes) + " more activations per batch");
+                    bytes_text(cost.weight_bytes) + " more to read)");
+    parts.push_back(bytes_text(cost.activation_bytes) + " more activations per batch");
     if (cost.multiply_share) {
       parts.push_back(percent(*cost.multiply_share) + " of the multiply-adds run in fp32");
     }

@@ -113,8 +113,8 @@ std::string cost_words(const ActionReport& action) {
   if (!action.cost) return "";
   std::string text =
       fmt::format(" Cost: {} of the weights in fp32 ({} more), {} more activations.",
-                  percent(action.cost->weight_share), report::bytes_text(action.cost->weight_bytes),
-                  report::bytes_text(action.cost->activation_bytes));
+                  percent(action.cost->weight_share), bytes_text(action.cost->weight_bytes),
+                  bytes_text(action.cost->activation_bytes));
   return text;
 }
 
@@ -139,6 +139,8 @@ void write_diagnosis(const Report& report, std::string& md) {
   }
   if (!diagnosis.fix.empty()) {
     md += fmt::format("\n**Fix**, {}: {}", proof_words(diagnosis), plain(diagnosis.fix_text));
+    const std::string cost = cost_words(diagnosis.fix_cost);
+    if (!cost.empty()) md += fmt::format(" It costs {}.", cost);
     for (const PlanEdit& edit : diagnosis.alternatives) {
       md += " Or, as small: " + plain(edit_sentence(edit));
     }

@@ -11,7 +11,7 @@
 
 #include "analysis/format_limits.h"
 #include "analysis/loss_gap.h"
-#include "analysis/report/cost.h"
+#include "analysis/proof/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/loss_scale_window.h"
@@ -102,10 +102,10 @@ void report_layers(const RunView& run, int lane, std::vector<LayerReport>& layer
     const size_t index = place.at(site.path);
     if (index < first) continue;
     layers[index].sites.push_back(report_site(run, lane, site));
-    weights[index] += report::weights_in(site);
+    weights[index] += weights_in(site);
   }
   for (size_t i = first; i < layers.size(); ++i) {
-    layers[i].parameters = report::parameters_of(weights[i], layers[i].parameters);
+    layers[i].parameters = parameters_of(weights[i], layers[i].parameters);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "analysis/diagnosis/diagnosis.h"
 #include "analysis/finding.h"
+#include "analysis/proof/cost.h"
 #include "analysis/proof/proof_record.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/recommend.h"
@@ -148,15 +149,6 @@ struct KernelReport {
   std::vector<int64_t> steps{};           ///< the sampled ones
   std::vector<KernelSiteReport> sites{};  ///< in execution order
   std::string text{};                     ///< what it comes to, in words
-};
-
-/// What keeping layers in fp32 costs, from the shapes and formats of the lane.
-struct Cost {
-  int64_t weight_bytes = 0;              ///< more to store or to read per pass
-  int64_t activation_bytes = 0;          ///< more to keep of one batch for the backward pass
-  double weight_share = 0.0;             ///< of all weight elements, those kept in fp32
-  std::optional<double> multiply_share;  ///< of all multiply-adds of the forward pass
-  std::vector<std::string> followers;    ///< layers that run in fp32 because they follow
 };
 
 struct ActionReport {

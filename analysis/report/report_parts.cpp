@@ -33,14 +33,6 @@ double suffering(const LayerReport& layer) noexcept {
   return std::max({rates.underflow, rates.lost, rates.overflow > 0.0 ? 1.0 + rates.overflow : 0.0});
 }
 
-std::string bytes_text(int64_t bytes) {
-  const double value = static_cast<double>(bytes);
-  if (std::fabs(value) < 1e3) return fmt::format("{} bytes", bytes);
-  if (std::fabs(value) < 1e6) return fmt::format("{:.3g} kB", value / 1e3);
-  if (std::fabs(value) < 1e9) return fmt::format("{:.3g} MB", value / 1e6);
-  return fmt::format("{:.3g} GB", value / 1e9);
-}
-
 std::string gap_text(double gap) { return std::isfinite(gap) ? percent(gap) : "not finite"; }
 
 std::string of_evaluation(const RunInfo& run, const std::string& measure) {

@@ -30,7 +30,6 @@ inline constexpr int64_t kFewSteps = 50;
 /// Layers below this are not worth a line where room is short.
 inline constexpr double kWorthShowing = 0.01;
 
-std::string bytes_text(int64_t bytes);  // "1.5 kB", decimal
 /// "0.4%"; "not finite" for an infinite or NaN gap.
 std::string gap_text(double gap);
 /// "Test loss"; "Test loss (averages)" where evaluations took the moving averages.

@@ -428,6 +428,8 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
 
 }  // namespace
 
-const Rule rule::forward_overflow{.id = "forward_overflow", .run = find_forward_overflow};
+const Rule rule::forward_overflow{.id = "forward_overflow",
+                                  .run = find_forward_overflow,
+                                  .mechanism = Mechanism::forward_overflow};
 
 }  // namespace halfscope

@@ -126,6 +126,8 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
 
 }  // namespace
 
-const Rule rule::gradient_underflow{.id = "gradient_underflow", .run = find_gradient_underflow};
+const Rule rule::gradient_underflow{.id = "gradient_underflow",
+                                    .run = find_gradient_underflow,
+                                    .mechanism = Mechanism::gradient_flush};
 
 }  // namespace halfscope

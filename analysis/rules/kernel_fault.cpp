@@ -144,6 +144,7 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
 // would not help.
 const Rule rule::kernel_fault{.id = "kernel_fault",
                               .run = find_kernel_fault,
+                              .mechanism = Mechanism::kernel_fault,
                               .explains = "Caused by the kernel fault above. Fix that first.",
                               .stands_alone = true,
                               .matters_without_harm = true};

@@ -60,6 +60,7 @@ void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
 
 }  // namespace
 
-const Rule rule::local_error{.id = "local_error", .run = find_local_error};
+const Rule rule::local_error{
+    .id = "local_error", .run = find_local_error, .mechanism = Mechanism::rounding};
 
 }  // namespace halfscope

@@ -269,6 +269,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
 
 }  // namespace
 
-const Rule rule::loss_scale_window{.id = "loss_scale_window", .run = find_loss_scale_window};
+const Rule rule::loss_scale_window{
+    .id = "loss_scale_window", .run = find_loss_scale_window, .mechanism = Mechanism::loss_scale};
 
 }  // namespace halfscope

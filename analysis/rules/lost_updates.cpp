@@ -188,6 +188,9 @@ void find_lost_updates(const LaneFacts& lane, std::vector<Finding>& findings) {
 
 }  // namespace
 
-const Rule rule::lost_updates{.id = "lost_updates", .run = find_lost_updates, .stands_alone = true};
+const Rule rule::lost_updates{.id = "lost_updates",
+                              .run = find_lost_updates,
+                              .mechanism = Mechanism::lost_update,
+                              .stands_alone = true};
 
 }  // namespace halfscope

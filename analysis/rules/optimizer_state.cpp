@@ -201,6 +201,7 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
 const Rule rule::optimizer_state{
     .id = "optimizer_state",
     .run = find_optimizer_state,
+    .mechanism = Mechanism::flushed_state,
     .explains = "Caused by the optimizer state above. Fix that first."};
 
 }  // namespace halfscope

@@ -60,6 +60,7 @@ void find_rank_disagreement(const LaneFacts& lane, std::vector<Finding>& finding
 
 const Rule rule::rank_disagreement{.id = "rank_disagreement",
                                    .run = find_rank_disagreement,
+                                   .mechanism = Mechanism::rank_disagreement,
                                    .stands_alone = true,
                                    .matters_without_harm = true};
 

@@ -106,6 +106,7 @@ void find_rank_reduction(const LaneFacts& lane, std::vector<Finding>& findings) 
 
 }  // namespace
 
-const Rule rule::rank_reduction{.id = "rank_reduction", .run = find_rank_reduction};
+const Rule rule::rank_reduction{
+    .id = "rank_reduction", .run = find_rank_reduction, .mechanism = Mechanism::gradient_sum};
 
 }  // namespace halfscope

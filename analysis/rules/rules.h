@@ -7,12 +7,15 @@
 
 #include "analysis/finding.h"
 #include "analysis/rules/lane_facts.h"
+#include "core/plan/causes.h"
 
 namespace halfscope {
 
 struct Rule {
   const char* id;  ///< as in docs/contracts.md: "forward_overflow"
   void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
+  /// Which mechanism its findings show; unknown if they only show that something is wrong.
+  Mechanism mechanism = Mechanism::unknown;
   /// An error of this rule explains what others find from its step on: they become notes with this
   /// advice. Null if it explains nothing else.
   const char* explains = nullptr;

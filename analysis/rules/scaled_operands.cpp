@@ -142,6 +142,7 @@ void find_scaled_operands(const LaneFacts& lane, std::vector<Finding>& findings)
 
 }  // namespace
 
-const Rule rule::scaled_operands{.id = "scaled_operands", .run = find_scaled_operands};
+const Rule rule::scaled_operands{
+    .id = "scaled_operands", .run = find_scaled_operands, .mechanism = Mechanism::clipped_blocks};
 
 }  // namespace halfscope

@@ -62,6 +62,7 @@ void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
 
 }  // namespace
 
-const Rule rule::skipped_steps{.id = "skipped_steps", .run = find_skipped_steps};
+const Rule rule::skipped_steps{
+    .id = "skipped_steps", .run = find_skipped_steps, .mechanism = Mechanism::loss_scale};
 
 }  // namespace halfscope

@@ -173,6 +173,7 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
 
 }  // namespace
 
-const Rule rule::swamped_additions{.id = "swamped_additions", .run = find_swamped_additions};
+const Rule rule::swamped_additions{
+    .id = "swamped_additions", .run = find_swamped_additions, .mechanism = Mechanism::stalled_sum};
 
 }  // namespace halfscope

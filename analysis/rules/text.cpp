@@ -24,6 +24,14 @@ std::string times(double factor) {
 
 }  // namespace
 
+std::string bytes_text(int64_t bytes) {
+  const double value = static_cast<double>(bytes);
+  if (std::fabs(value) < 1e3) return fmt::format("{} bytes", bytes);
+  if (std::fabs(value) < 1e6) return fmt::format("{:.3g} kB", value / 1e3);
+  if (std::fabs(value) < 1e9) return fmt::format("{:.3g} MB", value / 1e6);
+  return fmt::format("{:.3g} GB", value / 1e9);
+}
+
 std::string percent(double share) {
   const double value = 100.0 * share;
   if (value == 0.0) return "0%";

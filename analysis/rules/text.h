@@ -17,6 +17,7 @@ inline constexpr const char* kOfNonZeroUpdates = "of non-zero updates";
 
 /// "12.3%", "< 0.01%", "0%"; from ten times on "22.4 times", "2.2e4 times".
 std::string percent(double share);
+std::string bytes_text(int64_t bytes);  // "1.5 kB", decimal
 /// Three or four significant digits: "65504", "1.2e+05", "NaN".
 std::string short_number(double value);
 /// "65536 (2^16)"; a plain number if it is no power of two.

@@ -102,7 +102,9 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
 
 }  // namespace
 
-const Rule rule::unsafe_buffers{
-    .id = "unsafe_buffers", .run = find_unsafe_buffers, .stands_alone = true};
+const Rule rule::unsafe_buffers{.id = "unsafe_buffers",
+                                .run = find_unsafe_buffers,
+                                .mechanism = Mechanism::spoiled_statistics,
+                                .stands_alone = true};
 
 }  // namespace halfscope

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
@@ -143,7 +143,7 @@ int convert_network(const Settings& settings) {
   tell_types(settings, wanted, made.bytes);
   if (settings.out != kStandardOutput) {
     write_out(fmt::format("{}: {}\n", settings.out,
-                          report::bytes_text(static_cast<int64_t>(made.bytes.size()))));
+                          bytes_text(static_cast<int64_t>(made.bytes.size()))));
   }
   if (is_typed(settings)) {
     wanted.quiet = true;

@@ -101,6 +101,8 @@ class Backend {
   /// All that decides, beside Program::kernel_of(), how libraries which it calls compute on this
   /// machine: the device, and versions. Empty where that is not known.
   virtual std::string kernel_identity() const { return ""; }
+  /// Whether several of its programs may run at once, each on a thread of its own.
+  virtual bool runs_side_by_side() const noexcept { return false; }
   /// The program keeps its own copy of the graph. Throws DeviceError where there is no room for it.
   virtual std::unique_ptr<Program> compile(const Executable& executable) const = 0;
 };

@@ -9,7 +9,7 @@
 namespace halfscope {
 namespace {
 
-bool is_narrow(const FloatFormat& format) { return format != kFp32 && kFp32.contains(format); }
+bool is_narrow(const FloatFormat& format) { return !format.contains(kFp32); }
 
 void widen(FloatFormat& format, const FloatFormat& to) {
   if (is_narrow(format)) format = to;

@@ -373,6 +373,7 @@ class EngineBackend final : public Backend {
  public:
   explicit EngineBackend(const char* name) : name_(name) {}
   const char* name() const noexcept override { return name_; }
+  bool runs_side_by_side() const noexcept override { return true; }
   std::unique_ptr<Program> compile(const Executable& executable) const override {
     return std::make_unique<EngineProgram<T>>(executable);
   }

@@ -100,6 +100,8 @@ void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
   ImGui::PushStyleColor(ImGuiCol_Text, diagnosis.verified ? frame.theme.good : frame.theme.warn);
   ui::text("cause/proof", proof);
   ImGui::PopStyleColor();
+  const std::string cost = cost_words(diagnosis.fix_cost);
+  if (!cost.empty()) ui::text_wrapped("cause/cost", "It costs " + cost + ".");
   std::string reasons;
   for (const std::string& reason : diagnosis.reasons) {
     reasons += (reasons.empty() ? "" : "\n") + plain_text(reason);

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "analysis/report/cost.h"
+#include "analysis/proof/cost.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/float_format.h"
 #include "gui/panels/panel.h"
@@ -27,10 +27,10 @@ std::string rate_text(double rate) { return rate == 0.0 ? "0" : percent(rate); }
 std::string weights_text(const Frame& frame, const LayerModel& layer) {
   int64_t recorded = 0;
   for (const int site : layer.sites) {
-    recorded += report::weights_in(frame.lane_info().sites[static_cast<size_t>(site)]);
+    recorded += weights_in(frame.lane_info().sites[static_cast<size_t>(site)]);
   }
   const int64_t read = layer.info == nullptr ? 0 : layer.info->parameters;
-  const int64_t weights = report::parameters_of(recorded, read);
+  const int64_t weights = parameters_of(recorded, read);
   if (weights == 0) return "no weights";
   return grouped(weights) + (weights == 1 ? " weight" : " weights");
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/report/cost.h"
+#include "analysis/proof/cost.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 #include "gui/panels/cause.h"
@@ -158,20 +158,20 @@ std::string predicted(const Frame& frame) {
   if (!edits.fp32_layers().empty()) {
     text = fmt::format("Estimate: removes {} of the overflows and {} of the underflows.",
                        share(kept_overflow, overflow), share(kept_underflow, underflow));
-    const Cost cost = report::cost_of_fp32(frame.lane_info(), edits.fp32_layers());
+    const Cost cost = cost_of_fp32(frame.lane_info(), edits.fp32_layers());
     text +=
         fmt::format(" Adds {} for weights ({} of them in fp32) and {} for a batch's activations",
-                    report::bytes_text(cost.weight_bytes), percent(cost.weight_share),
-                    report::bytes_text(cost.activation_bytes));
+                    bytes_text(cost.weight_bytes), percent(cost.weight_share),
+                    bytes_text(cost.activation_bytes));
     if (cost.multiply_share) {
       text += fmt::format("; {} of the multiply-adds run in fp32", percent(*cost.multiply_share));
     }
     text += ".";
   }
   if (edits.has(FixKind::weights_fp32)) {
-    const Cost cost = report::cost_of_fp32_storage(frame.lane_info());
+    const Cost cost = cost_of_fp32_storage(frame.lane_info());
     text += fmt::format("{}Variables in fp32 add {}.", text.empty() ? "" : " ",
-                        report::bytes_text(cost.weight_bytes));
+                        bytes_text(cost.weight_bytes));
   }
   if (edits.loss_scale()) {
     text += fmt::format("{}Static loss scale {}.", text.empty() ? "" : " ",

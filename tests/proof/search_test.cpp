@@ -2,13 +2,19 @@
 // Searches on networks whose cure can be worked out by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "analysis/memory_sink.h"
 #include "analysis/proof/proof.h"
+#include "analysis/proof/side_by_side.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "core/train/runner.h"
@@ -59,7 +65,7 @@ struct Sketch {
 /// Runs the network under `plan` beside fp32 and searches for what cures it.
 struct Search {
   Search(const Model& network, const Plan& plan, const Dataset& data, TrialBudget budget = {},
-         std::vector<TriedEdit> tried = {}) {
+         std::vector<TriedEdit> tried = {}, int* runs = nullptr) {
     const RunnerConfig config{
         .lanes = with_references({{.plan = preset_plan("float32").value(),
                                    .scaler = {},
@@ -78,7 +84,10 @@ struct Search {
     request.search = {.on = true, .budget = budget, .evidence = &sink.view(), .lane = 1};
     request.search.tried = std::move(tried);
     request.search.on_trial = [this](const std::vector<TriedEdit>& all) { kept = all; };
-    proof = prove(request, data, {}, kGoOn).value();
+    const auto count = [runs](const std::string&, int number, const StepRow&) {
+      if (runs != nullptr) *runs = std::max(*runs, number);
+    };
+    proof = prove(request, data, count, kGoOn).value();
   }
 
   std::vector<std::string> names() const {
@@ -208,17 +217,72 @@ TEST(Search, EndsWithItsBudget) {
 TEST(Search, RunsNothingTwice) {
   const Search first(one_overflow(), half(), rows(8));
   ASSERT_GT(first.kept.size(), 3u);
-  std::vector<TriedEdit> known = first.kept;
-  std::erase_if(known, [](const TriedEdit& tried) { return tried.edit.empty(); });
-  const Search again(one_overflow(), half(), rows(8), {}, known);
+  std::vector<TriedEdit> known = read_tried(tried_json(first.kept));
+  // The lane as it was is run again all the same: it has to repeat what was recorded.
+  ASSERT_TRUE(known.front().edit.empty());
+  known.front().passes = true;
+  int asked = 0;
+  Search again(one_overflow(), half(), rows(8), {}, known, &asked);
   EXPECT_EQ(again.names(), first.names());
+  EXPECT_EQ(again.proof.text, first.proof.text);
   EXPECT_EQ(again.proof.tried.size(), first.proof.tried.size());
-  const std::vector<TriedEdit> read = read_tried(tried_json(first.kept));
-  ASSERT_EQ(read.size(), first.kept.size());
-  for (size_t i = 0; i < read.size(); ++i) {
-    EXPECT_EQ(read[i].edit, first.kept[i].edit);
-    EXPECT_EQ(read[i].passes, first.kept[i].passes);
+  EXPECT_EQ(asked, 1);
+  const auto trials = [](const Proof& proof) {
+    return nlohmann::json::parse(proof_json(proof)).at("trials");
+  };
+  EXPECT_EQ(trials(again.proof), trials(first.proof));
+}
+
+TEST(Search, KeepsAllThatATrialCameTo) {
+  const TriedEdit tried{.edit = PlanEdit::in_fp32({"conv2"}),
+                        .gap = 0.5,
+                        .passes = true,
+                        .skipped = 7,
+                        .calibration_skips = 5,
+                        .last_scale = 2048.0,
+                        .why = "the gradient of conv2 is 12% off"};
+  const std::vector<TriedEdit> read = read_tried(tried_json({tried}));
+  ASSERT_THAT(read, SizeIs(1));
+  EXPECT_EQ(read[0].edit, tried.edit);
+  EXPECT_EQ(read[0].gap, tried.gap);
+  EXPECT_TRUE(read[0].passes);
+  EXPECT_EQ(read[0].skipped, 7);
+  EXPECT_EQ(read[0].calibration_skips, 5);
+  EXPECT_EQ(read[0].last_scale, 2048.0);
+  EXPECT_EQ(read[0].why, tried.why);
+}
+
+TEST(Search, FindsTheSameOnAnyNumberOfCores) {
+  const int before = omp_get_max_threads();
+  std::vector<std::string> proofs;
+  for (const int threads : {1, 2, 5}) {
+    omp_set_num_threads(threads);
+    proofs.push_back(proof_json(Search(one_overflow(), half(), rows(8)).proof));
+    proofs.push_back(proof_json(Search(one_overflow(), half(), rows(8), {.trials = 6}).proof));
   }
+  omp_set_num_threads(before);
+  for (size_t i = 2; i < proofs.size(); ++i) EXPECT_EQ(proofs[i], proofs[i % 2]) << i;
+}
+
+TEST(SideBySide, DoesEverythingOnceAndSharesTheThreads) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(4);
+  std::vector<std::atomic<int>> done(9);
+  std::atomic<int> now{0}, most{0}, threads{0};
+  side_by_side(done.size(), 2, [&](size_t i) {
+    const int at_once = ++now;
+    for (int seen = most; at_once > seen && !most.compare_exchange_weak(seen, at_once);) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    threads = omp_get_max_threads();
+    ++done[i];
+    --now;
+  });
+  EXPECT_EQ(omp_get_max_threads(), 4) << "the caller keeps its own";
+  omp_set_num_threads(before);
+  for (const std::atomic<int>& each : done) EXPECT_EQ(each, 1);
+  EXPECT_EQ(most, 2);
+  EXPECT_EQ(threads, 2);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What layers read in weights, and what that costs in fp32, against sizes worked out by hand.
-#include "analysis/report/cost.h"
+#include "analysis/proof/cost.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "core/lower/lower.h"
 #include "core/policy/policy.h"
 
-namespace halfscope::report {
+namespace halfscope {
 namespace {
 
 SiteInfo tensor(const char* path, const char* name, Role role, Shape shape,
@@ -88,5 +88,46 @@ TEST(Cost, AWeightCountsWhereItIsReadWhateverItIsCalled) {
   EXPECT_DOUBLE_EQ(proj.weight_share, 512.0 / 4608.0);
 }
 
+/// Two products of [8, 160] by [160, 160]: 204800 multiply-adds each.
+LaneInfo two_products() {
+  LaneInfo lane;
+  lane.layers = {layer("a", "MatMul", {"input"}, 25600), layer("b/steps", "MatMul", {"a"}, 25600)};
+  for (const char* path : {"a", "b/steps"}) {
+    lane.sites.push_back(tensor(path, "weight", Role::weight, {160, 160}));
+    lane.sites.push_back(tensor(path, "activation", Role::activation, {8, 160}));
+    lane.sites.push_back(tensor(path, "update", Role::update, {160, 160}));
+    lane.sites.push_back(tensor(path, "m", Role::state, {160, 160}));
+  }
+  return lane;
+}
+
+TEST(Cost, AWideResultMovesNoMultiplyAdds) {
+  const LaneInfo lane = two_products();
+  const Cost store = cost_of(lane, PlanEdit::of(FixKind::store_fp32, "a"));
+  EXPECT_EQ(store.weight_bytes, 0);
+  EXPECT_EQ(store.activation_bytes, 8 * 160 * 2);
+  EXPECT_DOUBLE_EQ(store.multiply_share.value(), 0.0);
+  const Cost whole = cost_of(lane, PlanEdit::of(FixKind::operator_fp32, "a"));
+  EXPECT_EQ(whole.weight_bytes, 25600 * 2);
+  EXPECT_DOUBLE_EQ(whole.multiply_share.value(), 0.5);
+  EXPECT_TRUE(is_cheaper(store, whole));
+  EXPECT_FALSE(is_cheaper(whole, store));
+  EXPECT_EQ(cost_words(whole), "50% of the multiply-adds in fp32, 53.8 kB more memory");
+  EXPECT_EQ(cost_words(cost_of(lane, PlanEdit::of(FixKind::accumulate_fp32, "a"))), "");
+}
+
+TEST(Cost, AChangeOfACompositeHoldsForItsSteps) {
+  const Cost cost = cost_of(two_products(), PlanEdit::of(FixKind::operator_fp32, "b"));
+  EXPECT_DOUBLE_EQ(cost.multiply_share.value(), 0.5);
+}
+
+TEST(Cost, StateAndVariablesAreStoredOnce) {
+  const LaneInfo lane = two_products();
+  EXPECT_EQ(cost_of(lane, PlanEdit::of(FixKind::state_fp32)).weight_bytes, 2 * 25600 * 2);
+  PlanEdit both = PlanEdit::of(FixKind::weights_fp32);
+  both.set(FixKind::state_fp32, true);
+  EXPECT_EQ(cost_of(lane, both).weight_bytes, 4 * 25600 * 2);
+}
+
 }  // namespace
-}  // namespace halfscope::report
+}  // namespace halfscope

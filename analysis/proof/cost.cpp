@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// What an advised change costs, from the shapes and formats that the run file holds of a lane.
-#include "analysis/report/cost.h"
+#include "analysis/proof/cost.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <set>
 
-#include "analysis/report/report_parts.h"
+#include "analysis/rules/text.h"
 #include "core/ops/ops.h"
 
-namespace halfscope::report {
+namespace halfscope {
 namespace {
 
 int64_t bytes_per_element(const FloatFormat& format) {
@@ -58,18 +59,29 @@ std::map<std::string, LayerTensors> tensors_of(const LaneInfo& lane) {
   return tensors;
 }
 
-}  // namespace
+/// Which nodes an edit widens: whole operators, or their results alone.
+class Widened {
+ public:
+  explicit Widened(const PlanEdit& edit) : edit_(edit) {}
 
-int64_t weights_in(const SiteInfo& site) {
-  const int64_t n = elements(site.shape);
-  const bool constant = site.role == Role::input && site.tensor.starts_with("constant") && n > 1;
-  return site.role == Role::weight || constant ? n : 0;
-}
+  bool operator_at(const std::string& path) const { return has(FixKind::operator_fp32, path); }
+  bool result_at(const std::string& path) const {
+    return operator_at(path) || has(FixKind::store_fp32, path);
+  }
 
-int64_t parameters_of(int64_t recorded, int64_t read) { return std::max(recorded, read); }
+ private:
+  /// A change of a composite holds for the steps that it is made of.
+  bool has(FixKind kind, const std::string& path) const {
+    return std::any_of(edit_.changes.begin(), edit_.changes.end(), [&](const Change& change) {
+      return change.kind == kind && (path == change.path || path.starts_with(change.path + "/"));
+    });
+  }
 
-Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) {
-  const std::set<std::string> keep(layers.begin(), layers.end());
+  const PlanEdit& edit_;
+};
+
+Cost cost_of_nodes(const LaneInfo& lane, const PlanEdit& edit) {
+  const Widened widened(edit);
   const std::map<std::string, LayerTensors> tensors = tensors_of(lane);
   Cost cost;
   std::map<std::string, FloatFormat> written;  // by path, under the new plan
@@ -85,10 +97,11 @@ Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) 
         if (place != written.end() && place->second.contains(format)) format = place->second;
       }
     }
-    const bool kept = keep.contains(layer.path);
-    if (kept) format = kFp32;
+    const bool kept = widened.operator_at(layer.path);
+    const bool wide = widened.result_at(layer.path);
+    if (wide) format = kFp32;
     written[layer.path] = format;
-    if (!kept && !(format == layer.write)) cost.followers.push_back(layer.path);
+    if (!wide && !(format == layer.write)) cost.followers.push_back(layer.path);
     const auto place = tensors.find(layer.path);
     if (place == tensors.end()) continue;
     const LayerTensors& own = place->second;
@@ -112,26 +125,70 @@ Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) 
     }
   }
   // A bias that two of the layers count is still one.
-  cost.weight_share = share(std::min(kept_weights, weights), weights);
+  cost.weight_share = share_of(std::min(kept_weights, weights), weights);
   if (products > 0.0) cost.multiply_share = kept_products / products;
   return cost;
 }
 
-Cost cost_of_fp32_storage(const LaneInfo& lane) {
+/// What is stored beside the network: variables, or the optimizer's state, or both.
+Cost cost_of_storage(const LaneInfo& lane, bool variables, bool state) {
   Cost cost;
   int64_t weights = 0, kept = 0;
   for (const SiteInfo& site : lane.sites) {
     // An update's format is the one its variable is stored in.
-    if (site.role != Role::update && site.role != Role::state) continue;
+    const bool is_variable = site.role == Role::update, is_state = site.role == Role::state;
+    if (!(is_variable && variables) && !(is_state && state)) continue;
     const int64_t n = elements(site.shape);
     const int64_t more = bytes_per_element(kFp32) - bytes_per_element(site.format);
-    cost.weight_bytes += n * more;
-    if (site.role != Role::update) continue;
+    cost.weight_bytes += n * std::max<int64_t>(more, 0);
+    if (!is_variable) continue;
     weights += n;
     kept += more > 0 ? n : 0;
   }
-  cost.weight_share = share(kept, weights);
+  cost.weight_share = share_of(kept, weights);
   return cost;
 }
 
-}  // namespace halfscope::report
+}  // namespace
+
+int64_t weights_in(const SiteInfo& site) {
+  const int64_t n = elements(site.shape);
+  const bool constant = site.role == Role::input && site.tensor.starts_with("constant") && n > 1;
+  return site.role == Role::weight || constant ? n : 0;
+}
+
+int64_t parameters_of(int64_t recorded, int64_t read) { return std::max(recorded, read); }
+
+Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers) {
+  return cost_of_nodes(lane, PlanEdit::in_fp32(layers));
+}
+
+Cost cost_of_fp32_storage(const LaneInfo& lane) { return cost_of_storage(lane, true, true); }
+
+Cost cost_of(const LaneInfo& lane, const PlanEdit& edit) {
+  Cost cost = cost_of_nodes(lane, edit);
+  const bool variables = edit.has(FixKind::weights_fp32);
+  const Cost stored = cost_of_storage(lane, variables, variables || edit.has(FixKind::state_fp32));
+  cost.weight_bytes += stored.weight_bytes;
+  cost.weight_share = std::max(cost.weight_share, stored.weight_share);
+  return cost;
+}
+
+bool is_cheaper(const Cost& a, const Cost& b) {
+  const double products_a = a.multiply_share.value_or(0.0);
+  const double products_b = b.multiply_share.value_or(0.0);
+  if (products_a != products_b) return products_a < products_b;
+  return a.weight_bytes + a.activation_bytes < b.weight_bytes + b.activation_bytes;
+}
+
+std::string cost_words(const Cost& cost) {
+  std::string text;
+  if (cost.multiply_share.value_or(0.0) > 0.0) {
+    text = percent(*cost.multiply_share) + " of the multiply-adds in fp32";
+  }
+  const int64_t bytes = cost.weight_bytes + cost.activation_bytes;
+  if (bytes > 0) text += (text.empty() ? "" : ", ") + bytes_text(bytes) + " more memory";
+  return text;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Cost: what a change of a lane's plan takes in bytes and in multiply-adds, from the shapes and
+// formats that the run holds of the lane. Searches put the cheaper of two cures first, reports and
+// the viewer show it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/observe/recording.h"
+#include "core/plan/plan_edit.h"
+
+namespace halfscope {
+
+struct Cost {
+  int64_t weight_bytes = 0;              ///< more to store or to read per pass
+  int64_t activation_bytes = 0;          ///< more to keep of one batch for the backward pass
+  double weight_share = 0.0;             ///< of all weight elements, those kept in fp32
+  std::optional<double> multiply_share;  ///< of all multiply-adds of the forward pass
+  std::vector<std::string> followers;    ///< layers that run in fp32 because they follow
+};
+
+/// Returns the number of elements if the tensor is a weight of its layer, or a constant tensor that
+/// stands for one in a frozen network, else 0. A constant of one number is a setting.
+int64_t weights_in(const SiteInfo& site);
+/// Returns how many weights a layer reads: those recorded under its path, or what its node reads
+/// under other names if that is more. `read` is LayerInfo::parameters.
+int64_t parameters_of(int64_t recorded, int64_t read);
+
+/// Keeping `layers` of the lane in fp32, with the layers that follow their inputs' format.
+Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers);
+/// Keeping all variables and the optimizer's state in fp32.
+Cost cost_of_fp32_storage(const LaneInfo& lane);
+/// Of all changes of an edit that take memory or multiply-adds; a change of another format, of
+/// sums or of a constant takes none.
+Cost cost_of(const LaneInfo& lane, const PlanEdit& edit);
+
+/// Whether `a` takes fewer multiply-adds in fp32, or as many and fewer bytes.
+bool is_cheaper(const Cost& a, const Cost& b);
+/// "12% of the multiply-adds in fp32, 3.2 MB more memory"; "" if it takes nothing.
+std::string cost_words(const Cost& cost);
+
+}  // namespace halfscope

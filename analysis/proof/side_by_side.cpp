@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/proof/side_by_side.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace halfscope {
+
+int trials_at_once() noexcept {
+  constexpr int kMost = 8;
+  return std::clamp(omp_get_max_threads(), 1, kMost);
+}
+
+void side_by_side(size_t n, int at_once, const std::function<void(size_t)>& work) {
+  const size_t workers = std::min(n, static_cast<size_t>(std::max(at_once, 1)));
+  if (workers < 2) {
+    for (size_t i = 0; i < n; ++i) work(i);
+    return;
+  }
+  const int threads = std::max(omp_get_max_threads() / static_cast<int>(workers), 1);
+  std::atomic<size_t> next{0};
+  const auto take = [&] {
+    omp_set_num_threads(threads);  // of this thread alone
+    for (size_t i = next++; i < n; i = next++) work(i);
+  };
+  std::vector<std::jthread> pool;
+  for (size_t i = 0; i < workers; ++i) pool.emplace_back(take);
+}
+
+}  // namespace halfscope
