@@ -8,6 +8,7 @@
 #include <map>
 
 #include "analysis/rules/text.h"
+#include "core/numeric/statistics/rates.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {

@@ -19,6 +19,8 @@ namespace group {
 inline constexpr const char* kArguments = "Arguments";
 inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kOther = "Other";
+/// Flags that another command's help explains: --help leaves them out, completion does not.
+inline constexpr const char* kElsewhere = "Elsewhere";
 }  // namespace group
 
 /// What a shell offers for the value of an option. Everything is optional.

@@ -147,6 +147,13 @@ void read_config(Settings& settings, const std::set<std::string>& replaced) {
   }
 }
 
+Commands config_command(const std::string& file) {
+  const Json json = read_json(file);
+  if (json.is_object() && json.contains("schema") && json["schema"] == schema_of(kRun)) return kRun;
+  read_object(file, kTrain);  // says what is wrong with any other file
+  return kTrain;
+}
+
 Json config_json(const Settings& settings) {
   Json json{{"schema", schema_of(settings.command)}};
   for (const Setting* row : settings_of(settings.command)) {

@@ -15,6 +15,10 @@ namespace halfscope {
 /// only checked. Throws Error (usage) that names the file and the key.
 void read_config(Settings& settings, const std::set<std::string>& replaced);
 
+/// Returns the command that the configuration file is for. Throws Error (usage) if it says neither
+/// `train` nor `run`.
+Commands config_command(const std::string& file);
+
 /// Returns the settings in the form of a configuration file. It includes defaults and the JSON of
 /// every plan that is not a preset, and leaves out settings without a value. Throws Error if a plan
 /// cannot be read.

@@ -80,7 +80,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
   std::vector<Row> others;  // the group that CLI11 puts --help into comes last
   for (const CLI::Option* option : app->get_options()) {
     const std::string& name = option->get_group();
-    if (name.empty()) continue;
+    if (name.empty() || name == group::kElsewhere) continue;
     if (name == "Options" || name == group::kOther) {
       others.push_back(row_of(*option));
       continue;

@@ -2,6 +2,7 @@
 #include "cli/args/setting.h"
 
 #include <algorithm>
+#include <map>
 
 #include "cli/args/config_file.h"
 #include "cli/args/lanes.h"
@@ -45,9 +46,61 @@ void fold_learning_rate(Settings& settings) {
   settings.learning_rate.reset();
 }
 
-/// The option of a row among those that add_settings() declared.
-const CLI::Option& option_of(const CLI::App& app, const Setting& setting) {
-  return *app.get_option(setting.flag);
+/// The option of a row; null where the command has none for it.
+using OptionOf = std::function<const CLI::Option*(const Setting& row)>;
+
+CLI::Option* add_option(CLI::App& app, const Setting& row) {
+  // What was typed is read when all of it is known: read_settings().
+  const auto later = [](const CLI::results_t&) { return true; };
+  const SettingValue& value = row.value;
+  CLI::Option* option = value.name == nullptr ? app.add_flag(row.flag, row.help)
+                                              : app.add_option(row.flag, later, row.help);
+  option->group(row.group);
+  if (value.name != nullptr) option->type_name(value.name)->type_size(1);
+  if (value.many) option->expected(1)->take_all();
+  if (row.offer) offer(option, *row.offer);
+  return option;
+}
+
+void read_option(Settings& settings, const Setting& row, const CLI::Option& option) {
+  if (option.count() > 1 && row.value.name != nullptr &&
+      !row.value.many) {  // another command's row allows it
+    throw usage_error(row.flag + " is given twice", "keep the one that is meant");
+  }
+  // CLI11 gives a switch a result, too, which its read() ignores.
+  for (const std::string& text : option.results()) row.value.read(settings, row.flag, text);
+}
+
+/// `network` replaces the one that is read, unless it is empty.
+Settings read_rows(Commands command, const OptionOf& option_of, const std::string& network) {
+  Settings settings = default_settings(command);
+  std::set<std::string> replaced;  // keys of a file that the command line has in another form
+  const auto has = [&](const Setting& row) {
+    const CLI::Option* option = option_of(row);
+    return option != nullptr && option->count() > 0;
+  };
+  for (const Setting* row : settings_of(command)) {
+    if (!has(*row)) continue;
+    settings.given.insert(row->key());
+    replaced.insert(row->key());
+    replaced.insert(row->replaces.begin(), row->replaces.end());
+  }
+  if (settings.is_given("config")) {
+    settings.config = option_of(*find_setting(command, "config"))->results()[0];
+    read_config(settings, replaced);
+  }
+  for (const Setting* row : settings_of(command)) {
+    if (has(*row)) read_option(settings, *row, *option_of(*row));
+  }
+  if (!network.empty()) settings.model = network;
+  take_case_settings(settings);
+  fold_learning_rate(settings);
+  return settings;
+}
+
+bool is_for_recording(const Setting& row) {
+  return (row.commands & (kTrain | kRun)) != 0 && !row.is_argument() &&
+         (row.is_in_files() || row.key() == "config");
 }
 
 }  // namespace
@@ -90,42 +143,58 @@ Settings default_settings(Commands command) {
 void add_settings(CLI::App& app, Commands command) {
   const Settings defaults = default_settings(command);
   for (const Setting* row : settings_of(command)) {
-    const SettingValue& value = row->value;
-    // What was typed is read when all of it is known: read_settings().
-    const auto later = [](const CLI::results_t&) { return true; };
-    CLI::Option* option = value.name == nullptr ? app.add_flag(row->flag, row->help)
-                                                : app.add_option(row->flag, later, row->help);
-    option->group(row->group);
-    if (value.name != nullptr) {
-      option->type_name(value.name)->type_size(1)->default_str(list_text(value.texts(defaults)));
-    }
-    if (value.many) option->expected(1)->take_all();
-    if (row->offer) offer(option, *row->offer);
+    CLI::Option* option = add_option(app, *row);
+    if (row->value.name != nullptr) option->default_str(list_text(row->value.texts(defaults)));
   }
 }
 
 Settings read_settings(const CLI::App& app, Commands command) {
-  Settings settings = default_settings(command);
-  std::set<std::string> replaced;  // keys of a file that the command line has in another form
-  for (const Setting* row : settings_of(command)) {
-    if (option_of(app, *row).count() == 0) continue;
-    settings.given.insert(row->key());
-    replaced.insert(row->key());
-    replaced.insert(row->replaces.begin(), row->replaces.end());
+  const auto option_of = [&app](const Setting& row) { return app.get_option(row.flag); };
+  return read_rows(command, option_of, "");
+}
+
+void add_recording_settings(CLI::App& app, const char* heading, const std::vector<Shown>& shown,
+                            const std::vector<std::string>& left_out) {
+  const auto add = [&](const Setting& row) {
+    if (CLI::Option* option = app.get_option_no_throw(row.flag)) {
+      if (row.value.many) option->expected(1)->take_all();
+      return option;
+    }
+    return add_option(app, row)->group(group::kElsewhere);
+  };
+  for (const Shown& each : shown) {
+    for (const Setting& row : setting_table()) {
+      if (!is_for_recording(row) || row.flag != each.flag) continue;
+      add(row)->description(each.help)->group(heading);
+    }
   }
-  if (settings.is_given("config")) {
-    settings.config = option_of(app, *find_setting(command, "config")).results()[0];
-    read_config(settings, replaced);
+  for (const Setting& row : setting_table()) {
+    const bool out = std::find(left_out.begin(), left_out.end(), row.flag) != left_out.end();
+    if (is_for_recording(row) && !out) add(row);
   }
-  for (const Setting* row : settings_of(command)) {
-    const CLI::Option& option = option_of(app, *row);
-    if (option.count() == 0) continue;
-    // CLI11 gives a switch a result, too, which its read() ignores.
-    for (const std::string& text : option.results()) row->value.read(settings, row->flag, text);
+}
+
+std::optional<std::string> given_recording_flag(
+    const CLI::App& app,
+    const std::function<bool(const std::string& flag, unsigned commands)>& wanted) {
+  std::map<std::string, unsigned> commands;
+  for (const Setting& row : setting_table()) {
+    if (is_for_recording(row)) commands[row.flag] |= row.commands & (kTrain | kRun);
   }
-  take_case_settings(settings);
-  fold_learning_rate(settings);
-  return settings;
+  for (const CLI::Option* option : app.parse_order()) {
+    if (option->get_lnames().empty()) continue;
+    const auto found = commands.find(long_name(*option));
+    if (found != commands.end() && wanted(found->first, found->second)) return found->first;
+  }
+  return std::nullopt;
+}
+
+Settings read_recording_settings(const CLI::App& app, Commands command,
+                                 const std::string& network) {
+  const auto option_of = [&app](const Setting& row) -> const CLI::Option* {
+    return is_for_recording(row) ? app.get_option_no_throw(row.flag) : nullptr;
+  };
+  return read_rows(command, option_of, network);
 }
 
 std::vector<std::string> settings_words(const Settings& settings) {

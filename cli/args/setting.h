@@ -70,4 +70,23 @@ void add_settings(CLI::App& app, Commands command);
 /// and the key.
 Settings read_settings(const CLI::App& app, Commands command);
 
+/// How a command shows a setting of other commands in its help.
+struct Shown {
+  const char* flag;
+  std::string help;
+};
+/// Declares --config and the flags of `train` and `run` that configuration files have keys for, but
+/// for those of `left_out`: for a command that trains or runs a network first. Help lists those
+/// `shown`, in their order and under `heading`; completion offers all.
+void add_recording_settings(CLI::App& app, const char* heading, const std::vector<Shown>& shown,
+                            const std::vector<std::string>& left_out);
+/// Returns the first flag that add_recording_settings() declared and the command line has, if
+/// `wanted` is true of it and the commands that take it (bits of Commands).
+std::optional<std::string> given_recording_flag(
+    const CLI::App& app,
+    const std::function<bool(const std::string& flag, unsigned commands)>& wanted);
+/// Returns what read_settings() of `train` or `run` does of the flags that add_recording_settings()
+/// declared. The network is `network`, unless that is empty.
+Settings read_recording_settings(const CLI::App& app, Commands command, const std::string& network);
+
 }  // namespace halfscope

@@ -168,7 +168,8 @@ std::vector<Setting> network_rows() {
       {"--data",
        kRun,
        kNetwork,
-       "Test part of digits, mnist:DIR or cifar10:DIR, with its labels",
+       "Test part of digits, mnist:DIR or cifar10:DIR, with its labels; or FILE.npz, of which "
+       "test=FILE.npz is the test part",
        text("SPEC", &Settings::data),
        Kept::settings,
        data_sets,

@@ -84,6 +84,22 @@ void take_case_settings(Settings& settings) {
   }
 }
 
+std::string plan_of_case(const zoo::Case& which) {
+  return which.right.empty() ? which.plain.front() : which.right.front();
+}
+
+void take_case_plan(Settings& settings) {
+  if (settings.is_given("lanes") || settings.is_given("plan")) return;
+  const zoo::Case& which = zoo_case(settings.model);
+  const std::vector<std::string> words = lane_words(which, plan_of_case(which));
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    for (const Setting* row : settings_of(settings.command)) {
+      if (row->flag != words[i] || settings.is_given(row->key())) continue;
+      row->value.read(settings, row->flag, words[i + 1]);
+    }
+  }
+}
+
 Plan zoo_plan_of(const std::string& spec) {
   const std::string name = after_prefix(spec);
   if (std::optional<Plan> plan = zoo::zoo_plan(name)) return *plan;

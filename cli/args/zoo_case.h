@@ -31,6 +31,11 @@ void take_case_settings(Settings& settings);
 /// Returns the plan "zoo:naive_float16". Throws Error (usage) that names the nearest one.
 Plan zoo_plan_of(const std::string& spec);
 
+/// Returns the plan (plans.h) under which the case is worth a look.
+std::string plan_of_case(const zoo::Case& which);
+/// Fills in that plan, and what belongs to it, where the user has said nothing of lanes.
+void take_case_plan(Settings& settings);
+
 /// Returns the words that have `train` or `run` do what the case does under a plan (plans.h):
 /// "--plan", "mixed_bfloat16", "--accumulate-grads", "bf16".
 std::vector<std::string> lane_words(const zoo::Case& which, const std::string& plan);

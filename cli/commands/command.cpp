@@ -2,9 +2,6 @@
 #include "cli/commands/command.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -41,24 +38,6 @@ int exit_code(std::span<const Finding> findings, const std::string& threshold) {
   }
   throw usage_error("unknown severity " + threshold,
                     did_you_mean(threshold, names, "use info, warning or error"));
-}
-
-void check_distinct(std::span<const std::string> files) {
-  std::set<std::filesystem::path> seen;
-  for (const std::string& file : files) {
-    if (file.empty()) continue;
-    // absolute(): weakly_canonical() leaves a name that is not there yet relative.
-    std::error_code ignored;
-    const std::filesystem::path path = std::filesystem::absolute(file, ignored);
-    std::filesystem::path canonical = std::filesystem::weakly_canonical(path, ignored);
-    if (!seen.insert(canonical.empty() ? path : canonical).second) {
-      throw usage_error(file + " is named twice", "give every input and output a file of its own");
-    }
-  }
-}
-
-void check_distinct(std::initializer_list<std::string> files) {
-  check_distinct(std::span(files.begin(), files.size()));
 }
 
 }  // namespace halfscope

@@ -8,7 +8,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <functional>
-#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -43,9 +42,5 @@ inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 /// Exit code 1 if a finding reaches `threshold` ("info", "warning", "error"), else 0; "" never
 /// fails. Throws Error (usage) for another word.
 int exit_code(std::span<const Finding> findings, const std::string& threshold);
-
-/// Throws Error (usage) if two of the files, empty names left aside, are one and the same.
-void check_distinct(std::span<const std::string> files);
-void check_distinct(std::initializer_list<std::string> files);
 
 }  // namespace halfscope

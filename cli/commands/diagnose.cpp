@@ -10,8 +10,13 @@
 #include "analysis/report/report.h"
 #include "analysis/rules/recommend.h"
 #include "cli/args/arguments.h"
+#include "cli/args/config_file.h"
+#include "cli/args/network.h"
+#include "cli/args/recording.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/advised_fix.h"
+#include "cli/tasks/audit.h"
+#include "cli/tasks/diagnosed_run.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
 #include "cli/terminal/output.h"
@@ -25,12 +30,18 @@ namespace {
 constexpr size_t kIndent = 2, kHanging = 4;
 
 struct DiagnoseOptions {
-  std::string run, lane, out, fail_on, budget, fix_as;
-  bool verify = false, no_twins = false, force = false, json = false, quiet = false;
+  /// The run file, or the network that is recorded with `recorded`.
+  std::string run, lane, out, fail_on, budget, fix_as, record;
+  std::optional<Settings> recorded{};
+  std::string line{};  ///< what was typed
+  bool audit = false, verify = false, no_twins = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
 
-constexpr const char* kBudgetHint = "use a number of trials (40), seconds (90s) or minutes (10m)";
+Error budget_error(const std::string& text) {
+  return usage_error("--budget " + text + ": neither a number of trials nor a time",
+                     "write 40 for trials, 90s for seconds or 10m for minutes");
+}
 
 /// "40" is a number of trials, "90s" and "10m" are times.
 TrialBudget parse_budget(const std::string& text) {
@@ -40,21 +51,21 @@ TrialBudget parse_budget(const std::string& text) {
     try {
       return {.trials = static_cast<int64_t>(parse_integer("--budget", text, 1, 1000000))};
     } catch (const Error&) {
-      throw usage_error("--budget " + text + " is no number of trials", kBudgetHint);
+      throw budget_error(text);
     }
   }
   try {
     const double number = parse_number("--budget", text.substr(0, text.size() - 1), 0.001, 1e7);
     return {.seconds = unit == 'm' ? 60.0 * number : number};
   } catch (const Error&) {
-    throw usage_error("--budget " + text + " is no time", kBudgetHint);
+    throw budget_error(text);
   }
 }
 
 int lane_of(const RunView& run, const DiagnoseOptions& options, const Report& report) {
   if (options.lane.empty()) {
     const int lane = advised_lane(run, report);
-    if (lane < 0) throw Error(options.run + " has no lanes");
+    if (lane < 0) throw Error("the run has no lanes");
     return lane;
   }
   if (const std::optional<int> found = run.find_lane(options.lane)) return *found;
@@ -213,6 +224,12 @@ std::optional<Recommendation> advice_on(const RunView& run, const Report& report
   return recommend(run, report.findings, lane);
 }
 
+/// The proof that the run file has of the lane's advice, if that holds.
+std::optional<Proof> stored_proof(const RunView& run, int lane) {
+  std::optional<Proof> proof = read_proof(run.proof(lane));
+  return proof && proof->holds ? proof : std::nullopt;
+}
+
 Diagnosis diagnosis_on(const RunView& run, const Report& report, int lane,
                        const std::optional<Recommendation>& advice) {
   return diagnose(run, report.findings, lane, advice ? advice->edit : PlanEdit{},
@@ -234,63 +251,133 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-int diagnose(const DiagnoseOptions& options) {
-  check_distinct({options.run, options.out});
+/// The command to go on with, if nothing is written yet.
+std::string next_line(const DiagnoseOptions& options, const RunView& run, const Report& report,
+                      int lane, bool advised, const DiagnosedRun& file) {
+  if (!file.name().empty()) {
+    const bool proved = file.is_kept() && stored_proof(run, lane);
+    return advised ? advice_command(run, report, lane, file.name(), proved)
+                   : report_command_line(file.name());
+  }
+  if (!advised) return options.line + " --record " + free_name("run", ".hscope");
+  const bool proves = !options.verify && can_be_proved(run, lane);
+  return options.line + (proves ? " --verify" : "") + " --out " + free_name("plan", ".json");
+}
+
+/// What ends every form of output.
+int finish(const DiagnosedRun& file, const Verified& verified, int code) {
+  std::string why = file.not_stored();
+  if (verified.not_stored) why = verified.not_stored->what();
+  if (!why.empty() && verified.proof) {
+    fmt::print(stderr, "note: the proof could not be stored in {}: {}\n", file.name(), why);
+  }
+  if (file.lost()) throw Error(*file.lost());
+  return code;
+}
+
+void check_options(const DiagnoseOptions& options) {
   const bool plan_printed = options.out == kStandardOutput;
+  if (!options.recorded) check_distinct({options.run, options.out});
   if (!options.out.empty()) check_result_file(options.out, options.force);
   if (plan_printed && options.json) {
     throw usage_error("--json and --out - both write to standard output", "leave out one of them");
   }
-  const bool prints_fix = !options.fix_as.empty();
-  if (prints_fix && (plan_printed || options.json)) {
+  if (!options.fix_as.empty() && (plan_printed || options.json)) {
     throw usage_error("--fix-as prints to standard output", "leave out --json and --out -");
   }
-  const FixTarget fix = prints_fix ? parse_fix_as(options.fix_as) : FixTarget::plan;
+  if (!options.fix_as.empty()) parse_fix_as(options.fix_as);
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   parse_budget(options.budget);    // likewise
   if (!options.budget.empty() && !options.verify) {
     throw usage_error("--budget is for the search of --verify", "add --verify, or drop --budget");
   }
+  if (!options.record.empty() && !options.recorded) {
+    throw usage_error("--record is for networks, but " + options.run + " is recorded already",
+                      "leave it out");
+  }
+}
+
+DiagnosedRun run_of(const DiagnoseOptions& options) {
+  if (!options.recorded) return DiagnosedRun(options.run, options.verify);
+  Settings settings = *options.recorded;
+  settings.force = options.force;
+  settings.quiet = options.quiet;
+  settings.threads = options.threads;
+  return DiagnosedRun(std::move(settings), options.record, {options.out});
+}
+
+int audit(const DiagnoseOptions& options) {
+  const std::pair<const char*, bool> unused[] = {{"--verify", options.verify},
+                                                 {"--budget", !options.budget.empty()},
+                                                 {"--out", !options.out.empty()},
+                                                 {"--fix-as", !options.fix_as.empty()},
+                                                 {"--record", !options.record.empty()}};
+  for (const auto& [flag, given] : unused) {
+    if (given)
+      throw usage_error(fmt::format("--audit runs nothing, so {} has no use", flag),
+                        fmt::format("leave out --audit or {}", flag));
+  }
+  exit_code({}, options.fail_on);  // a misspelt severity shows before the work
+  const Settings settings = options.recorded
+                                ? *options.recorded
+                                : settings_of_run(options.run, RunView::open(options.run).info());
+  const std::vector<AuditedLane> lanes =
+      naming_keys(settings, [&] { return audit_lanes(settings, options.lane); });
+  if (options.json) {
+    write_json(audit_result(settings, lanes));
+  } else if (!options.quiet) {
+    write_out(audit_text(lanes, text_style(STDOUT_FILENO)));
+  }
+  return exit_code(audit_findings(lanes), options.fail_on);
+}
+
+int diagnose(const DiagnoseOptions& options) {
+  check_options(options);
+  const bool plan_printed = options.out == kStandardOutput, prints_fix = !options.fix_as.empty();
   if (options.threads > 0) omp_set_num_threads(options.threads);
-  RunView run = RunView::open(options.run);
+  const DiagnosedRun file = run_of(options);
+  RunView run = RunView::open(file.file());
   Report report = make_report(run);
   const int lane = lane_of(run, options, report);
   // What goes into the file is judged from the file, as `report` does.
   const auto read_again = [&] {
-    run = RunView::open(options.run);
+    run = RunView::open(file.file());
     report = make_report(run);
   };
   Verified verified;
   if (!options.no_twins) {
-    verified.check = check_with_twins(options.run, run, options.quiet);
+    verified.check = check_with_twins(file.file(), run, options.quiet);
     if (verified.check.trainings > 0) read_again();
   }
   const int advised = options.lane.empty() ? lane_of(run, options, report) : lane;
   std::optional<Recommendation> advice = advice_on(run, report, advised);
   if (!advice && options.verify) advice = advice_to_try(run, report.findings, advised);
   if (advice && options.verify) {
-    verified = verify_advice(options.run, run, *advice, std::move(verified.check), options.quiet,
+    verified = verify_advice(file.file(), run, *advice, std::move(verified.check), options.quiet,
                              parse_budget(options.budget));
     if (verified.proof && !verified.not_stored) read_again();
   }
 
   const bool refuted = advice && options.verify && !(verified.proof && verified.proof->holds);
   const int code = refuted ? 1 : exit_code(report.findings, options.fail_on);
+  // What an earlier --verify found needs no second one.
+  const std::optional<Proof> proof = options.verify ? verified.proof : stored_proof(run, advised);
   std::vector<std::string> next;
-  const bool written = advice && !refuted && !options.out.empty();
+  const bool written = (advice || proof) && !refuted && !options.out.empty();
   if (written) {
-    const NextTry what = next_try(run, *advice, verified.proof);
+    const NextTry what = next_try(run, advice.value_or(Recommendation{.lane = advised}), proof);
     write_result(options.out, what.plan_json + "\n", options.force);
     next = next_command(run, what, options.out);
   }
   if (verified.proof) advice = advice_on(run, report, advised);
   if (prints_fix) {
-    if (!refuted) write_out(advised_fix(fix, run.lane(advised), advice, verified.proof));
-    verified.check_stored();
-    return code;
+    const FixTarget fix = parse_fix_as(options.fix_as);
+    if (!refuted) write_out(advised_fix(fix, run.lane(advised), advice, proof));
+    return finish(file, verified, code);
   }
   if (options.json) {
-    Json json{{"schema", "halfscope.recommend/1"}, {"version", kVersion}, {"run", options.run}};
+    Json json{{"schema", "halfscope.recommend/1"}, {"version", kVersion}};
+    json["run"] = file.name().empty() ? Json(nullptr) : Json(file.name());
     json["verdict"] = {{"state", verdict_name(report.verdict.state)},
                        {"text", report.verdict.text}};
     json.update(advice_json(report, advice, advised));
@@ -301,13 +388,9 @@ int diagnose(const DiagnoseOptions& options) {
     json["plan_file"] = written ? Json(options.out) : Json(nullptr);
     json["next"] = written ? Json(next) : Json(nullptr);
     write_json(json);
-    verified.check_stored();
-    return code;
+    return finish(file, verified, code);
   }
-  if (options.quiet) {
-    verified.check_stored();
-    return code;
-  }
+  if (options.quiet) return finish(file, verified, code);
 
   const TextStyle style = text_style(plan_printed ? STDERR_FILENO : STDOUT_FILENO);
   std::string text = verdict_text(report.verdict, style);
@@ -323,34 +406,45 @@ int diagnose(const DiagnoseOptions& options) {
                       style, 0, kIndent);
   }
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
+  if (!options.record.empty()) text += "run file: " + options.record + "\n";
   if (written && !plan_printed) {
     text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
   } else if (!options.out.empty() && !written) {
     text +=
         plan_printed ? "plan: not written\n" : fmt::format("plan: {} not written\n", options.out);
   } else if (options.out.empty() && !refuted) {
-    text += "next: " +
-            (advice ? advice_command(run, report, advised, options.run, options.verify)
-                    : report_command_line(options.run)) +
-            "\n";
+    const bool can_write = advice || proof;
+    text += "next: " + next_line(options, run, report, advised, can_write, file) + "\n";
   }
   write_message(text, plan_printed);
-  verified.check_stored();
-  return code;
+  return finish(file, verified, code);
 }
 
 }  // namespace
 
 void add_diagnose(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<DiagnoseOptions>();
-  CLI::App* sub = app.add_subcommand("diagnose", "Say what went wrong in a run and what fixes it");
-  sub->footer("Example:  halfscope diagnose hot.hscope --out plan.json");
-  add_run_file(*sub, options->run);
+  CLI::App* sub =
+      app.add_subcommand("diagnose", "Say what went wrong in a run or a network and what fixes it");
+  sub->footer(
+      "Example:  halfscope diagnose hot.hscope --out plan.json\n"
+      "          halfscope diagnose zoo:F7 --verify\n"
+      "          halfscope diagnose net.onnx --input x.npz --plan float16\n"
+      "An ONNX file runs forward; with --loss, or another flag of `train`, it trains.\n"
+      "Other settings of `halfscope train` and `halfscope run` work here, too.");
+  offer(sub->add_option("run", options->run,
+                        "Run file to diagnose, or network to record first: lenet, lenet-hot, "
+                        "resnet20, mlp:A-B-...-Z, zoo:ID or a file *.onnx")
+            ->type_name("RUN|NETWORK")
+            ->group(group::kArguments),
+        {.words = network_words(), .files = "*.[ho][sn]*[ex]"});
   sub->add_option("--lane", options->lane,
                   "Lane to advise on [default: the first one with trouble]")
       ->type_name("NAME")
       ->group("Advice");
   add_output(*sub, "--out", options->out, "*.json", "Write the advised plan here");
+  add_output(*sub, "--record", options->record, "*.hscope",
+             "Keep the run file of a network that is recorded first");
   add_force(*sub, options->force);
   offer(
       sub->add_option("--fix-as", options->fix_as,
@@ -371,14 +465,34 @@ void add_diagnose(CLI::App& app, Invocation& call) {
   sub->add_flag("--no-twins", options->no_twins,
                 "Train no further float32 runs to find out how far apart right trainings end")
       ->group("Advice");
+  sub->add_flag("--audit", options->audit,
+                "Run nothing; list what the constants of network and training become in the "
+                "lane's formats, and which do harm")
+      ->group("Advice");
+  add_recording_flags(*sub);
   add_integer(*sub, "--threads", options->threads, 1, 1024,
-              "Threads for --verify and twins; they do not change results [default: all cores]")
+              "Threads to use; they do not change results [default: all cores]")
       ->group(group::kOther);
   sub->add_flag("--json", options->json, "Print findings and advice as JSON")
       ->group(group::kOutput);
   sub->add_flag("--quiet", options->quiet, "Print nothing")->group(group::kOutput);
   add_fail_on(*sub, options->fail_on);
-  sub->callback([options, &call] { call.action = [options] { return diagnose(*options); }; });
+  sub->callback([options, sub, &call] {
+    call.action = [options, sub, line = call.line] {
+      options->line = line;
+      const bool named = sub->get_option("--model")->count() + sub->get_option("--config")->count();
+      if (options->run.empty() && !named) {
+        throw usage_error("diagnose needs a run file or a network",
+                          "for example: halfscope diagnose hot.hscope");
+      }
+      if (options->run.empty() || names_network(options->run)) {
+        options->recorded = recording_settings(*sub, options->run);
+      } else {
+        check_no_recording_flags(*sub, options->run);
+      }
+      return options->audit ? audit(*options) : diagnose(*options);
+    };
+  });
 }
 
 }  // namespace halfscope

@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: MIT
 // `halfscope run`: a network's forward pass in lanes of several precisions, side by side.
 #include <fmt/format.h>
-#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 
 #include "analysis/output_file.h"
-#include "analysis/recorder.h"
 #include "cli/args/config_file.h"
 #include "cli/args/lanes.h"
-#include "cli/args/network.h"
 #include "cli/args/setting.h"
-#include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/forward.h"
+#include "cli/tasks/record_forward.h"
 #include "cli/tasks/run_input.h"
 #include "cli/tasks/training.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
-#include "cli/terminal/kernel_lines.h"
 #include "cli/terminal/lane_summary.h"
-#include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
 #include "core/data/npz.h"
 #include "core/error.h"
@@ -40,31 +32,14 @@ namespace {
 
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
-void check_sources(const Settings& settings) {
-  const int sources = !settings.inputs.empty() + !settings.data.empty() +
-                      static_cast<int>(settings.random_input.has_value());
-  if (sources == 0) {
-    throw usage_error("there is nothing to run the network on",
-                      "give one of --input, --data and --random-input");
-  }
-  if (sources > 1) {
-    throw usage_error("--input, --data and --random-input exclude each other",
-                      "give one of --input, --data and --random-input")
-        .about({"input", "data", "random_input"});
-  }
-  if (!settings.normalize.empty() && settings.data.empty()) {
-    throw usage_error("--normalize is for the images of --data", "leave it out")
-        .about({"normalize"});
-  }
+/// Flags that describe the run file need one.
+void check_record_flags(const Settings& settings) {
   for (const char* key : {"every", "errors_every", "compare", "verify"}) {
     const bool typed = settings.is_given(key) && !settings.from_file.contains(key);
     if (!typed || !settings.record.empty() || settings.print_config) continue;
     std::string flag = std::string("--") + key;
     std::replace(flag.begin(), flag.end(), '_', '-');
     throw usage_error(flag + " needs a run file to write", "add --record FILE");
-  }
-  if (settings.random_input && !settings.labels.empty()) {
-    throw usage_error("random samples have no labels", "leave out --labels").about({"labels"});
   }
 }
 
@@ -227,75 +202,27 @@ void write_outputs(const Settings& settings, const Runner& runner, const RunInfo
   write_npz(settings.out, all);
 }
 
-/// A --batch that a network's file does not follow is no wish that may be ignored. What one sample
-/// is depends on the samples, so that the runner knows best.
-void check_batch(const Settings& settings, const NetworkOptions& wanted, const Runner& runner) {
-  if (settings.batch == 0 || runner.batch() == settings.batch) return;
-  if (zoo::is_zoo(settings.model)) {
-    throw usage_error(fmt::format("{} takes {} samples at once, not the {} of --batch",
-                                  settings.model, runner.batch(), settings.batch),
-                      "leave --batch out")
-        .about({"batch"});
-  }
-  if (!is_network_file(settings.model)) return;
-  const OnnxImport import = load_network_file(settings.model, wanted);
-  // Random samples may have all of an input's shape.
-  const bool whole = settings.random_input && runner.batch() == 1;
-  throw batch_error(settings.model, import, settings.batch,
-                    whole ? samples_at_once(import) : runner.batch());
-}
-
 }  // namespace
 
 int run_network(const Settings& settings, const std::string& command_line) {
   check_sources(settings);
-  RunnerConfig config = runner_config(settings);
+  check_record_flags(settings);
+  const RunnerConfig config = runner_config(settings);
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
   check_run_files(settings);
   if (settings.out.ends_with(".npy") && config.lanes.size() > 1) {
     throw usage_error("--out " + settings.out + " holds the outputs of one lane",
                       "write a .npz, or run one lane");
   }
-  config.init = read_initial_weights(settings);
-  if (settings.threads > 0) omp_set_num_threads(settings.threads);
-  Work work = read_work(settings);
-  const Samples& samples = work.samples;
-  config.labels = samples.labels;
-  std::unique_ptr<Runner> runner;
-  try {
-    runner = std::make_unique<Runner>(std::move(work.network), config, samples.data);
-  } catch (const Error& e) {
-    throw e.with_text(settings.model + ": " + e.what());
-  }
-  check_batch(settings, work.wanted, *runner);
+  ForwardRun forward(settings, command_line);
+  const Runner* runner = &forward.runner();
+  const RunInfo& info = forward.info();
   if (settings.out.ends_with(".npy") && runner->output_names().size() > 1) {
     throw usage_error("--out " + settings.out + " holds one output, the network has " +
                           std::to_string(runner->output_names().size()),
                       "write a .npz");
   }
-  RunInfo info = runner->describe();
-  info.data = settings.data.empty() ? samples.data.name : settings.data;
-  info.command = command_line;
-  Settings used = settings;
-  used.batch = info.batch;
-  info.settings = settings_words(used);
-  info.lane_settings = lane_settings_words(settings);
-  info.version = kVersion;
-  info.threads = omp_get_max_threads();
-  info.isa = isa_name(active_isa());
-
-  const std::atomic<bool>& stop = catch_stop_signals();
-  std::optional<Recorder> recorder;
-  if (!settings.record.empty()) {
-    recorder.emplace(settings.record, Recorder::Options{.force = settings.force});
-    recorder->begin(info);
-  }
-  if (settings.kernels) print_kernels(runner->product_kernels());
-  {
-    ProgressLine progress(info.steps_planned, info, settings.quiet);
-    runner->run(recorder ? &*recorder : nullptr, std::ref(progress), stop);
-  }
-  if (settings.kernels) print_launches(runner->entry_launches());
+  forward.run();
   const std::vector<LaneResult> results = results_of(*runner, info);
   if (!settings.out.empty() && runner->samples_done() > 0) write_outputs(settings, *runner, info);
   const bool speaks = !settings.json && !settings.quiet, recorded = !settings.record.empty();
@@ -310,7 +237,7 @@ int run_network(const Settings& settings, const std::string& command_line) {
     write_out(text);
   }
   // Lanes that were lost have no results to prove anything of.
-  const bool proves = settings.verify && !stop && runner->lost_lanes().empty();
+  const bool proves = settings.verify && !catch_stop_signals() && runner->lost_lanes().empty();
   Verified verified;
   std::optional<Error> not_proved;
   try {
@@ -327,14 +254,7 @@ int run_network(const Settings& settings, const std::string& command_line) {
   if (not_proved) throw *not_proved;
   if (settings.json) write_json(json_of(settings, *runner, info, results, conclusion, verified));
   conclusion.check();
-  if (!runner->lost_lanes().empty()) {
-    std::string text;
-    for (const LostLane& lost : runner->lost_lanes()) {
-      text += fmt::format("{}lane {} was lost at batch {}: {}", text.empty() ? "" : "; ", lost.name,
-                          lost.step, lost.why);
-    }
-    throw Error(text, runner->lost_lanes().front().hint);
-  }
+  if (const std::optional<Error> lost = forward.lost()) throw Error(*lost);
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;
 }
@@ -344,6 +264,7 @@ namespace {
 /// Prints the settings as a configuration file, if they fit together.
 int print_run_settings(const Settings& settings) {
   check_sources(settings);
+  check_record_flags(settings);
   lane_pairs(error_sampling(settings), lanes_of(settings));
   write_json(config_json(settings));
   return 0;

@@ -1,28 +1,21 @@
 // SPDX-License-Identifier: MIT
 // `halfscope train`: lanes in lock step, recorded to a run file.
 #include <fmt/format.h>
-#include <omp.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <memory>
 #include <optional>
 
 #include "analysis/output_file.h"
-#include "analysis/recorder.h"
 #include "cli/args/config_file.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/record_training.h"
 #include "cli/tasks/training.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
-#include "cli/terminal/kernel_lines.h"
 #include "cli/terminal/lane_summary.h"
-#include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
 #include "core/data/npz.h"
 #include "core/error.h"
@@ -31,54 +24,6 @@
 
 namespace halfscope {
 namespace {
-
-/// Passes everything on and remembers what the closing table needs.
-class Summary final : public TapSink {
- public:
-  explicit Summary(TapSink& next) : next_(next) {}
-  void begin(const RunInfo& run) override {
-    lanes_ = untrained_lanes(run);
-    next_.begin(run);
-  }
-  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override {
-    lanes_[static_cast<size_t>(lane)].add(row);
-    next_.step(lane, row, stats);
-  }
-  void eval(int lane, const EvalRow& row) override {
-    lanes_[static_cast<size_t>(lane)].eval = row;
-    next_.eval(lane, row);
-  }
-  void error(int lane, const SiteError& error) override { next_.error(lane, error); }
-  void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
-  void deviation(int lane, const Deviation& deviation) override {
-    next_.deviation(lane, deviation);
-  }
-  void kernel(int lane, const KernelCheck& check) override { next_.kernel(lane, check); }
-  void reduction(int lane, const ReductionError& error) override { next_.reduction(lane, error); }
-  void ranks(int lane, const RankSpread& spread) override { next_.ranks(lane, spread); }
-  void lost(int lane, int64_t step, const std::string& why) override {
-    lanes_[static_cast<size_t>(lane)].lost = LostLane{step, why};
-    next_.lost(lane, step, why);
-  }
-  void end(RunEnd how) override {
-    next_.end(how);
-    status_ = status_after(how);
-  }
-
-  std::span<const LaneSummary> lanes() const { return lanes_; }
-  RunStatus status() const { return status_; }
-  /// By the lane that came furthest.
-  int64_t steps_done() const {
-    int64_t most = 0;
-    for (const LaneSummary& lane : lanes_) most = std::max(most, lane.steps_done());
-    return most;
-  }
-
- private:
-  TapSink& next_;
-  std::vector<LaneSummary> lanes_;
-  RunStatus status_ = RunStatus::running;
-};
 
 /// "65536"; what is no whole number as a power of two: "2^-43".
 std::string scale_text(double scale) {
@@ -102,9 +47,8 @@ std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
   return aligned(rows, {false, true, true, true, true, true, true, true}, width);
 }
 
-Json closing_json(const Settings& settings, const NetworkSummary& network, const Summary& summary,
-                  double seconds, bool saved, const Conclusion& conclusion,
-                  const Verified& verified) {
+Json closing_json(const Settings& settings, const RecordedTraining& training, bool saved,
+                  const Conclusion& conclusion, const Verified& verified) {
   const auto written = [saved](const std::string& file) {
     return saved && !file.empty() ? Json(file) : Json(nullptr);
   };
@@ -112,13 +56,14 @@ Json closing_json(const Settings& settings, const NetworkSummary& network, const
   json["schema"] = "halfscope.train/1";
   json["version"] = kVersion;
   json["run"] = settings.out;
-  json["status"] = status_name(summary.status());
+  json["status"] = status_name(training.status());
   json["steps_planned"] = settings.steps;
-  json["seconds"] = json_number(seconds);
+  json["seconds"] = json_number(training.seconds());
   json["save_weights"] = written(settings.save_weights);
   json["save_ema"] = written(settings.save_ema);
+  const NetworkSummary& network = training.network();
   json["network"] = network.file.empty() ? Json(nullptr) : summary_json(network);
-  json["lanes"] = to_json(summary.lanes());
+  json["lanes"] = to_json(training.lanes());
   json["verdict"] = verdict_json(conclusion);
   json["twins"] = twins_member(verified.check);
   json["proof"] = proof_member(verified.proof);
@@ -145,14 +90,6 @@ void check_training_files(const Settings& settings) {
   }
 }
 
-/// Lanes that are lost before the first step, as a long training says so at its end only.
-void print_lost(const Trainer& trainer, const Settings& settings) {
-  for (const LostLane& lost : trainer.lost_lanes()) {
-    fmt::print(stderr, "note: lane {} is lost: {}; the others go on{}\n", lost.name, lost.why,
-               settings.checkpoint.empty() ? "" : ", without checkpoints");
-  }
-}
-
 /// Of the last lane; false if it was lost, and its weights with it.
 bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
   if (!trainer.has_lane(static_cast<size_t>(lane))) {
@@ -175,74 +112,27 @@ bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
   return true;
 }
 
-/// Every lane that was lost, with the hint of the first.
-Error lost_error(const Trainer& trainer) {
-  std::string text;
-  for (const LostLane& lost : trainer.lost_lanes()) {
-    text += fmt::format("{}lane {} was lost at step {}: {}", text.empty() ? "" : "; ", lost.name,
-                        lost.step, lost.why);
-  }
-  return Error(text, trainer.lost_lanes().front().hint);
-}
-
 }  // namespace
 
 int train(const Settings& settings, const std::string& command_line) {
-  TrainConfig config = train_config(settings);
-  active_isa();  // a bad HALFSCOPE_ISA shows before the work
+  train_config(settings);  // what is wrong with the settings shows first
+  active_isa();            // a bad HALFSCOPE_ISA shows before the work
   check_training_files(settings);
-  config.init = read_initial_weights(settings);
-  if (settings.threads > 0) omp_set_num_threads(settings.threads);
-
-  const Dataset data = load_training_data(settings);
-  NetworkSummary network;
-  attach_network(config, settings, data, &network);
-  const std::unique_ptr<Trainer> trainer = make_trainer(config, data, settings.init);
-  RunInfo info = trainer->describe();
-  info.data = settings.data;
-  info.command = command_line;
-  info.settings = settings_words(settings);
-  info.lane_settings = lane_settings_words(settings);
-  info.version = kVersion;
-  info.threads = omp_get_max_threads();
-  info.isa = isa_name(active_isa());
-
-  if (!settings.resume.empty()) trainer->resume(load_checkpoint(settings.resume));
-
-  const bool from_file = !network.file.empty();
-  if (from_file && !settings.quiet) fmt::print(stderr, "{}", summary_text(network));
-  if (!settings.quiet) print_lost(*trainer, settings);
-  if (settings.kernels) print_kernels(trainer->product_kernels());
-
-  const std::atomic<bool>& stop = catch_stop_signals();
-  Recorder recorder(settings.out, {.force = settings.force});
-  Summary summary(recorder);
-  summary.begin(info);
-  const auto start = std::chrono::steady_clock::now();
-  {
-    ProgressLine progress(config.steps, info, settings.quiet);
-    try {
-      trainer->run(&summary, std::ref(progress), stop);
-    } catch (const Error&) {
-      // Without any lane left the run has ended, and is told like others.
-      if (summary.status() == RunStatus::running) throw;
-    }
-  }
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  if (settings.kernels) print_launches(trainer->entry_launches());
-  const bool saved = write_weights(*trainer, static_cast<int>(config.lanes.size()) - 1, settings);
+  RecordedTraining training(settings, command_line);
+  training.run();
+  const bool saved = write_weights(training.trainer(), training.lane_count() - 1, settings);
   const bool speaks = !settings.json && !settings.quiet;
   const TextStyle style = text_style(STDOUT_FILENO);
   if (speaks) {
-    std::string text = closing_table(summary.lanes(), style.width);
-    if (summary.status() == RunStatus::interrupted) {
+    std::string text = closing_table(training.lanes(), style.width);
+    if (training.status() == RunStatus::interrupted) {
       text += fmt::format("stopped after {} of {} steps; they are in the run file\n",
-                          summary.steps_done(), settings.steps);
+                          training.steps_done(), settings.steps);
     }
     write_out(text);
   }
-  const bool any_lane = trainer->lost_lanes().size() < config.lanes.size();
-  const bool proves = settings.verify && !stop && any_lane;
+  const auto lost = static_cast<int>(training.trainer().lost_lanes().size());
+  const bool proves = settings.verify && !catch_stop_signals() && lost < training.lane_count();
   Verified verified;
   std::optional<Error> not_proved;
   try {
@@ -257,17 +147,14 @@ int train(const Settings& settings, const std::string& command_line) {
     write_out(ending_text(conclusion, settings.out, tells ? proof_lines(verified) : "", style));
   }
   if (not_proved) throw *not_proved;
-  if (settings.json) {
-    write_json(
-        closing_json(settings, network, summary, elapsed.count(), saved, conclusion, verified));
-  }
+  if (settings.json) write_json(closing_json(settings, training, saved, conclusion, verified));
   conclusion.check();
-  if (!trainer->lost_lanes().empty()) {
+  if (lost > 0) {
     if (!settings.checkpoint.empty()) {
       fmt::print(stderr, "note: no checkpoint was written after lane {} was lost\n",
-                 trainer->lost_lanes().front().name);
+                 training.trainer().lost_lanes().front().name);
     }
-    throw lost_error(*trainer);
+    throw Error(*training.lost());
   }
   verified.check_stored();
   return verified.proof && !verified.proof->holds ? 1 : 0;

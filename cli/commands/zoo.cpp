@@ -24,11 +24,6 @@ struct ZooOptions {
 
 std::string spec_of(const zoo::Case& which) { return std::string(zoo::kPrefix) + which.id; }
 
-/// The plan under which the case is worth a look.
-std::string plan_of_case(const zoo::Case& which) {
-  return which.right.empty() ? which.plain.front() : which.right.front();
-}
-
 /// The words of `train` or `run` that show the case under its plan, or under `plan`.
 std::vector<std::string> words_of(const zoo::Case& which, const std::string& plan,
                                   const std::string& out) {

@@ -20,6 +20,9 @@ Samples read_samples(const Settings& settings) {
   Samples samples;
   if (!settings.data.empty()) {
     samples.data = about({"data"}, [&] { return load_data(settings.data); });
+    // A file of arrays without a test part has nothing that was set aside.
+    const bool whole = samples.data.test.size() == 0 && !samples.data.train.arrays.empty();
+    if (whole) samples.data.test = std::move(samples.data.train);
     samples.data.train = {};
     if (samples.data.test.size() == 0) {
       throw usage_error("--data " + settings.data + " has no test part", "use --input")

@@ -236,7 +236,9 @@ TwinCheck check_with_twins(const std::string& file, const RunView& run, bool qui
 }
 
 void Verified::check_stored() const {
-  if (not_stored) throw Error(*not_stored);
+  if (!not_stored) return;
+  throw not_stored->with_text(
+      fmt::format("the proof is not in the run file: {}", not_stored->what()));
 }
 
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
@@ -254,8 +256,7 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
     if (!rows.empty()) store_deviations(file, rows);
     store_proof(file, advice.lane, proof_json(*result.proof));
   } catch (const Error& e) {
-    result.not_stored.emplace(fmt::format("the proof is not in the run file: {}", e.what()),
-                              e.hint(), e.kind());
+    result.not_stored = e;
   }
   return result;
 }

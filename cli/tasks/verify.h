@@ -37,7 +37,7 @@ struct Verified {
   std::optional<Proof> proof{};            ///< of it; nothing if the user stopped it, too
   std::optional<Error> not_stored{};       ///< why the proof is not in the run file, if it is not
 
-  /// Throws not_stored: after the result has been told.
+  /// Throws Error about not_stored: after the result has been told.
   void check_stored() const;
 };
 

@@ -88,17 +88,17 @@ std::string next_command(const RunView& run, const Report& report, const std::st
   const bool settled = report.verdict.state == Verdict::State::healthy ||
                        report.verdict.state == Verdict::State::cured;
   if (settled || refuted || !report.recommendation) return report_command_line(file);
-  return advice_command(run, report, report.recommendation->lane, file);
+  const bool proved = report.proof && report.proof_lane == report.recommendation->lane;
+  return advice_command(run, report, report.recommendation->lane, file, proved);
 }
 
-/// Whether the advice can be tried by repeating the training, in about the time that it took.
+}  // namespace
+
 bool can_be_proved(const RunView& run, int lane) {
   const bool ended = run.status() == RunStatus::complete || run.status() == RunStatus::early_stop;
   return ended && !run.info().settings.empty() &&
          (run.info().inference || !run.lane(lane).loss_scale.empty());
 }
-
-}  // namespace
 
 void Conclusion::check() const {
   if (problem) throw *problem;
@@ -132,7 +132,7 @@ std::string advice_command(const RunView& run, const Report& report, int lane,
                            const std::string& file, bool proved) {
   std::string line = "halfscope diagnose " + shell_quoted(file);
   if (lane != advised_lane(run, report)) line += " --lane " + shell_quoted(run.lane(lane).name);
-  if (proved || can_be_proved(run, lane)) line += " --verify";
+  if (!proved && can_be_proved(run, lane)) line += " --verify";
   return line + " --out " + free_name("plan", ".json");
 }
 

@@ -32,10 +32,14 @@ std::string verdict_text(const Verdict& verdict, const TextStyle& style);
 /// advises on, else default_lane().
 int advised_lane(const RunView& run, const Report& report);
 
-/// Returns the command that writes the advised plan for `lane`. It proves the plan first if a proof
-/// takes about as long as the run did, or if it `proved` one before.
+/// Returns whether the advice on a lane can be tried by repeating the run, in about the time that
+/// it took.
+bool can_be_proved(const RunView& run, int lane);
+
+/// Returns the command that writes the advised plan for `lane`. It proves the plan first if that
+/// can be done and was not `proved` in the run file before.
 std::string advice_command(const RunView& run, const Report& report, int lane,
-                           const std::string& file, bool proved = false);
+                           const std::string& file, bool proved);
 
 /// Returns the command that writes the report as a page.
 std::string report_command_line(const std::string& file);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "analysis/output_file.h"
@@ -47,6 +48,24 @@ void check_is_file_name(const std::string& file, const char* what) {
   if (file != kStandardOutput) return;
   throw usage_error(std::string(what) + " cannot be written to standard output (-)",
                     "name a file; ./- is one called -");
+}
+
+void check_distinct(std::span<const std::string> files) {
+  std::set<std::filesystem::path> seen;
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    // absolute(): weakly_canonical() leaves a name that is not there yet relative.
+    std::error_code ignored;
+    const std::filesystem::path path = std::filesystem::absolute(file, ignored);
+    std::filesystem::path canonical = std::filesystem::weakly_canonical(path, ignored);
+    if (!seen.insert(canonical.empty() ? path : canonical).second) {
+      throw usage_error(file + " is named twice", "give every input and output a file of its own");
+    }
+  }
+}
+
+void check_distinct(std::initializer_list<std::string> files) {
+  check_distinct(std::span(files.begin(), files.size()));
 }
 
 std::string free_name(const std::string& stem, const std::string& ending) {

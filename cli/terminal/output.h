@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,9 @@ void check_result_file(const std::string& file, bool force);
 void write_result(const std::string& file, std::string_view text, bool force);
 /// Throws Error (usage) if standard output is asked for, where `what` ("a run file") needs a file.
 void check_is_file_name(const std::string& file, const char* what);
+/// Throws Error (usage) if two of the files, empty names left aside, are one and the same.
+void check_distinct(std::span<const std::string> files);
+void check_distinct(std::initializer_list<std::string> files);
 /// Returns `stem` + `ending`, or the first of "stem2", "stem3" ... that is not a file yet: for
 /// commands that are suggested to the user.
 std::string free_name(const std::string& stem, const std::string& ending);

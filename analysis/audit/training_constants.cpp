@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+// Constants of optimizers, schedules, clipping and moving averages.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "analysis/audit/rows.h"
+#include "analysis/rules/text.h"
+#include "core/train/schedule.h"
+
+namespace halfscope::audit {
+namespace {
+
+using Of = AuditedConstant::Of;
+
+/// Below this share of the whole way that the learning rates add up to, steps without an update are
+/// as good as the end of a schedule.
+constexpr double kLeastWay = 0.01;
+
+/// Formats of the weights that train, each once.
+std::vector<FloatFormat> stored_formats(const Executable& exe, const Model& model) {
+  std::vector<FloatFormat> formats;
+  for (size_t i = 0; i < model.graph.variables().size(); ++i) {
+    const Variable& variable = exe.graph.variables()[i];
+    if (variable.buffer || variable.next == kNone) continue;
+    const FloatFormat& format = exe.graph.value(variable.value).format;
+    if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
+      formats.push_back(format);
+    }
+  }
+  return formats;
+}
+
+/// The largest number below 1, and half the way to it: what a factor must differ from 1 by.
+double below_one(const FloatFormat& format) {
+  return 1.0 - std::ldexp(1.0, -format.mantissa_bits - 1);
+}
+
+bool is_lost(const AuditedConstant& row) { return row.becomes == 0.0 && row.value != 0.0; }
+bool acts_as_one(const AuditedConstant& row) { return row.becomes == 1.0 && row.value != 1.0; }
+
+class TrainingAudit {
+ public:
+  TrainingAudit(const Executable& exe, const Model& model, const Plan& plan,
+                const TrainConfig& training, std::vector<AuditedConstant>& rows)
+      : plan_(plan),
+        training_(training),
+        optimizer_(training.optimizer),
+        compute_(plan.update_compute),
+        fused_(plan.update_compute == kFp32),
+        stochastic_(plan.storage_rounding.mode == RoundingMode::stochastic),
+        stored_(stored_formats(exe, model)),
+        rows_(rows) {}
+
+  void run() {
+    find_rates();
+    const bool adam =
+        optimizer_.kind == Optimizer::Kind::adam || optimizer_.kind == Optimizer::Kind::adamw;
+    if (adam) {
+      share("beta1", optimizer_.beta1, "the first moment");
+      share("beta2", optimizer_.beta2, "the second moment");
+      eps(optimizer_.beta2);
+    } else if (optimizer_.kind == Optimizer::Kind::rmsprop) {
+      share("alpha", optimizer_.alpha, "the average of squares");
+      eps(optimizer_.alpha);
+    }
+    if (optimizer_.momentum != 0.0) momentum();
+    if (optimizer_.weight_decay != 0.0) {
+      if (optimizer_.kind == Optimizer::Kind::adamw) {
+        decoupled_decay();
+      } else {
+        weight_decay();
+      }
+    }
+    learning_rates();
+    if (training_.clip_norm > 0.0) clipping();
+    if (training_.average) average();
+  }
+
+ private:
+  AuditedConstant row(const std::string& name, double value) const {
+    return number(Of::optimizer, name, value, compute_);
+  }
+  void add(AuditedConstant row) { rows_.push_back(std::move(row)); }
+  std::string in_compute() const { return "in " + format_name(compute_); }
+
+  void find_rates() {
+    const int64_t steps = std::max<int64_t>(training_.steps, 1);
+    constexpr int64_t kMost = 100000;  // schedules are smooth: more says nothing new
+    const int64_t every = (steps + kMost - 1) / kMost;
+    for (int64_t step = 0; step < steps; step += every) visit_rate(step, steps);
+    if ((steps - 1) % every != 0) visit_rate(steps - 1, steps);
+  }
+  void visit_rate(int64_t step, int64_t steps) {
+    const double rate = optimizer_.learning_rate * rate_factor(training_.schedule, step, steps);
+    least_rate_ = std::min(least_rate_, rate);
+    most_rate_ = std::max(most_rate_, rate);
+    way_ += rate;
+    if (in_format(rate, compute_) == 0.0) lost_way_ += rate;
+  }
+
+  /// A share of the state that stays, and that of what is new.
+  void share(const std::string& name, double value, const std::string& state) {
+    AuditedConstant kept = row(name, value), fresh = row("1 - " + name, 1.0 - value);
+    if (acts_as_one(kept)) {
+      kept.severity = Severity::error;
+      kept.text = fmt::format("{} acts as 1 {}: {} never shrinks", name, in_compute(), state);
+      kept.safe = below_one(compute_);
+      kept.advice =
+          fmt::format("use at most {}, or compute the update in fp32", short_number(*kept.safe));
+    } else if (fused_) {
+      note_stuck(kept, state);
+    }
+    if (is_lost(fresh)) {
+      fresh.severity = Severity::error;
+      fresh.text =
+          fmt::format("1 - {} acts as 0 {}: {} takes in nothing new", name, in_compute(), state);
+      fresh.safe = least_number(compute_);
+      fresh.advice = "compute the update in fp32";
+    }
+    add(std::move(kept));
+    add(std::move(fresh));
+  }
+
+  /// It is rounded once, with what is new: whether it has to shrink depends on the gradients.
+  void note_stuck(AuditedConstant& kept, const std::string& state) const {
+    for (const FloatFormat& stored : stored_) {
+      const FloatFormat format = state_format(stored);
+      if (in_format(kept.value, format) != 1.0) continue;
+      kept.text = fmt::format("{} in {} cannot shrink in small steps: {} is 1 there", state,
+                              format_name(format), kept.name);
+      return;
+    }
+  }
+
+  FloatFormat state_format(const FloatFormat& stored) const {
+    const FloatFormat state = plan_.state.value_or(training_.state_format.value_or(stored));
+    return !fused_ && state.contains(compute_) ? compute_ : state;
+  }
+
+  /// Squares below half of the smallest number are 0: there, eps alone divides. A step is no longer
+  /// than for other gradients if eps is at least as large as the largest of these.
+  void eps(double kept) {
+    AuditedConstant guard = row("eps", optimizer_.eps);
+    double least_seen = 0.0;
+    for (const FloatFormat& stored : stored_) {
+      const FloatFormat format = state_format(stored);
+      least_seen = std::max(least_seen, std::sqrt(least_number(format) / 2.0 / (1.0 - kept)));
+    }
+    const bool narrow = std::any_of(stored_.begin(), stored_.end(), [&](const FloatFormat& each) {
+      return state_format(each).exponent_bits < kFp32.exponent_bits;
+    });
+    if (is_lost(guard)) {
+      guard.severity = Severity::error;
+      guard.text = fmt::format(
+          "eps is 0 {}: where a square of a gradient is 0, the update is 0 / 0", in_compute());
+      guard.safe = least_number(compute_);
+      guard.safe_for_gradients = std::max(least_seen, compute_.min_normal());
+      guard.advice = fmt::format(
+          "use at least {}; squares of gradients below {} are 0 there, and an eps of that size "
+          "keeps their updates as long as others",
+          short_number(*guard.safe), short_number(*guard.safe_for_gradients));
+    } else if (narrow && optimizer_.eps < least_seen) {
+      guard.text = fmt::format(
+          "squares of gradients below {} are 0 in the state; there, eps alone "
+          "divides",
+          short_number(least_seen));
+    }
+    add(std::move(guard));
+  }
+
+  void momentum() {
+    AuditedConstant kept = row("momentum", optimizer_.momentum);
+    if (acts_as_one(kept)) {
+      kept.severity = Severity::error;
+      kept.text = fmt::format("momentum acts as 1 {}: it never shrinks", in_compute());
+      kept.safe = below_one(compute_);
+      kept.advice =
+          fmt::format("use at most {}, or compute the update in fp32", short_number(*kept.safe));
+    }
+    add(std::move(kept));
+  }
+
+  void weight_decay() {
+    AuditedConstant decay = row("weight_decay", optimizer_.weight_decay);
+    if (is_lost(decay)) {
+      decay.severity = Severity::error;
+      decay.text = fmt::format("weight_decay acts as 0 {}", in_compute());
+      decay.safe = least_number(compute_);
+      decay.advice = "compute the update in fp32, or use more weight decay";
+    }
+    add(std::move(decay));
+  }
+
+  /// Of adamw: a step of its own where the update is computed in a format of its own.
+  void decoupled_decay() {
+    const double rate = most_rate_ * optimizer_.weight_decay;
+    AuditedConstant product = row("lr * weight_decay", rate);
+    if (is_lost(product)) {
+      product.severity = Severity::error;
+      product.text = fmt::format("lr * weight_decay acts as 0 {}", in_compute());
+      product.safe = least_number(compute_);
+      product.advice = "compute the update in fp32, or use more weight decay";
+    }
+    add(std::move(product));
+    for (const FloatFormat& format : stored_) {
+      AuditedConstant factor = number(Of::optimizer, "1 - lr * weight_decay", 1.0 - rate, format);
+      if (acts_as_one(factor)) decay_is_one(factor, format);
+      add(std::move(factor));
+    }
+  }
+
+  void decay_is_one(AuditedConstant& factor, const FloatFormat& format) const {
+    const std::string name = format_name(format);
+    if (stochastic_) {
+      factor.text =
+          fmt::format("{} is 1 in {}, but weights are rounded stochastically", factor.name, name);
+    } else if (fused_) {
+      factor.text =
+          fmt::format("{} is 1 in {}: weights decay only together with an update that is larger",
+                      factor.name, name);
+    } else {
+      factor.severity = Severity::error;
+      factor.text = fmt::format("1 - lr * weight_decay is 1 in {}: no weight ever decays", name);
+      // Half an ulp of any weight.
+      factor.safe = below_one(format);
+      factor.advice = fmt::format(
+          "keep weights in fp32 or round them stochastically; lr * weight_decay would have to be "
+          "{}",
+          short_number(1.0 - *factor.safe));
+    }
+  }
+
+  void learning_rates() {
+    const auto rate_row = [&](const std::string& name, double rate) {
+      AuditedConstant each = number(Of::schedule, name, rate, compute_);
+      if (is_lost(each)) {
+        const double share = way_ > 0.0 ? lost_way_ / way_ : 0.0;
+        const bool matters = share > kLeastWay;
+        each.severity = matters ? Severity::error : Severity::info;
+        each.text = fmt::format(
+            "{} {} acts as 0 {}: a direction of 1 makes no step; such steps are {} of the way that "
+            "all learning rates add up to",
+            name, short_number(rate), in_compute(), percent(share));
+        if (matters) {
+          each.safe = least_number(compute_);
+          each.advice = "compute the update in fp32, or use a larger learning rate";
+        }
+      }
+      add(std::move(each));
+    };
+    if (least_rate_ == most_rate_) return rate_row("learning rate", most_rate_);
+    rate_row("smallest learning rate", least_rate_);
+    rate_row("largest learning rate", most_rate_);
+  }
+
+  void clipping() {
+    add(number(Of::clipping, "clip norm", training_.clip_norm, kFp32));
+    if (plan_.clip == kFp32) return;
+    AuditedConstant guard = number(Of::clipping, "1e-6 beside the norm", 1e-6, plan_.clip);
+    if (is_lost(guard)) {
+      guard.text = "1e-6 beside the norm is 0; a norm of 0 still gives a factor of 1";
+    }
+    add(std::move(guard));
+  }
+
+  void average() {
+    const WeightAverage& how = *training_.average;
+    for (const FloatFormat& stored : stored_) {
+      const FloatFormat format = plan_.average.value_or(stored);
+      AuditedConstant kept = number(Of::average, "decay", how.decay, format);
+      if (acts_as_one(kept)) {
+        const double far = std::ldexp(1.0, -format.mantissa_bits - 2) / (1.0 - how.decay);
+        kept.safe = below_one(format);
+        kept.severity = stochastic_ ? Severity::info : Severity::error;
+        kept.text = stochastic_
+                        ? fmt::format("decay is 1 in {}, but averages are rounded stochastically",
+                                      format_name(format))
+                        : fmt::format(
+                              "decay is 1 in {}: an average stands still unless the weight is {} "
+                              "of it or more away",
+                              format_name(format), percent(far));
+        if (stochastic_) kept.safe.reset();
+        if (!stochastic_) {
+          kept.advice = fmt::format("keep averages in fp32, or use a decay of at most {}",
+                                    short_number(*kept.safe));
+        }
+      }
+      add(std::move(kept));
+      if (plan_.average) break;  // the same for all
+    }
+    AuditedConstant fresh =
+        number(Of::average, "1 - decay", 1.0 - how.decay, plan_.average_compute);
+    if (is_lost(fresh)) {
+      fresh.severity = Severity::error;
+      fresh.text = fmt::format("1 - decay acts as 0 in {}: averages stand still",
+                               format_name(plan_.average_compute));
+      fresh.safe = least_number(plan_.average_compute);
+      fresh.advice = "compute averages in fp32";
+    }
+    add(std::move(fresh));
+  }
+
+  const Plan& plan_;
+  const TrainConfig& training_;
+  const Optimizer& optimizer_;
+  FloatFormat compute_;
+  bool fused_, stochastic_;
+  std::vector<FloatFormat> stored_;
+  std::vector<AuditedConstant>& rows_;
+  double least_rate_ = std::numeric_limits<double>::infinity(), most_rate_ = 0.0;
+  double way_ = 0.0, lost_way_ = 0.0;
+};
+
+}  // namespace
+
+void add_training(const Executable& exe, const Model& model, const Plan& plan,
+                  const TrainConfig& training, std::vector<AuditedConstant>& rows) {
+  TrainingAudit(exe, model, plan, training, rows).run();
+}
+
+}  // namespace halfscope::audit
