@@ -107,10 +107,10 @@ void judge_zeros(const Graph& graph, NodeId id, size_t operand, double share,
   row.severity = known && whole ? Severity::error : Severity::warning;
   row.text = fmt::format("{} reads {} in {}, where it is 0: {}", place(row), numbers,
                          format_name(row.format),
-                         !whole    ? "these parts are lost"
+                         !whole    ? "these elements are lost"
                          : divisor ? "it divides by 0"
                          : known   ? "its result does not depend on the other operand"
-                                   : "nothing of it is left");
+                                   : "it has no effect");
   row.safe = std::copysign(least_number(row.format), row.value);
   row.advice = fmt::format("use at least {}, or scale what it is combined with",
                            short_number(std::fabs(*row.safe)));

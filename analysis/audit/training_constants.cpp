@@ -75,6 +75,7 @@ class TrainingAudit {
         weight_decay();
       }
     }
+    schedule_rates();
     learning_rates();
     if (training_.clip_norm > 0.0) clipping();
     if (training_.average) average();
@@ -96,10 +97,55 @@ class TrainingAudit {
   }
   void visit_rate(int64_t step, int64_t steps) {
     const double rate = optimizer_.learning_rate * rate_factor(training_.schedule, step, steps);
+    visit_rounded_rate(step, steps, rate);
     least_rate_ = std::min(least_rate_, rate);
     most_rate_ = std::max(most_rate_, rate);
     way_ += rate;
     if (in_format(rate, compute_) == 0.0) lost_way_ += rate;
+  }
+
+  /// The rate that comes out of a schedule that is computed in a format of its own.
+  void visit_rounded_rate(int64_t step, int64_t steps, double rate) {
+    if (plan_.schedule == kFp32) return;
+    const double rounded =
+        learning_rate(training_.schedule, optimizer_.learning_rate, step, steps, plan_.schedule);
+    if (std::isfinite(rounded)) {
+      if (rounded == 0.0) flushed_way_ += rate;
+      return;
+    }
+    if (!lost_rate_) lost_rate_ = {step, rate, rounded};
+  }
+
+  /// Of a schedule in a format of its own: the first rate that is no number, or rates that are 0.
+  void schedule_rates() {
+    if (plan_.schedule == kFp32) return;
+    const std::string format = format_name(plan_.schedule);
+    if (lost_rate_) {
+      AuditedConstant each =
+          number(Of::schedule, fmt::format("learning rate of step {}", lost_rate_->step),
+                 lost_rate_->exact, plan_.schedule);
+      each.becomes = lost_rate_->rounded;
+      each.relative_error = INFINITY;
+      each.severity = Severity::error;
+      each.text = fmt::format(
+          "the learning rate is {} from step {} on, as the schedule is computed "
+          "in {}",
+          std::isnan(each.becomes) ? "NaN" : "infinite", lost_rate_->step, format);
+      each.advice = "compute the schedule in fp32";
+      return add(std::move(each));
+    }
+    const double share = way_ > 0.0 ? flushed_way_ / way_ : 0.0;
+    if (share <= kLeastWay) return;
+    AuditedConstant each =
+        number(Of::schedule, "smallest learning rate", least_rate_, plan_.schedule);
+    each.becomes = 0.0;
+    each.severity = Severity::error;
+    each.text = fmt::format(
+        "learning rates become 0, as the schedule is computed in {}; these steps "
+        "make up {} of the total learning rate",
+        format, percent(share));
+    each.advice = "compute the schedule in fp32";
+    add(std::move(each));
   }
 
   /// A share of the state that stays, and that of what is new.
@@ -116,8 +162,7 @@ class TrainingAudit {
     }
     if (is_lost(fresh)) {
       fresh.severity = Severity::error;
-      fresh.text =
-          fmt::format("1 - {} acts as 0 {}: {} takes in nothing new", name, in_compute(), state);
+      fresh.text = fmt::format("1 - {} acts as 0 {}: {} never changes", name, in_compute(), state);
       fresh.safe = least_number(compute_);
       fresh.advice = "compute the update in fp32";
     }
@@ -141,8 +186,9 @@ class TrainingAudit {
     return !fused_ && state.contains(compute_) ? compute_ : state;
   }
 
-  /// Squares below half of the smallest number are 0: there, eps alone divides. A step is no longer
-  /// than for other gradients if eps is at least as large as the largest of these.
+  /// Squares below half of the smallest number are 0: there the update is divided by eps alone. A
+  /// step is no longer than for other gradients if eps is at least as large as the largest of
+  /// these.
   void eps(double kept) {
     AuditedConstant guard = row("eps", optimizer_.eps);
     double least_seen = 0.0;
@@ -160,13 +206,13 @@ class TrainingAudit {
       guard.safe = least_number(compute_);
       guard.safe_for_gradients = std::max(least_seen, compute_.min_normal());
       guard.advice = fmt::format(
-          "use at least {}; squares of gradients below {} are 0 there, and an eps of that size "
-          "keeps their updates as long as others",
+          "use at least {}; squares of gradients below {} become 0, and an eps of that size keeps "
+          "their updates from becoming too large",
           short_number(*guard.safe), short_number(*guard.safe_for_gradients));
     } else if (narrow && optimizer_.eps < least_seen) {
       guard.text = fmt::format(
-          "squares of gradients below {} are 0 in the state; there, eps alone "
-          "divides",
+          "squares of gradients below {} become 0 in the state; there the update is divided by eps "
+          "alone",
           short_number(least_seen));
     }
     add(std::move(guard));
@@ -195,7 +241,7 @@ class TrainingAudit {
     add(std::move(decay));
   }
 
-  /// Of adamw: a step of its own where the update is computed in a format of its own.
+  /// AdamW's decay, a separate step where the update is not computed in fp32.
   void decoupled_decay() {
     const double rate = most_rate_ * optimizer_.weight_decay;
     AuditedConstant product = row("lr * weight_decay", rate);
@@ -242,8 +288,8 @@ class TrainingAudit {
         const bool matters = share > kLeastWay;
         each.severity = matters ? Severity::error : Severity::info;
         each.text = fmt::format(
-            "{} {} acts as 0 {}: a direction of 1 makes no step; such steps are {} of the way that "
-            "all learning rates add up to",
+            "{} {} acts as 0 {}: these steps change nothing; they make up {} of the total learning "
+            "rate",
             name, short_number(rate), in_compute(), percent(share));
         if (matters) {
           each.safe = least_number(compute_);
@@ -262,7 +308,7 @@ class TrainingAudit {
     if (plan_.clip == kFp32) return;
     AuditedConstant guard = number(Of::clipping, "1e-6 beside the norm", 1e-6, plan_.clip);
     if (is_lost(guard)) {
-      guard.text = "1e-6 beside the norm is 0; a norm of 0 still gives a factor of 1";
+      guard.text = "the 1e-6 that is added to the norm becomes 0, which is harmless";
     }
     add(std::move(guard));
   }
@@ -276,13 +322,14 @@ class TrainingAudit {
         const double far = std::ldexp(1.0, -format.mantissa_bits - 2) / (1.0 - how.decay);
         kept.safe = below_one(format);
         kept.severity = stochastic_ ? Severity::info : Severity::error;
-        kept.text = stochastic_
-                        ? fmt::format("decay is 1 in {}, but averages are rounded stochastically",
-                                      format_name(format))
-                        : fmt::format(
-                              "decay is 1 in {}: an average stands still unless the weight is {} "
-                              "of it or more away",
-                              format_name(format), percent(far));
+        kept.text =
+            stochastic_
+                ? fmt::format("decay is 1 in {}, but averages are rounded stochastically",
+                              format_name(format))
+                : fmt::format(
+                      "decay is 1 in {}: an average changes only if the weight differs from "
+                      "it by {} or more",
+                      format_name(format), percent(far));
         if (stochastic_) kept.safe.reset();
         if (!stochastic_) {
           kept.advice = fmt::format("keep averages in fp32, or use a decay of at most {}",
@@ -312,7 +359,14 @@ class TrainingAudit {
   std::vector<FloatFormat> stored_;
   std::vector<AuditedConstant>& rows_;
   double least_rate_ = std::numeric_limits<double>::infinity(), most_rate_ = 0.0;
-  double way_ = 0.0, lost_way_ = 0.0;
+  /// Sums of all learning rates, of those that are 0 as the update reads them, and of those that
+  /// are 0 as the schedule computes them.
+  double way_ = 0.0, lost_way_ = 0.0, flushed_way_ = 0.0;
+  struct LostRate {
+    int64_t step;
+    double exact, rounded;
+  };
+  std::optional<LostRate> lost_rate_;
 };
 
 }  // namespace

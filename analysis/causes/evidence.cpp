@@ -62,12 +62,21 @@ int64_t reference_zeros(const LaneFacts& lane, int site) {
   return stats.zero + stats.underflow;
 }
 
-/// Whether all numbers of a tensor look like integers.
+/// Whether all numbers of a tensor in fp32 are integers, as far as statistics tell: the smallest,
+/// the largest and the sums are whole. That says nothing of numbers so large that all of fp32's are
+/// whole, so it must be unlikely enough (one in a thousand) for numbers of that size.
 bool has_integers(const TensorStats& stats) {
+  constexpr double kUnlikely = 1e-3;
   const auto whole = [](double x) { return std::isfinite(x) && x == std::floor(x); };
-  return stats.non_zero() > 0 && stats.non_finite() == 0 && stats.min_abs >= 1.0f &&
-         whole(static_cast<double>(stats.min_abs)) && whole(static_cast<double>(stats.max_abs)) &&
-         whole(stats.sum) && whole(stats.sum_sq);
+  const auto step = [](float x) {  // between neighbours in fp32: the chance to be whole
+    return std::min(1.0, std::ldexp(1.0, std::ilogb(x) - kFp32.mantissa_bits));
+  };
+  if (stats.non_zero() == 0 || stats.non_finite() > 0 || stats.min_abs < 1.0f) return false;
+  double chance = step(stats.min_abs);
+  if (stats.max_abs > stats.min_abs) chance *= step(stats.max_abs);
+  if (stats.n > 2) chance *= step(stats.min_abs);  // the sum
+  return chance < kUnlikely && whole(static_cast<double>(stats.min_abs)) &&
+         whole(static_cast<double>(stats.max_abs)) && whole(stats.sum) && whole(stats.sum_sq);
 }
 
 /// Sites of the forward pass that belong to a node: what it reads narrowed, and its result.
@@ -251,24 +260,31 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   return std::nullopt;
 }
 
-/// What scales do to the operands of a node, those included that no node makes: data and variables.
-std::optional<Suspect> lost_by_scales(const LaneFacts& lane, int node) {
+/// Returns the sites of a node's scaled operands, data and variables included.
+std::vector<int> scaled_operands(const LaneFacts& lane, int node) {
   std::vector<int> sites = forward_sites(lane, node);
   for (const int input : lane.nodes()[static_cast<size_t>(node)].inputs) {
     if (lane.nodes()[static_cast<size_t>(input)].layer >= 0) continue;
     const std::vector<int> more = forward_sites(lane, input);
     sites.insert(sites.end(), more.begin(), more.end());
   }
-  const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
+  std::erase_if(sites, [&](int order) {
+    return lane.site(order).scale.empty() || is_result(lane.site(order));
+  });
+  return sites;
+}
+
+/// Returns the worst loss by scales among a node's operands.
+std::optional<Suspect> lost_by_scales(const LaneFacts& lane, int node) {
   std::optional<Suspect> worst;
-  for (const int order : sites) {
-    if (lane.site(order).scale.empty() || is_result(lane.site(order))) continue;
+  for (const int order : scaled_operands(lane, node)) {
     for (std::optional<Suspect> found :
          {clipped_at(lane, node, order), flush_at(lane, node, order)}) {
       if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
     }
   }
   if (worst) {
+    const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
     const std::string& owner = lane.site(worst->site).path;  // of data or a variable: itself
     if (worst->text.starts_with(owner)) worst->text.replace(0, owner.size(), path);
   }
@@ -343,6 +359,13 @@ bool reads_bad_constant(const LaneFacts& lane, const std::string& path) {
   });
 }
 
+bool counts(const LaneFacts& lane, int node) {
+  const int site = lane.nodes()[static_cast<size_t>(node)].output_site;
+  const std::optional<int> theirs = site < 0 ? std::nullopt : lane.reference_site(site);
+  return theirs && lane.reference() >= 0 &&
+         has_integers(lane.run().total(lane.reference(), *theirs));
+}
+
 std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
   std::vector<Suspect> all;
   for (size_t node = 0; node < lane.nodes().size(); ++node) {
@@ -370,6 +393,28 @@ std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
   std::vector<Suspect> sorted;
   for (const size_t i : order) sorted.push_back(std::move(all[i]));
   return sorted;
+}
+
+std::optional<Suspect> scaled_suspect(const LaneFacts& lane) {
+  std::optional<Suspect> worst;
+  for (size_t i = 0; i < lane.nodes().size(); ++i) {
+    const ForwardNode& own = lane.nodes()[i];
+    if (own.layer < 0) continue;
+    const int node = static_cast<int>(i);
+    for (const int order : scaled_operands(lane, node)) {
+      if (total_of(lane, order).nan == 0) continue;
+      return Suspect{.node = node,
+                     .site = order,
+                     .mechanism = Mechanism::zero_block,
+                     .weight = 1.0,
+                     .text = fmt::format("{} reads {} with a scale for each block, and a block of "
+                                         "zeros gets none: 0 / 0 is NaN",
+                                         own.path, format_name(lane.site(order).format))};
+    }
+    std::optional<Suspect> found = lost_by_scales(lane, node);
+    if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
+  }
+  return worst;
 }
 
 int cancelled_site(const LaneFacts& lane, int node) {

@@ -30,9 +30,16 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node);
 /// Whether a node reads a constant that the format it is read in makes 0 or infinite.
 bool reads_bad_constant(const LaneFacts& lane, const std::string& path);
 
+/// Whether the results of a node are integers in the reference.
+bool counts(const LaneFacts& lane, int node);
+
 /// The nodes of the forward pass whose own arithmetic spoils numbers, those first with which the
 /// trouble starts: no other suspect is above them.
 std::vector<Suspect> forward_suspects(const LaneFacts& lane);
+
+/// The node whose scaled operands suffer most from their scales: the first with a scale of no
+/// value, else the one that loses the largest share.
+std::optional<Suspect> scaled_suspect(const LaneFacts& lane);
 
 /// The first result below the node that is 0 in places where the reference's is not, although
 /// nothing was flushed there: a difference was rounded away before. -1 if there is none.

@@ -199,7 +199,7 @@ class Diagnoser {
     return nullptr;
   }
 
-  /// What rules may see of what a change of the whole lane cures, the likeliest first.
+  /// Returns the mechanisms that rules report for what such a change cures, most likely first.
   static std::vector<Mechanism> signs_of(FixKind kind) {
     switch (kind) {
       case FixKind::update_fp32:
@@ -229,6 +229,22 @@ class Diagnoser {
     return nullptr;
   }
 
+  static bool is_about_scales(FixKind kind) {
+    return kind == FixKind::amax_floor || kind == FixKind::scale_round_up ||
+           kind == FixKind::stochastic_rounding;
+  }
+
+  /// The node whose operands suffer most from their scales.
+  bool from_scales() {
+    const std::optional<Suspect> suspect = scaled_suspect(lane_);
+    if (!suspect) return false;
+    result_.mechanism = suspect->mechanism;
+    result_.cause = with_stop(suspect->text);
+    add_root(lane_.nodes()[static_cast<size_t>(suspect->node)].path,
+             lane_.site(suspect->site).name());
+    return true;
+  }
+
   bool from_finding() {
     const bool of_lane = result_.verified && result_.fix.changes.front().path.empty();
     const Finding* finding = worst_finding();
@@ -238,6 +254,7 @@ class Diagnoser {
       const FixKind kind = std::max_element(all.begin(), all.end(), lighter)->kind;
       result_.mechanism = mechanism_of(kind);
       finding = finding_behind(kind);
+      if (finding == nullptr && is_about_scales(kind) && from_scales()) return true;
       if (finding == nullptr) {
         for (const std::string& path : worst_variables(lane_)) add_root(path, "");
         result_.cause = sentence_of(result_.mechanism);

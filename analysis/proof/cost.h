@@ -29,12 +29,12 @@ int64_t weights_in(const SiteInfo& site);
 /// under other names if that is more. `read` is LayerInfo::parameters.
 int64_t parameters_of(int64_t recorded, int64_t read);
 
-/// Keeping `layers` of the lane in fp32, with the layers that follow their inputs' format.
+/// Returns the cost of keeping `layers` of the lane in fp32, with the layers that follow their
+/// inputs' format.
 Cost cost_of_fp32(const LaneInfo& lane, const std::vector<std::string>& layers);
-/// Keeping all variables and the optimizer's state in fp32.
+/// Returns the cost of keeping all variables and the optimizer's state in fp32.
 Cost cost_of_fp32_storage(const LaneInfo& lane);
-/// Of all changes of an edit that take memory or multiply-adds; a change of another format, of
-/// sums or of a constant takes none.
+/// Returns the cost of an edit. Changes of formats, sums and constants cost nothing.
 Cost cost_of(const LaneInfo& lane, const PlanEdit& edit);
 
 /// Whether `a` takes fewer multiply-adds in fp32, or as many and fewer bytes.

@@ -81,7 +81,7 @@ class InferenceTrials final : public TrialRunner {
     return "";
   }
 
-  int at_once() const override { return trials_at_once(request_.backend); }
+  int at_once() const override { return trials_at_once(request_.backend, request_.search); }
 
   Outcome run(const LaneConfig& lane, bool is_original) override {
     if (is_original && original_) return *original_;

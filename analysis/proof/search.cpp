@@ -55,7 +55,7 @@ class Searcher {
     }
     if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
     if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
-    // What is cured may still have to search for its loss scale, and be behind for that.
+    // A cured lane may lag because it still searches for its loss scale.
     if (request_.loss_scale && !grown_.empty() && !book_.exhausted()) {
       constexpr double kLower = 8.0;
       PlanEdit scaled = grown_;
@@ -382,7 +382,7 @@ class Searcher {
     return 0.0;
   }
 
-  /// Nodes whose integers are too large for their format, as one change.
+  /// Nodes whose integers are too large for their format, and those next to them, as one change.
   PlanEdit as_integers(const PlanEdit& edit) {
     if (!evidence_ || book_.exhausted()) return edit;
     const auto in_fp32_at = [&](const std::string& path) {
@@ -391,23 +391,27 @@ class Searcher {
                (change.kind == FixKind::operator_fp32 || change.kind == FixKind::store_fp32);
       });
     };
-    const std::vector<Suspect> suspects = forward_suspects(*evidence_);
-    const bool counts = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& suspect) {
-      const std::string& path = evidence_->nodes()[static_cast<size_t>(suspect.node)].path;
-      return suspect.mechanism == Mechanism::integer_in_float &&
-             in_fp32_at(path) != edit.changes.end();
-    });
-    if (!counts) return edit;
+    std::set<std::string> paths;
+    bool too_large = false;
+    for (size_t i = 0; i < evidence_->nodes().size(); ++i) {
+      const std::string& path = evidence_->nodes()[i].path;
+      const int node = static_cast<int>(i);
+      if (in_fp32_at(path) == edit.changes.end() || !counts(*evidence_, node)) continue;
+      const std::optional<Suspect> suspect = examine(*evidence_, node);
+      too_large = too_large || (suspect && suspect->mechanism == Mechanism::integer_in_float);
+      paths.insert(path);
+      for (const std::string& next : neighbours(path)) paths.insert(next);
+    }
+    if (!too_large) return edit;
     Change integers{.kind = FixKind::keep_integer};
     PlanEdit other = edit;
     for (const LayerInfo& layer : request_.layers) {  // in the order of execution
       const auto found = in_fp32_at(layer.path);
-      if (found == edit.changes.end()) continue;
+      if (found == edit.changes.end() || !paths.contains(layer.path)) continue;
       if (!integers.path.empty()) integers.nodes.push_back(integers.path);
       integers.path = layer.path;
       std::erase(other.changes, *found);
     }
-    if (integers.path.empty()) return edit;
     other.add(integers);
     return book_.passes(other) ? other : edit;
   }

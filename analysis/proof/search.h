@@ -50,7 +50,8 @@ bool is_doubtful(const RunView& run, std::span<const Finding> findings, int lane
 /// What each node of an edit does to the numbers while all other changes of it are in place.
 std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit);
 
-/// The changes of the whole lane that would widen anything in it, cheapest first.
+/// Returns the changes of the whole lane that apply to its plan, in the order in which they are
+/// tried.
 std::vector<Change> lane_changes(const SearchRequest& request);
 
 }  // namespace halfscope

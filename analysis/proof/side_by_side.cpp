@@ -2,6 +2,7 @@
 #include "analysis/proof/side_by_side.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +11,13 @@
 
 namespace halfscope {
 
-int trials_at_once() noexcept {
-  constexpr int kMost = 8;
-  return std::clamp(omp_get_max_threads(), 1, kMost);
+int trials_that_fit(int64_t bytes) noexcept {
+  constexpr int64_t kMost = 8;
+  if (bytes <= 0) return 1;
+  const int64_t free =
+      static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  const int64_t cores = std::min<int64_t>(omp_get_max_threads(), kMost);
+  return static_cast<int>(std::clamp<int64_t>(free / 2 / bytes, 1, std::max<int64_t>(cores, 1)));
 }
 
 void side_by_side(size_t n, int at_once, const std::function<void(size_t)>& work) {

@@ -124,7 +124,7 @@ class TrainingTrials final : public TrialRunner {
     return "";
   }
 
-  int at_once() const override { return trials_at_once(request_.backend); }
+  int at_once() const override { return trials_at_once(request_.backend, request_.search); }
 
   Outcome run(const LaneConfig& lane, bool is_original) override {
     TrainConfig config = config_;

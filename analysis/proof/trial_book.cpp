@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/proof/side_by_side.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 
@@ -13,9 +14,7 @@ TrialBook::TrialBook(LaneConfig original, TrialRunner& runner, const std::atomic
 
 TrialBook::Key TrialBook::key_of(const PlanEdit& edit) {
   Key key;
-  for (const Change& change : edit.changes) key.push_back(change.name());
-  // A scale is no part of its name.
-  if (const std::optional<double> scale = edit.loss_scale()) key.push_back(std::to_string(*scale));
+  for (const Change& change : edit.changes) key.push_back(edit_to_json({.changes = {change}}));
   std::sort(key.begin(), key.end());
   return key;
 }
@@ -113,17 +112,16 @@ void TrialBook::ask_for_half_of(double gap) {
 }
 
 std::optional<std::vector<RunView>> TrialBook::record(const std::vector<PlanEdit>& edits) {
+  if (stop_) return std::nullopt;
   std::vector<std::optional<RunView>> found(edits.size());
   std::vector<std::exception_ptr> errors(edits.size());
-  if (!stop_) {
-    side_by_side(edits.size(), runner_.at_once(), [&](size_t i) {
-      try {
-        found[i] = runner_.record(lane(edits[i], original_.plan.name));
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    });
-  }
+  side_by_side(edits.size(), runner_.at_once(), [&](size_t i) {
+    try {
+      found[i] = runner_.record(lane(edits[i], original_.plan.name));
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  });
   trials_ += static_cast<int64_t>(edits.size());
   std::vector<RunView> views;
   for (size_t i = 0; i < edits.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/proof/proof.h"
 #include "analysis/proof/side_by_side.h"
@@ -67,12 +68,20 @@ inline std::vector<LaneConfig> beside_reference(const LaneConfig& lane) {
           lane};
 }
 
-/// How many trials on this backend are worth running at once.
-inline int trials_at_once(const Backend* backend) {
-  return backend != nullptr && backend->runs_side_by_side() ? trials_at_once() : 1;
+/// How many trials of a lane are worth running at once. A trial keeps about what the recorded lane
+/// has tensors, beside as much of its reference, in float and for comparisons in double.
+inline int trials_at_once(const Backend* backend, const SearchOptions& search) {
+  if (backend == nullptr || !backend->runs_side_by_side() || search.evidence == nullptr) return 1;
+  int64_t elements = 0;
+  for (const SiteInfo& site : search.evidence->lane(search.lane).sites) {
+    int64_t n = 1;
+    for (const int64_t extent : site.shape) n *= extent;
+    elements += n;
+  }
+  return trials_that_fit(2 * elements * static_cast<int64_t>(sizeof(float) + sizeof(double)));
 }
 
-/// Tells how far trials are, one at a time.
+/// Tells how far trials are. Calls never overlap; steps of several trials may alternate.
 class SharedProgress {
  public:
   explicit SharedProgress(const ProofProgress& tell) : tell_(tell) {}

@@ -74,7 +74,7 @@ std::string fix_card(const Diagnosis& diagnosis) {
                   diagnosis.verified ? "The smallest fix" : "What to change",
                   prose(diagnosis.fix_text), tag(kind, proof_words(diagnosis)));
   const std::string cost = cost_words(diagnosis.fix_cost);
-  if (!cost.empty()) html += fmt::format("<p class=\"soft\">It costs {}.</p>", escape(cost));
+  if (!cost.empty()) html += fmt::format("<p class=\"soft\">Cost: {}.</p>", escape(cost));
   if (!diagnosis.alternatives.empty()) {
     html += "<p class=\"soft\">As small, and it works, too:</p><ul>";
     for (const PlanEdit& edit : diagnosis.alternatives) {

@@ -140,7 +140,7 @@ void write_diagnosis(const Report& report, std::string& md) {
   if (!diagnosis.fix.empty()) {
     md += fmt::format("\n**Fix**, {}: {}", proof_words(diagnosis), plain(diagnosis.fix_text));
     const std::string cost = cost_words(diagnosis.fix_cost);
-    if (!cost.empty()) md += fmt::format(" It costs {}.", cost);
+    if (!cost.empty()) md += fmt::format(" Cost: {}.", cost);
     for (const PlanEdit& edit : diagnosis.alternatives) {
       md += " Or, as small: " + plain(edit_sentence(edit));
     }

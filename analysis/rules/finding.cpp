@@ -37,11 +37,11 @@ std::string lane_change_text(const Change& change) {
              (change.text.empty() ? "" : " (" + change.text + ")");
     case FixKind::prescale:
       return fmt::format(
-          "scale the operands of {} so that its result is kept times {}, and undo that where it "
-          "is read",
+          "scale the operands of {} so that its result is {} times as large, and undo that where "
+          "it is read",
           change.path, scale_text(change.value));
     case FixKind::amax_floor:
-      return fmt::format("let scales be made of a largest magnitude of at least {}",
+      return fmt::format("use at least {} as the largest magnitude that a scale is computed from",
                          short_number(change.value > 0.0 ? change.value : kUsualAmaxFloor));
     case FixKind::format:
       return "use " + change.text + " wherever the lane has fewer bits than fp32";

@@ -59,7 +59,7 @@ void find_schedule_rounding(const LaneFacts& lane, std::vector<Finding>& finding
   if (!lost && errors.apart <= kRatesApart) return;
   const std::string format = plan_text(lane.info().plan_json, "/variables/schedule");
   const std::string computed =
-      format.empty() ? "in other bits than the reference's" : "in " + format;
+      format.empty() ? "in another format than the reference's" : "in " + format;
   Finding finding{.rule = "schedule_rounding", .lane = lane.lane()};
   finding.severity = lost ? Severity::error : Severity::warning;
   finding.step = lost ? errors.lost_step : errors.zeros > 0 ? errors.first_zero : 0;
@@ -69,9 +69,8 @@ void find_schedule_rounding(const LaneFacts& lane, std::vector<Finding>& finding
                       {"zeros", static_cast<double>(errors.zeros)}};
   if (lost) {
     finding.text = fmt::format(
-        "The learning rate is {} from step {} on: the schedule is computed {}, where numbers of it "
-        "become 0 or infinite. The update of that step makes every weight NaN; the layers have no "
-        "part in it.",
+        "The learning rate is {} from step {} on, because the schedule is computed {}. Updates with "
+        "such a rate spoil every weight; the layers have no part in it.",
         std::isnan(errors.lost) ? "NaN" : "infinite", errors.lost_step, computed);
   } else {
     finding.text = fmt::format("Learning rates are {} off: the schedule is computed {}{}.",
@@ -82,8 +81,8 @@ void find_schedule_rounding(const LaneFacts& lane, std::vector<Finding>& finding
   }
   finding.action = {.edit = PlanEdit::of(FixKind::schedule_fp32),
                     .text =
-                        "Compute the learning rate in fp32: leave out format= of --schedule, "
-                        "or \"schedule\" under \"variables\" of the plan."};
+                        "Compute the learning rate in fp32: remove format= from --schedule, "
+                        "or \"schedule\" from \"variables\" in the plan."};
   findings.push_back(std::move(finding));
 }
 

@@ -63,7 +63,7 @@ void check_diagnosable(const Settings& settings) {
   const bool reference_alone =
       settings.command == kRun && settings.plans.empty() && !settings.is_given("lanes");
   if (reference_alone) {
-    throw usage_error("there is no lane to diagnose beside float32", "add --plan PLAN");
+    throw usage_error("there is no lane to diagnose: only float32 is given", "add --plan PLAN");
   }
 }
 

@@ -318,11 +318,18 @@ int audit(const DiagnoseOptions& options) {
                         fmt::format("leave out --audit or {}", flag));
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
-  const Settings settings = options.recorded
-                                ? *options.recorded
-                                : settings_of_run(options.run, RunView::open(options.run).info());
+  Settings settings;
+  std::vector<NamedPlan> plans;
+  if (options.recorded) {
+    settings = *options.recorded;
+    plans = plans_of(settings);
+  } else {
+    const RunInfo info = RunView::open(options.run).info();
+    settings = settings_of_run(options.run, info);
+    plans = plans_of(info);
+  }
   const std::vector<AuditedLane> lanes =
-      naming_keys(settings, [&] { return audit_lanes(settings, options.lane); });
+      naming_keys(settings, [&] { return audit_lanes(settings, plans, options.lane); });
   if (options.json) {
     write_json(audit_result(settings, lanes));
   } else if (!options.quiet) {

@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "core/models/models.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -40,23 +41,23 @@ Model forward_network(const Settings& settings) {
   return load_network(settings.model, wanted);
 }
 
-/// The lanes to audit.
-std::vector<LaneConfig> rounding_lanes(const Settings& settings, const std::string& name) {
-  std::vector<LaneConfig> lanes;
+/// The plans among them that round, or the one of that name.
+std::vector<NamedPlan> rounding_plans(const std::vector<NamedPlan>& all, const std::string& name) {
+  std::vector<NamedPlan> plans;
   std::vector<std::string> names;
-  for (const LaneConfig& lane : lanes_of(settings)) {
-    if (is_full_precision(lane.plan)) continue;
-    names.push_back(lane.name());
-    if (name.empty() || lane.name() == name) lanes.push_back(lane);
+  for (const NamedPlan& each : all) {
+    if (is_full_precision(each.plan)) continue;
+    names.push_back(each.lane);
+    if (name.empty() || each.lane == name) plans.push_back(each);
   }
   if (names.empty()) {
     throw usage_error("every lane is in full precision: no constant is rounded", "add --plan PLAN");
   }
-  if (lanes.empty()) {
+  if (plans.empty()) {
     throw usage_error("no lane that rounds is named " + name,
                       did_you_mean(name, names, "lanes: " + comma_list(names)));
   }
-  return lanes;
+  return plans;
 }
 
 std::string place_of(const AuditedConstant& each) {
@@ -123,13 +124,26 @@ Settings settings_of_run(const std::string& file, const RunInfo& info) {
     throw usage_error(file + " does not say how it was recorded, so it cannot be audited",
                       "name the network and its settings in place of the file");
   }
-  std::vector<std::string> words = info.settings;
-  words.insert(words.end(), info.lane_settings.begin(), info.lane_settings.end());
-  return parse_settings(info.inference ? kRun : kTrain, words);
+  return parse_settings(info.inference ? kRun : kTrain, info.settings);
 }
 
-std::vector<AuditedLane> audit_lanes(const Settings& settings, const std::string& lane) {
-  const std::vector<LaneConfig> lanes = rounding_lanes(settings, lane);
+std::vector<NamedPlan> plans_of(const Settings& settings) {
+  std::vector<NamedPlan> plans;
+  for (const LaneConfig& lane : lanes_of(settings)) plans.push_back({lane.name(), lane.plan});
+  return plans;
+}
+
+std::vector<NamedPlan> plans_of(const RunInfo& info) {
+  std::vector<NamedPlan> plans;
+  for (const LaneInfo& lane : info.lanes) {
+    plans.push_back({lane.name, plan_from_json(lane.plan_json)});
+  }
+  return plans;
+}
+
+std::vector<AuditedLane> audit_lanes(const Settings& settings, const std::vector<NamedPlan>& all,
+                                     const std::string& lane) {
+  const std::vector<NamedPlan> plans = rounding_plans(all, lane);
   const NamedTensors init = read_initial_weights(settings);
   std::optional<TrainConfig> training;
   Dataset data;
@@ -143,9 +157,9 @@ std::vector<AuditedLane> audit_lanes(const Settings& settings, const std::string
     network = forward_network(settings);
   }
   std::vector<AuditedLane> audited;
-  for (const LaneConfig& each : lanes) {
+  for (const NamedPlan& each : plans) {
     audited.push_back(
-        {each.name(), audit_constants(network, each.plan, training ? &*training : nullptr, init)});
+        {each.lane, audit_constants(network, each.plan, training ? &*training : nullptr, init)});
   }
   return audited;
 }

@@ -18,12 +18,24 @@ struct AuditedLane {
   std::vector<AuditedConstant> constants;
 };
 
-/// Returns the settings that repeat a recorded run, lanes included. Throws Error.
+/// A lane to audit.
+struct NamedPlan {
+  std::string lane;
+  Plan plan;
+};
+
+/// Returns the settings that repeat a recorded run, but for its lanes. Throws Error.
 Settings settings_of_run(const std::string& file, const RunInfo& info);
+
+/// Returns the lanes that the settings ask for.
+std::vector<NamedPlan> plans_of(const Settings& settings);
+/// Returns the lanes of a run as they were recorded, whatever their plan's file says today.
+std::vector<NamedPlan> plans_of(const RunInfo& info);
 
 /// Audits every lane that rounds, or only `lane` unless that is empty. Throws Error, of kind usage
 /// if there is none.
-std::vector<AuditedLane> audit_lanes(const Settings& settings, const std::string& lane);
+std::vector<AuditedLane> audit_lanes(const Settings& settings, const std::vector<NamedPlan>& plans,
+                                     const std::string& lane);
 
 /// Returns a table for each lane, with sentences below about what is more than rounded.
 std::string audit_text(const std::vector<AuditedLane>& lanes, const TextStyle& style);

@@ -46,8 +46,8 @@ void check_memory(int64_t samples, int64_t each) {
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (wanted <= memory) return;
   throw Error("out of memory: " + std::to_string(samples) + " samples take " +
-                  bytes_text(static_cast<int64_t>(std::min(wanted, 1e18))) +
-                  ", this machine has " + bytes_text(static_cast<int64_t>(memory)),
+                  bytes_text(static_cast<int64_t>(std::min(wanted, 1e18))) + ", this machine has " +
+                  bytes_text(static_cast<int64_t>(memory)),
               "use a smaller --limit");
 }
 

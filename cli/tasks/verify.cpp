@@ -28,8 +28,10 @@ class ProofLine {
   ProofLine(const char* what, const RunInfo& run, int64_t steps, bool quiet)
       : what_(what), inference_(run.inference), steps_(steps), quiet_(quiet) {}
 
+  /// Of trials that run side by side it shows the one that began last.
   void operator()(const std::string& name, int lane, const StepRow& row) {
-    if (lane != lane_) {
+    if (lane < lane_) return;
+    if (lane > lane_) {
       lane_ = lane;
       line_.reset();
       RunInfo info;

@@ -101,7 +101,7 @@ void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
   ui::text("cause/proof", proof);
   ImGui::PopStyleColor();
   const std::string cost = cost_words(diagnosis.fix_cost);
-  if (!cost.empty()) ui::text_wrapped("cause/cost", "It costs " + cost + ".");
+  if (!cost.empty()) ui::text_wrapped("cause/cost", "Cost: " + cost + ".");
   std::string reasons;
   for (const std::string& reason : diagnosis.reasons) {
     reasons += (reasons.empty() ? "" : "\n") + plain_text(reason);

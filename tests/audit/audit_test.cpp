@@ -146,7 +146,7 @@ TEST(Audit, LearningRatesAreThoseOfTheSchedule) {
   const Row rate = training_row(plan, lost, "learning rate");
   EXPECT_EQ(rate.becomes, 0.0);
   EXPECT_TRUE(rate.is_harmful());
-  EXPECT_THAT(rate.text, HasSubstr("100% of the way"));
+  EXPECT_THAT(rate.text, HasSubstr("100% of the total learning rate"));
   EXPECT_FALSE(training_row(pure_plan("float16"), lost, "learning rate").is_harmful())
       << "an fp32 update has it";
   // The last steps of a cosine are 0, and hardly anything of the way.
@@ -167,7 +167,7 @@ TEST(Audit, AveragesStandStillWhereTheirDecayIsOne) {
   EXPECT_EQ(decay.becomes, 1.0);
   EXPECT_TRUE(decay.is_harmful());
   // Half an ulp below 1 is 2^-9 = 0.00195, over 0.001.
-  EXPECT_THAT(decay.text, HasSubstr("195% of it"));
+  EXPECT_THAT(decay.text, HasSubstr("by 195%"));
   config.average = parse_weight_average("0.99");
   EXPECT_FALSE(training_row(plan, config, "decay").is_harmful());
 }

@@ -289,6 +289,18 @@ TEST(CliAudit, ARunFileIsAuditedByItsSettings) {
             result_of(bench, {"diagnose", "zoo:F17", "--audit", "--json"}));
 }
 
+TEST(CliAudit, ARunFileIsAuditedUnderThePlanThatWasRecorded) {
+  const Bench bench;
+  std::ofstream(bench / "own.json") << R"({"schema": "halfscope.plan/1", "name": "own",
+    "defaults": {"compute": "fp16", "stagewise": true}, "variables": {"storage": "fp16"}})";
+  ASSERT_EQ(bench.run({"run", "zoo:F5", "--plan", "own.json", "--record", "own.hscope"}).code, 0);
+  const json before = result_of(bench, {"diagnose", "own.hscope", "--audit", "--json"});
+  EXPECT_EQ(before.at("lanes").at(0).at("name"), "own");
+  EXPECT_GT(before.at("lanes").at(0).at("harmful"), 0);
+  std::filesystem::remove(bench / "own.json");
+  EXPECT_EQ(result_of(bench, {"diagnose", "own.hscope", "--audit", "--json"}), before);
+}
+
 TEST(CliAudit, EndsWithOneOnlyIfAsked) {
   const Bench bench;
   const Words audit{"diagnose", "zoo:F5", "--audit", "--quiet"};

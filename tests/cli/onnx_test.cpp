@@ -428,7 +428,7 @@ TEST(CliOnnx, TellsWhatIsWrong) {
       << R"({"schema": "halfscope.plan/1", "name": "c", "default": {"format": "fp16"},
              "rules": [{"path": "fc1", "overflow": "saturate"}]})";
   refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "clamped.json"}, 3,
-          "fc1: ONNX's Cast to FLOAT16 does not saturate");
+          "fc1: ONNX's Cast to float16 does not saturate");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--typed"}, 2, "--typed needs a plan");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--input", "x.npy"}, 2,
           "--input is for the check of a typed file");

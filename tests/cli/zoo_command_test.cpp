@@ -42,7 +42,7 @@ TEST(CliZoo, ListIsATableOfFailuresAndControls) {
   for (const std::string& line : lines_of(outcome.out)) rows[line.substr(0, line.find(' '))] = line;
   EXPECT_THAT(rows["case"], AllOf(HasSubstr("what goes wrong"), HasSubstr("mechanism")));
   EXPECT_THAT(rows["F7"], AllOf(HasSubstr("mixed_float16"), HasSubstr("forward_overflow"),
-                                HasSubstr("prescale, store_fp32, operator_fp32")));
+                                HasSubstr("prescale, clamp, store_fp32, operator_fp32")));
   EXPECT_THAT(rows["F22"], AllOf(HasSubstr("mixed_bfloat16 sum=bf16"), HasSubstr("gradient_sum")));
   EXPECT_THAT(rows["OKcnn"], HasSubstr("healthy"));
 }

@@ -18,6 +18,8 @@
 #include "analysis/memory_sink.h"
 #include "analysis/proof/proof.h"
 #include "analysis/proof/side_by_side.h"
+#include "analysis/proof/trial_book.h"
+#include "core/error.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "core/train/runner.h"
@@ -342,6 +344,69 @@ TEST(Search, FindsTheSameOnAnyNumberOfCores) {
   }
   omp_set_num_threads(before);
   for (size_t i = 2; i < proofs.size(); ++i) EXPECT_EQ(proofs[i], proofs[i % 2]) << i;
+}
+
+/// Trials that take no time, and count what is run.
+class CountedTrials final : public TrialRunner {
+ public:
+  std::string prepare(const LaneConfig&, Proof&) override { return ""; }
+  int at_once() const override { return 4; }
+  Outcome run(const LaneConfig& lane, bool) override {
+    ++runs;
+    if (!lane.plan.rules.empty() && lane.plan.rules.back().path == "bad") throw Error("bad trial");
+    Outcome outcome;
+    outcome.trial.passes = lane.plan.rules.size() > 1;
+    return outcome;
+  }
+  std::optional<RunView> record(const LaneConfig&) override { return std::nullopt; }
+  std::string distance(const Outcome&) const override { return ""; }
+  std::string allowed(const Proof&) const override { return ""; }
+  std::string failure(const Outcome&, const Proof&) const override { return ""; }
+  const char* proved() const override { return ""; }
+  std::string healthy(const std::string&) const override { return ""; }
+  std::string hint(const Outcome&) const override { return ""; }
+
+  std::atomic<int> runs{0};
+};
+
+TEST(TrialBook, TellsChangesApartThatHaveOneName) {
+  CountedTrials trials;
+  TrialBook book({.plan = half(), .scaler = {}, .backend = nullptr}, trials, kGoOn, {});
+  const auto integers = [](std::vector<std::string> nodes) {
+    return PlanEdit{.changes = {{.kind = FixKind::keep_integer, .path = "a", .nodes = nodes}}};
+  };
+  EXPECT_FALSE(book.passes(integers({})));
+  EXPECT_TRUE(book.passes(integers({"b"}))) << "two nodes are two rules";
+  EXPECT_FALSE(book.passes(integers({})));
+  EXPECT_EQ(trials.runs, 2);
+}
+
+TEST(TrialBook, CountsTrialsWhenTheyAreAskedFor) {
+  CountedTrials trials;
+  TrialBook book({.plan = half(), .scaler = {}, .backend = nullptr}, trials, kGoOn, {.trials = 3});
+  const std::vector<PlanEdit> edits{PlanEdit::in_fp32({"a"}), PlanEdit::in_fp32({"b"}),
+                                    PlanEdit::in_fp32({"bad"}), PlanEdit::in_fp32({"c"})};
+  book.expect(edits);
+  EXPECT_EQ(trials.runs, 3) << "no more than the budget";
+  EXPECT_EQ(book.trials(), 0);
+  EXPECT_FALSE(book.passes(edits[1]));
+  EXPECT_EQ(trials.runs, 3);
+  EXPECT_EQ(book.trials(), 1);
+  ASSERT_THAT(book.tried(), SizeIs(1));
+  EXPECT_EQ(book.tried()[0].edit, edits[1]);
+  // What went wrong on another thread shows here, and only if it is asked for.
+  EXPECT_THROW(book.passes(edits[2]), Error);
+}
+
+TEST(SideBySide, KeepsToTheMemory) {
+  EXPECT_EQ(trials_that_fit(0), 1);
+  EXPECT_EQ(trials_that_fit(int64_t{1} << 60), 1);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(3);
+  EXPECT_EQ(trials_that_fit(1), 3);
+  omp_set_num_threads(64);
+  EXPECT_EQ(trials_that_fit(1), 8);
+  omp_set_num_threads(before);
 }
 
 TEST(SideBySide, DoesEverythingOnceAndSharesTheThreads) {

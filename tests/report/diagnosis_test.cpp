@@ -69,7 +69,11 @@ TEST(DiagnosisContract, TablesHaveEveryWord) {
     EXPECT_EQ(fixes[i][1], fix_text(kind));
     const bool of_a_node = fixes[i][2].starts_with("the node `path`");
     const auto can_be_tried = [&](const char* path) {
-      return Change{.kind = kind, .path = path, .value = 0.5}.can_be_tried();
+      // Of those that a text is for, how ranks reduce.
+      const bool reduces =
+          kind == FixKind::config || kind == FixKind::reduce_order || kind == FixKind::reduce_fp32;
+      return Change{.kind = kind, .path = path, .value = 0.5, .text = reduces ? "ring" : ""}
+          .can_be_tried();
     };
     EXPECT_EQ(fixes[i][2] != "-", can_be_tried("conv2")) << fix_name(kind);
     EXPECT_EQ(of_a_node, can_be_tried("conv2") && !can_be_tried("")) << fix_name(kind);
@@ -111,14 +115,15 @@ TEST(DiagnosisWords, ChangesOfOneKindAreToldTogether) {
             "Use bf16 wherever the lane has fewer bits than fp32.");
   EXPECT_EQ(edit_text({.changes = {change(FixKind::clamp, "a"), change(FixKind::clamp, "b")}}),
             "clamp the results of a and b to the format's range");
-  EXPECT_EQ(edit_text({.changes = {{.kind = FixKind::prescale, .path = "a", .value = 0.0625}}}),
-            "scale the operands of a so that its result is kept times 2^-4, and undo that where it "
-            "is read");
+  EXPECT_EQ(
+      edit_text({.changes = {{.kind = FixKind::prescale, .path = "a", .value = 0.0625}}}),
+      "scale the operands of a so that its result is 2^-4 times as large, and undo that where it "
+      "is read");
   EXPECT_EQ(
       edit_text({.changes = {{.kind = FixKind::keep_integer, .path = "c", .nodes = {"a", "b"}}}}),
       "keep the integers of a, b and c exact");
   EXPECT_EQ(edit_text(PlanEdit::of(FixKind::amax_floor)),
-            "let scales be made of a largest magnitude of at least 1e-12");
+            "use at least 1e-12 as the largest magnitude that a scale is computed from");
 }
 
 TEST(DiagnosisWords, PartsAreNamedByWhatIsTakenAway) {

@@ -76,6 +76,7 @@ void hold_against(const Labels& labels, const About& about, Cure& cure) {
   if (labels.root.empty()) {
     cure.named = std::any_of(found.fix.changes.begin(), found.fix.changes.end(), accepted);
   }
+  cure.explained = found.mechanism == about.mechanism;
   cure.decoy_advised =
       std::any_of(found.fix.changes.begin(), found.fix.changes.end(), [&](const Change& change) {
         return std::find(labels.decoys.begin(), labels.decoys.end(), change.path) !=
@@ -145,17 +146,19 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
 
 CureScore score_of(const std::vector<Cure>& cures) {
   CureScore score;
-  std::set<std::string> cases, unnamed, decoys, unproved, large;
+  std::set<std::string> cases, unnamed, unexplained, decoys, unproved, large;
   for (const Cure& cure : cures) {
     cases.insert(cure.case_id);
     score.seconds += cure.seconds;
     if (!cure.named) unnamed.insert(cure.case_id);
+    if (!cure.explained) unexplained.insert(cure.case_id);
     if (cure.decoy_advised) decoys.insert(cure.case_id);
     if (!cure.proved) unproved.insert(cure.case_id);
     if (!cure.minimal) large.insert(cure.case_id);
   }
   score.cases = static_cast<int>(cases.size());
   score.named = score.cases - static_cast<int>(unnamed.size());
+  score.explained = score.cases - static_cast<int>(unexplained.size());
   score.decoys = static_cast<int>(decoys.size());
   score.proved = score.cases - static_cast<int>(unproved.size());
   score.minimal = score.cases - static_cast<int>(large.size());
@@ -188,6 +191,7 @@ std::string fix_of(const Diagnosis& diagnosis) {
   for (const Change& change : diagnosis.fix.changes) {
     text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", fix_name(change.kind),
                         change.path.empty() ? "" : " ", change.path);
+    for (const std::string& node : change.nodes) text += " " + node;
   }
   return text.empty() ? "-" : text;
 }
@@ -204,32 +208,34 @@ std::string cure_head() {
 std::string cure_row(const Cure& cure) {
   const Diagnosis& found = cure.diagnosis;
   return fmt::format("{:<6} {:<22} {:<6} {:<7} {:<7} {:<6} {:>6}  {}\n", cure.case_id,
-                     mechanism_name(found.mechanism), mark(cure.named), mark(cure.proved),
-                     mark(cure.minimal), cure.decoy_advised ? "YES" : "no", found.trials,
-                     fix_of(found));
+                     mechanism_name(found.mechanism) + std::string(cure.explained ? "" : " *"),
+                     mark(cure.named), mark(cure.proved), mark(cure.minimal),
+                     cure.decoy_advised ? "YES" : "no", found.trials, fix_of(found));
 }
 
 std::string cure_totals(const CureScore& score) {
   return fmt::format(
       "cause named:              {} of {}\n"
+      "mechanism as labelled:    {} of {}\n"
       "decoy advised:            {} of {}\n"
       "cure proved:              {} of {}\n"
       "no larger than labelled:  {} of {}\n"
       "time:                     {:.0f} s\n",
-      score.named, score.cases, score.decoys, score.cases, score.proved, score.cases, score.minimal,
-      score.cases, score.seconds);
+      score.named, score.cases, score.explained, score.cases, score.decoys, score.cases,
+      score.proved, score.cases, score.minimal, score.cases, score.seconds);
 }
 
 std::string cure_markdown(const std::vector<Cure>& cures) {
   std::string text =
-      "| case | mechanism | root | fix | trials | named, proved, minimal |\n"
-      "| --- | --- | --- | --- | ---: | --- |\n";
+      "| case | plan | mechanism | root | fix | trials | named, proved, minimal |\n"
+      "| --- | --- | --- | --- | --- | ---: | --- |\n";
   for (const Cure& cure : cures) {
     const Diagnosis& found = cure.diagnosis;
     const auto word = [](bool yes) { return yes ? "yes" : "no"; };
-    text += fmt::format("| {} | {} | {} | {} | {} | {}, {}, {} |\n", cure.case_id,
-                        mechanism_name(found.mechanism), roots_of(found), fix_of(found),
-                        found.trials, word(cure.named), word(cure.proved), word(cure.minimal));
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {}, {}, {} |\n", cure.case_id, cure.plan,
+                        mechanism_name(found.mechanism) + std::string(cure.explained ? "" : " (*)"),
+                        roots_of(found), fix_of(found), found.trials, word(cure.named),
+                        word(cure.proved), word(cure.minimal));
   }
   return text;
 }

@@ -24,6 +24,7 @@ struct Cure {
 
   // Against the labels.
   bool named = false;          ///< the cause: a root, or of settings a kind of fix that is accepted
+  bool explained = false;      ///< with the labelled mechanism
   bool decoy_advised = false;  ///< a decoy is part of the fix
   bool proved = false;         ///< the fix cures
   bool minimal = false;        ///< and has no more changes than the labelled one
@@ -36,7 +37,7 @@ Cure find_cure(const Case& which, const std::string& plan, const std::filesystem
 
 /// How many of the failures each holds of, under all of their right plans.
 struct CureScore {
-  int cases = 0, named = 0, decoys = 0, proved = 0, minimal = 0;
+  int cases = 0, named = 0, explained = 0, decoys = 0, proved = 0, minimal = 0;
   double seconds = 0.0;
 };
 CureScore score_of(const std::vector<Cure>& cures);

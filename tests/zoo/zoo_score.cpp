@@ -38,6 +38,7 @@ constexpr const char* kUsage =
     "  --need-plain P    Percent of failures to notice with plain presets [80]\n"
     "  --most-alarms N   Largest number of false alarms [0]\n"
     "  --most-unnamed N  Failures whose cause may be missed [3]\n"
+    "  --most-unexplained N  Failures whose mechanism may be another than labelled (*) [6]\n"
     "  --most-unproved N Failures without a cure that is proved [4]\n"
     "  --most-large N    Failures without one that is as small as labelled [4]\n"
     "Exit code: 1 if a number is not reached, 2 for wrong arguments.\n";
@@ -48,7 +49,7 @@ struct Options {
   bool with_files = true, built_in = true, verdicts = true, cures = true, text = false,
        seconds = false, markdown = false;
   double need_right = 100.0, need_plain = 80.0;
-  int most_alarms = 0, most_unnamed = 3, most_unproved = 4, most_large = 4;
+  int most_alarms = 0, most_unnamed = 3, most_unexplained = 6, most_unproved = 4, most_large = 4;
 };
 
 std::filesystem::path usual_files() {
@@ -90,6 +91,8 @@ bool read_options(int argc, char** argv, Options& options) {
       options.most_alarms = std::atoi(value().c_str());
     } else if (flag == "--most-unnamed") {
       options.most_unnamed = std::atoi(value().c_str());
+    } else if (flag == "--most-unexplained") {
+      options.most_unexplained = std::atoi(value().c_str());
     } else if (flag == "--most-unproved") {
       options.most_unproved = std::atoi(value().c_str());
     } else if (flag == "--most-large") {
@@ -154,6 +157,7 @@ bool score_cures(const std::vector<Case>& cases, const Options& options,
   std::printf("\n%s\n", cure_totals(result).c_str());
   if (options.markdown) std::printf("%s\n", cure_markdown(cures).c_str());
   return result.cases - result.named <= options.most_unnamed && result.decoys == 0 &&
+         result.cases - result.explained <= options.most_unexplained &&
          result.cases - result.proved <= options.most_unproved &&
          result.cases - result.minimal <= options.most_large;
 }

@@ -53,7 +53,8 @@ std::vector<StandIn> stand_ins() {
   return {
       {"F24", "the loss of a training; what an evaluation with such statistics says is not judged"},
       {"F26",
-       "the scaler is torch's of today, whose growth ends at the largest finite number: a control"},
+       "the loss scaler follows current PyTorch, where growth ends at the largest finite number: a "
+       "control"},
       {"F36", "only products read scaled operands: the weights are the diagonal of one"},
       {"F38",
        "scales of the fp8 plans are guarded against zeros: the network quantizes itself, and "
@@ -61,7 +62,7 @@ std::vector<StandIn> stand_ins() {
       {"F41",
        "a network has one backward pass, made from its forward pass: both products stand in "
        "the forward pass"},
-      {"F46", "partial sums are always fp32; stored in bf16 they cannot be had"},
+      {"F46", "partial sums are always fp32; HalfScope cannot store them in bf16"},
   };
 }
 
