@@ -292,7 +292,7 @@ TEST(CliAudit, ARunFileIsAuditedByItsSettings) {
 TEST(CliAudit, ARunFileIsAuditedUnderThePlanThatWasRecorded) {
   const Bench bench;
   std::ofstream(bench / "own.json") << R"({"schema": "halfscope.plan/1", "name": "own",
-    "defaults": {"compute": "fp16", "stagewise": true}, "variables": {"storage": "fp16"}})";
+    "default": {"read": "fp16", "write": "fp16", "accumulate": "fp32", "mode": "stagewise"}, "variables": {"storage": "fp16"}})";
   ASSERT_EQ(bench.run({"run", "zoo:F5", "--plan", "own.json", "--record", "own.hscope"}).code, 0);
   const json before = result_of(bench, {"diagnose", "own.hscope", "--audit", "--json"});
   EXPECT_EQ(before.at("lanes").at(0).at("name"), "own");
