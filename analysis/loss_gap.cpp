@@ -54,6 +54,15 @@ double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> referenc
   return in_losses(std::fabs(median(std::move(gaps))), reference);
 }
 
+double delay_gap(std::span<const StepRow> reference, int64_t steps) {
+  const size_t window = compared_steps(reference).size();
+  if (steps <= 0 || window + static_cast<size_t>(steps) > reference.size()) return 0.0;
+  const std::span<const StepRow> earlier =
+      reference.first(reference.size() - static_cast<size_t>(steps)).last(window);
+  const double end = end_loss(reference), before = median(losses_of(earlier));
+  return std::isfinite(before - end) ? in_losses(std::fabs(before - end), reference) : 0.0;
+}
+
 double loss_scatter(std::span<const StepRow> rows) {
   const double end = end_loss(rows);
   if (std::isnan(end)) return rows.empty() ? 0.0 : INFINITY;

@@ -30,6 +30,11 @@ double end_loss(std::span<const StepRow> rows);
 /// either is not finite there or one of them ended earlier than the other.
 double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
+/// How far a training is behind the reference, in the units of loss_gap(), if it does nothing else
+/// than make `steps` updates fewer: the median of the reference's loss over compared_steps() beside
+/// the one over as many steps that end so much earlier. 0 if there are not as many.
+double delay_gap(std::span<const StepRow> reference, int64_t steps);
+
 /// How much the loss jumps about over compared_steps(): the median distance from its own median, in
 /// the units of loss_gap(). 0 without steps.
 double loss_scatter(std::span<const StepRow> rows);

@@ -355,7 +355,8 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
 bool reads_bad_constant(const LaneFacts& lane, const std::string& path) {
   const std::vector<SiteInfo>& sites = lane.info().sites;
   return std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& site) {
-    return site.path == path && is_bad_constant(lane, site.order);
+    const bool is_of = site.path == path || site.path.starts_with(path + "/");
+    return is_of && is_bad_constant(lane, site.order);
   });
 }
 

@@ -27,7 +27,8 @@ struct Suspect {
 /// format allows.
 std::optional<Suspect> examine(const LaneFacts& lane, int node);
 
-/// Whether a node reads a constant that the format it is read in makes 0 or infinite.
+/// Whether a node, or a step of it, reads a constant that the format it is read in makes 0 or
+/// infinite.
 bool reads_bad_constant(const LaneFacts& lane, const std::string& path);
 
 /// Whether the results of a node are integers in the reference.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -133,9 +132,7 @@ class Diagnoser {
   static std::string with_stop(const std::string& text) { return text.empty() ? "" : text + "."; }
 
   static std::string sentence_of(Mechanism mechanism) {
-    std::string text = with_stop(mechanism_text(mechanism));
-    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-    return text;
+    return with_stop(mechanism_text(mechanism));
   }
 
   const Finding* worst_finding() const {
@@ -245,6 +242,18 @@ class Diagnoser {
     return true;
   }
 
+  /// The node whose gradients leave their format first or most.
+  bool from_gradients() {
+    const std::vector<Suspect> suspects = backward_suspects(lane_);
+    if (suspects.empty()) return false;
+    result_.cause = with_stop(suspects.front().text);
+    for (const int node : planned_nodes(lane_, suspects.front().node)) {
+      add_root(lane_.nodes()[static_cast<size_t>(node)].path,
+               lane_.site(suspects.front().site).name());
+    }
+    return true;
+  }
+
   bool from_finding() {
     const bool of_lane = result_.verified && result_.fix.changes.front().path.empty();
     const Finding* finding = worst_finding();
@@ -255,6 +264,7 @@ class Diagnoser {
       result_.mechanism = mechanism_of(kind);
       finding = finding_behind(kind);
       if (finding == nullptr && is_about_scales(kind) && from_scales()) return true;
+      if (finding == nullptr && kind == FixKind::loss_scale && from_gradients()) return true;
       if (finding == nullptr) {
         for (const std::string& path : worst_variables(lane_)) add_root(path, "");
         result_.cause = sentence_of(result_.mechanism);

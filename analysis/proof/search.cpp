@@ -38,7 +38,7 @@ class Searcher {
       cure = merged(smaller(*cure));
       cure = single(*cure);
       cure = smaller(cheaper(*cure));
-      cure = as_integers(with_another_scale(*cure));
+      cure = as_integers(with_another_scale(prescaled(*cure)));
       result_.cure = cure;
       find_alternatives(*cure);
     }
@@ -355,9 +355,13 @@ class Searcher {
   std::vector<Change> cheaper_changes(const std::string& path) const {
     std::vector<Change> changes;
     const auto add = [&](FixKind kind) { changes.push_back({.kind = kind, .path = path}); };
-    const auto layer = std::find_if(request_.layers.begin(), request_.layers.end(),
-                                    [&](const LayerInfo& each) { return each.path == path; });
-    if (layer == request_.layers.end()) return changes;
+    // A composite that is taken apart has its steps as layers; the last one makes its result.
+    const auto last =
+        std::find_if(request_.layers.rbegin(), request_.layers.rend(), [&](const LayerInfo& each) {
+          return each.path == path || each.path.starts_with(path + "/");
+        });
+    if (last == request_.layers.rend()) return changes;
+    const LayerInfo* const layer = &*last;
     const NodePlan plan = resolve(request_.original, path, layer->op);
     if (has_bad_constant(path)) add(FixKind::constant);
     if (plan.accumulation.sums_in_format()) add(FixKind::accumulate_fp32);
@@ -374,12 +378,40 @@ class Searcher {
     if (!evidence_) return 0.0;
     for (const SiteInfo& site : evidence_->info().sites) {
       if (site.path != path || site.role != Role::activation) continue;
-      const TensorStats& stats = evidence_->run().total(evidence_->lane(), site.order);
-      if (stats.overflow == 0) continue;
-      const int by = site.format.max_exponent() - std::ilogb(stats.max_abs) - 1;
+      // Below another overflow only the reference knows how large results are.
+      double largest = evidence_->run().total(evidence_->lane(), site.order).max_abs;
+      if (const std::optional<int> theirs = evidence_->reference_site(site.order)) {
+        const TensorStats& right = evidence_->run().total(evidence_->reference(), *theirs);
+        largest = std::max(largest, static_cast<double>(right.max_abs));
+      }
+      if (!std::isfinite(largest) || largest < overflow_threshold(site.format)) continue;
+      const int by = site.format.max_exponent() - std::ilogb(largest) - 1;
       if (by < 0 && moved_range(site.format, by)) return std::ldexp(1.0, by);
     }
     return 0.0;
+  }
+
+  /// Scaled operands for all nodes that overflow, in place of their own changes and of what only
+  /// has to read them in fp32.
+  PlanEdit prescaled(const PlanEdit& edit) {
+    if (edit.changes.size() < 2 || book_.exhausted()) return edit;
+    PlanEdit scaled, others;
+    for (const Change& change : edit.changes) {
+      const double power = change.path.empty() ? 0.0 : prescale_for(change.path);
+      if (power > 0.0) {
+        scaled.add({.kind = FixKind::prescale, .path = change.path, .value = power});
+      } else {
+        others.add(change);
+      }
+    }
+    if (scaled.empty()) return edit;
+    PlanEdit other = scaled;
+    if (!book_.passes(scaled)) {
+      other.add(others);
+      if (others.empty() || !book_.passes(other)) return edit;
+    }
+    other = smaller(other);
+    return other.changes.size() < edit.changes.size() ? other : edit;
   }
 
   /// Nodes whose integers are too large for their format, and those next to them, as one change.
@@ -430,6 +462,7 @@ class Searcher {
         candidates.push_back(edit);
       }
     };
+    if (uses_fp16()) add({.kind = FixKind::format, .text = "bf16"});
     for (const Change& change : lane_changes(request_)) add(change);
     for (const Change& member : cure.changes) {
       if (member.path.empty()) continue;
@@ -441,7 +474,6 @@ class Searcher {
       if (cure.changes.size() > 1) add(in_fp32(member.path));
       for (const std::string& path : neighbours(member.path)) add(in_fp32(path));
     }
-    if (uses_fp16()) add({.kind = FixKind::format, .text = "bf16"});
     if (candidates.size() > kAlternatives) candidates.resize(kAlternatives);
     book_.expect(candidates);
     for (const PlanEdit& each : candidates) {

@@ -9,9 +9,9 @@
 
 #include "analysis/loss_gap.h"
 #include "analysis/memory_sink.h"
-#include "analysis/proof/trial.h"
 #include "analysis/proof/trial_runner.h"
 #include "analysis/rules/text.h"
+#include "analysis/skipped_steps.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -145,7 +145,8 @@ class TrainingTrials final : public TrialRunner {
     trial.gap = loss_gap(rows, twins_.reference);
     trial.skipped = skipped.total();
     trial.calibration_skips = skipped.calibration;
-    trial.passes = trial.gap <= tolerance_ && skips_are_normal(skipped, rows);
+    trial.passes = trial.gap <= tolerance_ + calibration_gap(rows, twins_.reference) &&
+                   skips_are_normal(skipped, rows);
     if (!rows.empty()) outcome.last_scale = rows.back().loss_scale;
     if (measures_ && !stop_) {
       outcome.why = harm_beside_the_loss(sink.view());
@@ -169,8 +170,15 @@ class TrainingTrials final : public TrialRunner {
 
   std::string distance(const Outcome& outcome) const override {
     const double gap = outcome.trial.gap;
-    return std::isfinite(gap) ? fmt::format("the loss is {} off fp32's {}", percent(gap), over())
-                              : fmt::format("the loss does not stay finite {}", over());
+    if (!std::isfinite(gap)) return fmt::format("the loss does not stay finite {}", over());
+    const double delay = delay_gap(twins_.reference, outcome.trial.calibration_skips);
+    const bool explains = outcome.trial.passes && gap > tolerance_;
+    return fmt::format("the loss is {} off fp32's {}{}", percent(gap), over(),
+                       explains ? fmt::format(", {} of which come from the {} that looked for a "
+                                              "loss scale",
+                                              percent(std::min(delay, gap)),
+                                              counted(outcome.trial.calibration_skips, "step"))
+                                : "");
   }
 
   std::string allowed(const Proof& proof) const override {

@@ -37,8 +37,7 @@ std::string lane_change_text(const Change& change) {
              (change.text.empty() ? "" : " (" + change.text + ")");
     case FixKind::prescale:
       return fmt::format(
-          "scale the operands of {} so that its result is {} times as large, and undo that where "
-          "it is read",
+          "compute {} at {} times its size, and scale it back where its result is read",
           change.path, scale_text(change.value));
     case FixKind::amax_floor:
       return fmt::format("use at least {} as the largest magnitude that a scale is computed from",

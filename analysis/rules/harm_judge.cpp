@@ -12,6 +12,7 @@
 #include "analysis/rules/harm.h"
 #include "analysis/rules/text.h"
 #include "analysis/rules/tolerance.h"
+#include "analysis/skipped_steps.h"
 #include "core/observe/worst_slice.h"
 
 namespace halfscope {
@@ -242,8 +243,9 @@ class Judge {
     const bool measured = proven && std::isfinite(twins->error);
     const double gap = measured ? twins->error : loss_gap(rows, theirs);
     // Of losses that jump about, the medians do so as well.
-    const double tolerance = proven ? std::max(kLossFloor, kHarmFactor * spread)
-                                    : std::max(kUnprovenGap, 2.0 * loss_scatter(theirs));
+    const double usual = proven ? std::max(kLossFloor, kHarmFactor * spread)
+                                : std::max(kUnprovenGap, 2.0 * loss_scatter(theirs));
+    const double tolerance = usual + calibration_gap(rows, theirs);
     const double first = theirs.front().loss, target = end_loss(theirs), end = end_loss(rows);
     const bool stalled =
         end > first - 0.05 * std::fabs(first) && target < first - 0.2 * std::fabs(first);

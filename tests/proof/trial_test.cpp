@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The gap and the skipped steps of rows made by hand, with values worked out by hand.
-#include "analysis/proof/trial.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "analysis/loss_gap.h"
+#include "analysis/skipped_steps.h"
 
 namespace halfscope::test {
 namespace {
@@ -179,6 +178,20 @@ TEST(SkippedSteps, OthersAreRare) {
   expect_skips(course(taken(40) + "x" + taken(30) + "x" + taken(29)), {0, 0, 2, true, true});
   expect_skips(course(taken(140) + one + one + one), {0, 0, 3, true, true});
   expect_skips(course(taken(140) + one + one + one + "x"), {0, 0, 4, true, false});
+}
+
+// Of a loss that falls by half a step, from 100: the last 20 of 100 losses have the median 55.25.
+TEST(DelayGap, IsHowFarTheReferenceMovesInSoManySteps) {
+  Rows reference;
+  for (int i = 0; i < 100; ++i) reference.push_back({.step = i, .loss = 100.0 - 0.5 * i});
+  EXPECT_DOUBLE_EQ(delay_gap(reference, 2), 1.0 / 55.25);
+  EXPECT_EQ(delay_gap(reference, 0), 0.0);
+  EXPECT_EQ(delay_gap(reference, 81), 0.0) << "there are not as many steps";
+  // Two steps that look for a scale are a delay; a scale that never settles is more than that.
+  EXPECT_DOUBLE_EQ(calibration_gap(course("xx" + taken(98)), reference), 1.0 / 55.25);
+  EXPECT_EQ(calibration_gap(course(taken(100)), reference), 0.0);
+  EXPECT_EQ(calibration_gap(course(taken(40) + skipped(60)), reference), 0.0);
+  EXPECT_EQ(calibration_gap(course("xx" + taken(98), false), reference), 0.0) << "a static scale";
 }
 
 // A scale that stays where it is does not calibrate, wherever the skipped steps are.

@@ -115,10 +115,8 @@ TEST(DiagnosisWords, ChangesOfOneKindAreToldTogether) {
             "Use bf16 wherever the lane has fewer bits than fp32.");
   EXPECT_EQ(edit_text({.changes = {change(FixKind::clamp, "a"), change(FixKind::clamp, "b")}}),
             "clamp the results of a and b to the format's range");
-  EXPECT_EQ(
-      edit_text({.changes = {{.kind = FixKind::prescale, .path = "a", .value = 0.0625}}}),
-      "scale the operands of a so that its result is 2^-4 times as large, and undo that where it "
-      "is read");
+  EXPECT_EQ(edit_text({.changes = {{.kind = FixKind::prescale, .path = "a", .value = 0.0625}}}),
+            "compute a at 2^-4 times its size, and scale it back where its result is read");
   EXPECT_EQ(
       edit_text({.changes = {{.kind = FixKind::keep_integer, .path = "c", .nodes = {"a", "b"}}}}),
       "keep the integers of a, b and c exact");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "analysis/proof/trial.h"
+#include "analysis/skipped_steps.h"
+
+#include "analysis/loss_gap.h"
 
 namespace halfscope {
 namespace {
@@ -31,6 +33,12 @@ SkippedSteps skipped_steps(std::span<const StepRow> rows) {
     ++(!result.settled ? result.calibration : doubled ? result.probes : result.others);
   }
   return result;
+}
+
+double calibration_gap(std::span<const StepRow> rows, std::span<const StepRow> reference) {
+  const SkippedSteps skipped = skipped_steps(rows);
+  if (skipped.calibration == 0 || !skips_are_normal(skipped, rows)) return 0.0;
+  return delay_gap(reference, skipped.calibration);
 }
 
 bool skips_are_normal(const SkippedSteps& skipped, std::span<const StepRow> rows) {

@@ -29,4 +29,8 @@ SkippedSteps skipped_steps(std::span<const StepRow> rows);
 /// neither calibration nor probes, there is at most one in a hundred steps, begun ones counted.
 bool skips_are_normal(const SkippedSteps& skipped, std::span<const StepRow> rows);
 
+/// How far steps that only looked for a loss scale put a training behind its reference, in the
+/// units of loss_gap(): a delay, no loss of precision. 0 if it skipped more than that takes.
+double calibration_gap(std::span<const StepRow> rows, std::span<const StepRow> reference);
+
 }  // namespace halfscope
