@@ -42,7 +42,11 @@ TEST_P(Planted, AllAreFoundInATenthOfATrialPerNode) {
   ASSERT_TRUE(found.cure);
   std::set<std::string> paths;
   for (const Change& change : found.cure->changes) paths.insert(change.path);
-  EXPECT_EQ(paths, planted(kFaults, GetParam()));
+  for (const Fault& fault : kFaults) EXPECT_TRUE(paths.contains(fault.at)) << fault.at;
+  // Where operands are scaled, what undoes a fault can stay as it is.
+  const std::set<std::string> all = planted(kFaults, GetParam());
+  EXPECT_TRUE(std::includes(all.begin(), all.end(), paths.begin(), paths.end()))
+      << testing::PrintToString(paths);
   EXPECT_LE(10 * found.to_cure, found.nodes);
   EXPECT_LE(10 * found.first_size, found.nodes) << "it has tried everything at once";
 }
